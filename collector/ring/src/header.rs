@@ -1,8 +1,8 @@
 //! The header of a ring, field by field.
 
 use crate::layout::{
-    Counted, Dropped, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, THREAD_NAME_BYTES, VERSION,
-    identity_bytes, word,
+    DropCause, DroppedKind, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, THREAD_NAME_BYTES,
+    VERSION, identity_bytes, word,
 };
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -47,15 +47,15 @@ pub struct ThreadFacts {
 
 /// The first page of a ring's memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Header<'a> {
+pub struct RingHeader<'a> {
     words: &'a [AtomicU64],
 }
 
-impl<'a> Header<'a> {
+impl<'a> RingHeader<'a> {
     /// The header of this memory; none if it is too small to have one.
     #[inline]
-    pub fn new(memory: &'a [AtomicU64]) -> Option<Header<'a>> {
-        (memory.len() >= HEADER_BYTES / 8).then_some(Header { words: memory })
+    pub fn new(memory: &'a [AtomicU64]) -> Option<RingHeader<'a>> {
+        (memory.len() >= HEADER_BYTES / 8).then_some(RingHeader { words: memory })
     }
 
     /// Fills in a new ring: facts, identity, and the magic last.
@@ -124,16 +124,17 @@ impl<'a> Header<'a> {
     }
 
     /// Adds to a counter of drops.
-    pub fn count_drop(self, cause: Dropped, what: Counted, events: u64) {
-        if let Some(counter) = self.words.get(word::DROPS + cause as usize * Counted::PLACES + what as usize)
+    pub fn count_drop(self, cause: DropCause, what: DroppedKind, events: u64) {
+        if let Some(counter) =
+            self.words.get(word::DROPS + cause as usize * DroppedKind::PLACES + what as usize)
         {
             counter.fetch_add(events, Relaxed);
         }
     }
 
     /// A counter of drops.
-    pub fn drops(self, cause: Dropped, what: Counted) -> u64 {
-        self.get(word::DROPS + cause as usize * Counted::PLACES + what as usize)
+    pub fn drops(self, cause: DropCause, what: DroppedKind) -> u64 {
+        self.get(word::DROPS + cause as usize * DroppedKind::PLACES + what as usize)
     }
 
     /// Says that the thread has ended: everything it recorded has been published.

@@ -97,7 +97,7 @@ pub fn encode(command: &[u8], environment: &[u8], place: &mut [u8]) -> usize {
 
 /// An identity, read back.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// Arguments, the program first.
     pub arguments: Vec<String>,
     /// Recorded variables.
@@ -105,7 +105,7 @@ pub struct Identity {
 }
 
 /// Reads an identity; what makes no sense is left out.
-pub fn decode(bytes: &[u8]) -> Identity {
+pub fn decode(bytes: &[u8]) -> ProcessIdentity {
     let length = bytes.get(..4).and_then(|l| l.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
     let rest = bytes.get(4..).unwrap_or_default();
     let (command, environment) = rest.split_at_checked(length).unwrap_or((rest, &[]));
@@ -118,5 +118,5 @@ pub fn decode(bytes: &[u8]) -> Identity {
         .filter_map(|entry| text(entry).split_once('=').map(|(n, v)| (n.to_owned(), v.to_owned())))
         .filter(|(name, _)| is_recorded(name))
         .collect();
-    Identity { arguments, environment }
+    ProcessIdentity { arguments, environment }
 }

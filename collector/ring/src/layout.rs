@@ -19,7 +19,7 @@
 //! | 128 | 8 | producer | head: bytes ever written, counts up only |
 //! | 192 | 8 | consumer | tail: bytes ever read, counts up only |
 //! | 200 | 8 | consumer | 1: nobody reads this ring any more, and nobody wants to |
-//! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`Dropped`] and [`Counted`] |
+//! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`DropCause`] and [`DroppedKind`] |
 //! | 512 | 8 | producer | 1 once the thread has ended |
 //! | 576 | 8 | both | how the consumer waits, see [`crate::wakeup`]; a futex in its first four bytes |
 //! | 640 | 64 | producer, once | thread name, padded with zeros |
@@ -72,7 +72,7 @@ pub(crate) mod word {
 /// Why the library could not record an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Dropped {
+pub enum DropCause {
     /// The ring was full.
     RingFull = 0,
     /// The event came from a signal handler, inside another event of the thread.
@@ -83,16 +83,16 @@ pub enum Dropped {
     NoMemory = 3,
 }
 
-impl Dropped {
+impl DropCause {
     /// All causes.
-    pub const ALL: [Dropped; 4] =
-        [Dropped::RingFull, Dropped::Reentrant, Dropped::TooDeep, Dropped::NoMemory];
+    pub const ALL: [DropCause; 4] =
+        [DropCause::RingFull, DropCause::Reentrant, DropCause::TooDeep, DropCause::NoMemory];
 }
 
 /// What a dropped event would have been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Counted {
+pub enum DroppedKind {
     /// A roctx range.
     Range = 0,
     /// A roctx mark.
@@ -109,16 +109,16 @@ pub enum Counted {
     Communicator = 6,
 }
 
-impl Counted {
+impl DroppedKind {
     /// All kinds.
-    pub const ALL: [Counted; 7] = [
-        Counted::Range,
-        Counted::Mark,
-        Counted::MpiCall,
-        Counted::Unknown,
-        Counted::RcclCall,
-        Counted::MpiRequest,
-        Counted::Communicator,
+    pub const ALL: [DroppedKind; 7] = [
+        DroppedKind::Range,
+        DroppedKind::Mark,
+        DroppedKind::MpiCall,
+        DroppedKind::Unknown,
+        DroppedKind::RcclCall,
+        DroppedKind::MpiRequest,
+        DroppedKind::Communicator,
     ];
     /// Places for each cause in the header.
     pub(crate) const PLACES: usize = 8;

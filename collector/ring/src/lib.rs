@@ -38,5 +38,5 @@ pub mod rccl;
 pub mod record;
 pub mod wakeup;
 
-pub use consumer::{BadRecord, Consumer, Drained};
-pub use producer::Producer;
+pub use consumer::{BadRecord, DrainProgress, RingConsumer};
+pub use producer::RingProducer;

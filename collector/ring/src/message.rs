@@ -27,7 +27,7 @@ const MAGIC: [u8; 4] = *b"rpdm";
 
 /// What a thread tells the collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Message {
+pub enum LibraryMessage {
     /// Here is my ring.
     Ring {
         /// Thread id, as the program sees it.
@@ -38,7 +38,7 @@ pub enum Message {
         /// Thread id, as the program sees it.
         tid: i32,
         /// Why.
-        why: Untraced,
+        why: UntracedReason,
     },
     /// Threads without rings had this many events.
     Lost {
@@ -56,22 +56,22 @@ pub enum Message {
 
 /// Why a thread has no ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Untraced {
+pub enum UntracedReason {
     /// Its memory could not be had.
     NoMemory,
     /// `ulimit -f` allows no file of that size.
     FileLimit,
 }
 
-impl Message {
+impl LibraryMessage {
     /// As bytes.
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         let (kind, id, value) = match self {
-            Message::Ring { tid } => (1u32, tid, 0),
-            Message::Untraced { tid, why: Untraced::NoMemory } => (2u32, tid, 0),
-            Message::Untraced { tid, why: Untraced::FileLimit } => (3u32, tid, 0),
-            Message::Lost { events } => (4u32, 0, events),
-            Message::Ended { pid, status } => (5u32, pid, u64::from(status as u32)),
+            LibraryMessage::Ring { tid } => (1u32, tid, 0),
+            LibraryMessage::Untraced { tid, why: UntracedReason::NoMemory } => (2u32, tid, 0),
+            LibraryMessage::Untraced { tid, why: UntracedReason::FileLimit } => (3u32, tid, 0),
+            LibraryMessage::Lost { events } => (4u32, 0, events),
+            LibraryMessage::Ended { pid, status } => (5u32, pid, u64::from(status as u32)),
         };
         let mut bytes = [0; MESSAGE_BYTES];
         let (words, last) = bytes.split_at_mut(16);
@@ -84,7 +84,7 @@ impl Message {
     }
 
     /// From bytes; none for anything that this version does not send.
-    pub fn decode(bytes: &[u8]) -> Option<Message> {
+    pub fn decode(bytes: &[u8]) -> Option<LibraryMessage> {
         let word = |i: usize| <[u8; 4]>::try_from(bytes.get(i * 4..i * 4 + 4)?).ok();
         if bytes.len() != MESSAGE_BYTES || word(0)? != MAGIC || u32::from_le_bytes(word(3)?) != VERSION {
             return None;
@@ -92,11 +92,11 @@ impl Message {
         let tid = i32::from_le_bytes(word(2)?);
         let value = u64::from_le_bytes(bytes.get(16..)?.try_into().ok()?);
         match u32::from_le_bytes(word(1)?) {
-            1 => Some(Message::Ring { tid }),
-            2 => Some(Message::Untraced { tid, why: Untraced::NoMemory }),
-            3 => Some(Message::Untraced { tid, why: Untraced::FileLimit }),
-            4 => Some(Message::Lost { events: value }),
-            5 => Some(Message::Ended { pid: tid, status: value as u32 as i32 }),
+            1 => Some(LibraryMessage::Ring { tid }),
+            2 => Some(LibraryMessage::Untraced { tid, why: UntracedReason::NoMemory }),
+            3 => Some(LibraryMessage::Untraced { tid, why: UntracedReason::FileLimit }),
+            4 => Some(LibraryMessage::Lost { events: value }),
+            5 => Some(LibraryMessage::Ended { pid: tid, status: value as u32 as i32 }),
             _ => None,
         }
     }

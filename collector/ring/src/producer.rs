@@ -1,20 +1,20 @@
 //! The side that writes records. Never waits, allocates or panics. Its only system call wakes a consumer
 //! that sleeps, once per sleep.
 
-use crate::header::Header;
-use crate::layout::{Counted, Dropped, NAME_LIMIT, word};
-use crate::memory::Memory;
+use crate::header::RingHeader;
+use crate::layout::{DropCause, DroppedKind, NAME_LIMIT, word};
+use crate::memory::RingMemory;
 use crate::record::{
-    CUT, Completion, END, FIXED, Library, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall,
-    first_word, kind,
+    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary,
+    RequestCompletion, first_word, kind,
 };
 use crate::wakeup;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Writes the records of one thread.
 #[derive(Debug)]
-pub struct Producer {
-    memory: Memory,
+pub struct RingProducer {
+    memory: RingMemory,
     /// First word of the ring.
     ring: usize,
     /// Bytes of the ring.
@@ -28,22 +28,22 @@ pub struct Producer {
     look: u64,
 }
 
-impl Producer {
-    /// Takes over memory whose header has been written, see [`Header::write`].
-    pub fn new(memory: Memory) -> Option<Producer> {
-        let (ring, capacity) = Header::new(&memory)?.ring()?;
+impl RingProducer {
+    /// Takes over memory whose header has been written, see [`RingHeader::write`].
+    pub fn new(memory: RingMemory) -> Option<RingProducer> {
+        let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let capacity = capacity as u64;
         let look = capacity / wakeup::PARTS;
-        Some(Producer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
+        Some(RingProducer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
     }
 
     /// The header, for counters.
-    pub fn header(&self) -> Option<Header<'_>> {
-        Header::new(&self.memory)
+    pub fn header(&self) -> Option<RingHeader<'_>> {
+        RingHeader::new(&self.memory)
     }
 
     /// All of its memory.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &RingMemory {
         &self.memory
     }
 
@@ -51,7 +51,7 @@ impl Producer {
     #[inline]
     pub fn push(&mut self, time: i64, name: &[u8]) -> bool {
         let stored = self.named(kind::PUSH, 0, time, None, name, END);
-        self.opened(stored, Counted::Range)
+        self.opened(stored, DroppedKind::Range)
     }
 
     /// `roctxRangePop` of a push that was recorded. There is always room for it.
@@ -64,7 +64,7 @@ impl Producer {
     #[inline]
     pub fn range_start(&mut self, time: i64, id: u64, name: &[u8]) -> bool {
         let stored = self.named(kind::RANGE_START, 0, time, Some(id), name, 0);
-        self.count_if_not(stored, Counted::Range)
+        self.count_if_not(stored, DroppedKind::Range)
     }
 
     /// `roctxRangeStop`. It may use the room that is kept free of beginnings. Not counted as dropped: its
@@ -78,7 +78,7 @@ impl Producer {
     #[inline]
     pub fn mark(&mut self, time: i64, name: &[u8]) -> bool {
         let stored = self.named(kind::MARK, 0, time, None, name, 0);
-        self.count_if_not(stored, Counted::Mark)
+        self.count_if_not(stored, DroppedKind::Mark)
     }
 
     /// An MPI function is called; false if it could not be recorded, and then its exit must not be
@@ -87,7 +87,7 @@ impl Producer {
     pub fn mpi_enter(&mut self, time: i64, call: &MpiCall) -> bool {
         let (flags, words) = call.words();
         let stored = self.enter(kind::MPI_ENTER, flags, call.function, time, words);
-        self.opened(stored, Counted::MpiCall)
+        self.opened(stored, DroppedKind::MpiCall)
     }
 
     /// The MPI function whose entry was recorded last, and not its exit, returns.
@@ -106,10 +106,10 @@ impl Producer {
 
     /// An operation is complete.
     #[inline]
-    pub fn mpi_done(&mut self, time: i64, completion: &Completion) -> bool {
+    pub fn mpi_done(&mut self, time: i64, completion: &RequestCompletion) -> bool {
         let (flags, [request, bytes, message]) = completion.words();
         let stored = self.words(kind::MPI_DONE, flags, 0, time, [request, bytes, message, 0]);
-        self.count_if_not(stored, Counted::MpiRequest)
+        self.count_if_not(stored, DroppedKind::MpiRequest)
     }
 
     /// A request was freed before it was seen to be complete.
@@ -121,21 +121,27 @@ impl Producer {
     pub fn new_communicator(&mut self, time: i64, made: &NewCommunicator) -> bool {
         let (flags, words) = made.words();
         let stored = self.words(kind::COMM_NEW, flags, made.function, time, words);
-        self.count_if_not(stored, Counted::Communicator)
+        self.count_if_not(stored, DroppedKind::Communicator)
     }
 
     /// A communicator got a name.
-    pub fn communicator_name(&mut self, time: i64, library: Library, handle: u64, name: &[u8]) -> bool {
-        let flags = if library == Library::Rccl { NAME_OF_RCCL } else { 0 };
+    pub fn communicator_name(
+        &mut self,
+        time: i64,
+        library: RecordedLibrary,
+        handle: u64,
+        name: &[u8],
+    ) -> bool {
+        let flags = if library == RecordedLibrary::Rccl { NAME_OF_RCCL } else { 0 };
         let stored = self.named(kind::COMM_NAME, flags, time, Some(handle), name, 0);
-        self.count_if_not(stored, Counted::Communicator)
+        self.count_if_not(stored, DroppedKind::Communicator)
     }
 
     /// A communicator is gone.
-    pub fn communicator_freed(&mut self, time: i64, library: Library, handle: u64) -> bool {
-        let flags = if library == Library::Rccl { OF_RCCL } else { 0 };
+    pub fn communicator_freed(&mut self, time: i64, library: RecordedLibrary, handle: u64) -> bool {
+        let flags = if library == RecordedLibrary::Rccl { OF_RCCL } else { 0 };
         let stored = self.words(kind::COMM_FREE, flags, 0, time, [handle, 0]);
-        self.count_if_not(stored, Counted::Communicator)
+        self.count_if_not(stored, DroppedKind::Communicator)
     }
 
     /// An RCCL function is called; false if it could not be recorded, and then its exit must not be
@@ -144,7 +150,7 @@ impl Producer {
     pub fn rccl_enter(&mut self, time: i64, call: &RcclCall) -> bool {
         let (flags, words) = call.words();
         let stored = self.enter(kind::RCCL_ENTER, flags, call.function, time, words);
-        self.opened(stored, Counted::RcclCall)
+        self.opened(stored, DroppedKind::RcclCall)
     }
 
     /// The RCCL function whose entry was recorded last, and not its exit, returns.
@@ -155,7 +161,7 @@ impl Producer {
 
     /// Counts an event that was not recorded.
     #[cold]
-    pub fn drop_one(&self, cause: Dropped, what: Counted) {
+    pub fn drop_one(&self, cause: DropCause, what: DroppedKind) {
         if let Some(header) = self.header() {
             header.count_drop(cause, what, 1);
         }
@@ -234,7 +240,7 @@ impl Producer {
     }
 
     #[inline]
-    fn opened(&mut self, stored: bool, what: Counted) -> bool {
+    fn opened(&mut self, stored: bool, what: DroppedKind) -> bool {
         if stored {
             self.reserved += END;
         }
@@ -242,7 +248,7 @@ impl Producer {
     }
 
     #[inline]
-    fn count_if_not(&self, stored: bool, what: Counted) -> bool {
+    fn count_if_not(&self, stored: bool, what: DroppedKind) -> bool {
         if !stored {
             self.not_stored(what);
         }
@@ -250,10 +256,10 @@ impl Producer {
     }
 
     #[cold]
-    fn not_stored(&self, what: Counted) {
+    fn not_stored(&self, what: DroppedKind) {
         let Some(header) = self.header() else { return };
         if !header.closed() {
-            let cause = if self.capacity == 0 { Dropped::NoMemory } else { Dropped::RingFull };
+            let cause = if self.capacity == 0 { DropCause::NoMemory } else { DropCause::RingFull };
             header.count_drop(cause, what, 1);
         }
     }

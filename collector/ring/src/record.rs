@@ -31,7 +31,7 @@
 //!
 //! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq;
 //! of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
-//! communicator bits 0 to 3 its [`Birth`], bit 4 size and rank are there, bit 5 it has a parent; of
+//! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
 //! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
 //!
 //! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
@@ -68,7 +68,7 @@ pub(crate) const OF_RCCL: u8 = 0x80;
 /// The same in a record with a name, whose lowest bit is [`CUT`].
 pub(crate) const NAME_OF_RCCL: u8 = 2;
 /// Longest record.
-pub(crate) const LONGEST: u64 = (24 + NAME_LIMIT as u64).next_multiple_of(16);
+pub(crate) const MAX_RECORD_BYTES: u64 = (24 + NAME_LIMIT as u64).next_multiple_of(16);
 
 pub(crate) mod kind {
     pub(crate) const PADDING: u8 = 0;
@@ -130,7 +130,7 @@ pub struct RcclCall {
 /// A request that was seen to be complete. The values are those of its status, where the program asked
 /// for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Completion {
+pub struct RequestCompletion {
     /// Handle of the request; 0 for the innermost open call itself, a blocking receive.
     pub request: u64,
     /// Rank that the message came from.
@@ -143,7 +143,7 @@ pub struct Completion {
 
 /// Which library a communicator belongs to: their handles may be the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Library {
+pub enum RecordedLibrary {
     /// MPI.
     Mpi,
     /// RCCL, or NCCL.
@@ -153,7 +153,7 @@ pub enum Library {
 /// How a communicator came to be, and with that what all its ranks know of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Birth {
+pub enum CommunicatorBirth {
     /// By a call that all ranks of the parent made, `ordinal` of its sort.
     Collective = 0,
     /// By a call of its members alone, with a tag.
@@ -169,9 +169,9 @@ pub enum Birth {
     World = 5,
 }
 
-impl Birth {
-    pub(crate) fn from_flags(flags: u8) -> Option<Birth> {
-        use Birth::{Alone, Collective, Group, Inter, Shared, World};
+impl CommunicatorBirth {
+    pub(crate) fn from_flags(flags: u8) -> Option<CommunicatorBirth> {
+        use CommunicatorBirth::{Alone, Collective, Group, Inter, Shared, World};
         let all = [Collective, Group, Inter, Shared, Alone, World];
         all.into_iter().find(|birth| *birth as u8 == flags & 0xf)
     }
@@ -181,16 +181,16 @@ impl Birth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewCommunicator {
     /// Whose it is.
-    pub library: Library,
+    pub library: RecordedLibrary,
     /// Number of the function that made it.
     pub function: u32,
     /// How it came to be.
-    pub birth: Birth,
+    pub birth: CommunicatorBirth,
     /// Its handle, or its number from [`COMM_MADE`]; 0 if this rank got none.
     pub handle: u64,
     /// Handle of the communicator that it was made from, or [`COMM_WORLD`], [`COMM_SELF`].
     pub parent: Option<u64>,
-    /// See [`Birth`].
+    /// See [`CommunicatorBirth`].
     pub id: u64,
     /// Number of its ranks, and which of them this process is.
     pub size_rank: Option<(u32, u32)>,
@@ -205,7 +205,7 @@ pub struct NewCommunicator {
 
 /// One record. Times in ns of `CLOCK_BOOTTIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Record<'a> {
+pub enum RingRecord<'a> {
     /// `roctxRangePush`.
     Push {
         /// When.
@@ -265,7 +265,7 @@ pub enum Record<'a> {
         /// When.
         time: i64,
         /// Which, and what came of it.
-        completion: Completion,
+        completion: RequestCompletion,
     },
     /// A request was freed: its completion will not be seen.
     MpiFreed {
@@ -286,7 +286,7 @@ pub enum Record<'a> {
         /// When.
         time: i64,
         /// Whose handle it is.
-        library: Library,
+        library: RecordedLibrary,
         /// Its handle.
         handle: u64,
         /// The name.
@@ -297,7 +297,7 @@ pub enum Record<'a> {
         /// When.
         time: i64,
         /// Whose handle it is.
-        library: Library,
+        library: RecordedLibrary,
         /// Its handle.
         handle: u64,
     },
@@ -409,18 +409,18 @@ impl RcclCall {
     }
 }
 
-impl Completion {
+impl RequestCompletion {
     /// The flags byte and the three words after the time.
     pub(crate) fn words(&self) -> (u8, [u64; 3]) {
         let flags = presence([self.source.is_some(), self.tag.is_some(), self.bytes.is_some()]);
         (flags, [self.request, self.bytes.unwrap_or(0) as u64, signed_pair(self.source, self.tag)])
     }
 
-    /// The reverse of [`Completion::words`].
-    pub(crate) fn from_words(flags: u8, words: [u64; 3]) -> Completion {
+    /// The reverse of [`RequestCompletion::words`].
+    pub(crate) fn from_words(flags: u8, words: [u64; 3]) -> RequestCompletion {
         let has = |bit: u8| flags >> bit & 1 == 1;
         let (source, tag) = halves(words[2]);
-        Completion {
+        RequestCompletion {
             request: words[0],
             source: has(0).then_some(source as i32),
             tag: has(1).then_some(tag as i32),
@@ -432,7 +432,7 @@ impl Completion {
 impl NewCommunicator {
     /// The flags byte and the six words after the time.
     pub(crate) fn words(&self) -> (u8, [u64; 6]) {
-        let of_rccl = if self.library == Library::Rccl { OF_RCCL } else { 0 };
+        let of_rccl = if self.library == RecordedLibrary::Rccl { OF_RCCL } else { 0 };
         let there = presence([self.size_rank.is_some(), self.parent.is_some()]);
         let (size, rank) = self.size_rank.unwrap_or((0, 0));
         let words = [
@@ -450,9 +450,9 @@ impl NewCommunicator {
     pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 6]) -> Option<NewCommunicator> {
         let (leader, tag) = halves(words[4]);
         Some(NewCommunicator {
-            library: if flags & OF_RCCL == 0 { Library::Mpi } else { Library::Rccl },
+            library: if flags & OF_RCCL == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl },
             function,
-            birth: Birth::from_flags(flags)?,
+            birth: CommunicatorBirth::from_flags(flags)?,
             handle: words[0],
             parent: (flags >> 5 & 1 == 1).then_some(words[1]),
             id: words[2],

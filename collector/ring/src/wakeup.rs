@@ -11,22 +11,22 @@
 //!
 //! A futex, since it needs no descriptor in the traced program, which could notice or close it, and since the
 //! call works in signal handlers and never waits. The consumer, which waits for descriptors as well, has a
-//! thread for it that waits with [`wait_for_any`], or, before Linux 5.16, for one ring with [`Wakeup::wait`].
+//! thread for it that waits with [`wait_for_any`], or, before Linux 5.16, for one ring with [`RingWakeup::wait`].
 //!
 //! Why no event is lost by it: the producer publishes the head before it looks, and the consumer says
-//! `ASLEEP` before it looks at the head ([`crate::Consumer::fall_asleep`]). Neither order is fenced in the
+//! `ASLEEP` before it looks at the head ([`crate::RingConsumer::fall_asleep`]). Neither order is fenced in the
 //! producer, which would cost every event; what slips through is seen one part of the ring later.
 
 use crate::futex;
 use crate::layout::word;
-use crate::memory::Memory;
+use crate::memory::RingMemory;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
 /// The producer looks after each of so many parts of a ring.
 pub const PARTS: u64 = 8;
-/// Rings that [`wait_for_any`] waits for at most, beside a [`Notice`].
+/// Rings that [`wait_for_any`] waits for at most, beside a [`WakeupNotice`].
 pub const MAX_RINGS: usize = futex::MAX_WORDS - 1;
 
 const AWAKE: u64 = 0;
@@ -36,14 +36,14 @@ const CALLED: u64 = 2;
 const GONE: u64 = 3;
 
 /// The producer's side: wakes a consumer that sleeps.
-pub(crate) fn call(memory: &Memory) {
+pub(crate) fn call(memory: &RingMemory) {
     let Some(word) = memory.get(word::WAKEUP) else { return };
     if word.load(Relaxed) == ASLEEP && word.compare_exchange(ASLEEP, CALLED, AcqRel, Relaxed).is_ok() {
         futex::wake(word);
     }
 }
 
-pub(crate) fn set_asleep(memory: &Memory) {
+pub(crate) fn set_asleep(memory: &RingMemory) {
     if let Some(word) = memory.get(word::WAKEUP) {
         word.store(ASLEEP, SeqCst);
         fence(SeqCst);
@@ -51,15 +51,15 @@ pub(crate) fn set_asleep(memory: &Memory) {
 }
 
 /// Whether the producer had called.
-pub(crate) fn set_awake(memory: &Memory) -> bool {
+pub(crate) fn set_awake(memory: &RingMemory) -> bool {
     memory.get(word::WAKEUP).is_some_and(|word| word.swap(AWAKE, SeqCst) == CALLED)
 }
 
 /// What a thread waits on for the call of one producer.
 #[derive(Clone, Debug)]
-pub struct Wakeup(Arc<Memory>);
+pub struct RingWakeup(Arc<RingMemory>);
 
-/// State of a [`Wakeup`] when it was looked at. Whatever another process writes there is one.
+/// State of a [`RingWakeup`] when it was looked at. Whatever another process writes there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WakeupState(u32);
 
@@ -75,9 +75,9 @@ impl WakeupState {
     }
 }
 
-impl Wakeup {
-    pub(crate) fn new(memory: Arc<Memory>) -> Wakeup {
-        Wakeup(memory)
+impl RingWakeup {
+    pub(crate) fn new(memory: Arc<RingMemory>) -> RingWakeup {
+        RingWakeup(memory)
     }
 
     /// The state now.
@@ -101,23 +101,23 @@ impl Wakeup {
     }
 
     /// Whether both are of one ring.
-    pub fn is_same(&self, other: &Wakeup) -> bool {
+    pub fn is_same(&self, other: &RingWakeup) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 /// A number within the consumer that its threads can wait on together with rings.
 #[derive(Debug, Default)]
-pub struct Notice(AtomicU64);
+pub struct WakeupNotice(AtomicU64);
 
-/// Value of a [`Notice`].
+/// Value of a [`WakeupNotice`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoticeValue(u32);
+pub struct WakeupNoticeValue(u32);
 
-impl Notice {
+impl WakeupNotice {
     /// The value now.
-    pub fn value(&self) -> NoticeValue {
-        NoticeValue(self.0.load(Acquire) as u32)
+    pub fn value(&self) -> WakeupNoticeValue {
+        WakeupNoticeValue(self.0.load(Acquire) as u32)
     }
 
     /// Changes the value, and wakes those that wait for it.
@@ -127,7 +127,7 @@ impl Notice {
     }
 
     /// Waits until the value is another one. May return before.
-    pub fn wait(&self, value: NoticeValue) {
+    pub fn wait(&self, value: WakeupNoticeValue) {
         futex::wait(&self.0, value.0);
     }
 }
@@ -139,7 +139,11 @@ pub fn can_wait_for_many() -> bool {
 
 /// Waits for a change of the notice, or a call of one of at most [`MAX_RINGS`] producers whose states are
 /// these. May return without either. False if the kernel does not wait for so many.
-pub fn wait_for_any(notice: &Notice, value: NoticeValue, rings: &[(Wakeup, WakeupState)]) -> bool {
+pub fn wait_for_any(
+    notice: &WakeupNotice,
+    value: WakeupNoticeValue,
+    rings: &[(RingWakeup, WakeupState)],
+) -> bool {
     let words = rings.iter().filter_map(|(ring, state)| Some((ring.0.get(word::WAKEUP)?, state.0)));
     futex::wait_for_any(std::iter::once((&notice.0, value.0)).chain(words))
 }

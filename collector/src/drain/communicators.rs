@@ -17,7 +17,9 @@
 
 use super::outbox::Outbox;
 use crate::shard_output::NameId;
-use rpd_ring::record::{Birth, COMM_MADE, COMM_SELF, COMM_WORLD, Library, NewCommunicator};
+use rpd_ring::record::{
+    COMM_MADE, COMM_SELF, COMM_WORLD, CommunicatorBirth, NewCommunicator, RecordedLibrary,
+};
 use std::collections::{HashMap, VecDeque};
 use twox_hash::XxHash3_64;
 
@@ -32,11 +34,11 @@ const NAME_LIMIT: usize = 256;
 /// The communicators of a process.
 #[derive(Default)]
 pub(super) struct Communicators {
-    known: HashMap<(Library, u64), Communicator>,
+    known: HashMap<(RecordedLibrary, u64), Communicator>,
     /// Communicators of one way to be made, for the ways that the library does not count.
     made: HashMap<String, u32>,
     /// Those that were freed, oldest first.
-    freed: VecDeque<(Library, u64)>,
+    freed: VecDeque<(RecordedLibrary, u64)>,
     unknown: u32,
 }
 
@@ -52,15 +54,15 @@ pub(super) struct Communicator {
 
 impl Communicators {
     /// The communicator with this handle, which may not have been seen before.
-    pub(super) fn get(&mut self, library: Library, handle: u64, out: &mut Outbox) -> &Communicator {
+    pub(super) fn get(&mut self, library: RecordedLibrary, handle: u64, out: &mut Outbox) -> &Communicator {
         // Past the limit all others are one.
         let full = self.known.len() >= MOST && !self.known.contains_key(&(library, handle));
         let handle = if full { u64::MAX - 2 } else { handle };
         let unknown = &mut self.unknown;
         self.known.entry((library, handle)).or_insert_with(|| {
             let text = match (library, handle) {
-                (Library::Mpi, COMM_WORLD) => "MPI_COMM_WORLD".into(),
-                (Library::Mpi, COMM_SELF) => "MPI_COMM_SELF".into(),
+                (RecordedLibrary::Mpi, COMM_WORLD) => "MPI_COMM_WORLD".into(),
+                (RecordedLibrary::Mpi, COMM_SELF) => "MPI_COMM_SELF".into(),
                 _ => {
                     *unknown += 1;
                     format!("comm-{unknown}")
@@ -86,12 +88,12 @@ impl Communicators {
 
     /// Whether a communicator is one whose making is still to be read: it is in the ring of another
     /// thread.
-    pub(super) fn is_to_come(&self, library: Library, handle: u64) -> bool {
+    pub(super) fn is_to_come(&self, library: RecordedLibrary, handle: u64) -> bool {
         (COMM_MADE..COMM_MADE * 2).contains(&handle) && !self.known.contains_key(&(library, handle))
     }
 
     /// A communicator is gone. Its handle may come again for another one, its number does not.
-    pub(super) fn free(&mut self, library: Library, handle: u64) {
+    pub(super) fn free(&mut self, library: RecordedLibrary, handle: u64) {
         if handle < COMM_MADE {
             self.known.remove(&(library, handle));
             return;
@@ -109,20 +111,20 @@ impl Communicators {
         let parent = parent.unwrap_or_default();
         let NewCommunicator { id, leader, tag, ordinal, .. } = made;
         let text = match made.birth {
-            Birth::World => "MPI_COMM_WORLD".to_owned(),
-            Birth::Collective => format!("{parent}/{ordinal}@{leader}"),
-            Birth::Group => {
+            CommunicatorBirth::World => "MPI_COMM_WORLD".to_owned(),
+            CommunicatorBirth::Collective => format!("{parent}/{ordinal}@{leader}"),
+            CommunicatorBirth::Group => {
                 let way = format!("{parent}/g{tag}@{leader}");
                 let n = self.count(way);
                 format!("{parent}/g{tag}.{n}@{leader}")
             }
-            Birth::Inter => {
+            CommunicatorBirth::Inter => {
                 let way = format!("inter/{}-{}.{tag}", *id as u32, id >> 32);
                 let n = self.count(way.clone());
                 format!("{way}.{n}")
             }
-            Birth::Shared => format!("nccl-{id:016x}"),
-            Birth::Alone => {
+            CommunicatorBirth::Shared => format!("nccl-{id:016x}"),
+            CommunicatorBirth::Alone => {
                 let n = self.count("nccl-local".to_owned());
                 format!("nccl-local-{n}")
             }
@@ -159,9 +161,9 @@ mod tests {
 
     fn split(parent: u64, handle: u64, ordinal: u32, leader: i32) -> NewCommunicator {
         NewCommunicator {
-            library: Library::Mpi,
+            library: RecordedLibrary::Mpi,
             function: MPI_Comm_split as u32,
-            birth: Birth::Collective,
+            birth: CommunicatorBirth::Collective,
             handle,
             parent: Some(parent),
             id: 0,
@@ -185,16 +187,22 @@ mod tests {
         let made = add(&mut all, &mut out, split(77, 78, 1, 4));
         assert_eq!(made.as_deref(), Some("MPI_COMM_WORLD/2@4/1@4"));
         assert_eq!(add(&mut all, &mut out, split(77, 0, 2, 4)), None);
-        assert_eq!(all.get(Library::Mpi, 78, &mut out).size_rank, Some((4, 0)));
-        all.free(Library::Mpi, 77);
-        let unknown = all.get(Library::Mpi, 77, &mut out).name;
+        assert_eq!(all.get(RecordedLibrary::Mpi, 78, &mut out).size_rank, Some((4, 0)));
+        all.free(RecordedLibrary::Mpi, 77);
+        let unknown = all.get(RecordedLibrary::Mpi, 77, &mut out).name;
         assert_eq!(name(&out, unknown), "comm-1");
-        let group = NewCommunicator { birth: Birth::Group, tag: 5, ..split(COMM_WORLD, 80, 0, 1) };
+        let group =
+            NewCommunicator { birth: CommunicatorBirth::Group, tag: 5, ..split(COMM_WORLD, 80, 0, 1) };
         assert_eq!(add(&mut all, &mut out, group).as_deref(), Some("MPI_COMM_WORLD/g5.1@1"));
         assert_eq!(add(&mut all, &mut out, group).as_deref(), Some("MPI_COMM_WORLD/g5.2@1"));
-        let inter = NewCommunicator { birth: Birth::Inter, id: 3 | 9 << 32, tag: 5, ..group };
+        let inter = NewCommunicator { birth: CommunicatorBirth::Inter, id: 3 | 9 << 32, tag: 5, ..group };
         assert_eq!(add(&mut all, &mut out, inter).as_deref(), Some("inter/3-9.5.1"));
-        let shared = NewCommunicator { library: Library::Rccl, birth: Birth::Shared, id: 255, ..group };
+        let shared = NewCommunicator {
+            library: RecordedLibrary::Rccl,
+            birth: CommunicatorBirth::Shared,
+            id: 255,
+            ..group
+        };
         assert_eq!(add(&mut all, &mut out, shared).as_deref(), Some("nccl-00000000000000ff"));
     }
 
@@ -202,14 +210,16 @@ mod tests {
     fn a_number_is_known_for_a_while_after_its_end() {
         let mut out = Outbox::new(Output::into_nothing());
         let mut all = Communicators::default();
-        assert!(all.is_to_come(Library::Mpi, COMM_MADE + 1));
-        assert!(!all.is_to_come(Library::Mpi, COMM_WORLD) && !all.is_to_come(Library::Mpi, 77));
+        assert!(all.is_to_come(RecordedLibrary::Mpi, COMM_MADE + 1));
+        assert!(
+            !all.is_to_come(RecordedLibrary::Mpi, COMM_WORLD) && !all.is_to_come(RecordedLibrary::Mpi, 77)
+        );
         for n in 1..=MOST_FREED as u64 + 1 {
             all.add(&split(COMM_WORLD, COMM_MADE + n, n as u32, 0), &mut out);
-            all.free(Library::Mpi, COMM_MADE + n);
-            assert!(!all.is_to_come(Library::Mpi, COMM_MADE + n));
+            all.free(RecordedLibrary::Mpi, COMM_MADE + n);
+            assert!(!all.is_to_come(RecordedLibrary::Mpi, COMM_MADE + n));
         }
-        assert!(all.is_to_come(Library::Mpi, COMM_MADE + 1), "the oldest is forgotten");
+        assert!(all.is_to_come(RecordedLibrary::Mpi, COMM_MADE + 1), "the oldest is forgotten");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The socket on which threads hand over their rings.
 
-use rpd_ring::Consumer;
+use rpd_ring::RingConsumer;
 use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_MAX};
-use rpd_ring::memory::Memory;
-use rpd_ring::message::{MESSAGE_BYTES, Message, Untraced};
+use rpd_ring::memory::RingMemory;
+use rpd_ring::message::{LibraryMessage, MESSAGE_BYTES, UntracedReason};
 use rpd_shard::record::Exit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -28,14 +28,14 @@ pub(super) enum Arrival {
         /// Process id in our pid namespace; 0 if it has none there.
         pid: i32,
         /// The ring.
-        ring: Consumer,
+        ring: RingConsumer,
     },
     /// A thread without a ring.
     Untraced {
         /// Process id in our pid namespace; 0 if it has none there.
         pid: i32,
         /// Why.
-        why: Untraced,
+        why: UntracedReason,
     },
     /// Events that no ring has counted.
     Lost {
@@ -166,7 +166,7 @@ impl Listener {
 enum Received {
     NotYet,
     Closed,
-    Message(Option<Message>, Option<OwnedFd>),
+    Message(Option<LibraryMessage>, Option<OwnedFd>),
 }
 
 fn receive_message(connection: &OwnedFd) -> Received {
@@ -190,17 +190,17 @@ fn receive_message(connection: &OwnedFd) -> Received {
     if got == 0 {
         return Received::Closed;
     }
-    Received::Message(bytes.get(..got).and_then(Message::decode), file)
+    Received::Message(bytes.get(..got).and_then(LibraryMessage::decode), file)
 }
 
-fn arrival(pid: i32, message: Option<Message>, file: Option<OwnedFd>) -> Arrival {
+fn arrival(pid: i32, message: Option<LibraryMessage>, file: Option<OwnedFd>) -> Arrival {
     match (message, file) {
-        (Some(Message::Ring { .. }), Some(file)) => {
+        (Some(LibraryMessage::Ring { .. }), Some(file)) => {
             map(&file).map_or(Arrival::Nonsense, |ring| Arrival::Ring { pid, ring })
         }
-        (Some(Message::Untraced { why, .. }), None) => Arrival::Untraced { pid, why },
-        (Some(Message::Lost { events }), None) => Arrival::Lost { pid, events },
-        (Some(Message::Ended { pid: ended, status }), None) => {
+        (Some(LibraryMessage::Untraced { why, .. }), None) => Arrival::Untraced { pid, why },
+        (Some(LibraryMessage::Lost { events }), None) => Arrival::Lost { pid, events },
+        (Some(LibraryMessage::Ended { pid: ended, status }), None) => {
             Arrival::Ended { from: pid, pid: ended, exit: exit_of(status) }
         }
         _ => Arrival::Nonsense,
@@ -216,7 +216,7 @@ fn exit_of(status: i32) -> Exit {
 }
 
 /// Maps a ring if it can be neither too large nor shrink under our feet.
-fn map(file: &OwnedFd) -> Option<Consumer> {
+fn map(file: &OwnedFd) -> Option<RingConsumer> {
     let sealed = SealFlags::SHRINK | SealFlags::GROW;
     if !fcntl_get_seals(file).ok()?.contains(sealed) {
         return None;
@@ -226,5 +226,5 @@ fn map(file: &OwnedFd) -> Option<Consumer> {
     {
         return None;
     }
-    Consumer::new(Memory::map(file.as_fd(), bytes).ok()?)
+    RingConsumer::new(RingMemory::map(file.as_fd(), bytes).ok()?)
 }

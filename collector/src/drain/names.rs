@@ -1,7 +1,7 @@
 //! Texts to numbers, without keeping the texts: the writing thread has them.
 
 use crate::shard_output::{Item, NameId};
-use rpd_ring::record::Library;
+use rpd_ring::record::RecordedLibrary;
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use twox_hash::XxHash3_128;
 #[derive(Default)]
 pub(super) struct Names {
     numbers: HashMap<u128, NameId, BuildHasherDefault<AlreadyHashed>>,
-    functions: HashMap<(Library, u32), NameId>,
+    functions: HashMap<(RecordedLibrary, u32), NameId>,
 }
 
 impl Names {
@@ -30,13 +30,18 @@ impl Names {
     }
 
     /// The number of the name of a function; none for a number that no function has.
-    pub(super) fn function(&mut self, library: Library, number: u32, out: &mut Vec<Item>) -> Option<NameId> {
+    pub(super) fn function(
+        &mut self,
+        library: RecordedLibrary,
+        number: u32,
+        out: &mut Vec<Item>,
+    ) -> Option<NameId> {
         if let Some(known) = self.functions.get(&(library, number)) {
             return Some(*known);
         }
         let name = match library {
-            Library::Mpi => mpi::name(number)?,
-            Library::Rccl => rccl::name(number)?,
+            RecordedLibrary::Mpi => mpi::name(number)?,
+            RecordedLibrary::Rccl => rccl::name(number)?,
         };
         let id = self.id(name.as_bytes(), out);
         self.functions.insert((library, number), id);

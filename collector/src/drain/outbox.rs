@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use crate::shard_output::{Batch, Item, NameId, Output, Span};
-use rpd_ring::record::Library;
+use rpd_ring::record::RecordedLibrary;
 
 /// Collects items into batches.
 pub(super) struct Outbox {
@@ -36,7 +36,7 @@ impl Outbox {
         self.names.id(text, &mut self.batch.items)
     }
 
-    pub(super) fn function(&mut self, library: Library, number: u32) -> Option<NameId> {
+    pub(super) fn function(&mut self, library: RecordedLibrary, number: u32) -> Option<NameId> {
         self.names.function(library, number, &mut self.batch.items)
     }
 

@@ -4,7 +4,9 @@ use super::communicators::Communicators;
 use super::outbox::Outbox;
 use super::requests::{Requests, Started};
 use crate::shard_output::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
-use rpd_ring::record::{Birth, Completion, Library, MpiCall, NewCommunicator, RcclCall, Record};
+use rpd_ring::record::{
+    CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingRecord,
+};
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 
@@ -23,7 +25,7 @@ struct Open {
     span: Span,
     sort: Sort,
     /// The communicator of a call.
-    comm: Option<(Library, u64)>,
+    comm: Option<(RecordedLibrary, u64)>,
 }
 
 /// What can be open in a thread.
@@ -51,7 +53,7 @@ pub(super) struct ProcessLog {
     stops: HashMap<u64, i64>,
     communicators: Communicators,
     /// Calls that have ended on communicators whose making is still to be read.
-    waiting: HashMap<(Library, u64), Vec<Item>>,
+    waiting: HashMap<(RecordedLibrary, u64), Vec<Item>>,
     waiting_count: usize,
     requests: Requests,
     /// Size of `MPI_COMM_WORLD`, from its record until it is taken.
@@ -73,20 +75,20 @@ impl ProcessLog {
         &mut self,
         log: &mut ThreadLog,
         thread: i64,
-        record: Record<'_>,
+        record: RingRecord<'_>,
         out: &mut Outbox,
     ) -> Result<(), Misfit> {
         match record {
-            Record::Push { time, name } => {
+            RingRecord::Push { time, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
                 log.push(Open { span, sort: Sort::Range, comm: None })
             }
-            Record::Pop { time } => {
+            RingRecord::Pop { time } => {
                 let open = log.close(Open::is_range).ok_or(Misfit)?;
                 out.range(Span { end: Some(time), ..open.span });
                 Ok(())
             }
-            Record::RangeStart { time, id, name } => {
+            RingRecord::RangeStart { time, id, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
                 if let Some(end) = self.stops.remove(&id) {
                     out.range(Span { end: Some(end), ..span });
@@ -97,7 +99,7 @@ impl ProcessLog {
                 }
                 Ok(())
             }
-            Record::RangeStop { time, id } => {
+            RingRecord::RangeStop { time, id } => {
                 match self.ranges.remove(&id) {
                     Some(span) => out.range(Span { end: Some(time), ..span }),
                     // Its start may still come, or was dropped and counted.
@@ -108,34 +110,34 @@ impl ProcessLog {
                 }
                 Ok(())
             }
-            Record::Mark { time, name } => {
+            RingRecord::Mark { time, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
                 out.push(Item::Mark(span));
                 Ok(())
             }
-            Record::MpiEnter { time, call } => {
-                let name = out.function(Library::Mpi, call.function).ok_or(Misfit)?;
+            RingRecord::MpiEnter { time, call } => {
+                let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(Misfit)?;
                 let span = self.begin(log, thread, time, name);
                 let sort = Sort::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
-                log.push(Open { span, sort, comm: call.comm.map(|comm| (Library::Mpi, comm)) })
+                log.push(Open { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Mpi, comm)) })
             }
-            Record::MpiExit { time } => {
+            RingRecord::MpiExit { time } => {
                 let open = log.close(Open::is_mpi).ok_or(Misfit)?;
                 self.emit(open, Some(time), out);
                 Ok(())
             }
-            Record::RcclEnter { time, call } => {
-                let name = out.function(Library::Rccl, call.function).ok_or(Misfit)?;
+            RingRecord::RcclEnter { time, call } => {
+                let name = out.function(RecordedLibrary::Rccl, call.function).ok_or(Misfit)?;
                 let span = self.begin(log, thread, time, name);
                 let sort = Sort::Rccl(rccl_row(&call, out));
-                log.push(Open { span, sort, comm: call.comm.map(|comm| (Library::Rccl, comm)) })
+                log.push(Open { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Rccl, comm)) })
             }
-            Record::RcclExit { time } => {
+            RingRecord::RcclExit { time } => {
                 let open = log.close(Open::is_rccl).ok_or(Misfit)?;
                 self.emit(open, Some(time), out);
                 Ok(())
             }
-            Record::MpiRequest { time, request } => {
+            RingRecord::MpiRequest { time, request } => {
                 let Some(call) = log.innermost(Open::is_mpi) else { return Err(Misfit) };
                 let may_receive = matches!(call.sort, Sort::Mpi { may_receive: true, .. });
                 let started = Started { stack: call.span.stack, name: call.span.name, time, may_receive };
@@ -144,11 +146,11 @@ impl ProcessLog {
                 }
                 Ok(())
             }
-            Record::MpiDone { completion, .. } if completion.request == 0 => {
+            RingRecord::MpiDone { completion, .. } if completion.request == 0 => {
                 log.received(&completion);
                 Ok(())
             }
-            Record::MpiDone { time, completion } => {
+            RingRecord::MpiDone { time, completion } => {
                 let parent = log.innermost(Open::is_mpi).map_or(0, |call| call.span.stack);
                 let seen = Span { parent, ..self.moment(thread, time) };
                 if let Some(started) = self.requests.complete(&completion, seen) {
@@ -156,16 +158,16 @@ impl ProcessLog {
                 }
                 Ok(())
             }
-            Record::MpiFreed { request, .. } => {
+            RingRecord::MpiFreed { request, .. } => {
                 self.requests.free(request);
                 Ok(())
             }
-            Record::NewCommunicator { time, made } => {
+            RingRecord::NewCommunicator { time, made } => {
                 let name = out.function(made.library, made.function).ok_or(Misfit)?;
                 self.communicator(log, thread, time, name, &made, out);
                 Ok(())
             }
-            Record::CommunicatorName { time, library, handle, name } => {
+            RingRecord::CommunicatorName { time, library, handle, name } => {
                 let comm = self.communicators.get(library, handle, out);
                 let row = CommunicatorRow {
                     comm: comm.name,
@@ -176,7 +178,7 @@ impl ProcessLog {
                 out.push(Item::Communicator(span, row));
                 Ok(())
             }
-            Record::CommunicatorFreed { library, handle, .. } => {
+            RingRecord::CommunicatorFreed { library, handle, .. } => {
                 self.communicators.free(library, handle);
                 Ok(())
             }
@@ -223,7 +225,7 @@ impl ProcessLog {
     }
 
     /// The calls that have waited for a communicator.
-    fn release(&mut self, library: Library, handle: u64, out: &mut Outbox) {
+    fn release(&mut self, library: RecordedLibrary, handle: u64, out: &mut Outbox) {
         let Some(items) = self.waiting.remove(&(library, handle)) else { return };
         self.waiting_count -= items.len();
         let name = self.communicators.get(library, handle, out).name;
@@ -231,7 +233,7 @@ impl ProcessLog {
     }
 
     /// A request is complete: which and when is in `seen`.
-    fn complete(&self, started: Started, completion: &Completion, seen: Span, out: &mut Outbox) {
+    fn complete(&self, started: Started, completion: &RequestCompletion, seen: Span, out: &mut Outbox) {
         let message = started.may_receive.then_some(completion);
         let row = RequestRow {
             peer: message.and_then(|message| message.source),
@@ -250,7 +252,7 @@ impl ProcessLog {
         made: &NewCommunicator,
         out: &mut Outbox,
     ) {
-        if made.birth == Birth::World {
+        if made.birth == CommunicatorBirth::World {
             self.world_size = made.size_rank.map(|(size, _)| size);
         }
         // A split may leave this rank without one.
@@ -316,7 +318,7 @@ impl ThreadLog {
     }
 
     /// A blocking receive from anyone knows now who it was.
-    fn received(&mut self, message: &Completion) {
+    fn received(&mut self, message: &RequestCompletion) {
         if let Some(Open { sort: Sort::Mpi { row, .. }, .. }) =
             self.open.iter_mut().rev().find(|open| open.is_mpi())
         {
@@ -382,13 +384,13 @@ mod tests {
     use super::*;
     use crate::shard_output::Output;
     use proptest::prelude::*;
-    use rpd_ring::record::{Birth, COMM_MADE, COMM_WORLD};
+    use rpd_ring::record::{COMM_MADE, COMM_WORLD, CommunicatorBirth};
 
     /// Name, start, end, stack id, parent's stack id.
     type Row = (String, i64, Option<i64>, i64, i64);
 
     /// Applies the log of one thread, and ends it. Returns its rows, and how many records were misfits.
-    fn rows(log: &[Record<'_>]) -> (Vec<Row>, usize) {
+    fn rows(log: &[RingRecord<'_>]) -> (Vec<Row>, usize) {
         let mut out = Outbox::new(Output::into_nothing());
         let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
         let misfits =
@@ -422,14 +424,14 @@ mod tests {
     fn ends_close_the_innermost_of_their_sort() {
         let barrier = call(mpi::MpiFunction::MPI_Barrier, Some(COMM_WORLD));
         let log = [
-            Record::Push { time: 1, name: b"a" },
-            Record::MpiEnter { time: 2, call: barrier },
-            Record::Mark { time: 3, name: b"in" },
-            Record::Push { time: 4, name: b"b" },
-            Record::MpiExit { time: 5 },
-            Record::RangeStart { time: 6, id: 9, name: b"r" },
-            Record::Pop { time: 7 },
-            Record::Pop { time: 8 },
+            RingRecord::Push { time: 1, name: b"a" },
+            RingRecord::MpiEnter { time: 2, call: barrier },
+            RingRecord::Mark { time: 3, name: b"in" },
+            RingRecord::Push { time: 4, name: b"b" },
+            RingRecord::MpiExit { time: 5 },
+            RingRecord::RangeStart { time: 6, id: 9, name: b"r" },
+            RingRecord::Pop { time: 7 },
+            RingRecord::Pop { time: 8 },
         ];
         let row = |name: &str, start, end, stack, parent| (name.to_owned(), start, end, stack, parent);
         let expected = vec![
@@ -446,9 +448,9 @@ mod tests {
     fn ends_without_beginning_are_misfits() {
         let unknown = MpiCall { function: 100_000, ..MpiCall::default() };
         let log = [
-            Record::Pop { time: 1 },
-            Record::MpiExit { time: 2 },
-            Record::MpiEnter { time: 3, call: unknown },
+            RingRecord::Pop { time: 1 },
+            RingRecord::MpiExit { time: 2 },
+            RingRecord::MpiEnter { time: 3, call: unknown },
         ];
         assert_eq!(rows(&log), (Vec::new(), 3));
     }
@@ -456,9 +458,9 @@ mod tests {
     #[test]
     fn calls_wait_for_a_communicator_that_another_thread_has_made() {
         let made = |handle, ordinal| NewCommunicator {
-            library: Library::Mpi,
+            library: RecordedLibrary::Mpi,
             function: mpi::MpiFunction::MPI_Comm_dup as u32,
-            birth: Birth::Collective,
+            birth: CommunicatorBirth::Collective,
             handle,
             parent: Some(COMM_WORLD),
             id: 0,
@@ -473,11 +475,11 @@ mod tests {
         // The ring of the thread that uses it is read first; the second one's making was dropped.
         for (time, comm) in [(10, COMM_MADE + 1), (20, COMM_MADE + 2)] {
             let call = call(mpi::MpiFunction::MPI_Barrier, Some(comm));
-            for record in [Record::MpiEnter { time, call }, Record::MpiExit { time: time + 1 }] {
+            for record in [RingRecord::MpiEnter { time, call }, RingRecord::MpiExit { time: time + 1 }] {
                 process.apply(&mut user, 1, record, &mut out).unwrap();
             }
         }
-        let record = Record::NewCommunicator { time: 5, made: made(COMM_MADE + 1, 1) };
+        let record = RingRecord::NewCommunicator { time: 5, made: made(COMM_MADE + 1, 1) };
         process.apply(&mut maker, 2, record, &mut out).unwrap();
         process.end(&mut out);
         let names: Vec<_> = out
@@ -506,17 +508,17 @@ mod tests {
         #[test]
         fn every_beginning_is_one_row(kinds in proptest::collection::vec((0u8..7, 0u64..4), 0..200)) {
             let barrier = call(mpi::MpiFunction::MPI_Barrier, Some(5));
-            let log: Vec<Record<'_>> = kinds.iter().zip(1i64..).map(|((kind, id), time)| match kind {
-                0 => Record::Push { time, name: b"p" },
-                1 => Record::Pop { time },
-                2 => Record::RangeStart { time, id: *id + 10 * time as u64, name: b"s" },
-                3 => Record::RangeStop { time, id: *id + 10 * (time as u64).saturating_sub(1) },
-                4 => Record::Mark { time, name: b"m" },
-                5 => Record::MpiEnter { time, call: barrier },
-                _ => Record::MpiExit { time },
+            let log: Vec<RingRecord<'_>> = kinds.iter().zip(1i64..).map(|((kind, id), time)| match kind {
+                0 => RingRecord::Push { time, name: b"p" },
+                1 => RingRecord::Pop { time },
+                2 => RingRecord::RangeStart { time, id: *id + 10 * time as u64, name: b"s" },
+                3 => RingRecord::RangeStop { time, id: *id + 10 * (time as u64).saturating_sub(1) },
+                4 => RingRecord::Mark { time, name: b"m" },
+                5 => RingRecord::MpiEnter { time, call: barrier },
+                _ => RingRecord::MpiExit { time },
             }).collect();
-            let begun = log.iter().filter(|record| matches!(record, Record::Push { .. } | Record::RangeStart { .. }
-                | Record::Mark { .. } | Record::MpiEnter { .. })).count();
+            let begun = log.iter().filter(|record| matches!(record, RingRecord::Push { .. } | RingRecord::RangeStart { .. }
+                | RingRecord::Mark { .. } | RingRecord::MpiEnter { .. })).count();
             let (rows, _) = rows(&log);
             prop_assert_eq!(rows.len(), begun);
             let mut stacks: Vec<i64> = rows.iter().map(|row| row.3).collect();

@@ -4,8 +4,8 @@ use super::pairing::ProcessLog;
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
 use crate::launcher::{Environment, RankIdentity, SourceDefaults, detect_rank};
-use rpd_ring::header::{Header, ThreadFacts};
-use rpd_ring::identity::{self, Identity};
+use rpd_ring::header::{RingHeader, ThreadFacts};
+use rpd_ring::identity::{self, ProcessIdentity};
 use rpd_shard::identity::{masked_command, masked_environment};
 use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
@@ -121,7 +121,7 @@ impl Sources {
     }
 
     /// Whether a process is to be recorded: its own rank decides.
-    pub(super) fn is_wanted(&self, header: Header<'_>) -> bool {
+    pub(super) fn is_wanted(&self, header: RingHeader<'_>) -> bool {
         if self.defaults.ranks.selection().is_none() {
             return true;
         }
@@ -130,7 +130,7 @@ impl Sources {
     }
 
     /// The rank of a process by its own variables, or else that of the collector.
-    fn rank_of(&self, identity: &Identity) -> RankIdentity {
+    fn rank_of(&self, identity: &ProcessIdentity) -> RankIdentity {
         let environment: Environment = identity.environment.iter().cloned().collect();
         let own = detect_rank(&environment, None);
         let keep = self.defaults.rank_is_named && environment.get("TORCHELASTIC_RUN_ID").is_none();
@@ -139,7 +139,7 @@ impl Sources {
 
     /// Finds or makes the process that a new ring belongs to. Process id and start time name it, so
     /// that a program after an exec is the same process, and a reused number is not.
-    pub(super) fn enter(&mut self, pid: i32, header: Header<'_>) -> Entered {
+    pub(super) fn enter(&mut self, pid: i32, header: RingHeader<'_>) -> Entered {
         let facts = header.facts();
         let identity = identity::decode(&header.identity());
         let same = |source: &Source| {
@@ -168,7 +168,7 @@ impl Sources {
         Entered { at: self.all.len() - 1, changed: true }
     }
 
-    fn describe(&self, source: u32, pid: i32, facts: &ThreadFacts, identity: Identity) -> Process {
+    fn describe(&self, source: u32, pid: i32, facts: &ThreadFacts, identity: ProcessIdentity) -> Process {
         let rank = self.rank_of(&identity);
         let ppid = process_stat(pid).map_or(facts.ppid, |stat| stat.ppid);
         let worker = facts.forked || self.is_below_rank(ppid, rank.rank, rank.restart);

@@ -1,7 +1,7 @@
 //! Which call started a request that another call has seen complete.
 
 use crate::shard_output::{NameId, Span};
-use rpd_ring::record::Completion;
+use rpd_ring::record::RequestCompletion;
 use std::collections::{HashMap, VecDeque};
 
 /// Requests that are remembered, per process; the oldest of a handle are forgotten past that.
@@ -26,7 +26,7 @@ pub(super) struct Started {
 pub(super) struct Requests {
     started: HashMap<u64, VecDeque<Started>>,
     /// Completions that were read before their start: it is in the ring of another thread.
-    early: HashMap<u64, VecDeque<(Completion, Span)>>,
+    early: HashMap<u64, VecDeque<(RequestCompletion, Span)>>,
     remembered: usize,
     /// Completions whose start was not read.
     unmatched: u64,
@@ -34,7 +34,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// An operation was started. Returns its completion if that was read before.
-    pub(super) fn start(&mut self, request: u64, started: Started) -> Option<(Completion, Span)> {
+    pub(super) fn start(&mut self, request: u64, started: Started) -> Option<(RequestCompletion, Span)> {
         if let Some(early) = self.early.get_mut(&request) {
             // What was complete before this start belongs to a start that was not recorded.
             while let Some((completion, seen)) = early.pop_front() {
@@ -54,7 +54,7 @@ impl Requests {
     }
 
     /// An operation is complete. Returns the call that started it, if that is known by now.
-    pub(super) fn complete(&mut self, completion: &Completion, seen: Span) -> Option<Started> {
+    pub(super) fn complete(&mut self, completion: &RequestCompletion, seen: Span) -> Option<Started> {
         if let Some(started) = self.take(completion.request) {
             return Some(started);
         }
@@ -102,8 +102,8 @@ mod tests {
         Span { source: 1, thread: 1, start, end: None, name: NameId(0), stack: 0, parent: 0 }
     }
 
-    fn completion(request: u64) -> Completion {
-        Completion { request, ..Completion::default() }
+    fn completion(request: u64) -> RequestCompletion {
+        RequestCompletion { request, ..RequestCompletion::default() }
     }
 
     #[test]

@@ -14,9 +14,9 @@ use crate::launcher::SourceDefaults;
 use crate::log;
 use crate::log::warn;
 use crate::shard_output::{Item, Output};
-use rpd_ring::layout::{Counted, Dropped};
-use rpd_ring::message::Untraced;
-use rpd_ring::{Consumer, Drained};
+use rpd_ring::layout::{DropCause, DroppedKind};
+use rpd_ring::message::UntracedReason;
+use rpd_ring::{DrainProgress, RingConsumer};
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
 use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
 use rustix::fd::OwnedFd;
@@ -39,7 +39,7 @@ pub(super) struct Drain {
     /// The clocks at the start, until there is a shard to write them to.
     start_clocks: Option<ClockSet>,
     /// Reasons for threads without a ring that were told.
-    told_untraced: Vec<Untraced>,
+    told_untraced: Vec<UntracedReason>,
     /// Events for which a ring had no room.
     dropped: u64,
     /// Processes with such threads, until they say at their end how many events those had.
@@ -51,7 +51,7 @@ const MOST_UNCOUNTED: usize = 1 << 16;
 
 /// One thread's ring.
 struct Ring {
-    consumer: Consumer,
+    consumer: RingConsumer,
     /// A thread waits for its producer's call; none if there is no thread for it.
     watched: Option<WatchedRing>,
     log: ThreadLog,
@@ -166,14 +166,16 @@ impl Drain {
     }
 
     /// Says once for each reason that a thread is not recorded.
-    fn tell_untraced(&mut self, pid: i32, why: Untraced) {
+    fn tell_untraced(&mut self, pid: i32, why: UntracedReason) {
         if self.told_untraced.contains(&why) {
             return;
         }
         self.told_untraced.push(why);
         let (reason, next) = match why {
-            Untraced::NoMemory => ("there is no memory for its ring", "give the job more"),
-            Untraced::FileLimit => ("`ulimit -f` allows no file as large as its ring", "raise that limit"),
+            UntracedReason::NoMemory => ("there is no memory for its ring", "give the job more"),
+            UntracedReason::FileLimit => {
+                ("`ulimit -f` allows no file as large as its ring", "raise that limit")
+            }
         };
         warn(format_args!(
             "warning: a thread of process {pid} is not recorded: {reason}; {next}, or choose smaller rings \
@@ -181,7 +183,7 @@ impl Drain {
         ));
     }
 
-    fn enter(&mut self, pid: i32, consumer: Consumer) {
+    fn enter(&mut self, pid: i32, consumer: RingConsumer) {
         let Some(header) = consumer.header() else { return };
         if !self.sources.is_wanted(header) {
             // Nobody reads it: its thread goes on until it is full, and then leaves it alone.
@@ -190,7 +192,7 @@ impl Drain {
         }
         let facts = header.facts();
         if !consumer.has_ring() {
-            self.tell_untraced(pid, Untraced::NoMemory);
+            self.tell_untraced(pid, UntracedReason::NoMemory);
         }
         let Some(header) = consumer.header() else { return };
         let Entered { at, changed } = self.sources.enter(pid, header);
@@ -242,8 +244,8 @@ impl Drain {
 
     /// Reads a ring. Returns how far it came, and whether the ring is done with: its thread has ended
     /// and it is empty, or it holds nonsense.
-    fn drain_one(&mut self, at: usize, budget: u64) -> (Drained, bool) {
-        let nothing = Drained { records: 0, empty: true, fullness: 0.0 };
+    fn drain_one(&mut self, at: usize, budget: u64) -> (DrainProgress, bool) {
+        let nothing = DrainProgress { records: 0, empty: true, fullness: 0.0 };
         let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
         let Some(source) = self.sources.get_mut(ring.source) else { return (nothing, true) };
         let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
@@ -274,7 +276,7 @@ impl Drain {
     fn end_ring(&mut self, at: usize) {
         let mut rounds = 0;
         // A thread that is given up may write for ever; one ring's worth and what came meanwhile.
-        while rounds < 4 && matches!(self.drain_one(at, WHOLE), (Drained { records: 1.., .. }, false)) {
+        while rounds < 4 && matches!(self.drain_one(at, WHOLE), (DrainProgress { records: 1.., .. }, false)) {
             rounds += 1;
         }
         self.remove_ring(at);
@@ -290,11 +292,11 @@ impl Drain {
         source.log.end_thread(ring.log, &mut self.out);
         let number = source.process.source;
         let Some(header) = ring.consumer.header() else { return };
-        for cause in Dropped::ALL {
-            for what in Counted::ALL {
+        for cause in DropCause::ALL {
+            for what in DroppedKind::ALL {
                 let rows = header.drops(cause, what);
                 if rows > 0 {
-                    self.dropped += if cause == Dropped::RingFull { rows } else { 0 };
+                    self.dropped += if cause == DropCause::RingFull { rows } else { 0 };
                     self.lose(number, table_of(what), cause_of(cause), Some(rows));
                 }
             }
@@ -413,23 +415,23 @@ impl Drain {
     }
 }
 
-fn table_of(what: Counted) -> Option<rpd_shard::model::TableId> {
+fn table_of(what: DroppedKind) -> Option<rpd_shard::model::TableId> {
     match what {
-        Counted::Range => Some(RANGE),
-        Counted::Mark => Some(MARK),
-        Counted::MpiCall => Some(MPI_CALL),
-        Counted::RcclCall => Some(RCCL_CALL),
-        Counted::MpiRequest => Some(MPI_REQUEST),
-        Counted::Communicator => Some(COMMUNICATOR),
-        Counted::Unknown => None,
+        DroppedKind::Range => Some(RANGE),
+        DroppedKind::Mark => Some(MARK),
+        DroppedKind::MpiCall => Some(MPI_CALL),
+        DroppedKind::RcclCall => Some(RCCL_CALL),
+        DroppedKind::MpiRequest => Some(MPI_REQUEST),
+        DroppedKind::Communicator => Some(COMMUNICATOR),
+        DroppedKind::Unknown => None,
     }
 }
 
-fn cause_of(cause: Dropped) -> LossCause {
+fn cause_of(cause: DropCause) -> LossCause {
     match cause {
-        Dropped::RingFull => LossCause::RingFull,
-        Dropped::Reentrant => LossCause::Reentrant,
-        Dropped::TooDeep => LossCause::OverLimit,
-        Dropped::NoMemory => LossCause::NoMemory,
+        DropCause::RingFull => LossCause::RingFull,
+        DropCause::Reentrant => LossCause::Reentrant,
+        DropCause::TooDeep => LossCause::OverLimit,
+        DropCause::NoMemory => LossCause::NoMemory,
     }
 }

@@ -14,7 +14,7 @@
 
 use super::rings::Drain;
 use super::thread::lock;
-use rpd_ring::wakeup::{self, MAX_RINGS, Notice, Wakeup};
+use rpd_ring::wakeup::{self, MAX_RINGS, RingWakeup, WakeupNotice};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -39,9 +39,9 @@ pub(super) struct WakeupThreads {
 
 /// What the collecting thread and a waiting thread share.
 struct Waiter {
-    rings: Mutex<Vec<Wakeup>>,
+    rings: Mutex<Vec<RingWakeup>>,
     /// Changes with the rings, and when the thread shall look at them again.
-    notice: Notice,
+    notice: WakeupNotice,
     /// The collecting thread was woken: nothing is waited for until it falls asleep again.
     has_reported: AtomicBool,
     is_ended: AtomicBool,
@@ -53,7 +53,7 @@ struct Waiter {
 /// A ring that a thread waits for, until this is dropped.
 pub(super) struct WatchedRing {
     waiter: Arc<Waiter>,
-    ring: Wakeup,
+    ring: RingWakeup,
 }
 
 impl WakeupThreads {
@@ -63,7 +63,7 @@ impl WakeupThreads {
     }
 
     /// Has a thread wait for a ring; none if there is no thread for it.
-    pub(super) fn watch(&mut self, ring: Wakeup) -> Option<WatchedRing> {
+    pub(super) fn watch(&mut self, ring: RingWakeup) -> Option<WatchedRing> {
         let (rings, threads) = if self.can_wait_for_many { (MAX_RINGS, MAX_MANY) } else { (1, MAX_SINGLE) };
         let found = self.waiters.iter().find(|waiter| waiter.rings().len() < rings).cloned();
         let waiter = match found {
@@ -79,7 +79,7 @@ impl WakeupThreads {
     fn start(&mut self) -> Option<Arc<Waiter>> {
         let waiter = Arc::new(Waiter {
             rings: Mutex::default(),
-            notice: Notice::default(),
+            notice: WakeupNotice::default(),
             has_reported: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
             wake: Arc::clone(&self.wake),
@@ -115,7 +115,7 @@ impl Drop for WakeupThreads {
 }
 
 impl Waiter {
-    fn rings(&self) -> MutexGuard<'_, Vec<Wakeup>> {
+    fn rings(&self) -> MutexGuard<'_, Vec<RingWakeup>> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,16 +163,16 @@ impl Drop for WatchedRing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpd_ring::header::{Header, ThreadFacts};
+    use rpd_ring::header::{RingHeader, ThreadFacts};
     use rpd_ring::layout::{HEADER_BYTES, RING_MIN};
-    use rpd_ring::memory::Memory;
-    use rpd_ring::{Consumer, Producer};
+    use rpd_ring::memory::RingMemory;
+    use rpd_ring::{RingConsumer, RingProducer};
     use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-    fn ring() -> (Producer, Consumer) {
-        let (left, right) = Memory::heap(HEADER_BYTES + RING_MIN);
-        Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
-        (Producer::new(left).unwrap(), Consumer::new(right).unwrap())
+    fn ring() -> (RingProducer, RingConsumer) {
+        let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
+        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
+        (RingProducer::new(left).unwrap(), RingConsumer::new(right).unwrap())
     }
 
     /// Whether the eventfd was written within the time, which it then is not any more.
@@ -183,11 +183,11 @@ mod tests {
         ready
     }
 
-    fn write_an_eighth(producer: &mut Producer) {
+    fn write_an_eighth(producer: &mut RingProducer) {
         (0..RING_MIN / 8 / 16 + 1).for_each(|_| assert!(producer.mark(1, b"")));
     }
 
-    fn sleep(threads: &WakeupThreads, rings: &mut [(Producer, Consumer)]) {
+    fn sleep(threads: &WakeupThreads, rings: &mut [(RingProducer, RingConsumer)]) {
         for (_, consumer) in &mut *rings {
             while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
             consumer.wake_up();
@@ -208,7 +208,7 @@ mod tests {
             let mut threads = WakeupThreads::new(Arc::clone(&wake), Weak::new());
             threads.can_wait_for_many = can_wait_for_many;
             let mut rings: Vec<_> = (0..MAX_SINGLE).map(|_| ring()).collect();
-            let watch = |(_, consumer): &(Producer, Consumer)| threads.watch(consumer.wakeup());
+            let watch = |(_, consumer): &(RingProducer, RingConsumer)| threads.watch(consumer.wakeup());
             let mut watched: Vec<_> = rings.iter().map(watch).collect();
             assert!(watched.iter().all(Option::is_some));
             assert_eq!(threads.watch(ring().1.wakeup()).is_some(), can_wait_for_many);

@@ -11,7 +11,7 @@ use crate::runtime::generation;
 use crate::runtime::handover;
 use crate::runtime::settings;
 use crate::runtime::unrecorded;
-use rpd_ring::message::Message;
+use rpd_ring::message::LibraryMessage;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{transmute, zeroed};
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,9 +55,9 @@ fn report_exit(status: c_int) {
     }
     let _errno = errno::Preserved::new();
     if let Some(events) = unrecorded::last_unrecorded() {
-        handover::tell(settings, Message::Lost { events });
+        handover::tell(settings, LibraryMessage::Lost { events });
     }
-    handover::tell(settings, Message::Ended { pid: reports as i32, status: (status & 0xff) << 8 });
+    handover::tell(settings, LibraryMessage::Ended { pid: reports as i32, status: (status & 0xff) << 8 });
 }
 
 /// Reports a child that died by a signal.
@@ -67,7 +67,7 @@ fn report_child(pid: libc::pid_t, status: c_int) {
         && let Some(settings) = settings::get()
     {
         let _errno = errno::Preserved::new();
-        handover::tell(settings, Message::Ended { pid, status });
+        handover::tell(settings, LibraryMessage::Ended { pid, status });
     }
 }
 

@@ -15,7 +15,7 @@ use crate::interpose::real::{Fallback, RCCL, RealFunction};
 use crate::interpose::sequence::{self, Table};
 use crate::runtime::errno;
 use rpd_ring::rccl::{self, RcclFunction};
-use rpd_ring::record::{Birth, Library, NewCommunicator, RcclCall};
+use rpd_ring::record::{CommunicatorBirth, NewCommunicator, RcclCall, RecordedLibrary};
 use std::ffi::{CStr, c_int, c_void};
 
 type Ptr = *mut c_void;
@@ -271,7 +271,7 @@ impl Call {
     /// What goes on record of a call that succeeded.
     fn note(&self, ordinal: u32, outcome: &mut Outcome<'_>) {
         let made = |handle, birth| NewCommunicator {
-            library: Library::Rccl,
+            library: RecordedLibrary::Rccl,
             function: self.record.function,
             birth,
             handle: COMMUNICATORS.name(handle),
@@ -286,24 +286,24 @@ impl Call {
         match self.effect {
             Effect::Nothing => {}
             Effect::Joins(place, id, size, rank) => {
-                let made = made(at(place, 0), Birth::Shared);
+                let made = made(at(place, 0), CommunicatorBirth::Shared);
                 outcome.communicator(&NewCommunicator { id, size_rank: size_rank(size, rank), ..made });
             }
             Effect::MakesAll(places, size) => {
                 for (i, rank) in (0..length(size)).zip(0..) {
-                    let made = made(at(places, i), Birth::Alone);
+                    let made = made(at(places, i), CommunicatorBirth::Alone);
                     outcome.communicator(&NewCommunicator { size_rank: size_rank(size, rank), ..made });
                 }
             }
             Effect::Splits(place, color) => {
                 outcome.communicator(&NewCommunicator {
                     leader: color,
-                    ..made(at(place, 0), Birth::Collective)
+                    ..made(at(place, 0), CommunicatorBirth::Collective)
                 });
             }
             Effect::Frees => {
                 if let Some(comm) = self.record.comm {
-                    outcome.communicator_freed(Library::Rccl, comm);
+                    outcome.communicator_freed(RecordedLibrary::Rccl, comm);
                 }
             }
         }

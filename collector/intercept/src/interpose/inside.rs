@@ -4,15 +4,15 @@ use crate::runtime::clock;
 use crate::runtime::errno;
 use crate::runtime::settings::{self, Traced};
 use crate::runtime::thread::{HANDLES, Local, Recorder, Running, with_local};
-use rpd_ring::Producer;
-use rpd_ring::layout::{Counted, Dropped};
-use rpd_ring::record::{Completion, Library, MpiCall, NewCommunicator, RcclCall};
+use rpd_ring::RingProducer;
+use rpd_ring::layout::{DropCause, DroppedKind};
+use rpd_ring::record::{MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion};
 use std::ptr;
 
 /// A function that is running. Its end is recorded when this is dropped, however it returns: also if an
 /// exception passes. A `longjmp` drops nothing; that shows at the next function of the library.
 pub(crate) struct Inside {
-    library: Library,
+    library: RecordedLibrary,
     /// This is the outermost function of the library: libraries call their own functions.
     outermost: bool,
     /// Handles of requests that were noted down.
@@ -23,17 +23,17 @@ impl Inside {
     /// An MPI function begins.
     #[inline(always)]
     pub(crate) fn mpi() -> Inside {
-        Inside::of(Library::Mpi)
+        Inside::of(RecordedLibrary::Mpi)
     }
 
     /// An RCCL function begins.
     #[inline(always)]
     pub(crate) fn rccl() -> Inside {
-        Inside::of(Library::Rccl)
+        Inside::of(RecordedLibrary::Rccl)
     }
 
     #[inline(always)] // `here` is in the frame of a function that runs as long as this.
-    fn of(library: Library) -> Inside {
+    fn of(library: RecordedLibrary) -> Inside {
         let here = 0u8;
         // Stacks grow down: what a function calls is below it.
         let frame = (&raw const here).addr();
@@ -54,8 +54,8 @@ impl Inside {
 
     fn sort(&self) -> Traced {
         match self.library {
-            Library::Mpi => Traced::Mpi,
-            Library::Rccl => Traced::Rccl,
+            RecordedLibrary::Mpi => Traced::Mpi,
+            RecordedLibrary::Rccl => Traced::Rccl,
         }
     }
 
@@ -76,7 +76,7 @@ impl Inside {
     #[inline]
     pub(crate) fn begin_mpi(&self, call: &MpiCall) {
         with_local(|local| {
-            local.record(Counted::MpiCall, |recorder| {
+            local.record(DroppedKind::MpiCall, |recorder| {
                 if recorder.producer.mpi_enter(clock::boottime(), call) {
                     local.mpi.recorder.set(recorder);
                 }
@@ -88,7 +88,7 @@ impl Inside {
     #[inline]
     pub(crate) fn begin_rccl(&self, call: &RcclCall) {
         with_local(|local| {
-            local.record(Counted::RcclCall, |recorder| {
+            local.record(DroppedKind::RcclCall, |recorder| {
                 if recorder.producer.rccl_enter(clock::boottime(), call) {
                     local.rccl.recorder.set(recorder);
                 }
@@ -110,7 +110,7 @@ impl Inside {
                 if let Some(more) = count.checked_sub(HANDLES)
                     && let Some(header) = recorder.producer.header()
                 {
-                    header.count_drop(Dropped::TooDeep, Counted::MpiRequest, more as u64);
+                    header.count_drop(DropCause::TooDeep, DroppedKind::MpiRequest, more as u64);
                 }
                 self.remembered = count.min(HANDLES);
             })
@@ -165,24 +165,24 @@ impl Drop for Inside {
 }
 
 #[inline]
-fn running(local: &Local, library: Library) -> &Running {
+fn running(local: &Local, library: RecordedLibrary) -> &Running {
     match library {
-        Library::Mpi => &local.mpi,
-        Library::Rccl => &local.rccl,
+        RecordedLibrary::Mpi => &local.mpi,
+        RecordedLibrary::Rccl => &local.rccl,
     }
 }
 
 #[inline]
-fn exit(producer: &mut Producer, library: Library, time: i64) {
+fn exit(producer: &mut RingProducer, library: RecordedLibrary, time: i64) {
     match library {
-        Library::Mpi => producer.mpi_exit(time),
-        Library::Rccl => producer.rccl_exit(time),
+        RecordedLibrary::Mpi => producer.mpi_exit(time),
+        RecordedLibrary::Rccl => producer.rccl_exit(time),
     }
 }
 
 /// The program has jumped out of a function, which ends now as far as is known.
 #[cold]
-fn abandoned(local: &Local, library: Library) {
+fn abandoned(local: &Local, library: RecordedLibrary) {
     let entered = running(local, library).recorder.replace(ptr::null_mut());
     local.recorded(|recorder| {
         if ptr::eq(recorder, entered) {
@@ -193,7 +193,7 @@ fn abandoned(local: &Local, library: Library) {
 
 /// What came of a call, to be recorded in front of its end.
 pub(crate) struct Outcome<'a> {
-    producer: &'a mut Producer,
+    producer: &'a mut RingProducer,
     time: i64,
     is_entered: bool,
     handles: &'a [u64],
@@ -223,7 +223,7 @@ impl Outcome<'_> {
 
     /// An operation is complete.
     #[inline]
-    pub(crate) fn done(&mut self, completion: &Completion) {
+    pub(crate) fn done(&mut self, completion: &RequestCompletion) {
         self.producer.mpi_done(self.time, completion);
     }
 
@@ -238,12 +238,12 @@ impl Outcome<'_> {
     }
 
     /// A communicator got a name.
-    pub(crate) fn communicator_name(&mut self, library: Library, handle: u64, name: &[u8]) {
+    pub(crate) fn communicator_name(&mut self, library: RecordedLibrary, handle: u64, name: &[u8]) {
         self.producer.communicator_name(self.time, library, handle, name);
     }
 
     /// A communicator is gone.
-    pub(crate) fn communicator_freed(&mut self, library: Library, handle: u64) {
+    pub(crate) fn communicator_freed(&mut self, library: RecordedLibrary, handle: u64) {
         self.producer.communicator_freed(self.time, library, handle);
     }
 }

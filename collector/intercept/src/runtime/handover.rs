@@ -12,11 +12,13 @@ use crate::runtime::generation;
 use crate::runtime::process;
 use crate::runtime::scratch::Scratch;
 use crate::runtime::settings::Settings;
-use rpd_ring::header::{Header, ThreadFacts, ThreadName};
+use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
 use rpd_ring::layout::{self, IDENTITY_LIMIT, RING_MIN};
-use rpd_ring::memory::Memory;
-use rpd_ring::message::{Message, Untraced, Untraced::FileLimit, Untraced::NoMemory};
-use rpd_ring::{Producer, identity};
+use rpd_ring::memory::RingMemory;
+use rpd_ring::message::{
+    LibraryMessage, UntracedReason, UntracedReason::FileLimit, UntracedReason::NoMemory,
+};
+use rpd_ring::{RingProducer, identity};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// A ring for the calling thread, and the bytes that it takes from the [`budget`]; none where the
@@ -26,11 +28,11 @@ pub(crate) fn make(
     settings: &Settings,
     generation: u64,
     name: Option<ThreadName>,
-) -> Option<(Producer, usize)> {
+) -> Option<(RingProducer, usize)> {
     let tid = process::thread_id();
     let collector = connect(settings)?;
     let Some(mut ring_bytes) = budget::take(settings) else {
-        send(&collector, Message::Untraced { tid, why: NoMemory }, None);
+        send(&collector, LibraryMessage::Untraced { tid, why: NoMemory }, None);
         return None;
     };
     let made = loop {
@@ -45,8 +47,8 @@ pub(crate) fn make(
         }
     };
     let message = match &made {
-        Ok(_) => Message::Ring { tid },
-        Err(why) => Message::Untraced { tid, why: *why },
+        Ok(_) => LibraryMessage::Ring { tid },
+        Err(why) => LibraryMessage::Untraced { tid, why: *why },
     };
     let file = made.as_ref().ok().map(|(_, file)| file);
     let sent = !is_child(generation) && send(&collector, message, file);
@@ -62,7 +64,7 @@ fn is_child(generation: u64) -> bool {
 }
 
 /// Sends a message that has no ring. Nobody is told if it does not arrive.
-pub(crate) fn tell(settings: &Settings, message: Message) -> bool {
+pub(crate) fn tell(settings: &Settings, message: LibraryMessage) -> bool {
     let _postponed = cancellation::Postponed::new();
     connect(settings).is_some_and(|collector| send(&collector, message, None))
 }
@@ -120,7 +122,7 @@ fn reserve(
     generation: u64,
     tid: i32,
     name: Option<ThreadName>,
-) -> Result<(Producer, OwnedFd), Untraced> {
+) -> Result<(RingProducer, OwnedFd), UntracedReason> {
     let mut scratch = Scratch::new(SCRATCH_BYTES).ok_or(NoMemory)?;
     let (identity, files) = scratch.bytes().split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
     let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
@@ -151,7 +153,7 @@ fn reserve(
     if !reserved {
         return Err(NoMemory);
     }
-    let memory = Memory::map(file.as_fd(), bytes).map_err(|_| NoMemory)?;
+    let memory = RingMemory::map(file.as_fd(), bytes).map_err(|_| NoMemory)?;
     let facts = ThreadFacts {
         pid: std::process::id() as i32,
         tid,
@@ -167,8 +169,8 @@ fn reserve(
     if is_child(generation) {
         return Err(NoMemory);
     }
-    Header::new(&memory).ok_or(NoMemory)?.write(&facts, identity, ring_bytes);
-    Ok((Producer::new(memory).ok_or(NoMemory)?, file))
+    RingHeader::new(&memory).ok_or(NoMemory)?.write(&facts, identity, ring_bytes);
+    Ok((RingProducer::new(memory).ok_or(NoMemory)?, file))
 }
 
 /// Has the kernel give all memory of a file now. A signal interrupts that, and a program may have many.
@@ -196,7 +198,7 @@ fn may_make_files_of(bytes: usize) -> bool {
 }
 
 /// Sends one packet, with a descriptor if there is one.
-fn send(socket: &OwnedFd, message: Message, file: Option<&OwnedFd>) -> bool {
+fn send(socket: &OwnedFd, message: LibraryMessage, file: Option<&OwnedFd>) -> bool {
     let mut bytes = message.encode();
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     /// Room for one control message with one descriptor, aligned as the kernel wants it.

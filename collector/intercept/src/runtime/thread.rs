@@ -9,9 +9,9 @@ use crate::runtime::handover;
 use crate::runtime::settings;
 use crate::runtime::settings::{Traced, is_open};
 use crate::runtime::unrecorded::{count_unrecorded, take_unrecorded};
-use rpd_ring::Producer;
-use rpd_ring::header::{Header, ThreadName};
-use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped, HEADER_BYTES};
+use rpd_ring::RingProducer;
+use rpd_ring::header::{RingHeader, ThreadName};
+use rpd_ring::layout::{DEPTH_LIMIT, DropCause, DroppedKind, HEADER_BYTES};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -83,7 +83,7 @@ const _: () = assert!(!std::mem::needs_drop::<Local>());
 
 /// What a thread with a ring has. Lives in a mapping of its own.
 pub(crate) struct Recorder {
-    pub(crate) producer: Producer,
+    pub(crate) producer: RingProducer,
     generation: u64,
     /// Bytes of its ring in the [`budget`].
     ring_bytes: usize,
@@ -123,7 +123,7 @@ impl Local {
     /// Runs `write` with the recorder, which is made if there is none; none, and the event is counted, if
     /// it cannot be had or is in use.
     #[inline]
-    pub(crate) fn record<R>(&self, what: Counted, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+    pub(crate) fn record<R>(&self, what: DroppedKind, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
         self.attached(write).inspect_err(|why| self.count_lost(why, what)).ok()
     }
 
@@ -144,7 +144,7 @@ impl Local {
     }
 
     #[cold]
-    fn count_lost(&self, why: &NotRecorded, what: Counted) {
+    fn count_lost(&self, why: &NotRecorded, what: DroppedKind) {
         match why {
             NotRecorded::NoRing => count_unrecorded(1),
             NotRecorded::InUse => self.reentrant(what),
@@ -167,7 +167,7 @@ impl Local {
 
     /// An event that cannot be recorded, because it interrupts another one.
     #[cold]
-    fn reentrant(&self, what: Counted) {
+    fn reentrant(&self, what: DroppedKind) {
         if self.generation.load(Relaxed) != generation::current() {
             self.early.fetch_add(1, Relaxed);
             return;
@@ -180,8 +180,8 @@ impl Local {
         // after `ring` is null. It is only used as atomics, and the recorder, to which the interrupted
         // event has a unique reference, is not touched.
         let header = unsafe { std::slice::from_raw_parts(ring, HEADER_BYTES / 8) };
-        if let Some(header) = Header::new(header) {
-            header.count_drop(Dropped::Reentrant, what, 1);
+        if let Some(header) = RingHeader::new(header) {
+            header.count_drop(DropCause::Reentrant, what, 1);
         }
     }
 
@@ -225,8 +225,8 @@ impl Local {
         // SAFETY: as in `record`; the caller has set `busy`.
         match unsafe { self.recorder.get().as_ref() }.and_then(|recorder| recorder.producer.header()) {
             Some(header) => {
-                header.count_drop(Dropped::Reentrant, Counted::Unknown, early);
-                header.count_drop(Dropped::NoMemory, Counted::Unknown, take_unrecorded());
+                header.count_drop(DropCause::Reentrant, DroppedKind::Unknown, early);
+                header.count_drop(DropCause::NoMemory, DroppedKind::Unknown, take_unrecorded());
             }
             None if early > 0 => count_unrecorded(early),
             None => {}
@@ -280,7 +280,12 @@ pub(crate) fn after_fork() {
     });
 }
 
-fn new_recorder(producer: Producer, generation: u64, ring_bytes: usize, floor: u32) -> Option<*mut Recorder> {
+fn new_recorder(
+    producer: RingProducer,
+    generation: u64,
+    ring_bytes: usize,
+    floor: u32,
+) -> Option<*mut Recorder> {
     let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address that the kernel chooses, aligned to a page, which is enough for
     // a Recorder. Zeroed memory is valid for `dropped` and `handles`; all other fields are written here,
@@ -374,7 +379,7 @@ pub(crate) fn push(name: &[u8]) -> i32 {
             local.depth.set(level.saturating_add(1));
         };
         if open {
-            local.record(Counted::Range, write);
+            local.record(DroppedKind::Range, write);
         } else {
             local.recorded(write);
         }
@@ -403,7 +408,7 @@ pub(crate) fn pop() -> i32 {
 pub(crate) fn range_start(id: u64, name: &[u8]) {
     with_local(|local| {
         if local.records(Traced::Roctx) {
-            local.record(Counted::Range, |r| r.producer.range_start(clock::boottime(), id, name));
+            local.record(DroppedKind::Range, |r| r.producer.range_start(clock::boottime(), id, name));
         }
     });
 }
@@ -424,7 +429,7 @@ pub(crate) fn range_stop(id: u64) {
 pub(crate) fn mark(name: &[u8]) {
     with_local(|local| {
         if local.records(Traced::Roctx) {
-            local.record(Counted::Mark, |r| r.producer.mark(clock::boottime(), name));
+            local.record(DroppedKind::Mark, |r| r.producer.mark(clock::boottime(), name));
         }
     });
 }
@@ -454,7 +459,7 @@ impl Recorder {
     #[inline]
     fn push(&mut self, level: u32, name: &[u8]) {
         let Some(bits) = self.dropped.get_mut(level as usize / 64) else {
-            self.producer.drop_one(Dropped::TooDeep, Counted::Range);
+            self.producer.drop_one(DropCause::TooDeep, DroppedKind::Range);
             return;
         };
         let bit = 1 << (level % 64);

@@ -7,24 +7,24 @@ use super::making::Making;
 use super::pointers::Handles;
 use super::{c_function, fortran_functions, mpi_functions};
 use rpd_ring::layout::NAME_LIMIT;
-use rpd_ring::record::Birth;
+use rpd_ring::record::CommunicatorBirth;
 use std::ffi::c_int;
 
 /// All ranks of a communicator make another one.
 fn made(comm: Handle, place: Handles) -> Call {
-    let making = Making { place, request: None, birth: Birth::Collective, tag: 0 };
+    let making = Making { place, request: None, birth: CommunicatorBirth::Collective, tag: 0 };
     collective(Volume::Unknown, comm).and(Effect::Makes(making))
 }
 
 /// The ranks of a group make a communicator, or those of two groups.
-fn made_with_tag(comm: Handle, tag: c_int, birth: Birth, place: Handles) -> Call {
+fn made_with_tag(comm: Handle, tag: c_int, birth: CommunicatorBirth, place: Handles) -> Call {
     let making = Making { place, request: None, birth, tag };
     Call { tag: Some(tag), ..collective(Volume::Unknown, comm).and(Effect::Makes(making)) }
 }
 
 /// The same as `made`, without waiting for it.
 fn made_later(comm: Handle, place: Handles, request: Handles) -> Call {
-    let making = Making { place, request: Some(request), birth: Birth::Collective, tag: 0 };
+    let making = Making { place, request: Some(request), birth: CommunicatorBirth::Collective, tag: 0 };
     collective(Volume::Unknown, comm).and(Effect::Makes(making))
 }
 
@@ -41,7 +41,7 @@ mpi_functions! { plain:
         => made_later(comm, newcomm, request);
     MPI_Comm_create mpi_comm_create(comm: Comm, group: Opaque, newcomm: CommPlace) => made(comm, newcomm);
     MPI_Comm_create_group mpi_comm_create_group(comm: Comm, group: Opaque, tag: Int, newcomm: CommPlace)
-        => made_with_tag(comm, tag, Birth::Group, newcomm);
+        => made_with_tag(comm, tag, CommunicatorBirth::Group, newcomm);
     MPI_Comm_split mpi_comm_split(comm: Comm, color: Int, key: Int, newcomm: CommPlace)
         => made(comm, newcomm);
     MPI_Comm_split_type mpi_comm_split_type(
@@ -64,7 +64,7 @@ mpi_functions! { plain:
     ) => made(comm, newcomm);
     MPI_Intercomm_create mpi_intercomm_create(
         comm: Comm, local_leader: Int, peer_comm: Opaque, remote_leader: Int, tag: Int, newcomm: CommPlace,
-    ) => made_with_tag(comm, tag, Birth::Inter, newcomm);
+    ) => made_with_tag(comm, tag, CommunicatorBirth::Inter, newcomm);
     MPI_Intercomm_merge mpi_intercomm_merge(comm: Comm, high: Int, newcomm: CommPlace)
         => made(comm, newcomm);
     MPI_Comm_free mpi_comm_free(comm: CommPlace) => freed(comm);

@@ -6,7 +6,7 @@ use super::making::Making;
 use crate::interpose::real::{Fallback, MPI, RealFunction};
 use crate::interpose::sequence;
 use rpd_ring::mpi::MpiFunction;
-use rpd_ring::record::{Birth, COMM_WORLD, Library, NewCommunicator};
+use rpd_ring::record::{COMM_WORLD, CommunicatorBirth, NewCommunicator, RecordedLibrary};
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -16,7 +16,7 @@ impl Making {
     /// or not they get one.
     pub(super) fn ordinal(&self, parent: u64) -> u32 {
         match (self.birth, COMMUNICATORS.of(parent)) {
-            (Birth::Collective, Some(numbers)) => sequence::next(&numbers.made),
+            (CommunicatorBirth::Collective, Some(numbers)) => sequence::next(&numbers.made),
             _ => 0,
         }
     }
@@ -26,7 +26,7 @@ impl Making {
         let (abi, parent) = (Abi::get(), call.comm?);
         let handle = COMMUNICATORS.name(abi.comm(self.place.one()));
         let mut new = NewCommunicator {
-            library: Library::Mpi,
+            library: RecordedLibrary::Mpi,
             function: call.function as u32,
             birth: self.birth,
             handle,
@@ -62,9 +62,9 @@ pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
     let abi = Abi::get();
     let (size, rank) = (abi.size(abi.world())?, abi.rank(abi.world())?);
     Some(NewCommunicator {
-        library: Library::Mpi,
+        library: RecordedLibrary::Mpi,
         function: function as u32,
-        birth: Birth::World,
+        birth: CommunicatorBirth::World,
         handle: COMM_WORLD,
         parent: None,
         id: 0,

@@ -8,7 +8,7 @@ use super::pointers::{Answers, Statuses};
 use crate::interpose::inside::{Inside, Outcome};
 use crate::interpose::sequence::Table;
 use crate::runtime::errno;
-use rpd_ring::record::{Completion, Library};
+use rpd_ring::record::{RecordedLibrary, RequestCompletion};
 use std::ffi::c_int;
 use std::slice;
 
@@ -143,13 +143,15 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
                 outcome.communicator(&world);
             }
         }
-        Effect::FreesComm if before.comm != 0 => outcome.communicator_freed(Library::Mpi, before.comm),
+        Effect::FreesComm if before.comm != 0 => {
+            outcome.communicator_freed(RecordedLibrary::Mpi, before.comm)
+        }
         Effect::FreesComm => {}
         Effect::Names(name, bytes) => {
             // SAFETY: the description of the call has found so many bytes at an address that is not null,
             // and the program keeps them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
-            outcome.communicator_name(Library::Mpi, before.comm, name);
+            outcome.communicator_name(RecordedLibrary::Mpi, before.comm, name);
         }
     }
 }
@@ -192,8 +194,8 @@ fn done(outcome: &mut Outcome<'_>, at: usize, message: Option<Message>) {
     }
 }
 
-fn completion(request: u64, message: Option<Message>) -> Completion {
-    Completion {
+fn completion(request: u64, message: Option<Message>) -> RequestCompletion {
+    RequestCompletion {
         request,
         source: message.map(|message| message.source),
         tag: message.and_then(|message| message.tag),
