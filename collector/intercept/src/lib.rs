@@ -64,7 +64,7 @@ use runtime::{errno, generation, settings, thread};
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    let _errno = errno::Preserved::new();
+    let _errno = errno::PreservedErrno::new();
     settings::read();
     exits::prepare();
     roctx::prepare();

@@ -5,8 +5,8 @@ use crate::header::RingHeader;
 use crate::layout::{NAME_LIMIT, word};
 use crate::memory::RingMemory;
 use crate::record::{
-    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL, NewCommunicator,
-    OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingRecord, kind,
+    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL,
+    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingRecord, kind,
 };
 use crate::wakeup::{self, RingWakeup};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! has recorded something reports its own exit status, through `on_exit(3)` and `_exit`. Each report is
 //! one packet; all other calls cost a comparison. All of them may be called by signal handlers.
 
-use crate::interpose::real::{Fallback, RealFunction};
+use crate::interpose::real::{LookupFallback, RealFunction};
 use crate::runtime::errno;
 use crate::runtime::generation;
 use crate::runtime::handover;
@@ -16,12 +16,12 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{transmute, zeroed};
 use std::sync::atomic::Ordering::Relaxed;
 
-static WAIT: RealFunction = RealFunction::new(c"wait", Fallback::Nowhere);
-static WAITPID: RealFunction = RealFunction::new(c"waitpid", Fallback::Nowhere);
-static WAIT3: RealFunction = RealFunction::new(c"wait3", Fallback::Nowhere);
-static WAIT4: RealFunction = RealFunction::new(c"wait4", Fallback::Nowhere);
-static WAITID: RealFunction = RealFunction::new(c"waitid", Fallback::Nowhere);
-static EXIT_NOW: RealFunction = RealFunction::new(c"_exit", Fallback::Nowhere);
+static WAIT: RealFunction = RealFunction::new(c"wait", LookupFallback::Nowhere);
+static WAITPID: RealFunction = RealFunction::new(c"waitpid", LookupFallback::Nowhere);
+static WAIT3: RealFunction = RealFunction::new(c"wait3", LookupFallback::Nowhere);
+static WAIT4: RealFunction = RealFunction::new(c"wait4", LookupFallback::Nowhere);
+static WAITID: RealFunction = RealFunction::new(c"waitid", LookupFallback::Nowhere);
+static EXIT_NOW: RealFunction = RealFunction::new(c"_exit", LookupFallback::Nowhere);
 
 unsafe extern "C" {
     /// `on_exit(3)` of glibc.
@@ -53,7 +53,7 @@ fn report_exit(status: c_int) {
     if reports == 0 || reports != std::process::id() {
         return;
     }
-    let _errno = errno::Preserved::new();
+    let _errno = errno::PreservedErrno::new();
     if let Some(events) = unrecorded::last_unrecorded() {
         handover::tell(settings, LibraryMessage::Lost { events });
     }
@@ -66,7 +66,7 @@ fn report_child(pid: libc::pid_t, status: c_int) {
         && libc::WIFSIGNALED(status)
         && let Some(settings) = settings::get()
     {
-        let _errno = errno::Preserved::new();
+        let _errno = errno::PreservedErrno::new();
         handover::tell(settings, LibraryMessage::Ended { pid, status });
     }
 }

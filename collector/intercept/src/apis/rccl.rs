@@ -10,9 +10,9 @@
 //! * communicators: that one was made, and how, so that its ranks agree on a name for it, and its end.
 //!   One that is made while its parent is not blocking may still be in progress.
 
-use crate::interpose::inside::{Inside, Outcome};
-use crate::interpose::real::{Fallback, RCCL, RealFunction};
-use crate::interpose::sequence::{self, Table};
+use crate::interpose::inside::{CallOutcome, TracedCall};
+use crate::interpose::real::{LookupFallback, RCCL, RealFunction};
+use crate::interpose::sequence::{self, CommunicatorTable};
 use crate::runtime::errno;
 use rpd_ring::rccl::{self, RcclFunction};
 use rpd_ring::record::{CommunicatorBirth, NewCommunicator, RcclCall, RecordedLibrary};
@@ -42,7 +42,7 @@ const NO_RCCL: c_int = 2;
 const IN_PROGRESS: c_int = 7;
 
 /// Numbers of the calls on communicators.
-static COMMUNICATORS: Table = Table::new();
+static COMMUNICATORS: CommunicatorTable = CommunicatorTable::new();
 
 /// What a call does to communicators.
 #[derive(Clone, Copy)]
@@ -112,7 +112,7 @@ macro_rules! rccl_functions {
                 Ok(name) => name,
                 Err(_) => c"",
             };
-            static REAL: RealFunction = RealFunction::new(NAME, Fallback::Loaded(&RCCL));
+            static REAL: RealFunction = RealFunction::new(NAME, LookupFallback::Loaded(&RCCL));
             let Some(address) = REAL.address() else { return NO_RCCL };
             run(
                 RcclFunction::$name,
@@ -187,11 +187,11 @@ fn all_to_all(counts: Sizes, datatype: Enum, comm: Comm) -> Call {
 
 fn sum(counts: Sizes, comm: Comm) -> Option<u64> {
     type Count = unsafe extern "C-unwind" fn(Comm, *mut c_int) -> c_int;
-    static COMM_COUNT: RealFunction = RealFunction::new(c"ncclCommCount", Fallback::Loaded(&RCCL));
+    static COMM_COUNT: RealFunction = RealFunction::new(c"ncclCommCount", LookupFallback::Loaded(&RCCL));
     if counts.is_null() || comm.is_null() {
         return None;
     }
-    let _errno = errno::Preserved::new();
+    let _errno = errno::PreservedErrno::new();
     let (address, mut ranks) = (COMM_COUNT.address()?, 0);
     // SAFETY: the function has this type, and the program has just passed the communicator to RCCL.
     let failed = unsafe { std::mem::transmute::<usize, Count>(address)(comm, &raw mut ranks) };
@@ -215,7 +215,7 @@ impl UniqueId {
 /// Runs a function of the program. `describe` looks at its arguments, `real` passes them on.
 #[inline]
 fn run(function: RcclFunction, describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int) -> c_int {
-    let mut inside = Inside::rccl();
+    let mut inside = TracedCall::rccl();
     if !inside.is_traced() {
         let result = real();
         inside.end(|_| ());
@@ -235,7 +235,7 @@ fn run(function: RcclFunction, describe: impl FnOnce() -> Call, real: impl FnOnc
 
 impl Call {
     /// Before the call. Returns the number of the communicator that it is to make.
-    fn begin(&mut self, function: RcclFunction, inside: &mut Inside) -> u32 {
+    fn begin(&mut self, function: RcclFunction, inside: &mut TracedCall) -> u32 {
         let mut ordinal = 0;
         self.record.function = function as u32;
         if let Some(numbers) = self.comm.and_then(|comm| COMMUNICATORS.of(comm)) {
@@ -269,7 +269,7 @@ impl Call {
     }
 
     /// What goes on record of a call that succeeded.
-    fn note(&self, ordinal: u32, outcome: &mut Outcome<'_>) {
+    fn note(&self, ordinal: u32, outcome: &mut CallOutcome<'_>) {
         let made = |handle, birth| NewCommunicator {
             library: RecordedLibrary::Rccl,
             function: self.record.function,

@@ -3,7 +3,7 @@
 //!
 //! The ABI is `C-unwind`: a thread that is cancelled in the real library unwinds through these.
 
-use crate::interpose::real::{Fallback, RealFunction};
+use crate::interpose::real::{LookupFallback, RealFunction};
 use crate::runtime::errno;
 use crate::runtime::process;
 use crate::runtime::settings;
@@ -12,18 +12,18 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-static PUSH: RealFunction = RealFunction::new(c"roctxRangePushA", Fallback::Nowhere);
-static POP: RealFunction = RealFunction::new(c"roctxRangePop", Fallback::Nowhere);
-static START: RealFunction = RealFunction::new(c"roctxRangeStartA", Fallback::Nowhere);
-static STOP: RealFunction = RealFunction::new(c"roctxRangeStop", Fallback::Nowhere);
-static MARK: RealFunction = RealFunction::new(c"roctxMarkA", Fallback::Nowhere);
-static PAUSE: RealFunction = RealFunction::new(c"roctxProfilerPause", Fallback::Nowhere);
-static RESUME: RealFunction = RealFunction::new(c"roctxProfilerResume", Fallback::Nowhere);
-static GET_THREAD_ID: RealFunction = RealFunction::new(c"roctxGetThreadId", Fallback::Nowhere);
-static NAME_OS_THREAD: RealFunction = RealFunction::new(c"roctxNameOsThread", Fallback::Nowhere);
-static NAME_HSA_AGENT: RealFunction = RealFunction::new(c"roctxNameHsaAgent", Fallback::Nowhere);
-static NAME_HIP_DEVICE: RealFunction = RealFunction::new(c"roctxNameHipDevice", Fallback::Nowhere);
-static NAME_HIP_STREAM: RealFunction = RealFunction::new(c"roctxNameHipStream", Fallback::Nowhere);
+static PUSH: RealFunction = RealFunction::new(c"roctxRangePushA", LookupFallback::Nowhere);
+static POP: RealFunction = RealFunction::new(c"roctxRangePop", LookupFallback::Nowhere);
+static START: RealFunction = RealFunction::new(c"roctxRangeStartA", LookupFallback::Nowhere);
+static STOP: RealFunction = RealFunction::new(c"roctxRangeStop", LookupFallback::Nowhere);
+static MARK: RealFunction = RealFunction::new(c"roctxMarkA", LookupFallback::Nowhere);
+static PAUSE: RealFunction = RealFunction::new(c"roctxProfilerPause", LookupFallback::Nowhere);
+static RESUME: RealFunction = RealFunction::new(c"roctxProfilerResume", LookupFallback::Nowhere);
+static GET_THREAD_ID: RealFunction = RealFunction::new(c"roctxGetThreadId", LookupFallback::Nowhere);
+static NAME_OS_THREAD: RealFunction = RealFunction::new(c"roctxNameOsThread", LookupFallback::Nowhere);
+static NAME_HSA_AGENT: RealFunction = RealFunction::new(c"roctxNameHsaAgent", LookupFallback::Nowhere);
+static NAME_HIP_DEVICE: RealFunction = RealFunction::new(c"roctxNameHipDevice", LookupFallback::Nowhere);
+static NAME_HIP_STREAM: RealFunction = RealFunction::new(c"roctxNameHipStream", LookupFallback::Nowhere);
 
 /// Looks for a real library: a signal handler may be the first to call one of these, and should not be the
 /// one that searches. It still is where something was loaded in between.
@@ -220,7 +220,7 @@ names_of! {
 }
 
 fn name_of(function: &str, name: &[u8]) {
-    let _errno = errno::Preserved::new();
+    let _errno = errno::PreservedErrno::new();
     let mut message = [0u8; 256];
     let parts = [function.as_bytes(), b": ", name];
     let bytes = parts.into_iter().flatten().zip(message.iter_mut()).map(|(from, to)| *to = *from).count();

@@ -2,8 +2,8 @@
 
 use crate::runtime::clock;
 use crate::runtime::errno;
-use crate::runtime::settings::{self, Traced};
-use crate::runtime::thread::{HANDLES, Local, Recorder, Running, with_local};
+use crate::runtime::settings::{self, TracedApi};
+use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorder, ThreadState, with_local};
 use rpd_ring::RingProducer;
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::record::{MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion};
@@ -11,7 +11,7 @@ use std::ptr;
 
 /// A function that is running. Its end is recorded when this is dropped, however it returns: also if an
 /// exception passes. A `longjmp` drops nothing; that shows at the next function of the library.
-pub(crate) struct Inside {
+pub(crate) struct TracedCall {
     library: RecordedLibrary,
     /// This is the outermost function of the library: libraries call their own functions.
     outermost: bool,
@@ -19,21 +19,21 @@ pub(crate) struct Inside {
     remembered: usize,
 }
 
-impl Inside {
+impl TracedCall {
     /// An MPI function begins.
     #[inline(always)]
-    pub(crate) fn mpi() -> Inside {
-        Inside::of(RecordedLibrary::Mpi)
+    pub(crate) fn mpi() -> TracedCall {
+        TracedCall::of(RecordedLibrary::Mpi)
     }
 
     /// An RCCL function begins.
     #[inline(always)]
-    pub(crate) fn rccl() -> Inside {
-        Inside::of(RecordedLibrary::Rccl)
+    pub(crate) fn rccl() -> TracedCall {
+        TracedCall::of(RecordedLibrary::Rccl)
     }
 
     #[inline(always)] // `here` is in the frame of a function that runs as long as this.
-    fn of(library: RecordedLibrary) -> Inside {
+    fn of(library: RecordedLibrary) -> TracedCall {
         let here = 0u8;
         // Stacks grow down: what a function calls is below it.
         let frame = (&raw const here).addr();
@@ -49,13 +49,13 @@ impl Inside {
             running.frame.set(frame);
             true
         });
-        Inside { library, outermost, remembered: 0 }
+        TracedCall { library, outermost, remembered: 0 }
     }
 
-    fn sort(&self) -> Traced {
+    fn sort(&self) -> TracedApi {
         match self.library {
-            RecordedLibrary::Mpi => Traced::Mpi,
-            RecordedLibrary::Rccl => Traced::Rccl,
+            RecordedLibrary::Mpi => TracedApi::Mpi,
+            RecordedLibrary::Rccl => TracedApi::Rccl,
         }
     }
 
@@ -72,7 +72,7 @@ impl Inside {
         self.outermost && with_local(|local| local.records(self.sort()))
     }
 
-    /// Records the beginning of an MPI call. Only if [`Inside::is_recorded`].
+    /// Records the beginning of an MPI call. Only if [`TracedCall::is_recorded`].
     #[inline]
     pub(crate) fn begin_mpi(&self, call: &MpiCall) {
         with_local(|local| {
@@ -84,7 +84,7 @@ impl Inside {
         });
     }
 
-    /// Records the beginning of an RCCL call. Only if [`Inside::is_recorded`].
+    /// Records the beginning of an RCCL call. Only if [`TracedCall::is_recorded`].
     #[inline]
     pub(crate) fn begin_rccl(&self, call: &RcclCall) {
         with_local(|local| {
@@ -107,12 +107,12 @@ impl Inside {
                 for (at, place) in recorder.handles.iter_mut().take(count).enumerate() {
                     *place = handle(at);
                 }
-                if let Some(more) = count.checked_sub(HANDLES)
+                if let Some(more) = count.checked_sub(MAX_REMEMBERED_REQUESTS)
                     && let Some(header) = recorder.producer.header()
                 {
                     header.count_drop(DropCause::TooDeep, DroppedKind::MpiRequest, more as u64);
                 }
-                self.remembered = count.min(HANDLES);
+                self.remembered = count.min(MAX_REMEMBERED_REQUESTS);
             })
         });
     }
@@ -120,25 +120,25 @@ impl Inside {
     /// The function has returned: records what came of it, and its end, all at one time. `outcome`
     /// runs only if the call was traced and the thread has a ring.
     #[inline]
-    pub(crate) fn end(self, outcome: impl FnOnce(&mut Outcome<'_>)) {
+    pub(crate) fn end(self, outcome: impl FnOnce(&mut CallOutcome<'_>)) {
         if self.is_traced() {
             self.finish(outcome);
         }
     }
 
     #[inline]
-    fn finish(&self, outcome: impl FnOnce(&mut Outcome<'_>)) {
+    fn finish(&self, outcome: impl FnOnce(&mut CallOutcome<'_>)) {
         // What looks into arguments and results may call MPI, which may set it.
-        let errno = errno::Preserved::new();
+        let errno = errno::PreservedErrno::new();
         with_local(|local| {
             let entered = running(local, self.library).recorder.replace(ptr::null_mut());
             local.recorded(|recorder| {
                 // Compared, never followed: after a fork inside of the call the child has another one.
                 let is_entered = ptr::eq(recorder, entered);
                 let time = clock::boottime();
-                let Recorder { producer, handles, .. } = recorder;
+                let ThreadRecorder { producer, handles, .. } = recorder;
                 let handles = handles.get(..self.remembered).unwrap_or_default();
-                outcome(&mut Outcome { producer, time, is_entered, handles });
+                outcome(&mut CallOutcome { producer, time, is_entered, handles });
                 if is_entered {
                     exit(producer, self.library, time);
                 }
@@ -148,7 +148,7 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for TracedCall {
     #[inline]
     fn drop(&mut self) {
         if !self.outermost {
@@ -165,7 +165,7 @@ impl Drop for Inside {
 }
 
 #[inline]
-fn running(local: &Local, library: RecordedLibrary) -> &Running {
+fn running(local: &ThreadState, library: RecordedLibrary) -> &RunningCall {
     match library {
         RecordedLibrary::Mpi => &local.mpi,
         RecordedLibrary::Rccl => &local.rccl,
@@ -182,7 +182,7 @@ fn exit(producer: &mut RingProducer, library: RecordedLibrary, time: i64) {
 
 /// The program has jumped out of a function, which ends now as far as is known.
 #[cold]
-fn abandoned(local: &Local, library: RecordedLibrary) {
+fn abandoned(local: &ThreadState, library: RecordedLibrary) {
     let entered = running(local, library).recorder.replace(ptr::null_mut());
     local.recorded(|recorder| {
         if ptr::eq(recorder, entered) {
@@ -192,14 +192,14 @@ fn abandoned(local: &Local, library: RecordedLibrary) {
 }
 
 /// What came of a call, to be recorded in front of its end.
-pub(crate) struct Outcome<'a> {
+pub(crate) struct CallOutcome<'a> {
     producer: &'a mut RingProducer,
     time: i64,
     is_entered: bool,
     handles: &'a [u64],
 }
 
-impl Outcome<'_> {
+impl CallOutcome<'_> {
     /// A handle that was noted down.
     #[inline]
     pub(crate) fn remembered(&self, at: usize) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! Finding the function that a call of ours is to be passed on to.
 
-use crate::runtime::scratch::Scratch;
+use crate::runtime::scratch::ScratchMemory;
 use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -13,38 +13,38 @@ const ABSENT: usize = 1;
 
 /// Where to look after the libraries behind ours.
 #[derive(Clone, Copy)]
-pub(crate) enum Fallback {
+pub(crate) enum LookupFallback {
     /// Nowhere else.
     Nowhere,
     /// In a library that is loaded, though it may be hidden from the global scope.
-    Loaded(&'static Library),
+    Loaded(&'static InterposedLibrary),
 }
 
 /// A library, known by a symbol that it and no other one has. We must not have it either.
-pub(crate) struct Library {
+pub(crate) struct InterposedLibrary {
     symbol: &'static CStr,
     handle: AtomicUsize,
 }
 
 /// The C library of MPI.
-pub(crate) static MPI: Library = Library::with(c"PMPI_Init");
+pub(crate) static MPI: InterposedLibrary = InterposedLibrary::with(c"PMPI_Init");
 /// The Fortran library of MPI, for `mpif.h` and `use mpi`.
-pub(crate) static MPI_FORTRAN: Library = Library::with(c"mpi_initialized_");
+pub(crate) static MPI_FORTRAN: InterposedLibrary = InterposedLibrary::with(c"mpi_initialized_");
 /// The Fortran library of MPI for `use mpi_f08`.
-pub(crate) static MPI_FORTRAN_2008: Library = Library::with(c"mpi_initialized_f08_");
+pub(crate) static MPI_FORTRAN_2008: InterposedLibrary = InterposedLibrary::with(c"mpi_initialized_f08_");
 /// RCCL, or NCCL.
-pub(crate) static RCCL: Library = Library::with(c"ncclGetVersion");
+pub(crate) static RCCL: InterposedLibrary = InterposedLibrary::with(c"ncclGetVersion");
 
 /// A function of another library, looked up at its first use.
 pub(crate) struct RealFunction {
     name: &'static CStr,
-    fallback: Fallback,
+    fallback: LookupFallback,
     address: AtomicUsize,
 }
 
 impl RealFunction {
     /// Names the function.
-    pub(crate) const fn new(name: &'static CStr, fallback: Fallback) -> RealFunction {
+    pub(crate) const fn new(name: &'static CStr, fallback: LookupFallback) -> RealFunction {
         RealFunction { name, fallback, address: AtomicUsize::new(UNKNOWN) }
     }
 
@@ -71,8 +71,8 @@ impl RealFunction {
 
     #[cold]
     fn look_up(&self) -> Option<usize> {
-        let _errno = crate::runtime::errno::Preserved::new();
-        if matches!(self.fallback, Fallback::Nowhere) && is_as_loaded() {
+        let _errno = crate::runtime::errno::PreservedErrno::new();
+        if matches!(self.fallback, LookupFallback::Nowhere) && is_as_loaded() {
             self.address.store(ABSENT, Release);
             return None;
         }
@@ -82,7 +82,7 @@ impl RealFunction {
         // A library may be loaded later: that a function is not there is kept only if its library is.
         let mut absent = true;
         if address == 0
-            && let Fallback::Loaded(library) = self.fallback
+            && let LookupFallback::Loaded(library) = self.fallback
         {
             (address, absent) = library.find(self.name).map_or((0, false), |address| (address, true));
         }
@@ -97,8 +97,8 @@ impl RealFunction {
             }
             found => {
                 match self.fallback {
-                    Fallback::Loaded(library) => library.keep(found),
-                    Fallback::Nowhere => keep_for_good(found),
+                    LookupFallback::Loaded(library) => library.keep(found),
+                    LookupFallback::Nowhere => keep_for_good(found),
                 }
                 self.address.store(found, Release);
                 Some(found)
@@ -110,7 +110,7 @@ impl RealFunction {
 /// Objects that the loader had loaded when our constructor ran, 0 before.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
-/// The constructor has searched for what is [`Fallback::Nowhere`] else: it is not searched for again,
+/// The constructor has searched for what is [`LookupFallback::Nowhere`] else: it is not searched for again,
 /// which would allocate, unless something was loaded since.
 pub(crate) fn prepare() {
     LOADED.store(loaded(), Release);
@@ -142,8 +142,8 @@ unsafe extern "C" fn count_loaded(
 
 /// The address of a variable of a library. A program that is not position independent has a copy of
 /// it, and that copy is what everyone uses: so it is searched as the program would, from the front.
-pub(crate) fn variable(name: &'static CStr, library: &Library) -> Option<usize> {
-    let _errno = crate::runtime::errno::Preserved::new();
+pub(crate) fn variable(name: &'static CStr, library: &InterposedLibrary) -> Option<usize> {
+    let _errno = crate::runtime::errno::PreservedErrno::new();
     // SAFETY: a valid name.
     let address = match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize {
         0 => library.find(name).unwrap_or(0),
@@ -156,9 +156,9 @@ pub(crate) fn variable(name: &'static CStr, library: &Library) -> Option<usize> 
     (address != 0).then_some(address)
 }
 
-impl Library {
-    const fn with(symbol: &'static CStr) -> Library {
-        Library { symbol, handle: AtomicUsize::new(UNKNOWN) }
+impl InterposedLibrary {
+    const fn with(symbol: &'static CStr) -> InterposedLibrary {
+        InterposedLibrary { symbol, handle: AtomicUsize::new(UNKNOWN) }
     }
 
     /// The address of a symbol, 0 if the library has none of this name; none without the library.
@@ -175,7 +175,7 @@ impl Library {
             UNKNOWN => {}
             library => return Some(library),
         }
-        let mut scratch = Scratch::new(NAMES_BYTES)?;
+        let mut scratch = ScratchMemory::new(NAMES_BYTES)?;
         let mut objects = Objects { names: scratch.bytes(), used: 0 };
         // SAFETY: the callback gets `objects` back, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(collect_name), (&raw mut objects).cast()) };
@@ -257,7 +257,7 @@ unsafe extern "C" fn collect_name(
     objects: *mut libc::c_void,
 ) -> libc::c_int {
     // SAFETY: the loader passes a valid description, whose name stays there as long as the object is
-    // loaded, and `Library::handle` passes its `Objects`, which it does not use meanwhile.
+    // loaded, and `InterposedLibrary::handle` passes its `Objects`, which it does not use meanwhile.
     let (name, objects) = unsafe {
         let name = (*info).dlpi_name;
         if name.is_null() || ptr::read(name) == 0 {

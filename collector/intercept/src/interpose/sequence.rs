@@ -17,7 +17,7 @@ const EMPTY: u64 = 0;
 const FREED: u64 = 1;
 
 /// What is counted on one communicator.
-pub(crate) struct Numbers {
+pub(crate) struct SequenceNumbers {
     /// Collectives.
     pub(crate) collectives: AtomicU32,
     /// Other calls.
@@ -31,9 +31,9 @@ pub(crate) struct Numbers {
 /// The number of the communicator that was made last.
 static LAST_MADE: AtomicU64 = AtomicU64::new(COMM_MADE);
 
-impl Numbers {
-    const fn new() -> Numbers {
-        Numbers {
+impl SequenceNumbers {
+    const fn new() -> SequenceNumbers {
+        SequenceNumbers {
             collectives: AtomicU32::new(0),
             others: AtomicU32::new(0),
             made: AtomicU32::new(0),
@@ -57,29 +57,29 @@ pub(crate) fn next(counter: &AtomicU32) -> u32 {
 
 /// Numbers by handle. A handle enters when its communicator is made or first used, and leaves when
 /// that is freed.
-pub(crate) struct Table {
+pub(crate) struct CommunicatorTable {
     /// Of `MPI_COMM_WORLD`, which most calls are about.
-    world: Numbers,
+    world: SequenceNumbers,
     /// There was no slot for a communicator when it was made: what enters the table when it is first
     /// used may be that one, and would count from there.
     overflowed: AtomicBool,
     handles: [AtomicU64; SLOTS],
-    numbers: [Numbers; SLOTS],
+    numbers: [SequenceNumbers; SLOTS],
 }
 
-impl Table {
-    pub(crate) const fn new() -> Table {
-        Table {
-            world: Numbers::new(),
+impl CommunicatorTable {
+    pub(crate) const fn new() -> CommunicatorTable {
+        CommunicatorTable {
+            world: SequenceNumbers::new(),
             overflowed: AtomicBool::new(false),
             handles: [const { AtomicU64::new(EMPTY) }; SLOTS],
-            numbers: [const { Numbers::new() }; SLOTS],
+            numbers: [const { SequenceNumbers::new() }; SLOTS],
         }
     }
 
     /// The numbers of a communicator; none if there are too many of them.
     #[inline]
-    pub(crate) fn of(&self, handle: u64) -> Option<&Numbers> {
+    pub(crate) fn of(&self, handle: u64) -> Option<&SequenceNumbers> {
         if handle == COMM_WORLD {
             return Some(&self.world);
         }
@@ -105,7 +105,7 @@ impl Table {
         self.search(handle).is_some_and(|(_, found)| found == handle)
     }
 
-    fn other(&self, handle: u64) -> Option<&Numbers> {
+    fn other(&self, handle: u64) -> Option<&SequenceNumbers> {
         // Every round that fails is one in which another thread has taken a slot.
         for _ in 0..SLOTS {
             let (at, found) = self.search(handle)?;
@@ -173,13 +173,13 @@ fn slots(handle: u64) -> impl Iterator<Item = usize> {
 mod tests {
     use super::*;
 
-    fn number(table: &Table, handle: u64) -> Option<u32> {
+    fn number(table: &CommunicatorTable, handle: u64) -> Option<u32> {
         table.of(handle).map(|numbers| next(&numbers.collectives))
     }
 
     #[test]
     fn each_communicator_counts_for_itself_until_it_is_gone() {
-        static TABLE: Table = Table::new();
+        static TABLE: CommunicatorTable = CommunicatorTable::new();
         let handles = [COMM_WORLD, COMM_WORLD - 1, 0x8400_0001, 0x7fff_1234_5670];
         for n in 1..4 {
             for handle in handles {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_full_table_has_no_numbers_until_one_is_freed() {
-        static TABLE: Table = Table::new();
+        static TABLE: CommunicatorTable = CommunicatorTable::new();
         let numbered = (2..20_000).filter(|handle| number(&TABLE, *handle).is_some()).count();
         assert!((SLOTS / 2..=SLOTS).contains(&numbered), "{numbered}");
         TABLE.begin(EMPTY);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn threads_count_together() {
-        static TABLE: Table = Table::new();
+        static TABLE: CommunicatorTable = CommunicatorTable::new();
         let threads: Vec<_> = (0..4)
             .map(|_| std::thread::spawn(|| (0..1000).map(|_| number(&TABLE, 77).unwrap()).max()))
             .collect();

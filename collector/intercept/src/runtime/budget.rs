@@ -5,28 +5,28 @@
 //! into its limit because of us would die of us. The kernel does not refuse the memory of a ring that is
 //! too much; it kills.
 //!
-//! The first threads get rings of the full size. Beyond [`FULL_RINGS`] the size halves each time that
+//! The first threads get rings of the full size. Beyond [`MAX_FULL_RINGS`] the size halves each time that
 //! the number of threads doubles: many threads seldom have the rate of one, and thousands must fit.
 
 use crate::runtime::generation;
 use crate::runtime::process;
-use crate::runtime::scratch::Scratch;
-use crate::runtime::settings::Settings;
+use crate::runtime::scratch::ScratchMemory;
+use crate::runtime::settings::TraceSettings;
 use rpd_ring::layout::{RING_MAX, RING_MIN};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Rings of the full size.
-const FULL_RINGS: usize = 16;
+const MAX_FULL_RINGS: usize = 16;
 /// The rings may have one part in this many of the cgroup's memory.
 const SHARE: usize = 32;
 /// A ring may have one part in this many of what is free in the cgroup: other processes want some, too.
 const SHARE_OF_FREE: usize = 8;
 /// With less than this free in the cgroup a thread has no ring, not even one to count in.
-const LEAST_FREE: usize = 512 << 10;
+const MIN_FREE_BYTES: usize = 512 << 10;
 /// In a smaller cgroup no thread has a ring.
-const SMALLEST_CGROUP: usize = 4 << 20;
+const MIN_CGROUP_BYTES: usize = 4 << 20;
 /// Not looked for yet.
 const UNKNOWN: usize = usize::MAX;
 
@@ -38,18 +38,18 @@ static IS_TIGHT: AtomicBool = AtomicBool::new(false);
 
 /// Takes bytes for the ring of one thread more; 0 where there is room only to count, none where there is
 /// none. To be given back by [`give_back`].
-pub(crate) fn take(settings: &Settings) -> Option<usize> {
+pub(crate) fn take(settings: &TraceSettings) -> Option<usize> {
     let page = generation::page()?;
     let limit = limit(settings);
     let (mut wanted, mut most) = (settings.ring_bytes, usize::MAX);
     if IS_TIGHT.load(Relaxed) {
         let cgroup = cgroup_room();
-        if cgroup.limit < SMALLEST_CGROUP || cgroup.free < LEAST_FREE {
+        if cgroup.limit < MIN_CGROUP_BYTES || cgroup.free < MIN_FREE_BYTES {
             return None;
         }
         most = cgroup.free / SHARE_OF_FREE;
         // The first threads must not leave nothing to the others.
-        wanted = wanted.min(limit / (2 * FULL_RINGS)).checked_ilog2().map_or(0, |log| 1 << log);
+        wanted = wanted.min(limit / (2 * MAX_FULL_RINGS)).checked_ilog2().map_or(0, |log| 1 << log);
     }
     let rings = page.rings.fetch_add(1, Relaxed);
     let mut taken = 0;
@@ -79,7 +79,7 @@ pub(crate) fn give_back(bytes: usize) {
 }
 
 fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
-    let halvings = (rings / FULL_RINGS).checked_ilog2().map_or(0, |log| log + 1);
+    let halvings = (rings / MAX_FULL_RINGS).checked_ilog2().map_or(0, |log| log + 1);
     let mut bytes = (wanted >> halvings.min(usize::BITS - 1)).clamp(RING_MIN, RING_MAX);
     while bytes > free {
         bytes /= 2;
@@ -90,7 +90,7 @@ fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
     bytes
 }
 
-fn limit(settings: &Settings) -> usize {
+fn limit(settings: &TraceSettings) -> usize {
     match LIMIT.load(Relaxed) {
         UNKNOWN => {
             let share = cgroup_room().limit / SHARE;
@@ -147,7 +147,7 @@ const TEXT_BYTES: usize = 4096;
 
 /// What the cgroup of this process, and those above it, have.
 fn cgroup_room() -> Room {
-    let Some(mut scratch) = Scratch::new(3 * TEXT_BYTES) else { return Room::UNLIMITED };
+    let Some(mut scratch) = ScratchMemory::new(3 * TEXT_BYTES) else { return Room::UNLIMITED };
     let Some((place, other)) = scratch.bytes().split_at_mut_checked(TEXT_BYTES) else {
         return Room::UNLIMITED;
     };

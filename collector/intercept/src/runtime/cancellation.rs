@@ -12,19 +12,19 @@ const DISABLE: c_int = 1;
 /// Until this is dropped a cancellation of the calling thread waits. `connect`, `open`, `read` and others
 /// that we call are points where a thread is cancelled; those of roctx, which call us, are none. Nor could
 /// our frames be unwound.
-pub(crate) struct Postponed(c_int);
+pub(crate) struct PostponedCancellation(c_int);
 
-impl Postponed {
-    pub(crate) fn new() -> Postponed {
+impl PostponedCancellation {
+    pub(crate) fn new() -> PostponedCancellation {
         let mut old = 0;
         // SAFETY: a state that exists, and a valid place for the old one. It only sets a flag of the
         // thread, so a signal handler may call it.
         unsafe { pthread_setcancelstate(DISABLE, &raw mut old) };
-        Postponed(old)
+        PostponedCancellation(old)
     }
 }
 
-impl Drop for Postponed {
+impl Drop for PostponedCancellation {
     fn drop(&mut self) {
         // SAFETY: a state that `new` got. What has come meanwhile acts at the program's next
         // cancellation point: a thread that is cancelled asynchronously may call nothing of ours.

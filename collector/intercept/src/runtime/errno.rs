@@ -1,18 +1,18 @@
 //! `errno` belongs to the program.
 
 /// Puts `errno` back when dropped.
-pub(crate) struct Preserved(i32);
+pub(crate) struct PreservedErrno(i32);
 
-impl Preserved {
+impl PreservedErrno {
     /// Remembers `errno`.
     #[inline]
-    pub(crate) fn new() -> Preserved {
+    pub(crate) fn new() -> PreservedErrno {
         // SAFETY: the address is that of this thread's errno, valid for the life of the thread.
-        Preserved(unsafe { *libc::__errno_location() })
+        PreservedErrno(unsafe { *libc::__errno_location() })
     }
 }
 
-impl Drop for Preserved {
+impl Drop for PreservedErrno {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: as in `new`.

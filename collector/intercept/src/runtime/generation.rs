@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 /// What belongs to this process and not to its children: all zero in a child that was just forked.
-pub(crate) struct Page {
+pub(crate) struct ProcessPage {
     generation: AtomicU64,
     /// Rings that are alive, see [`crate::runtime::budget`].
     pub(crate) rings: AtomicUsize,
@@ -25,7 +25,7 @@ pub(crate) struct Page {
     pub(crate) reports: AtomicU32,
 }
 
-static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
+static PAGE: AtomicPtr<ProcessPage> = AtomicPtr::new(ptr::null_mut());
 /// Forks between the first traced image and this one. Not wiped.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
@@ -36,7 +36,7 @@ pub(crate) fn prepare(after_fork: extern "C" fn()) {
     let page = unsafe {
         libc::mmap(
             ptr::null_mut(),
-            size_of::<Page>(),
+            size_of::<ProcessPage>(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
             -1,
@@ -48,15 +48,15 @@ pub(crate) fn prepare(after_fork: extern "C" fn()) {
     }
     // Before Linux 4.14 only fork(3) tells us, other ways to fork do not.
     // SAFETY: the range is the mapping made above: both calls round up to whole pages.
-    let wiped = unsafe { libc::madvise(page, size_of::<Page>(), libc::MADV_WIPEONFORK) } == 0;
+    let wiped = unsafe { libc::madvise(page, size_of::<ProcessPage>(), libc::MADV_WIPEONFORK) } == 0;
     // SAFETY: the handler touches only atomics and what a signal handler may; the library is never
     // unloaded.
     let registered = unsafe { libc::pthread_atfork(None, None, Some(after_fork)) } == 0;
     if !wiped && !registered {
         return;
     }
-    let page = page.cast::<Page>();
-    // SAFETY: mapped above, of this size, aligned to a page, never unmapped; zeros are a valid `Page`.
+    let page = page.cast::<ProcessPage>();
+    // SAFETY: mapped above, of this size, aligned to a page, never unmapped; zeros are a valid `ProcessPage`.
     unsafe { (*page).generation.store(1, Relaxed) };
     PAGE.store(page, Release);
 }
@@ -75,7 +75,7 @@ pub(crate) fn reset() {
 
 /// What belongs to this process alone; none where there is no tracing.
 #[inline(always)]
-pub(crate) fn page() -> Option<&'static Page> {
+pub(crate) fn page() -> Option<&'static ProcessPage> {
     // SAFETY: null, or a page that `prepare` mapped and nobody unmaps, and of which only atomics are
     // used.
     unsafe { PAGE.load(Acquire).as_ref() }

@@ -10,8 +10,8 @@ use crate::runtime::cancellation;
 use crate::runtime::clock;
 use crate::runtime::generation;
 use crate::runtime::process;
-use crate::runtime::scratch::Scratch;
-use crate::runtime::settings::Settings;
+use crate::runtime::scratch::ScratchMemory;
+use crate::runtime::settings::TraceSettings;
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
 use rpd_ring::layout::{self, IDENTITY_LIMIT, RING_MIN};
 use rpd_ring::memory::RingMemory;
@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// collector or the memory cannot be had. And none in a child that finds itself in here, because a signal
 /// handler has forked: `generation` is its parent's, and so is the connection.
 pub(crate) fn make(
-    settings: &Settings,
+    settings: &TraceSettings,
     generation: u64,
     name: Option<ThreadName>,
 ) -> Option<(RingProducer, usize)> {
@@ -64,14 +64,14 @@ fn is_child(generation: u64) -> bool {
 }
 
 /// Sends a message that has no ring. Nobody is told if it does not arrive.
-pub(crate) fn tell(settings: &Settings, message: LibraryMessage) -> bool {
-    let _postponed = cancellation::Postponed::new();
+pub(crate) fn tell(settings: &TraceSettings, message: LibraryMessage) -> bool {
+    let _postponed = cancellation::PostponedCancellation::new();
     connect(settings).is_some_and(|collector| send(&collector, message, None))
 }
 
 /// Connects, without waiting for the collector: one whose queue of connections is full is asked again for
 /// a moment, one that is gone is not.
-fn connect(settings: &Settings) -> Option<OwnedFd> {
+fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain system call; the descriptor is new and owned from here on.
     let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
@@ -123,7 +123,7 @@ fn reserve(
     tid: i32,
     name: Option<ThreadName>,
 ) -> Result<(RingProducer, OwnedFd), UntracedReason> {
-    let mut scratch = Scratch::new(SCRATCH_BYTES).ok_or(NoMemory)?;
+    let mut scratch = ScratchMemory::new(SCRATCH_BYTES).ok_or(NoMemory)?;
     let (identity, files) = scratch.bytes().split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
     let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
     let command_used = process::read(c"/proc/self/cmdline", command);

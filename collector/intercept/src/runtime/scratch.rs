@@ -1,18 +1,18 @@
 //! Memory for a moment: a thread's stack may be small, and the caller may be inside an allocator.
 
 /// Memory that neither the stack nor the allocator has to give, all zero.
-pub(crate) struct Scratch {
+pub(crate) struct ScratchMemory {
     address: *mut libc::c_void,
     len: usize,
 }
 
-impl Scratch {
-    pub(crate) fn new(len: usize) -> Option<Scratch> {
+impl ScratchMemory {
+    pub(crate) fn new(len: usize) -> Option<ScratchMemory> {
         let (read_write, private) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let address = unsafe { libc::mmap(std::ptr::null_mut(), len, read_write, private, -1, 0) };
-        (address != libc::MAP_FAILED).then_some(Scratch { address, len })
+        (address != libc::MAP_FAILED).then_some(ScratchMemory { address, len })
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
@@ -22,7 +22,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchMemory {
     fn drop(&mut self) {
         // SAFETY: mapped by `new` with this length.
         unsafe { libc::munmap(self.address, self.len) };

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How to reach the collector, and what it wants.
-pub(crate) struct Settings {
+pub(crate) struct TraceSettings {
     /// Address of its socket.
     pub(crate) address: libc::sockaddr_un,
     /// Bytes of the address in use.
@@ -18,20 +18,20 @@ pub(crate) struct Settings {
     pub(crate) ring_bytes: usize,
     /// Most bytes of all rings of a process.
     pub(crate) memory: usize,
-    /// What is recorded: bits of [`Traced`].
+    /// What is recorded: bits of [`TracedApi`].
     traced: u8,
 }
 
 /// What can be recorded, as bits.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-pub(crate) enum Traced {
+pub(crate) enum TracedApi {
     Roctx = 1,
     Mpi = 2,
     Rccl = 4,
 }
 
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static SETTINGS: OnceLock<TraceSettings> = OnceLock::new();
 /// What is recorded now: nothing before the settings are known, and while the program has paused us.
 static GATE: AtomicU8 = AtomicU8::new(0);
 
@@ -39,7 +39,7 @@ static GATE: AtomicU8 = AtomicU8::new(0);
 pub(crate) fn read() {
     let Some((address, address_bytes)) = variable(SOCKET_VARIABLE).and_then(address) else { return };
     let ring_bytes = number(RING_VARIABLE).unwrap_or(layout::RING_DEFAULT);
-    let settings = Settings {
+    let settings = TraceSettings {
         address,
         address_bytes,
         ring_bytes: layout::ring_bytes(ring_bytes),
@@ -53,19 +53,19 @@ pub(crate) fn read() {
 
 /// The settings; none outside of rpd-collect, and before the constructor has run.
 #[inline]
-pub(crate) fn get() -> Option<&'static Settings> {
+pub(crate) fn get() -> Option<&'static TraceSettings> {
     SETTINGS.get()
 }
 
 /// Whether this is wanted at all, paused or not.
 #[inline]
-pub(crate) fn is_traced(what: Traced) -> bool {
+pub(crate) fn is_traced(what: TracedApi) -> bool {
     get().is_some_and(|settings| settings.traced & what as u8 != 0)
 }
 
 /// Whether this is recorded now.
 #[inline(always)]
-pub(crate) fn is_open(what: Traced) -> bool {
+pub(crate) fn is_open(what: TracedApi) -> bool {
     GATE.load(Relaxed) & what as u8 != 0
 }
 
@@ -93,7 +93,7 @@ fn number(name: &str) -> Option<usize> {
 
 /// The bits of words with commas between.
 fn traced(words: &[u8]) -> u8 {
-    let bits = [Traced::Roctx, Traced::Mpi, Traced::Rccl];
+    let bits = [TracedApi::Roctx, TracedApi::Mpi, TracedApi::Rccl];
     let known = TRACED.iter().zip(bits);
     words
         .split(|byte| *byte == b',')

@@ -7,7 +7,7 @@ use crate::runtime::errno;
 use crate::runtime::generation;
 use crate::runtime::handover;
 use crate::runtime::settings;
-use crate::runtime::settings::{Traced, is_open};
+use crate::runtime::settings::{TracedApi, is_open};
 use crate::runtime::unrecorded::{count_unrecorded, take_unrecorded};
 use rpd_ring::RingProducer;
 use rpd_ring::header::{RingHeader, ThreadName};
@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize
 ///
 /// A signal handler may run in the middle of anything. While `busy` is set it uses nothing but the
 /// atomics; while it is not, its events are complete before the thread goes on.
-pub(crate) struct Local {
+pub(crate) struct ThreadState {
     /// What belongs to the ring; null while there is none.
-    recorder: Cell<*mut Recorder>,
+    recorder: Cell<*mut ThreadRecorder>,
     /// Where the ring is mapped, and its bytes: for those who must not look into `recorder`. Null while
     /// there is none.
     ring: AtomicPtr<AtomicU64>,
@@ -37,9 +37,9 @@ pub(crate) struct Local {
     /// Open pushes, as the program counts them.
     depth: Cell<u32>,
     /// The MPI function of the program that is running.
-    pub(crate) mpi: Running,
+    pub(crate) mpi: RunningCall,
     /// The RCCL function of the program that is running.
-    pub(crate) rccl: Running,
+    pub(crate) rccl: RunningCall,
     /// Events of signal handlers that came before there was a ring to count them in.
     early: AtomicU64,
     /// What the program calls this thread; nothing if the first byte is zero.
@@ -47,8 +47,8 @@ pub(crate) struct Local {
 }
 
 thread_local! {
-    static LOCAL: Local = const {
-        Local {
+    static LOCAL: ThreadState = const {
+        ThreadState {
             recorder: Cell::new(ptr::null_mut()),
             ring: AtomicPtr::new(ptr::null_mut()),
             ring_len: AtomicUsize::new(0),
@@ -56,8 +56,8 @@ thread_local! {
             busy: AtomicBool::new(false),
             paused: Cell::new(false),
             depth: Cell::new(0),
-            mpi: Running::nothing(),
-            rccl: Running::nothing(),
+            mpi: RunningCall::nothing(),
+            rccl: RunningCall::nothing(),
             early: AtomicU64::new(0),
             name: Cell::new(ThreadName([0; rpd_ring::layout::THREAD_NAME_BYTES])),
         }
@@ -65,24 +65,24 @@ thread_local! {
 }
 
 /// The outermost function of a library that the program is in.
-pub(crate) struct Running {
+pub(crate) struct RunningCall {
     /// An address in its stack frame, 0 for none.
     pub(crate) frame: Cell<usize>,
     /// Recorder in which its beginning is; null if that was not recorded.
-    pub(crate) recorder: Cell<*mut Recorder>,
+    pub(crate) recorder: Cell<*mut ThreadRecorder>,
 }
 
-impl Running {
-    const fn nothing() -> Running {
-        Running { frame: Cell::new(0), recorder: Cell::new(ptr::null_mut()) }
+impl RunningCall {
+    const fn nothing() -> RunningCall {
+        RunningCall { frame: Cell::new(0), recorder: Cell::new(ptr::null_mut()) }
     }
 }
 
 /// With a destructor it would be registered at its first use and gone before the last one.
-const _: () = assert!(!std::mem::needs_drop::<Local>());
+const _: () = assert!(!std::mem::needs_drop::<ThreadState>());
 
 /// What a thread with a ring has. Lives in a mapping of its own.
-pub(crate) struct Recorder {
+pub(crate) struct ThreadRecorder {
     pub(crate) producer: RingProducer,
     generation: u64,
     /// Bytes of its ring in the [`budget`].
@@ -92,11 +92,11 @@ pub(crate) struct Recorder {
     /// One bit per level: its push was not recorded, so its pop must not be.
     dropped: [u64; DEPTH_LIMIT / 64],
     /// Handles of requests, from the beginning of an MPI call to its end: MPI overwrites them.
-    pub(crate) handles: [u64; HANDLES],
+    pub(crate) handles: [u64; MAX_REMEMBERED_REQUESTS],
 }
 
 /// Requests of one MPI call that are looked at; only what is used takes memory.
-pub(crate) const HANDLES: usize = 16 << 10;
+pub(crate) const MAX_REMEMBERED_REQUESTS: usize = 16 << 10;
 
 /// Why an event is not in a ring.
 enum NotRecorded {
@@ -109,27 +109,31 @@ enum NotRecorded {
 /// Runs with the state of the calling thread. It is there until the thread is gone, and does not panic:
 /// `LocalKey::with` does so only for what has a destructor.
 #[inline(always)]
-pub(crate) fn with_local<R>(run: impl FnOnce(&Local) -> R) -> R {
+pub(crate) fn with_local<R>(run: impl FnOnce(&ThreadState) -> R) -> R {
     LOCAL.with(run)
 }
 
-impl Local {
+impl ThreadState {
     /// Whether events of this sort are recorded now.
     #[inline(always)]
-    pub(crate) fn records(&self, sort: Traced) -> bool {
+    pub(crate) fn records(&self, sort: TracedApi) -> bool {
         is_open(sort) && !self.paused.get()
     }
 
     /// Runs `write` with the recorder, which is made if there is none; none, and the event is counted, if
     /// it cannot be had or is in use.
     #[inline]
-    pub(crate) fn record<R>(&self, what: DroppedKind, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+    pub(crate) fn record<R>(
+        &self,
+        what: DroppedKind,
+        write: impl FnOnce(&mut ThreadRecorder) -> R,
+    ) -> Option<R> {
         self.attached(write).inspect_err(|why| self.count_lost(why, what)).ok()
     }
 
-    /// As [`Local::record`], but nothing is counted.
+    /// As [`ThreadState::record`], but nothing is counted.
     #[inline]
-    fn attached<R>(&self, write: impl FnOnce(&mut Recorder) -> R) -> Result<R, NotRecorded> {
+    fn attached<R>(&self, write: impl FnOnce(&mut ThreadRecorder) -> R) -> Result<R, NotRecorded> {
         let _busy = Busy::begin(self).ok_or(NotRecorded::InUse)?;
         let now = generation::current();
         let recorder = if now != 0 && self.generation.load(Relaxed) == now || self.attach() {
@@ -153,7 +157,7 @@ impl Local {
 
     /// Runs `write` with the recorder, if there is one and it is not in use.
     #[inline]
-    pub(crate) fn recorded<R>(&self, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+    pub(crate) fn recorded<R>(&self, write: impl FnOnce(&mut ThreadRecorder) -> R) -> Option<R> {
         if self.recorder.get().is_null() {
             return None;
         }
@@ -191,8 +195,8 @@ impl Local {
     #[inline(never)]
     fn attach(&self) -> bool {
         let (Some(settings), Some(now)) = (settings::get(), generation::ensure()) else { return false };
-        let _errno = errno::Preserved::new();
-        let _postponed = cancellation::Postponed::new();
+        let _errno = errno::PreservedErrno::new();
+        let _postponed = cancellation::PostponedCancellation::new();
         generation::expect_exit_report();
         // A recorder from before a fork belongs to the parent. Its ring is not mapped here, so it is
         // left behind as it is, not dropped.
@@ -241,7 +245,7 @@ struct Busy<'a>(&'a AtomicBool);
 impl Busy<'_> {
     /// None if an event is being written already.
     #[inline(always)]
-    fn begin(local: &Local) -> Option<Busy<'_>> {
+    fn begin(local: &ThreadState) -> Option<Busy<'_>> {
         // Load and store: who comes between is a signal handler, and done before the store.
         if local.busy.load(Relaxed) {
             return None;
@@ -285,17 +289,17 @@ fn new_recorder(
     generation: u64,
     ring_bytes: usize,
     floor: u32,
-) -> Option<*mut Recorder> {
+) -> Option<*mut ThreadRecorder> {
     let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address that the kernel chooses, aligned to a page, which is enough for
     // a Recorder. Zeroed memory is valid for `dropped` and `handles`; all other fields are written here,
     // through pointers, before there is a reference.
     unsafe {
-        let place = libc::mmap(ptr::null_mut(), size_of::<Recorder>(), read_write, private, -1, 0);
+        let place = libc::mmap(ptr::null_mut(), size_of::<ThreadRecorder>(), read_write, private, -1, 0);
         if place == libc::MAP_FAILED {
             return None;
         }
-        let recorder = place.cast::<Recorder>();
+        let recorder = place.cast::<ThreadRecorder>();
         (&raw mut (*recorder).producer).write(producer);
         (&raw mut (*recorder).generation).write(generation);
         (&raw mut (*recorder).ring_bytes).write(ring_bytes);
@@ -320,7 +324,7 @@ pub(crate) fn prepare() {
 
 /// Has [`thread_exit`] called at the end of this thread. Without it the ring is ended by the
 /// collector when the process is gone.
-fn call_at_exit(recorder: *mut Recorder) {
+fn call_at_exit(recorder: *mut ThreadRecorder) {
     if let Ok(key) = libc::pthread_key_t::try_from(KEY.load(Acquire)) {
         // SAFETY: a key that exists.
         unsafe { libc::pthread_setspecific(key, recorder.cast()) };
@@ -328,7 +332,7 @@ fn call_at_exit(recorder: *mut Recorder) {
 }
 
 unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
-    let recorder = recorder.cast::<Recorder>();
+    let recorder = recorder.cast::<ThreadRecorder>();
     with_local(|local| {
         // A thread that ends in a signal handler may have been in the middle of an event.
         local.busy.store(true, Relaxed);
@@ -339,7 +343,7 @@ unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
         // may be the parent's. Nothing is left that refers to it.
         unsafe {
             if local.recorder.get() == recorder && (*recorder).generation == generation::current() {
-                let _errno = errno::Preserved::new();
+                let _errno = errno::PreservedErrno::new();
                 if let Some(header) = (*recorder).producer.header() {
                     header.end();
                 }
@@ -350,7 +354,7 @@ unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
                 local.generation.store(0, Relaxed);
                 compiler_fence(Release);
                 ptr::drop_in_place(recorder);
-                libc::munmap(recorder.cast(), size_of::<Recorder>());
+                libc::munmap(recorder.cast(), size_of::<ThreadRecorder>());
                 let early = local.early.swap(0, Relaxed);
                 if early > 0 {
                     count_unrecorded(early);
@@ -367,10 +371,10 @@ unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
 pub(crate) fn push(name: &[u8]) -> i32 {
     with_local(|local| {
         let level = local.depth.get();
-        let open = local.records(Traced::Roctx);
+        let open = local.records(TracedApi::Roctx);
         // The depth changes afterwards: a ring that is made now begins at this level. With a ring it
         // changes while that is busy, so that a signal handler finds both as they belong together.
-        let write = |recorder: &mut Recorder| {
+        let write = |recorder: &mut ThreadRecorder| {
             if open {
                 recorder.push(level, name)
             } else {
@@ -407,7 +411,7 @@ pub(crate) fn pop() -> i32 {
 #[inline]
 pub(crate) fn range_start(id: u64, name: &[u8]) {
     with_local(|local| {
-        if local.records(Traced::Roctx) {
+        if local.records(TracedApi::Roctx) {
             local.record(DroppedKind::Range, |r| r.producer.range_start(clock::boottime(), id, name));
         }
     });
@@ -418,7 +422,7 @@ pub(crate) fn range_start(id: u64, name: &[u8]) {
 #[inline]
 pub(crate) fn range_stop(id: u64) {
     with_local(|local| {
-        if settings::is_traced(Traced::Roctx) {
+        if settings::is_traced(TracedApi::Roctx) {
             let _ = local.attached(|r| r.producer.range_stop(clock::boottime(), id));
         }
     });
@@ -428,7 +432,7 @@ pub(crate) fn range_stop(id: u64) {
 #[inline]
 pub(crate) fn mark(name: &[u8]) {
     with_local(|local| {
-        if local.records(Traced::Roctx) {
+        if local.records(TracedApi::Roctx) {
             local.record(DroppedKind::Mark, |r| r.producer.mark(clock::boottime(), name));
         }
     });
@@ -455,7 +459,7 @@ pub(crate) fn pause(paused: bool) {
     with_local(|local| local.paused.set(paused));
 }
 
-impl Recorder {
+impl ThreadRecorder {
     #[inline]
     fn push(&mut self, level: u32, name: &[u8]) {
         let Some(bits) = self.dropped.get_mut(level as usize / 64) else {

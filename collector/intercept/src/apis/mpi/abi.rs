@@ -4,19 +4,19 @@
 //! There are others (the standard ABI of MPI 5, HPE MPT), in which nothing of this holds: their calls are
 //! passed on, and none is looked at.
 
-use crate::interpose::real::{Fallback, MPI, MPI_FORTRAN, RealFunction, variable};
+use crate::interpose::real::{LookupFallback, MPI, MPI_FORTRAN, RealFunction, variable};
 use rpd_ring::record::{COMM_SELF, COMM_WORLD};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 /// Any pointer.
-pub(super) type Ptr = *mut c_void;
+pub(super) type MpiPointer = *mut c_void;
 /// A handle of MPI in the register or stack slot that carries it. With `int` handles the upper half
 /// is undefined: passed on as it came, cut off where we look at it. So it is on x86-64 and on aarch64 as
 /// Linux uses it, where every argument on the stack has 8 bytes, and the callee makes what it needs of the
 /// upper half of an `int`.
-pub(super) type Handle = usize;
+pub(super) type MpiHandle = usize;
 
 /// A value that a handle or a buffer may have.
 struct Special {
@@ -48,7 +48,7 @@ const MPICH_ROOT: c_int = -3;
 
 /// The family of the MPI library that is loaded: if it [is known](is_known), Open MPI or MPICH.
 #[derive(Clone, Copy)]
-pub(super) struct Abi {
+pub(super) struct MpiAbi {
     open_mpi: bool,
 }
 
@@ -65,23 +65,23 @@ const OTHER: u8 = 3;
 #[inline]
 pub(super) fn is_known() -> bool {
     if FAMILY.load(Acquire) == 0 {
-        Abi::find();
+        MpiAbi::find();
     }
     matches!(FAMILY.load(Acquire), OPEN_MPI | MPICH)
 }
 
-impl Abi {
+impl MpiAbi {
     /// Finds out, once. Threads that find out together find the same.
     #[inline]
-    pub(super) fn get() -> Abi {
+    pub(super) fn get() -> MpiAbi {
         match FAMILY.load(Acquire) {
-            0 => Abi::find(),
-            family => Abi { open_mpi: family == OPEN_MPI },
+            0 => MpiAbi::find(),
+            family => MpiAbi { open_mpi: family == OPEN_MPI },
         }
     }
 
     #[cold]
-    fn find() -> Abi {
+    fn find() -> MpiAbi {
         let open_mpi = variable(WORLD.open_mpi, &MPI).is_some();
         for special in [&WORLD, &OWN, &NO_COMM, &NO_DATATYPE, &NO_REQUEST] {
             let value = if open_mpi { variable(special.open_mpi, &MPI).unwrap_or(0) } else { special.mpich };
@@ -95,34 +95,34 @@ impl Abi {
             false => 0,
         };
         FAMILY.store(family, Release);
-        Abi { open_mpi }
+        MpiAbi { open_mpi }
     }
 
-    fn value(self, handle: Handle) -> usize {
+    fn value(self, handle: MpiHandle) -> usize {
         if self.open_mpi { handle } else { handle & 0xffff_ffff }
     }
 
-    fn is(self, handle: Handle, special: &Special) -> bool {
+    fn is(self, handle: MpiHandle, special: &Special) -> bool {
         self.value(handle) == special.value.load(Relaxed)
     }
 
     /// Whether this is a communicator that MPI may be asked about.
-    pub(super) fn is_comm(self, handle: Handle) -> bool {
+    pub(super) fn is_comm(self, handle: MpiHandle) -> bool {
         self.value(handle) != 0 && !self.is(handle, &NO_COMM)
     }
 
     /// Whether this is a request.
-    pub(super) fn is_request(self, handle: Handle) -> bool {
+    pub(super) fn is_request(self, handle: MpiHandle) -> bool {
         self.value(handle) != 0 && !self.is(handle, &NO_REQUEST)
     }
 
     /// A handle as the ring carries it.
-    pub(super) fn number(self, handle: Handle) -> u64 {
+    pub(super) fn number(self, handle: MpiHandle) -> u64 {
         self.value(handle) as u64
     }
 
     /// A communicator as the ring carries it, 0 for none.
-    pub(super) fn comm(self, handle: Handle) -> u64 {
+    pub(super) fn comm(self, handle: MpiHandle) -> u64 {
         if self.is(handle, &WORLD) {
             COMM_WORLD
         } else if self.is(handle, &OWN) {
@@ -135,7 +135,7 @@ impl Abi {
     }
 
     /// The handle of `MPI_COMM_WORLD`.
-    pub(super) fn world(self) -> Handle {
+    pub(super) fn world(self) -> MpiHandle {
         WORLD.value.load(Relaxed)
     }
 
@@ -155,12 +155,12 @@ impl Abi {
     }
 
     /// Whether a buffer of a C program is `MPI_IN_PLACE`.
-    pub(super) fn is_in_place(self, buffer: Ptr) -> bool {
+    pub(super) fn is_in_place(self, buffer: MpiPointer) -> bool {
         buffer as usize == if self.open_mpi { OMPI_IN_PLACE } else { MPICH_IN_PLACE }
     }
 
     /// Whether a status of a C program is `MPI_STATUS_IGNORE` or `MPI_STATUSES_IGNORE`.
-    pub(super) fn is_ignored(self, status: Ptr) -> bool {
+    pub(super) fn is_ignored(self, status: MpiPointer) -> bool {
         status as usize == usize::from(!self.open_mpi)
     }
 
@@ -180,7 +180,7 @@ impl Abi {
     }
 
     /// Bytes of `count` elements; none if MPI does not say.
-    pub(super) fn bytes(self, count: i64, datatype: Handle) -> Option<i64> {
+    pub(super) fn bytes(self, count: i64, datatype: MpiHandle) -> Option<i64> {
         if count <= 0 {
             return Some(0);
         }
@@ -196,22 +196,22 @@ impl Abi {
     }
 
     /// Number of processes of a communicator, on this side of it.
-    pub(super) fn size(self, comm: Handle) -> Option<c_int> {
+    pub(super) fn size(self, comm: MpiHandle) -> Option<c_int> {
         if self.is_comm(comm) { ask(&COMM_SIZE, comm) } else { None }
     }
 
     /// Rank of this process in a communicator.
-    pub(super) fn rank(self, comm: Handle) -> Option<c_int> {
+    pub(super) fn rank(self, comm: MpiHandle) -> Option<c_int> {
         if self.is_comm(comm) { ask(&COMM_RANK, comm) } else { None }
     }
 
     /// Whether a communicator is one between two groups.
-    pub(super) fn is_inter(self, comm: Handle) -> bool {
+    pub(super) fn is_inter(self, comm: MpiHandle) -> bool {
         !self.is(comm, &WORLD) && self.is_comm(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
     }
 
     /// Number of processes that a collective exchanges data with.
-    pub(super) fn partners(self, comm: Handle) -> Option<c_int> {
+    pub(super) fn partners(self, comm: MpiHandle) -> Option<c_int> {
         if self.is_inter(comm) { ask(&COMM_REMOTE_SIZE, comm) } else { self.size(comm) }
     }
 
@@ -219,7 +219,7 @@ impl Abi {
     ///
     /// # Safety
     /// The array has that many elements.
-    pub(super) unsafe fn handle_at(self, array: Ptr, at: usize) -> Handle {
+    pub(super) unsafe fn handle_at(self, array: MpiPointer, at: usize) -> MpiHandle {
         // SAFETY: the caller's promise, and the width of a handle in this family.
         unsafe {
             if self.open_mpi {
@@ -231,21 +231,23 @@ impl Abi {
     }
 
     /// A handle of Fortran in C.
-    pub(super) fn c_handle(self, handle: c_int, convert: &RealFunction) -> Handle {
+    pub(super) fn c_handle(self, handle: c_int, convert: &RealFunction) -> MpiHandle {
         if !self.open_mpi {
             return handle as u32 as usize;
         }
         let Some(address) = convert.address() else { return 0 };
         // SAFETY: the three functions below have this type in Open MPI, and check the range of the
         // number that they get.
-        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(c_int) -> Handle>(address)(handle) }
+        unsafe {
+            std::mem::transmute::<usize, unsafe extern "C-unwind" fn(c_int) -> MpiHandle>(address)(handle)
+        }
     }
 
     /// What a status says of a message; none if it is about none.
     ///
     /// # Safety
     /// It is the address of an array of statuses with that many elements, which MPI has written.
-    pub(super) unsafe fn message(self, statuses: Ptr, at: usize) -> Option<Message> {
+    pub(super) unsafe fn message(self, statuses: MpiPointer, at: usize) -> Option<ReceivedMessage> {
         // SAFETY: the caller's promise, and the layouts of the two families, 24 and 20 bytes. Those of
         // Fortran's statuses are the same.
         let (source, tag, cancelled, bytes) = unsafe {
@@ -263,13 +265,13 @@ impl Abi {
         if cancelled {
             return None;
         }
-        Some(Message { source, tag: (tag >= 0).then_some(tag), bytes })
+        Some(ReceivedMessage { source, tag: (tag >= 0).then_some(tag), bytes })
     }
 }
 
 /// What a status says of a message that has come.
 #[derive(Clone, Copy)]
-pub(super) struct Message {
+pub(super) struct ReceivedMessage {
     /// Rank that it came from, -1 for `MPI_PROC_NULL`.
     pub(super) source: i32,
     pub(super) tag: Option<i32>,
@@ -294,24 +296,27 @@ struct MpichStatus {
     error: c_int,
 }
 
-static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", Fallback::Loaded(&MPI));
-static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", Fallback::Loaded(&MPI));
-static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", Fallback::Loaded(&MPI));
-static COMM_TEST_INTER: RealFunction = RealFunction::new(c"PMPI_Comm_test_inter", Fallback::Loaded(&MPI));
-static COMM_REMOTE_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_remote_size", Fallback::Loaded(&MPI));
+static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", LookupFallback::Loaded(&MPI));
+static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", LookupFallback::Loaded(&MPI));
+static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", LookupFallback::Loaded(&MPI));
+static COMM_TEST_INTER: RealFunction =
+    RealFunction::new(c"PMPI_Comm_test_inter", LookupFallback::Loaded(&MPI));
+static COMM_REMOTE_SIZE: RealFunction =
+    RealFunction::new(c"PMPI_Comm_remote_size", LookupFallback::Loaded(&MPI));
 
-pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", Fallback::Loaded(&MPI));
-pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", Fallback::Loaded(&MPI));
-pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f2c", Fallback::Loaded(&MPI));
+pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", LookupFallback::Loaded(&MPI));
+pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", LookupFallback::Loaded(&MPI));
+pub(super) static REQUEST_F2C: RealFunction =
+    RealFunction::new(c"PMPI_Request_f2c", LookupFallback::Loaded(&MPI));
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
-pub(super) fn ask(function: &RealFunction, handle: Handle) -> Option<c_int> {
+pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {
     let address = function.address()?;
     let mut answer: c_int = 0;
     // SAFETY: the functions that are asked have this type, with a handle in an integer register, and
     // write an `int` where they succeed.
     let failed = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(Handle, *mut c_int) -> c_int>(address)(
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(MpiHandle, *mut c_int) -> c_int>(address)(
             handle,
             &raw mut answer,
         )
@@ -321,7 +326,7 @@ pub(super) fn ask(function: &RealFunction, handle: Handle) -> Option<c_int> {
 
 /// A special address of Fortran programs: that of a common block, by whatever name the compiler gave
 /// it, or what a variable of the library holds.
-pub(super) struct Sentinel {
+pub(super) struct SentinelAddress {
     commons: [&'static CStr; 5],
     holder: &'static CStr,
     /// Addresses of all of them, 0 where there is none.
@@ -332,7 +337,7 @@ pub(super) struct Sentinel {
 /// Of Open MPI as four sorts of compilers spell it, then of MPICH: for `use mpi_f08`, and the variable.
 macro_rules! sentinel {
     ($lower:literal, $upper:literal, $fortran_2008:literal, $holder:literal) => {
-        Sentinel {
+        SentinelAddress {
             commons: [
                 c_name(concat!($lower, "_\0")),
                 c_name(concat!($lower, "\0")),
@@ -347,24 +352,24 @@ macro_rules! sentinel {
     };
 }
 
-pub(super) static FORTRAN_IN_PLACE: Sentinel =
+pub(super) static FORTRAN_IN_PLACE: SentinelAddress =
     sentinel!("mpi_fortran_in_place", "MPI_FORTRAN_IN_PLACE", "MPIR_F08_MPI_IN_PLACE", "MPIR_F_MPI_IN_PLACE");
-pub(super) static FORTRAN_STATUS_IGNORE: Sentinel = sentinel!(
+pub(super) static FORTRAN_STATUS_IGNORE: SentinelAddress = sentinel!(
     "mpi_fortran_status_ignore",
     "MPI_FORTRAN_STATUS_IGNORE",
     "MPIR_F08_MPI_STATUS_IGNORE_OBJ",
     "MPI_F_STATUS_IGNORE"
 );
-pub(super) static FORTRAN_STATUSES_IGNORE: Sentinel = sentinel!(
+pub(super) static FORTRAN_STATUSES_IGNORE: SentinelAddress = sentinel!(
     "mpi_fortran_statuses_ignore",
     "MPI_FORTRAN_STATUSES_IGNORE",
     "MPIR_F08_MPI_STATUSES_IGNORE_OBJ",
     "MPI_F_STATUSES_IGNORE"
 );
 
-impl Sentinel {
+impl SentinelAddress {
     /// Whether this is the address.
-    pub(super) fn is(&self, address: Ptr) -> bool {
+    pub(super) fn is(&self, address: MpiPointer) -> bool {
         if self.known.load(Acquire) == 0 {
             self.find();
         }
@@ -373,7 +378,9 @@ impl Sentinel {
         let holder = holder.load(Relaxed);
         // SAFETY: the address of a pointer variable of the library, aligned as C has it. The library stays
         // loaded while the program is in a function of it.
-        address.is_null() || is_common || holder != 0 && unsafe { (holder as *const Ptr).read() } == address
+        address.is_null()
+            || is_common
+            || holder != 0 && unsafe { (holder as *const MpiPointer).read() } == address
     }
 
     #[cold]

@@ -2,15 +2,15 @@
 //! for large counts (`MPI_Send_c`), and in Fortran, where everything is passed by address.
 
 use super::abi::{
-    Abi, COMM_F2C, FORTRAN_IN_PLACE, FORTRAN_STATUS_IGNORE, FORTRAN_STATUSES_IGNORE, Handle, Ptr,
-    REQUEST_F2C, TYPE_F2C,
+    COMM_F2C, FORTRAN_IN_PLACE, FORTRAN_STATUS_IGNORE, FORTRAN_STATUSES_IGNORE, MpiAbi, MpiHandle,
+    MpiPointer, REQUEST_F2C, TYPE_F2C,
 };
-use super::narrow::{Length, Narrowing};
-use super::pointers::{Answers, Handles, Numbers, Statuses};
+use super::narrow::{ArrayLength, NarrowedArguments};
+use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
 use std::ffi::c_int;
 
 /// A kind of arguments.
-pub(super) trait Kind {
+pub(super) trait ArgumentKind {
     /// How a C function takes it.
     type C: Copy;
     /// How the C function for large counts takes it.
@@ -28,10 +28,10 @@ pub(super) trait Kind {
     ///
     /// # Safety
     /// The address is what MPI wants for an argument of this kind.
-    unsafe fn fortran(place: Ptr) -> Self::Look;
+    unsafe fn fortran(place: MpiPointer) -> Self::Look;
 
     /// From a large count to what the C function without large counts takes; none if that cannot be.
-    fn narrow(value: Self::Large, narrowing: &mut Narrowing) -> Option<Self::C>;
+    fn narrow(value: Self::Large, narrowing: &mut NarrowedArguments) -> Option<Self::C>;
 }
 
 /// Kinds that both C functions take in the same way.
@@ -40,7 +40,7 @@ macro_rules! same_in_c {
         $(#[$doc])*
         pub(super) struct $kind;
 
-        impl Kind for $kind {
+        impl ArgumentKind for $kind {
             type C = $c;
             type Large = $c;
             type Look = $look;
@@ -55,12 +55,12 @@ macro_rules! same_in_c {
                 Self::c(value)
             }
             #[inline(always)]
-            unsafe fn fortran(place: Ptr) -> $look {
-                let look: fn(Ptr) -> $look = $in_fortran;
+            unsafe fn fortran(place: MpiPointer) -> $look {
+                let look: fn(MpiPointer) -> $look = $in_fortran;
                 look(place)
             }
             #[inline(always)]
-            fn narrow(value: $c, _narrowing: &mut Narrowing) -> Option<$c> {
+            fn narrow(value: $c, _narrowing: &mut NarrowedArguments) -> Option<$c> {
                 Some(value)
             }
         }
@@ -69,55 +69,55 @@ macro_rules! same_in_c {
 
 same_in_c! {
     /// An address that we do not look behind.
-    Address(Ptr) -> Ptr { |address| address, |address| address }
+    Address(MpiPointer) -> MpiPointer { |address| address, |address| address }
     /// A handle that we do not look at.
-    Opaque(Handle) -> () { |_| (), |_| () }
+    Opaque(MpiHandle) -> () { |_| (), |_| () }
     /// A place in a file or window, which we do not look at: `MPI_Offset`, `MPI_Aint`.
     Offset(i64) -> () { |_| (), |_| () }
     /// A number.
     Int(c_int) -> c_int { |value| value, int }
     /// A buffer: whether it is `MPI_IN_PLACE`.
-    Buffer(Ptr) -> bool {
-        |buffer| Abi::get().is_in_place(buffer), |buffer| FORTRAN_IN_PLACE.is(buffer)
+    Buffer(MpiPointer) -> bool {
+        |buffer| MpiAbi::get().is_in_place(buffer), |buffer| FORTRAN_IN_PLACE.is(buffer)
     }
     /// A datatype.
-    Datatype(Handle) -> Handle {
-        |handle| handle, |place| Abi::get().c_handle(int(place), &TYPE_F2C)
+    Datatype(MpiHandle) -> MpiHandle {
+        |handle| handle, |place| MpiAbi::get().c_handle(int(place), &TYPE_F2C)
     }
     /// An array of datatypes.
-    Datatypes(Ptr) -> Handles { Handles::of_c, |address| Handles { address, convert: Some(&TYPE_F2C) } }
+    Datatypes(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&TYPE_F2C) } }
     /// A communicator.
-    Comm(Handle) -> Handle {
-        |handle| handle, |place| Abi::get().c_handle(int(place), &COMM_F2C)
+    Comm(MpiHandle) -> MpiHandle {
+        |handle| handle, |place| MpiAbi::get().c_handle(int(place), &COMM_F2C)
     }
     /// Where a communicator is, or is to be.
-    CommPlace(Ptr) -> Handles { Handles::of_c, |address| Handles { address, convert: Some(&COMM_F2C) } }
+    CommPlace(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&COMM_F2C) } }
     /// One or more requests, in an array.
-    Requests(Ptr) -> Handles { Handles::of_c, |address| Handles { address, convert: Some(&REQUEST_F2C) } }
+    Requests(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&REQUEST_F2C) } }
     /// Where a status is to be.
-    Status(Ptr) -> Statuses {
-        Statuses::of_c, |address| Statuses { address, wanted: !FORTRAN_STATUS_IGNORE.is(address) }
+    Status(MpiPointer) -> StatusPlaces {
+        StatusPlaces::of_c, |address| StatusPlaces { address, wanted: !FORTRAN_STATUS_IGNORE.is(address) }
     }
     /// Where statuses are to be.
-    StatusArray(Ptr) -> Statuses {
-        Statuses::of_c, |address| Statuses { address, wanted: !FORTRAN_STATUSES_IGNORE.is(address) }
+    StatusArray(MpiPointer) -> StatusPlaces {
+        StatusPlaces::of_c, |address| StatusPlaces { address, wanted: !FORTRAN_STATUSES_IGNORE.is(address) }
     }
     /// Where a number, or a logical value, is to be.
-    IntPlace(Ptr) -> Answers { |address| Answers { address, first: 0 }, |address| Answers { address, first: 0 } }
+    IntPlace(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 0 } }
     /// Where the indices of requests are to be: Fortran counts from 1.
-    Indices(Ptr) -> Answers { |address| Answers { address, first: 0 }, |address| Answers { address, first: 1 } }
+    Indices(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 1 } }
 }
 
 /// A number of Fortran.
-fn int(place: Ptr) -> c_int {
+fn int(place: MpiPointer) -> c_int {
     // SAFETY: MPI wants the address of an INTEGER, which is an `int`. It may be in a sequence of bytes.
     if place.is_null() { 0 } else { unsafe { place.cast::<c_int>().read_unaligned() } }
 }
 
 /// A number of elements.
-pub(super) struct Count;
+pub(super) struct ElementCount;
 
-impl Kind for Count {
+impl ArgumentKind for ElementCount {
     type C = c_int;
     type Large = i64;
     type Look = i64;
@@ -130,10 +130,10 @@ impl Kind for Count {
     fn large(value: i64) -> i64 {
         value
     }
-    unsafe fn fortran(place: Ptr) -> i64 {
+    unsafe fn fortran(place: MpiPointer) -> i64 {
         i64::from(int(place))
     }
-    fn narrow(value: i64, narrowing: &mut Narrowing) -> Option<c_int> {
+    fn narrow(value: i64, narrowing: &mut NarrowedArguments) -> Option<c_int> {
         narrowing.number(value)
     }
 }
@@ -144,23 +144,23 @@ macro_rules! arrays {
         $(#[$doc])*
         pub(super) struct $kind;
 
-        impl Kind for $kind {
+        impl ArgumentKind for $kind {
             type C = *const c_int;
             type Large = *const i64;
-            type Look = Numbers;
+            type Look = NumberArray;
 
             #[inline(always)]
-            fn c(address: *const c_int) -> Numbers {
-                Numbers { address: address.cast_mut().cast(), large: false }
+            fn c(address: *const c_int) -> NumberArray {
+                NumberArray { address: address.cast_mut().cast(), large: false }
             }
             #[inline(always)]
-            fn large(address: *const i64) -> Numbers {
-                Numbers { address: address.cast_mut().cast(), large: true }
+            fn large(address: *const i64) -> NumberArray {
+                NumberArray { address: address.cast_mut().cast(), large: true }
             }
-            unsafe fn fortran(place: Ptr) -> Numbers {
-                Numbers { address: place, large: false }
+            unsafe fn fortran(place: MpiPointer) -> NumberArray {
+                NumberArray { address: place, large: false }
             }
-            fn narrow(address: *const i64, narrowing: &mut Narrowing) -> Option<*const c_int> {
+            fn narrow(address: *const i64, narrowing: &mut NarrowedArguments) -> Option<*const c_int> {
                 narrowing.array(address, $length)
             }
         }
@@ -169,9 +169,9 @@ macro_rules! arrays {
 
 arrays! {
     /// Counts or displacements of what is sent to each process.
-    SendNumbers: Length::Destinations;
+    SendNumbers: ArrayLength::Destinations;
     /// Counts or displacements of what is received from each process.
-    RecvNumbers: Length::Sources;
+    RecvNumbers: ArrayLength::Sources;
     /// What each process of this side gets.
-    OwnNumbers: Length::Group;
+    OwnNumbers: ArrayLength::Group;
 }

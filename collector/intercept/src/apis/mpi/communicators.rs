@@ -1,36 +1,37 @@
 //! The functions that make, free and name communicators.
 
-use super::abi::{Handle, Ptr};
-use super::argument::{Address, Comm, CommPlace, Int, Kind, Opaque, Requests};
-use super::call::{Call, Effect, Volume, collective, plain};
-use super::making::Making;
-use super::pointers::Handles;
+use super::abi::{MpiHandle, MpiPointer};
+use super::argument::{Address, ArgumentKind, Comm, CommPlace, Int, Opaque, Requests};
+use super::call::{CallArguments, CallEffect, DataVolume, collective, plain};
+use super::making::CommunicatorCreation;
+use super::pointers::HandleArray;
 use super::{c_function, fortran_functions, mpi_functions};
 use rpd_ring::layout::NAME_LIMIT;
 use rpd_ring::record::CommunicatorBirth;
 use std::ffi::c_int;
 
 /// All ranks of a communicator make another one.
-fn made(comm: Handle, place: Handles) -> Call {
-    let making = Making { place, request: None, birth: CommunicatorBirth::Collective, tag: 0 };
-    collective(Volume::Unknown, comm).and(Effect::Makes(making))
+fn made(comm: MpiHandle, place: HandleArray) -> CallArguments {
+    let making = CommunicatorCreation { place, request: None, birth: CommunicatorBirth::Collective, tag: 0 };
+    collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making))
 }
 
 /// The ranks of a group make a communicator, or those of two groups.
-fn made_with_tag(comm: Handle, tag: c_int, birth: CommunicatorBirth, place: Handles) -> Call {
-    let making = Making { place, request: None, birth, tag };
-    Call { tag: Some(tag), ..collective(Volume::Unknown, comm).and(Effect::Makes(making)) }
+fn made_with_tag(comm: MpiHandle, tag: c_int, birth: CommunicatorBirth, place: HandleArray) -> CallArguments {
+    let making = CommunicatorCreation { place, request: None, birth, tag };
+    CallArguments { tag: Some(tag), ..collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making)) }
 }
 
 /// The same as `made`, without waiting for it.
-fn made_later(comm: Handle, place: Handles, request: Handles) -> Call {
-    let making = Making { place, request: Some(request), birth: CommunicatorBirth::Collective, tag: 0 };
-    collective(Volume::Unknown, comm).and(Effect::Makes(making))
+fn made_later(comm: MpiHandle, place: HandleArray, request: HandleArray) -> CallArguments {
+    let making =
+        CommunicatorCreation { place, request: Some(request), birth: CommunicatorBirth::Collective, tag: 0 };
+    collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making))
 }
 
 /// A communicator is freed.
-fn freed(place: Handles) -> Call {
-    Call { comm: Some(place.one()), effect: Effect::FreesComm, ..plain() }
+fn freed(place: HandleArray) -> CallArguments {
+    CallArguments { comm: Some(place.one()), effect: CallEffect::FreesComm, ..plain() }
 }
 
 mpi_functions! { plain:
@@ -76,7 +77,7 @@ mpi_functions! { plain:
 mod mpi_comm_set_name {
     use super::*;
 
-    fn describe(comm: Handle, name: Ptr) -> Call {
+    fn describe(comm: MpiHandle, name: MpiPointer) -> CallArguments {
         if name.is_null() {
             return nameless(comm);
         }
@@ -86,17 +87,17 @@ mod mpi_comm_set_name {
     }
 
     /// MPI says what it thinks of no name.
-    fn nameless(comm: Handle) -> Call {
-        Call { comm: Some(comm), ..plain() }
+    fn nameless(comm: MpiHandle) -> CallArguments {
+        CallArguments { comm: Some(comm), ..plain() }
     }
 
-    fn named(comm: Handle, name: Ptr, bytes: usize) -> Call {
-        Call { effect: Effect::Names(name.cast_const().cast(), bytes), ..nameless(comm) }
+    fn named(comm: MpiHandle, name: MpiPointer, bytes: usize) -> CallArguments {
+        CallArguments { effect: CallEffect::Names(name.cast_const().cast(), bytes), ..nameless(comm) }
     }
 
     /// Without the blanks that fill it up. Some compilers pass the length as an `int`, and then the upper
     /// half is undefined; no name is so long that it counts.
-    fn describe_fortran(comm: Handle, name: Ptr, length: usize) -> Call {
+    fn describe_fortran(comm: MpiHandle, name: MpiPointer, length: usize) -> CallArguments {
         let bytes = (length & 0xffff_ffff).min(NAME_LIMIT);
         if name.is_null() {
             return nameless(comm);

@@ -1,13 +1,13 @@
 //! Files of MPI: the calls that block. In the collective ones a process may wait for others.
 
-use super::abi::Handle;
-use super::argument::{Address, Count, Datatype, Int, Kind, Offset, Opaque};
-use super::call::{Call, Volume, plain};
+use super::abi::MpiHandle;
+use super::argument::{Address, ArgumentKind, Datatype, ElementCount, Int, Offset, Opaque};
+use super::call::{CallArguments, DataVolume, plain};
 use super::{c_function, fortran_functions, mpi_functions};
 
 /// So many elements between a file and a buffer.
-fn transfer(count: i64, datatype: Handle) -> Call {
-    Call { volume: Volume::Elements(count, datatype), ..plain() }
+fn transfer(count: i64, datatype: MpiHandle) -> CallArguments {
+    CallArguments { volume: DataVolume::Elements(count, datatype), ..plain() }
 }
 
 /// `MPI_File_open`: in Fortran the length of the name follows the error code.
@@ -57,7 +57,7 @@ mpi_functions! { plain:
 macro_rules! at_the_pointer {
     ($($name:ident $lower:ident;)*) => {
         mpi_functions! { counted: $(
-            $name $lower(file: Opaque, buf: Address, count: Count, datatype: Datatype, status: Address)
+            $name $lower(file: Opaque, buf: Address, count: ElementCount, datatype: Datatype, status: Address)
                 => transfer(count, datatype);
         )* }
     };
@@ -79,7 +79,7 @@ macro_rules! at_an_offset {
     ($($name:ident $lower:ident;)*) => {
         mpi_functions! { counted: $(
             $name $lower(
-                file: Opaque, offset: Offset, buf: Address, count: Count, datatype: Datatype, status: Address,
+                file: Opaque, offset: Offset, buf: Address, count: ElementCount, datatype: Datatype, status: Address,
             ) => transfer(count, datatype);
         )* }
     };
@@ -96,7 +96,7 @@ at_an_offset! {
 macro_rules! beginnings {
     ($($name:ident $lower:ident($($offset:ident: $kind:ident)?);)*) => {
         mpi_functions! { counted: $(
-            $name $lower(file: Opaque, $($offset: $kind,)? buf: Address, count: Count, datatype: Datatype)
+            $name $lower(file: Opaque, $($offset: $kind,)? buf: Address, count: ElementCount, datatype: Datatype)
                 => transfer(count, datatype);
         )* }
     };

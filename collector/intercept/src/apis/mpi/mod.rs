@@ -80,20 +80,20 @@ macro_rules! c_function {
         /// As MPI says.
         #[unsafe(export_name = stringify!($name))]
         #[allow(clippy::too_many_arguments, unused_variables)]
-        pub(super) unsafe extern "C-unwind" fn in_c($($argument: <$kind as Kind>::C),*) -> std::ffi::c_int {
-            type Real = unsafe extern "C-unwind" fn($(<$kind as Kind>::C),*) -> std::ffi::c_int;
+        pub(super) unsafe extern "C-unwind" fn in_c($($argument: <$kind as ArgumentKind>::C),*) -> std::ffi::c_int {
+            type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::C),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
                 crate::apis::mpi::abi::c_name(concat!(stringify!($name), "\0")),
-                crate::interpose::real::Fallback::Loaded(&crate::interpose::real::MPI),
+                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::MPI),
             );
             let Some(address) = REAL.address() else { return crate::apis::mpi::NO_MPI };
             crate::apis::mpi::run::run(
                 || {
-                    $(let $argument = <$kind as Kind>::c($argument);)*
-                    Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
+                    $(let $argument = <$kind as ArgumentKind>::c($argument);)*
+                    CallArguments { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
                 },
                 // SAFETY: the function of this name in an MPI library has these arguments and is not
-                // variadic; each is in a register or stack slot of the size used here, see `Handle`, and
+                // variadic; each is in a register or stack slot of the size used here, see `MpiHandle`, and
                 // it gets what the program passed.
                 || unsafe { std::mem::transmute::<usize, Real>(address)($($argument),*) },
             )
@@ -111,15 +111,15 @@ macro_rules! large_function {
         /// As MPI says.
         #[unsafe(export_name = concat!(stringify!($name), "_c"))]
         #[allow(clippy::too_many_arguments, unused_variables)]
-        unsafe extern "C-unwind" fn large($($argument: <$kind as Kind>::Large),*) -> std::ffi::c_int {
-            type Real = unsafe extern "C-unwind" fn($(<$kind as Kind>::Large),*) -> std::ffi::c_int;
+        unsafe extern "C-unwind" fn large($($argument: <$kind as ArgumentKind>::Large),*) -> std::ffi::c_int {
+            type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::Large),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
                 crate::apis::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
-                crate::interpose::real::Fallback::Loaded(&crate::interpose::real::MPI),
+                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::MPI),
             );
             let look = || {
-                $(let $argument = <$kind as Kind>::large($argument);)*
-                Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
+                $(let $argument = <$kind as ArgumentKind>::large($argument);)*
+                CallArguments { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
             };
             match REAL.address() {
                 // SAFETY: as in the form without large counts.
@@ -128,9 +128,9 @@ macro_rules! large_function {
                 }),
                 None if !crate::apis::mpi::abi::is_known() => crate::apis::mpi::NO_MPI,
                 None => {
-                    let mut narrowing = crate::apis::mpi::narrow::Narrowing::of(&look());
+                    let mut narrowing = crate::apis::mpi::narrow::NarrowedArguments::of(&look());
                     let mut call = || {
-                        $(let $argument = <$kind as Kind>::narrow($argument, &mut narrowing)?;)*
+                        $(let $argument = <$kind as ArgumentKind>::narrow($argument, &mut narrowing)?;)*
                         // SAFETY: our own form of the same call, with arrays that live until it is complete.
                         Some(unsafe { in_c($($argument),*) })
                     };
@@ -172,7 +172,7 @@ macro_rules! fortran_function {
         #[unsafe(export_name = $exported)]
         #[allow(clippy::too_many_arguments, unused_variables)]
         unsafe extern "C-unwind" fn $form(
-            $($argument: crate::apis::mpi::abi::Ptr,)* error: *mut std::ffi::c_int $(, $more: $type)*
+            $($argument: crate::apis::mpi::abi::MpiPointer,)* error: *mut std::ffi::c_int $(, $more: $type)*
         ) {
             // The address of every argument, the error code, and what is behind it.
             type Real = unsafe extern "C-unwind" fn(
@@ -180,7 +180,7 @@ macro_rules! fortran_function {
             );
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
                 crate::apis::mpi::abi::c_name(concat!($exported, "\0")),
-                crate::interpose::real::Fallback::Loaded(&crate::interpose::real::$library),
+                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::$library),
             );
             // It is optional in Fortran 2008.
             let mut unasked = 0;
@@ -192,8 +192,8 @@ macro_rules! fortran_function {
             crate::apis::mpi::run::run(
                 || {
                     // SAFETY: the arguments are what MPI wants.
-                    $(let $argument = unsafe { <$kind as Kind>::fortran($argument) };)*
-                    Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
+                    $(let $argument = unsafe { <$kind as ArgumentKind>::fortran($argument) };)*
+                    CallArguments { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
                 },
                 // SAFETY: the function of this name in an MPI library has these arguments and gets what
                 // the program passed, and it writes the error code.
@@ -210,7 +210,7 @@ pub(crate) use fortran_function;
 /// An argument's type in Fortran.
 macro_rules! address_of {
     ($argument:ident) => {
-        crate::apis::mpi::abi::Ptr
+        crate::apis::mpi::abi::MpiPointer
     };
 }
 pub(crate) use address_of;

@@ -6,12 +6,12 @@
 //!
 //! The arrays that a non-blocking call got must stay until its request is complete. They are kept with
 //! the request, and freed when a function that completes it has set it to `MPI_REQUEST_NULL`. Past
-//! [`MOST`] such requests at a time the arrays are kept for good.
+//! [`MAX_KEPT_REQUESTS`] such requests at a time the arrays are kept for good.
 
-use super::abi::{Abi, Handle, ask};
-use super::call::Call;
-use super::pointers::Handles;
-use crate::interpose::real::{Fallback, MPI, RealFunction};
+use super::abi::{MpiAbi, MpiHandle, ask};
+use super::call::CallArguments;
+use super::pointers::HandleArray;
+use crate::interpose::real::{LookupFallback, MPI, RealFunction};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 const ERR_COUNT: c_int = 2;
 /// For which processes an array has a number each.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Length {
+pub(super) enum ArrayLength {
     /// Those that data goes to.
     Destinations,
     /// Those that data comes from.
@@ -31,31 +31,31 @@ pub(super) enum Length {
 }
 
 /// Most arrays of one call: counts and displacements of both directions.
-const ARRAYS: usize = 4;
+const MAX_ARRAYS: usize = 4;
 
 /// The arguments of one call, being made smaller.
-pub(super) struct Narrowing {
-    comm: Option<Handle>,
+pub(super) struct NarrowedArguments {
+    comm: Option<MpiHandle>,
     root: Option<c_int>,
     is_in_place: bool,
     is_of_neighbours: bool,
-    request: Option<Handles>,
-    arrays: [*mut c_int; ARRAYS],
+    request: Option<HandleArray>,
+    arrays: [*mut c_int; MAX_ARRAYS],
     used: usize,
     failure: c_int,
 }
 
-impl Narrowing {
-    pub(super) fn of(call: &Call) -> Narrowing {
-        Narrowing {
+impl NarrowedArguments {
+    pub(super) fn of(call: &CallArguments) -> NarrowedArguments {
+        NarrowedArguments {
             comm: call.comm,
             root: call.root,
             is_in_place: call.is_in_place,
             is_of_neighbours: call.is_of_neighbours,
             request: call.starts(),
-            arrays: [ptr::null_mut(); ARRAYS],
+            arrays: [ptr::null_mut(); MAX_ARRAYS],
             used: 0,
-            failure: Abi::get().error_other(),
+            failure: MpiAbi::get().error_other(),
         }
     }
 
@@ -65,7 +65,7 @@ impl Narrowing {
         number
     }
 
-    pub(super) fn array(&mut self, values: *const i64, length: Length) -> Option<*const c_int> {
+    pub(super) fn array(&mut self, values: *const i64, length: ArrayLength) -> Option<*const c_int> {
         if values.is_null() || !self.is_significant(length) {
             return Some(ptr::null());
         }
@@ -74,7 +74,7 @@ impl Narrowing {
         // SAFETY: plain memory, freed in `finish` or with the request.
         let array = unsafe { libc::malloc(length.max(1).checked_mul(size_of::<c_int>())?) }.cast::<c_int>();
         if array.is_null() {
-            self.failure = Abi::get().error_no_memory();
+            self.failure = MpiAbi::get().error_no_memory();
             return None;
         }
         *self.arrays.get_mut(place)? = array;
@@ -87,29 +87,29 @@ impl Narrowing {
     }
 
     /// Whether MPI looks at arrays of this sort: others may be anything.
-    fn is_significant(&self, length: Length) -> bool {
+    fn is_significant(&self, length: ArrayLength) -> bool {
         let (Some(root), Some(comm)) = (self.root, self.comm) else {
-            return !(self.is_in_place && length == Length::Destinations);
+            return !(self.is_in_place && length == ArrayLength::Destinations);
         };
-        let abi = Abi::get();
+        let abi = MpiAbi::get();
         abi.is_root_itself(root) || !abi.is_inter(comm) && abi.rank(comm) == Some(root)
     }
 
-    fn length(&self, length: Length) -> Option<usize> {
-        let (abi, comm) = (Abi::get(), self.comm?);
+    fn length(&self, length: ArrayLength) -> Option<usize> {
+        let (abi, comm) = (MpiAbi::get(), self.comm?);
         let length = match length {
-            Length::Group => abi.size(comm)?,
+            ArrayLength::Group => abi.size(comm)?,
             _ if !self.is_of_neighbours => abi.partners(comm)?,
-            Length::Destinations => neighbours(comm)?.1,
-            Length::Sources => neighbours(comm)?.0,
+            ArrayLength::Destinations => neighbours(comm)?.1,
+            ArrayLength::Sources => neighbours(comm)?.0,
         };
         usize::try_from(length).ok()
     }
 
     /// After the call: its result, or that of a call that could not be made.
     pub(super) fn finish(self, result: Option<c_int>) -> c_int {
-        let request = self.request.filter(|_| result == Some(0)).map(Handles::one);
-        match request.filter(|request| Abi::get().is_request(*request) && self.used > 0) {
+        let request = self.request.filter(|_| result == Some(0)).map(HandleArray::one);
+        match request.filter(|request| MpiAbi::get().is_request(*request) && self.used > 0) {
             Some(request) => keep(request, self.arrays),
             None => free(self.arrays),
         }
@@ -118,7 +118,7 @@ impl Narrowing {
 }
 
 /// Frees arrays.
-fn free(arrays: [*mut c_int; ARRAYS]) {
+fn free(arrays: [*mut c_int; MAX_ARRAYS]) {
     for array in arrays {
         // SAFETY: null, or allocated above and used by nobody any more.
         unsafe { libc::free(array.cast()) };
@@ -126,7 +126,7 @@ fn free(arrays: [*mut c_int; ARRAYS]) {
 }
 
 /// How many neighbours send to this process, and how many it sends to.
-fn neighbours(comm: Handle) -> Option<(c_int, c_int)> {
+fn neighbours(comm: MpiHandle) -> Option<(c_int, c_int)> {
     const GRAPH: c_int = 1;
     const CART: c_int = 2;
     const DIST_GRAPH: c_int = 3;
@@ -135,7 +135,7 @@ fn neighbours(comm: Handle) -> Option<(c_int, c_int)> {
     match ask(&TOPO_TEST, comm)? {
         DIST_GRAPH => {
             let (mut sources, mut destinations, mut weighted) = (0, 0, 0);
-            type Count = unsafe extern "C-unwind" fn(Handle, *mut c_int, *mut c_int, *mut c_int) -> c_int;
+            type Count = unsafe extern "C-unwind" fn(MpiHandle, *mut c_int, *mut c_int, *mut c_int) -> c_int;
             let address = DIST_GRAPH_NEIGHBORS_COUNT.address()?;
             // SAFETY: the function has this type.
             let failed = unsafe {
@@ -148,10 +148,10 @@ fn neighbours(comm: Handle) -> Option<(c_int, c_int)> {
             };
             (failed == 0).then_some((sources, destinations))
         }
-        kind @ (GRAPH | CART) if (kind == GRAPH) == Abi::get().numbers_graphs_first() => {
+        kind @ (GRAPH | CART) if (kind == GRAPH) == MpiAbi::get().numbers_graphs_first() => {
             let mut count = 0;
-            type Count = unsafe extern "C-unwind" fn(Handle, c_int, *mut c_int) -> c_int;
-            let (address, rank) = (GRAPH_NEIGHBORS_COUNT.address()?, Abi::get().rank(comm)?);
+            type Count = unsafe extern "C-unwind" fn(MpiHandle, c_int, *mut c_int) -> c_int;
+            let (address, rank) = (GRAPH_NEIGHBORS_COUNT.address()?, MpiAbi::get().rank(comm)?);
             // SAFETY: the function has this type.
             let failed = unsafe { std::mem::transmute::<usize, Count>(address)(comm, rank, &raw mut count) };
             (failed == 0).then_some((count, count))
@@ -164,31 +164,31 @@ fn neighbours(comm: Handle) -> Option<(c_int, c_int)> {
     }
 }
 
-static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", Fallback::Loaded(&MPI));
-static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", Fallback::Loaded(&MPI));
+static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", LookupFallback::Loaded(&MPI));
+static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", LookupFallback::Loaded(&MPI));
 static GRAPH_NEIGHBORS_COUNT: RealFunction =
-    RealFunction::new(c"PMPI_Graph_neighbors_count", Fallback::Loaded(&MPI));
+    RealFunction::new(c"PMPI_Graph_neighbors_count", LookupFallback::Loaded(&MPI));
 static DIST_GRAPH_NEIGHBORS_COUNT: RealFunction =
-    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", Fallback::Loaded(&MPI));
+    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", LookupFallback::Loaded(&MPI));
 
 /// Requests whose arrays are kept.
-const MOST: usize = 1024;
+const MAX_KEPT_REQUESTS: usize = 1024;
 /// A slot that is being filled or emptied.
 const BUSY: u64 = 1;
 
 struct Kept {
     /// 0 for a free slot.
     request: AtomicU64,
-    arrays: [AtomicPtr<c_int>; ARRAYS],
+    arrays: [AtomicPtr<c_int>; MAX_ARRAYS],
 }
 
-static KEPT: [Kept; MOST] = [const {
-    Kept { request: AtomicU64::new(0), arrays: [const { AtomicPtr::new(ptr::null_mut()) }; ARRAYS] }
-}; MOST];
+static KEPT: [Kept; MAX_KEPT_REQUESTS] = [const {
+    Kept { request: AtomicU64::new(0), arrays: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_ARRAYS] }
+}; MAX_KEPT_REQUESTS];
 static KEPT_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Keeps the arrays of a request.
-fn keep(request: Handle, arrays: [*mut c_int; ARRAYS]) {
+fn keep(request: MpiHandle, arrays: [*mut c_int; MAX_ARRAYS]) {
     for slot in &KEPT {
         if slot.request.load(Relaxed) == 0 && slot.request.compare_exchange(0, BUSY, AcqRel, Acquire).is_ok()
         {
@@ -196,7 +196,7 @@ fn keep(request: Handle, arrays: [*mut c_int; ARRAYS]) {
                 place.store(array, Relaxed);
             }
             KEPT_COUNT.fetch_add(1, Relaxed);
-            slot.request.store(Abi::get().number(request), Release);
+            slot.request.store(MpiAbi::get().number(request), Release);
             return;
         }
     }
@@ -209,20 +209,20 @@ pub(super) fn is_anything_kept() -> bool {
 }
 
 /// Requests of one call that have arrays.
-pub(super) struct Waiting {
+pub(super) struct WaitingRequests {
     /// Which of the call's, and their handles.
-    requests: [(usize, Handle); Waiting::MOST],
+    requests: [(usize, MpiHandle); WaitingRequests::MAX_REQUESTS],
     used: usize,
 }
 
-impl Waiting {
+impl WaitingRequests {
     /// Requests of one call that are looked at; the arrays of others stay until a later one.
-    const MOST: usize = 32;
+    const MAX_REQUESTS: usize = 32;
 
     /// Before a call that may complete requests.
-    pub(super) fn among(requests: Handles, count: usize) -> Waiting {
-        let mut waiting = Waiting { requests: [(0, 0); Waiting::MOST], used: 0 };
-        let abi = Abi::get();
+    pub(super) fn among(requests: HandleArray, count: usize) -> WaitingRequests {
+        let mut waiting = WaitingRequests { requests: [(0, 0); WaitingRequests::MAX_REQUESTS], used: 0 };
+        let abi = MpiAbi::get();
         for at in 0..count {
             let request = requests.at(at);
             let is_kept = || KEPT.iter().any(|slot| slot.request.load(Relaxed) == abi.number(request));
@@ -238,8 +238,8 @@ impl Waiting {
     }
 
     /// After it.
-    pub(super) fn free_if_complete(&self, requests: Handles) {
-        let abi = Abi::get();
+    pub(super) fn free_if_complete(&self, requests: HandleArray) {
+        let abi = MpiAbi::get();
         for (at, request) in self.requests.iter().take(self.used) {
             if !abi.is_request(requests.at(*at)) {
                 release(abi.number(*request));

@@ -1,9 +1,9 @@
 //! What a new communicator is: its size, its rank, and the names that all its ranks agree on.
 
-use super::abi::{Abi, Handle};
-use super::call::{COMMUNICATORS, Call};
-use super::making::Making;
-use crate::interpose::real::{Fallback, MPI, RealFunction};
+use super::abi::{MpiAbi, MpiHandle};
+use super::call::{COMMUNICATORS, CallArguments};
+use super::making::CommunicatorCreation;
+use crate::interpose::real::{LookupFallback, MPI, RealFunction};
 use crate::interpose::sequence;
 use rpd_ring::mpi::MpiFunction;
 use rpd_ring::record::{COMM_WORLD, CommunicatorBirth, NewCommunicator, RecordedLibrary};
@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-impl Making {
+impl CommunicatorCreation {
     /// The how-manieth from its parent this one is to be: counted by all ranks of the parent, whether
     /// or not they get one.
     pub(super) fn ordinal(&self, parent: u64) -> u32 {
@@ -22,8 +22,8 @@ impl Making {
     }
 
     /// What was made, after a call that succeeded.
-    pub(super) fn outcome(&self, call: &Call, ordinal: u32) -> Option<NewCommunicator> {
-        let (abi, parent) = (Abi::get(), call.comm?);
+    pub(super) fn outcome(&self, call: &CallArguments, ordinal: u32) -> Option<NewCommunicator> {
+        let (abi, parent) = (MpiAbi::get(), call.comm?);
         let handle = COMMUNICATORS.name(abi.comm(self.place.one()));
         let mut new = NewCommunicator {
             library: RecordedLibrary::Mpi,
@@ -59,7 +59,7 @@ impl Making {
 
 /// `MPI_COMM_WORLD` after a call that has initialized MPI.
 pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
-    let abi = Abi::get();
+    let abi = MpiAbi::get();
     let (size, rank) = (abi.size(abi.world())?, abi.rank(abi.world())?);
     Some(NewCommunicator {
         library: RecordedLibrary::Mpi,
@@ -76,8 +76,9 @@ pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
 }
 
 /// Rank in `MPI_COMM_WORLD` of the first process of a communicator's group, -1 if it is not in there.
-fn leader(group_of: &RealFunction, comm: Handle) -> Option<i32> {
-    type Translate = unsafe extern "C-unwind" fn(Handle, c_int, *const c_int, Handle, *mut c_int) -> c_int;
+fn leader(group_of: &RealFunction, comm: MpiHandle) -> Option<i32> {
+    type Translate =
+        unsafe extern "C-unwind" fn(MpiHandle, c_int, *const c_int, MpiHandle, *mut c_int) -> c_int;
     let translate = GROUP_TRANSLATE_RANKS.address()?;
     let world = world_group()?;
     let group = group(group_of, comm)?;
@@ -92,7 +93,7 @@ fn leader(group_of: &RealFunction, comm: Handle) -> Option<i32> {
 
 /// The group of `MPI_COMM_WORLD`, which is kept. None in a program that has only sessions: there it is
 /// an error to ask, and errors end the job.
-fn world_group() -> Option<Handle> {
+fn world_group() -> Option<MpiHandle> {
     static WORLD: AtomicUsize = AtomicUsize::new(0);
     if !is_set(&INITIALIZED)? || is_set(&FINALIZED)? {
         return None;
@@ -101,7 +102,7 @@ fn world_group() -> Option<Handle> {
         0 => {}
         known => return Some(known),
     }
-    let made = group(&COMM_GROUP, Abi::get().world())?;
+    let made = group(&COMM_GROUP, MpiAbi::get().world())?;
     match WORLD.compare_exchange(0, made, AcqRel, Acquire) {
         Ok(_) => Some(made),
         Err(other) => {
@@ -121,27 +122,28 @@ fn is_set(function: &RealFunction) -> Option<bool> {
     (failed == 0).then_some(flag != 0)
 }
 
-fn group(of: &RealFunction, comm: Handle) -> Option<Handle> {
-    type Group = unsafe extern "C-unwind" fn(Handle, *mut Handle) -> c_int;
+fn group(of: &RealFunction, comm: MpiHandle) -> Option<MpiHandle> {
+    type Group = unsafe extern "C-unwind" fn(MpiHandle, *mut MpiHandle) -> c_int;
     // A handle of either width fits: an `int` is the lower half, which is in front.
-    let mut group: Handle = 0;
+    let mut group: MpiHandle = 0;
     let address = of.address()?;
     // SAFETY: the function has this type, and the communicator exists.
     let failed = unsafe { std::mem::transmute::<usize, Group>(address)(comm, &raw mut group) };
     (failed == 0).then_some(group)
 }
 
-fn free_group(mut group: Handle) {
-    type Free = unsafe extern "C-unwind" fn(*mut Handle) -> c_int;
+fn free_group(mut group: MpiHandle) {
+    type Free = unsafe extern "C-unwind" fn(*mut MpiHandle) -> c_int;
     let Some(address) = GROUP_FREE.address() else { return };
     // SAFETY: the function has this type, and the group is ours. It sets the handle, of either width.
     unsafe { std::mem::transmute::<usize, Free>(address)(&raw mut group) };
 }
 
-static INITIALIZED: RealFunction = RealFunction::new(c"PMPI_Initialized", Fallback::Loaded(&MPI));
-static FINALIZED: RealFunction = RealFunction::new(c"PMPI_Finalized", Fallback::Loaded(&MPI));
-static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", Fallback::Loaded(&MPI));
-static COMM_REMOTE_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_remote_group", Fallback::Loaded(&MPI));
+static INITIALIZED: RealFunction = RealFunction::new(c"PMPI_Initialized", LookupFallback::Loaded(&MPI));
+static FINALIZED: RealFunction = RealFunction::new(c"PMPI_Finalized", LookupFallback::Loaded(&MPI));
+static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", LookupFallback::Loaded(&MPI));
+static COMM_REMOTE_GROUP: RealFunction =
+    RealFunction::new(c"PMPI_Comm_remote_group", LookupFallback::Loaded(&MPI));
 static GROUP_TRANSLATE_RANKS: RealFunction =
-    RealFunction::new(c"PMPI_Group_translate_ranks", Fallback::Loaded(&MPI));
-static GROUP_FREE: RealFunction = RealFunction::new(c"PMPI_Group_free", Fallback::Loaded(&MPI));
+    RealFunction::new(c"PMPI_Group_translate_ranks", LookupFallback::Loaded(&MPI));
+static GROUP_FREE: RealFunction = RealFunction::new(c"PMPI_Group_free", LookupFallback::Loaded(&MPI));

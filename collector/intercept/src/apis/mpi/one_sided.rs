@@ -1,7 +1,7 @@
 //! One-sided communication: the calls in which a process may wait for others. Transfers return at once, and are not recorded.
 
-use super::argument::{Address, Int, IntPlace, Kind, Offset, Opaque};
-use super::call::{Call, plain};
+use super::argument::{Address, ArgumentKind, Int, IntPlace, Offset, Opaque};
+use super::call::{CallArguments, plain};
 use super::{c_function, fortran_functions, mpi_functions};
 
 mpi_functions! { plain:

@@ -1,17 +1,17 @@
 //! Addresses that a program passes to MPI: arrays of numbers and handles, and places for statuses and answers.
 
-use super::abi::{Abi, Handle, Message, Ptr};
+use super::abi::{MpiAbi, MpiHandle, MpiPointer, ReceivedMessage};
 use crate::interpose::real::RealFunction;
 use std::ffi::c_int;
 
 /// An array of numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Numbers {
-    pub(super) address: Ptr,
+pub(super) struct NumberArray {
+    pub(super) address: MpiPointer,
     pub(super) large: bool,
 }
 
-impl Numbers {
+impl NumberArray {
     /// One of them. MPI wants at least as many as the caller asks for.
     pub(super) fn at(self, at: usize) -> Option<i64> {
         if self.address.is_null() {
@@ -31,23 +31,23 @@ impl Numbers {
 
 /// An array of handles.
 #[derive(Clone, Copy)]
-pub(super) struct Handles {
-    pub(super) address: Ptr,
+pub(super) struct HandleArray {
+    pub(super) address: MpiPointer,
     /// Makes C handles of what is there.
     pub(super) convert: Option<&'static RealFunction>,
 }
 
-impl Handles {
-    pub(super) fn of_c(address: Ptr) -> Handles {
-        Handles { address, convert: None }
+impl HandleArray {
+    pub(super) fn of_c(address: MpiPointer) -> HandleArray {
+        HandleArray { address, convert: None }
     }
 
     /// One of them. MPI wants at least as many as the caller asks for.
-    pub(super) fn at(self, at: usize) -> Handle {
+    pub(super) fn at(self, at: usize) -> MpiHandle {
         if self.address.is_null() {
             return 0;
         }
-        let abi = Abi::get();
+        let abi = MpiAbi::get();
         match self.convert {
             // SAFETY: the array has that many elements, or is the place of a handle that MPI has written.
             None => unsafe { abi.handle_at(self.address, at) },
@@ -60,39 +60,39 @@ impl Handles {
     }
 
     /// The only one.
-    pub(super) fn one(self) -> Handle {
+    pub(super) fn one(self) -> MpiHandle {
         self.at(0)
     }
 }
 
 /// Where statuses are to be.
 #[derive(Clone, Copy)]
-pub(super) struct Statuses {
-    pub(super) address: Ptr,
+pub(super) struct StatusPlaces {
+    pub(super) address: MpiPointer,
     pub(super) wanted: bool,
 }
 
-impl Statuses {
-    pub(super) fn of_c(address: Ptr) -> Statuses {
-        Statuses { address, wanted: !address.is_null() && !Abi::get().is_ignored(address) }
+impl StatusPlaces {
+    pub(super) fn of_c(address: MpiPointer) -> StatusPlaces {
+        StatusPlaces { address, wanted: !address.is_null() && !MpiAbi::get().is_ignored(address) }
     }
 
     /// What one of them says of a message. Asked only for those that MPI has written.
-    pub(super) fn message(self, at: usize) -> Option<Message> {
+    pub(super) fn message(self, at: usize) -> Option<ReceivedMessage> {
         // SAFETY: the function has returned without an error, so MPI has written this status.
-        if self.wanted { unsafe { Abi::get().message(self.address, at) } } else { None }
+        if self.wanted { unsafe { MpiAbi::get().message(self.address, at) } } else { None }
     }
 }
 
 /// Where numbers are to be.
 #[derive(Clone, Copy)]
-pub(super) struct Answers {
-    pub(super) address: Ptr,
+pub(super) struct AnswerPlaces {
+    pub(super) address: MpiPointer,
     /// How the program's language counts.
     pub(super) first: c_int,
 }
 
-impl Answers {
+impl AnswerPlaces {
     /// The only one.
     pub(super) fn one(self) -> c_int {
         self.at(0)

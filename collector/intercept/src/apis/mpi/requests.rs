@@ -1,9 +1,9 @@
 //! What is done with requests: starting persistent ones, waiting, testing, freeing.
 
-use super::argument::{Address, Indices, Int, IntPlace, Kind, Opaque, Requests, Status, StatusArray};
-use super::call::Completed::{All, AllIf, One, OneIf, Some as Several};
-use super::call::Effect::{Completes, Frees, StartsAgain};
-use super::call::{Call, plain};
+use super::argument::{Address, ArgumentKind, Indices, Int, IntPlace, Opaque, Requests, Status, StatusArray};
+use super::call::CallEffect::{Completes, Frees, StartsAgain};
+use super::call::CompletedRequests::{All, AllIf, One, OneIf, Some as Several};
+use super::call::{CallArguments, plain};
 use super::{c_function, fortran_functions, mpi_functions};
 
 mpi_functions! { plain:

@@ -1,12 +1,12 @@
 //! One call of an MPI function: recorded, passed on, and its outcome looked at.
 
-use super::abi::{Abi, Handle, Message, is_known};
-use super::call::{COMMUNICATORS, Call, Completed, Effect};
-use super::narrow::{Waiting, is_anything_kept};
+use super::abi::{MpiAbi, MpiHandle, ReceivedMessage, is_known};
+use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
+use super::narrow::{WaitingRequests, is_anything_kept};
 use super::new_communicator::world;
-use super::pointers::{Answers, Statuses};
-use crate::interpose::inside::{Inside, Outcome};
-use crate::interpose::sequence::Table;
+use super::pointers::{AnswerPlaces, StatusPlaces};
+use crate::interpose::inside::{CallOutcome, TracedCall};
+use crate::interpose::sequence::CommunicatorTable;
 use crate::runtime::errno;
 use rpd_ring::record::{RecordedLibrary, RequestCompletion};
 use std::ffi::c_int;
@@ -15,8 +15,8 @@ use std::slice;
 /// Runs a function of the program. `describe` looks at its arguments, `real` passes them on and
 /// returns the error class.
 #[inline]
-pub(super) fn run(describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int) -> c_int {
-    let mut inside = Inside::mpi();
+pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() -> c_int) -> c_int {
+    let mut inside = TracedCall::mpi();
     if !inside.is_traced() && !is_anything_kept() || !is_known() {
         let result = real();
         inside.end(|_| ());
@@ -36,20 +36,20 @@ struct Before {
     /// The communicator of the call, as the ring tells it.
     comm: u64,
     /// The request of the call.
-    request: Handle,
+    request: MpiHandle,
     /// Requests that have arrays of ours.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingRequests>,
 }
 
-fn begin(inside: &mut Inside, call: &Call) -> Before {
+fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
     // What looks into arguments may call MPI, which may set it.
-    let _errno = errno::Preserved::new();
-    let abi = Abi::get();
+    let _errno = errno::PreservedErrno::new();
+    let abi = MpiAbi::get();
     let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
-    if let Effect::Completes(requests, count, ..) = call.effect
+    if let CallEffect::Completes(requests, count, ..) = call.effect
         && is_anything_kept()
     {
-        before.waiting = Some(Waiting::among(requests, length(count)));
+        before.waiting = Some(WaitingRequests::among(requests, length(count)));
     }
     if !inside.is_traced() {
         return before;
@@ -59,29 +59,29 @@ fn begin(inside: &mut Inside, call: &Call) -> Before {
         inside.begin_mpi(&call.resolve(seq));
     }
     match call.effect {
-        Effect::Completes(requests, count, ..) => {
+        CallEffect::Completes(requests, count, ..) => {
             inside.remember(length(count), |at| abi.number(requests.at(at)));
         }
-        Effect::Frees(request) => {
+        CallEffect::Frees(request) => {
             before.request = request.one();
             SENDS.end(abi.number(before.request));
         }
-        Effect::Makes(making) => {
+        CallEffect::Makes(making) => {
             before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
         }
-        Effect::FreesComm => {
+        CallEffect::FreesComm => {
             before.comm = call.comm();
             // From here on nobody may use it; once it is freed, another thread may get its handle.
             COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.comm(comm)));
         }
-        Effect::Names(..) => before.comm = call.comm(),
+        CallEffect::Names(..) => before.comm = call.comm(),
         _ => {}
     }
     before
 }
 
-fn end(inside: Inside, call: &Call, before: &Before, result: c_int) {
-    if let (Effect::Completes(requests, ..), Some(waiting)) = (call.effect, &before.waiting) {
+fn end(inside: TracedCall, call: &CallArguments, before: &Before, result: c_int) {
+    if let (CallEffect::Completes(requests, ..), Some(waiting)) = (call.effect, &before.waiting) {
         waiting.free_if_complete(requests);
     }
     if result != 0 || !inside.is_traced() {
@@ -92,35 +92,35 @@ fn end(inside: Inside, call: &Call, before: &Before, result: c_int) {
 }
 
 /// What is counted of a call that succeeded, on record or not.
-fn count(call: &Call) {
-    let abi = Abi::get();
+fn count(call: &CallArguments) {
+    let abi = MpiAbi::get();
     match call.effect {
-        Effect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
-        Effect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
+        CallEffect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
+        CallEffect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
         _ => {}
     }
 }
 
 /// Persistent requests that send: what their statuses say of a message means nothing.
-static SENDS: Table = Table::new();
+static SENDS: CommunicatorTable = CommunicatorTable::new();
 
 /// What goes on record of a call that succeeded.
-fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
-    let abi = Abi::get();
+fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
+    let abi = MpiAbi::get();
     match call.effect {
-        Effect::Nothing | Effect::PreparesSend(_) => {}
-        Effect::Starts(request) => started(outcome, request.one()),
-        Effect::StartsAgain(requests, count) => {
+        CallEffect::Nothing | CallEffect::PreparesSend(_) => {}
+        CallEffect::Starts(request) => started(outcome, request.one()),
+        CallEffect::StartsAgain(requests, count) => {
             (0..length(count)).for_each(|at| started(outcome, requests.at(at)));
         }
-        Effect::Completes(.., completed, statuses) => complete(outcome, completed, statuses),
-        Effect::Frees(_) => {
+        CallEffect::Completes(.., completed, statuses) => complete(outcome, completed, statuses),
+        CallEffect::Frees(_) => {
             if abi.is_request(before.request) {
                 outcome.freed(abi.number(before.request));
             }
         }
-        Effect::Receives(flag, status) => {
-            let is_there = flag.is_none_or(Answers::is_true);
+        CallEffect::Receives(flag, status) => {
+            let is_there = flag.is_none_or(AnswerPlaces::is_true);
             let is_from_any = call.peer.is_none_or(|peer| abi.peer(peer).is_none());
             let is_open = is_from_any || call.tag.is_none_or(|tag| tag < 0);
             if is_there && is_open {
@@ -130,7 +130,7 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
                 }
             }
         }
-        Effect::Makes(making) => {
+        CallEffect::Makes(making) => {
             if let Some(request) = making.request {
                 started(outcome, request.one());
             }
@@ -138,16 +138,16 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
                 outcome.communicator(&made);
             }
         }
-        Effect::MakesWorld => {
+        CallEffect::MakesWorld => {
             if let Some(world) = world(call.function) {
                 outcome.communicator(&world);
             }
         }
-        Effect::FreesComm if before.comm != 0 => {
+        CallEffect::FreesComm if before.comm != 0 => {
             outcome.communicator_freed(RecordedLibrary::Mpi, before.comm)
         }
-        Effect::FreesComm => {}
-        Effect::Names(name, bytes) => {
+        CallEffect::FreesComm => {}
+        CallEffect::Names(name, bytes) => {
             // SAFETY: the description of the call has found so many bytes at an address that is not null,
             // and the program keeps them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
@@ -156,27 +156,27 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
     }
 }
 
-fn started(outcome: &mut Outcome<'_>, request: Handle) {
-    let abi = Abi::get();
+fn started(outcome: &mut CallOutcome<'_>, request: MpiHandle) {
+    let abi = MpiAbi::get();
     if abi.is_request(request) {
         outcome.request(abi.number(request));
     }
 }
 
 /// The requests of a call that are complete.
-fn complete(outcome: &mut Outcome<'_>, completed: Completed, statuses: Statuses) {
+fn complete(outcome: &mut CallOutcome<'_>, completed: CompletedRequests, statuses: StatusPlaces) {
     match completed {
-        Completed::AllIf(flag) if !flag.is_true() => {}
-        Completed::All | Completed::AllIf(_) => {
+        CompletedRequests::AllIf(flag) if !flag.is_true() => {}
+        CompletedRequests::All | CompletedRequests::AllIf(_) => {
             (0..outcome.remembered_count()).for_each(|at| done(outcome, at, statuses.message(at)));
         }
-        Completed::OneIf(flag, _) if !flag.is_true() => {}
-        Completed::One(index) | Completed::OneIf(_, index) => {
+        CompletedRequests::OneIf(flag, _) if !flag.is_true() => {}
+        CompletedRequests::One(index) | CompletedRequests::OneIf(_, index) => {
             if let Some(at) = index.index(0) {
                 done(outcome, at, statuses.message(0));
             }
         }
-        Completed::Some(count, indices) => {
+        CompletedRequests::Some(count, indices) => {
             // `MPI_UNDEFINED` is negative.
             for at in 0..length(count.one()).min(outcome.remembered_count()) {
                 if let Some(request) = indices.index(at) {
@@ -187,14 +187,14 @@ fn complete(outcome: &mut Outcome<'_>, completed: Completed, statuses: Statuses)
     }
 }
 
-fn done(outcome: &mut Outcome<'_>, at: usize, message: Option<Message>) {
+fn done(outcome: &mut CallOutcome<'_>, at: usize, message: Option<ReceivedMessage>) {
     let Some(request) = outcome.remembered(at) else { return };
-    if Abi::get().is_request(request as Handle) {
+    if MpiAbi::get().is_request(request as MpiHandle) {
         outcome.done(&completion(request, message.filter(|_| !SENDS.has(request))));
     }
 }
 
-fn completion(request: u64, message: Option<Message>) -> RequestCompletion {
+fn completion(request: u64, message: Option<ReceivedMessage>) -> RequestCompletion {
     RequestCompletion {
         request,
         source: message.map(|message| message.source),
