@@ -3,7 +3,7 @@
 //! One line per message, `2026-08-14T12:34:56Z warning: text`. The file exists only if there is
 //! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
 
-use crate::host::utc::Utc;
+use crate::host::utc::UtcTime;
 use crate::run_folder::{self, RankFolder};
 use rpd_files::FileRefused;
 use std::fmt::Arguments;
@@ -189,7 +189,7 @@ const NOTE: &str = "note: ";
 
 /// A text as a line of the log: whatever is in it, it does not end the line.
 fn one_line(now: SystemTime, text: &str) -> String {
-    let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
+    let UtcTime { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let mut line = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ");
     if !text.starts_with(WARNING) && !text.starts_with(NOTE) {
         line.push_str(NOTE);

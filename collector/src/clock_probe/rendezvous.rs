@@ -15,7 +15,7 @@ use super::folder::{Folder, Found, Root};
 use super::packet::Key;
 use super::sockets::Sockets;
 use super::{ProbeConfig, interfaces};
-use crate::host::claim::Claim;
+use crate::host::claim::NodeClaim;
 use crate::host::random::random;
 use crate::log::warn;
 use crate::run_folder::RankFolder;
@@ -83,7 +83,7 @@ impl LookOut {
         let domain = &self.config.domain;
         let of = format!("{}\n{}\n{}", path.display(), domain.boot_id, domain.time_namespace);
         let _claim = loop {
-            match Claim::take("clocks", &of) {
+            match NodeClaim::take("clocks", &of) {
                 Ok(claim) => break claim,
                 Err(_) if self.pause(pace.retry) => return Ok(()),
                 Err(_) => {}

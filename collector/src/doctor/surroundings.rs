@@ -22,7 +22,7 @@ pub(super) fn variables(warnings: &[String]) -> Vec<Finding> {
 /// Where the command and the collector run.
 pub(super) fn cpus(options: &Options) -> Vec<Finding> {
     match cpus::describe(options.collector_cpus.as_ref()) {
-        Ok(cpus::Placement { line: Some(line), .. }) => vec![Finding::Ok(line)],
+        Ok(cpus::CpuPlacement { line: Some(line), .. }) => vec![Finding::Ok(line)],
         Ok(_) => vec![Finding::Note("not known here, so that --collector-cpus is ignored".to_owned())],
         Err(error) => vec![Finding::problem(error, "name others with --collector-cpus")],
     }

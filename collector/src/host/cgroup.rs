@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// A memory cgroup with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cgroup {
+pub(crate) struct MemoryCgroup {
     /// Bytes that it may have.
     pub limit: u64,
     /// Bytes that it has.
@@ -12,13 +12,13 @@ pub(crate) struct Cgroup {
 }
 
 /// The memory cgroup with the least left, of this process's and those above, in version 1 or 2.
-pub(crate) fn tightest() -> Option<Cgroup> {
+pub(crate) fn tightest() -> Option<MemoryCgroup> {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     tightest_of(&memberships, Path::new("/sys/fs/cgroup"))
 }
 
-fn tightest_of(memberships: &str, root: &Path) -> Option<Cgroup> {
-    let mut found: Vec<Cgroup> = Vec::new();
+fn tightest_of(memberships: &str, root: &Path) -> Option<MemoryCgroup> {
+    let mut found: Vec<MemoryCgroup> = Vec::new();
     for line in memberships.lines() {
         let mut parts = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
@@ -37,7 +37,7 @@ fn tightest_of(memberships: &str, root: &Path) -> Option<Cgroup> {
             let number =
                 |file| std::fs::read_to_string(root.join(path).join(file)).ok()?.trim().parse::<u64>().ok();
             if let (Some(limit), Some(used)) = (number(limit), number(used)) {
-                found.push(Cgroup { limit, used });
+                found.push(MemoryCgroup { limit, used });
             }
             folder = path.parent();
         }
@@ -64,12 +64,12 @@ mod tests {
         write("job/memory.max", "1000\n");
         write("job/memory.current", "400\n");
         let find = |memberships| tightest_of(memberships, folder.path());
-        assert_eq!(find("0::/job/step\n"), Some(Cgroup { limit: 1000, used: 400 }));
+        assert_eq!(find("0::/job/step\n"), Some(MemoryCgroup { limit: 1000, used: 400 }));
         assert_eq!(find("0::/elsewhere\n"), None);
         write("memory/memory.limit_in_bytes", "700\n");
         write("memory/memory.usage_in_bytes", "600\n");
         let both = "5:cpu,memory:/of/the/host\n1:name=systemd:/x\n0::/job/step\nnonsense";
-        assert_eq!(find(both), Some(Cgroup { limit: 700, used: 600 }));
+        assert_eq!(find(both), Some(MemoryCgroup { limit: 700, used: 600 }));
         write("memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(find("5:memory:/"), None);
     }

@@ -42,7 +42,7 @@ pub(crate) struct NotAllowedError {
 
 /// What becomes of the option.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Placement {
+pub(crate) struct CpuPlacement {
     /// The CPUs; none: those of the command.
     pub cpus: Option<CpuList>,
     /// A line for the log: a warning, or a note.
@@ -147,27 +147,27 @@ impl NodeCpus {
     ///
     /// # Errors
     /// If it can run on no CPU of the list.
-    pub(crate) fn place(&self, wanted: &CollectorCpus) -> Result<Placement, NotAllowedError> {
+    pub(crate) fn place(&self, wanted: &CollectorCpus) -> Result<CpuPlacement, NotAllowedError> {
         match wanted {
             CollectorCpus::Auto => Ok(self.beside()),
             CollectorCpus::List(list) => self.on(list),
         }
     }
 
-    fn beside(&self) -> Placement {
+    fn beside(&self) -> CpuPlacement {
         let free = self.allowed.without(&self.own).without(&self.siblings);
         if !free.0.is_empty() {
-            return Placement { cpus: Some(free), line: None };
+            return CpuPlacement { cpus: Some(free), line: None };
         }
         let line = format!(
             "note: --{OPTION} auto changes nothing: of the CPUs {} that the job may run on, none is free of \
              ranks; the collector runs where the command does",
             self.allowed
         );
-        Placement { cpus: None, line: Some(line) }
+        CpuPlacement { cpus: None, line: Some(line) }
     }
 
-    fn on(&self, list: &CpuList) -> Result<Placement, NotAllowedError> {
+    fn on(&self, list: &CpuList) -> Result<CpuPlacement, NotAllowedError> {
         let missing = list.without(&self.allowed);
         let cpus = list.without(&missing);
         if cpus.0.is_empty() {
@@ -178,7 +178,7 @@ impl NodeCpus {
                 "warning: --{OPTION}: the job may not run on CPUs {missing}; the collector runs on {cpus}"
             )
         });
-        Ok(Placement { cpus: Some(cpus), line })
+        Ok(CpuPlacement { cpus: Some(cpus), line })
     }
 }
 
@@ -237,17 +237,17 @@ fn parent_of(pid: u32) -> Option<u32> {
 pub(crate) fn placement(
     wanted: Option<&CollectorCpus>,
     origin: &Origin,
-) -> Result<Placement, NotAllowedError> {
-    let Some(wanted) = wanted else { return Ok(Placement::default()) };
+) -> Result<CpuPlacement, NotAllowedError> {
+    let Some(wanted) = wanted else { return Ok(CpuPlacement::default()) };
     let Some(node) = NodeCpus::of_this_process() else {
         let line = format!("warning: --{OPTION}: the CPUs of this node are not known; it is ignored");
-        return Ok(Placement { cpus: None, line: Some(line) });
+        return Ok(CpuPlacement { cpus: None, line: Some(line) });
     };
     match (node.place(wanted), origin) {
         (Err(error), Origin::Typed) => Err(error),
         (Err(error), origin) => {
             let line = format!("warning: --{OPTION} ({origin}): {error}; it is ignored");
-            Ok(Placement { cpus: None, line: Some(line) })
+            Ok(CpuPlacement { cpus: None, line: Some(line) })
         }
         (placed, _) => placed,
     }
@@ -257,13 +257,13 @@ pub(crate) fn placement(
 ///
 /// # Errors
 /// If the collector could run on no CPU of the list.
-pub(crate) fn describe(wanted: Option<&CollectorCpus>) -> Result<Placement, NotAllowedError> {
-    let Some(node) = NodeCpus::of_this_process() else { return Ok(Placement::default()) };
-    let placed = wanted.map_or_else(|| Ok(Placement::default()), |wanted| node.place(wanted))?;
+pub(crate) fn describe(wanted: Option<&CollectorCpus>) -> Result<CpuPlacement, NotAllowedError> {
+    let Some(node) = NodeCpus::of_this_process() else { return Ok(CpuPlacement::default()) };
+    let placed = wanted.map_or_else(|| Ok(CpuPlacement::default()), |wanted| node.place(wanted))?;
     let collector = placed.cpus.as_ref().unwrap_or(&node.own);
     let both = format!("the command runs on {}, the collector on {collector}", node.own);
     let line = placed.line.map_or_else(|| both.clone(), |line| format!("{both}; {line}"));
-    Ok(Placement { line: Some(line), ..placed })
+    Ok(CpuPlacement { line: Some(line), ..placed })
 }
 
 #[cfg(test)]

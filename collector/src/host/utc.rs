@@ -4,19 +4,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment, to the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Utc {
+pub(crate) struct UtcTime {
     /// Year, month and day.
     pub date: (u64, u64, u64),
     /// Hour, minute and second.
     pub time: (u64, u64, u64),
 }
 
-impl From<SystemTime> for Utc {
+impl From<SystemTime> for UtcTime {
     /// Before 1970 counts as 1970.
-    fn from(time: SystemTime) -> Utc {
+    fn from(time: SystemTime) -> UtcTime {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let second = seconds % 86_400;
-        Utc { date: civil_date(seconds / 86_400), time: (second / 3600, second / 60 % 60, second % 60) }
+        UtcTime { date: civil_date(seconds / 86_400), time: (second / 3600, second / 60 % 60, second % 60) }
     }
 }
 

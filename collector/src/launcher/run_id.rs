@@ -1,7 +1,7 @@
 //! A name for the run on which all its ranks agree without talking to each other.
 
 use super::Environment;
-use crate::host::utc::Utc;
+use crate::host::utc::UtcTime;
 use std::time::SystemTime;
 use twox_hash::XxHash3_64;
 
@@ -85,7 +85,7 @@ fn open_mpi(environment: &Environment) -> Option<RunId> {
 
 /// A run id for a process without launcher: sorts by time, and is nobody else's.
 pub(crate) fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
-    let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
+    let UtcTime { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let id =
         format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{pid}-{:04x}", random & 0xffff);
     RunId { id, from: "self".to_owned() }

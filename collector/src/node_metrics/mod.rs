@@ -18,7 +18,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use crate::host::claim::Claim;
+use crate::host::claim::NodeClaim;
 use crate::host::machine;
 use crate::launcher::SourceDefaults;
 use crate::shard_output::SideOutput;
@@ -83,7 +83,7 @@ impl SystemSampler {
 fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
     let began = Instant::now();
     let _claim = loop {
-        match Claim::take("system", &config.run.to_string_lossy()) {
+        match NodeClaim::take("system", &config.run.to_string_lossy()) {
             Ok(claim) => break claim,
             Err(_) if sleep_until(Instant::now() + config.retry, stopped) => {}
             Err(_) => return,

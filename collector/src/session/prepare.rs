@@ -16,7 +16,7 @@ use crate::child::signals::{self, Forwarder};
 use crate::command_line::{Options, WarnSignal};
 use crate::drain::Listener;
 use crate::host::cgroup;
-use crate::host::cpus::Placement;
+use crate::host::cpus::CpuPlacement;
 use crate::host::random::random;
 use crate::launcher::Environment;
 use crate::log::warn;
@@ -57,7 +57,7 @@ impl Session {
     /// about the options.
     pub(crate) fn prepare(
         options: &Options,
-        mut placement: Placement,
+        mut placement: CpuPlacement,
         mut warnings: Vec<String>,
     ) -> Result<Session, PrepareError> {
         warnings.extend(placement.line.take_if(|line| !line.starts_with(NOTE)));

@@ -5,7 +5,7 @@ use super::identity::Identity;
 use crate::backend::Plan;
 use crate::child::preload;
 use crate::command_line::{Options, Share};
-use crate::host::cpus::Placement;
+use crate::host::cpus::CpuPlacement;
 use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const LONGEST_COMMAND: usize = 4096;
 /// The first message to the collector process.
 pub(super) fn start_of(
     options: &Options,
-    placement: Placement,
+    placement: CpuPlacement,
     own: Identity,
     plan: Plan,
     (warnings, is_command_unseen): (Vec<String>, bool),
