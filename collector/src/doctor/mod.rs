@@ -12,7 +12,7 @@ mod surroundings;
 use crate::child::program::ProgramFile;
 use crate::command_line::{Loaded, Options};
 use crate::host::random::random;
-use crate::launcher::Environment;
+use crate::launcher::LauncherEnvironment;
 use crate::session::{self, Identity};
 use backends::Prepared;
 use clap::Command;
@@ -92,7 +92,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
             return 1;
         }
     };
-    let environment = Environment::of_this_process();
+    let environment = LauncherEnvironment::of_this_process();
     let random = random().unwrap_or_default();
     let identity = Identity::detect(&options, &environment, random);
     let program = options.command.first().map(|name| ProgramFile::find(name));
@@ -136,7 +136,8 @@ fn what_would_happen(options: &Options, identity: &Identity, prepared: &Prepared
     let command: Vec<String> =
         options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = if command.is_empty() { "COMMAND".to_owned() } else { masked_command(&command) };
-    let disabled = Environment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");
+    let disabled =
+        LauncherEnvironment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");
     if disabled {
         line("command", &format_args!("{command}, as if rpd-collect was not there: RPD_DISABLE is set"));
         return;

@@ -6,7 +6,7 @@ use crate::child::program::ProgramFile;
 use crate::clock_probe::{self, ProbeChoice};
 use crate::command_line::Options;
 use crate::host::cpus;
-use crate::launcher::{Environment, is_on_one_node};
+use crate::launcher::{LauncherEnvironment, is_on_one_node};
 use crate::session::Identity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ pub(super) fn launcher(identity: &Identity) -> Vec<Finding> {
 pub(super) fn clocks(
     choice: Option<ProbeChoice>,
     identity: &Identity,
-    environment: &Environment,
+    environment: &LauncherEnvironment,
 ) -> Vec<Finding> {
     let Some(choice) = choice else {
         return vec![Finding::Note("not measured between nodes: probes are off".to_owned())];
@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn ranks_without_a_job_are_a_problem() {
         let launcher = |variables: &str, typed: &str| {
-            let environment: Environment = variables.split(' ').filter_map(|v| v.split_once('=')).collect();
+            let environment: LauncherEnvironment =
+                variables.split(' ').filter_map(|v| v.split_once('=')).collect();
             let options = Options::try_parse_from(typed.split(' ')).unwrap();
             launcher(&Identity::detect(&options, &environment, 0)).remove(0)
         };
@@ -162,7 +163,8 @@ mod tests {
     #[test]
     fn the_addresses_of_the_probes_are_told() {
         let clocks = |variables: &str, typed: &str| {
-            let environment: Environment = variables.split(' ').filter_map(|v| v.split_once('=')).collect();
+            let environment: LauncherEnvironment =
+                variables.split(' ').filter_map(|v| v.split_once('=')).collect();
             let options = Options::try_parse_from(typed.split(' ')).unwrap();
             let identity = Identity::detect(&options, &environment, 0);
             clocks(options.probe_choice(), &identity, &environment).remove(0)

@@ -3,7 +3,7 @@
 use super::pairing::ProcessLog;
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
-use crate::launcher::{Environment, RankIdentity, SourceDefaults, detect_rank};
+use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank};
 use rpd_ring::header::{RingHeader, ThreadFacts};
 use rpd_ring::identity::{self, ProcessIdentity};
 use rpd_shard::identity::{masked_command, masked_environment};
@@ -131,7 +131,7 @@ impl Sources {
 
     /// The rank of a process by its own variables, or else that of the collector.
     fn rank_of(&self, identity: &ProcessIdentity) -> RankIdentity {
-        let environment: Environment = identity.environment.iter().cloned().collect();
+        let environment: LauncherEnvironment = identity.environment.iter().cloned().collect();
         let own = detect_rank(&environment, None);
         let keep = self.defaults.rank_is_named && environment.get("TORCHELASTIC_RUN_ID").is_none();
         if own.rank.is_none() || keep { self.defaults.rank.clone() } else { own }

@@ -4,12 +4,12 @@
 //! it stands in the command line of the proxy, an ancestor of every rank.
 
 /// Ancestors that are looked at: a rank may be started through a few shells.
-const ANCESTORS: usize = 16;
+const MAX_ANCESTORS: usize = 16;
 
 /// The name of the Hydra job of this process, from its ancestors' command lines.
 pub(crate) fn hydra_job() -> Option<String> {
     let mut pid = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())?;
-    for _ in 0..ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let arguments: Vec<String> =
             command.split(|byte| *byte == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect();

@@ -16,14 +16,14 @@ use std::collections::HashMap;
 
 /// Variables by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Environment(HashMap<String, String>);
+pub(crate) struct LauncherEnvironment(HashMap<String, String>);
 
-impl Environment {
+impl LauncherEnvironment {
     /// The variables of this process. Those that are not UTF-8 are of no interest.
-    pub(crate) fn of_this_process() -> Environment {
+    pub(crate) fn of_this_process() -> LauncherEnvironment {
         let utf8 = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        Environment(utf8.collect())
+        LauncherEnvironment(utf8.collect())
     }
 
     /// A variable that is set to something.
@@ -39,13 +39,13 @@ impl Environment {
 
 /// Rank, size and local rank, as the launcher's variables tell; `rank_env` is the variable that the
 /// user says has the rank.
-pub(crate) fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIdentity {
+pub(crate) fn detect_rank(environment: &LauncherEnvironment, rank_env: Option<&str>) -> RankIdentity {
     rpd_shard::identity::detect_rank(|name| environment.get(name), rank_env)
 }
 
 /// Whether the launcher says that all ranks are on this node, or there is no launcher. Who is not told
 /// may have company.
-pub(crate) fn is_on_one_node(environment: &Environment, rank: &RankIdentity) -> bool {
+pub(crate) fn is_on_one_node(environment: &LauncherEnvironment, rank: &RankIdentity) -> bool {
     let Some(from) = &rank.rank_from else { return true };
     if rank.rank.is_none() || rank.size == Some(1) {
         return true;
@@ -62,9 +62,9 @@ pub(crate) fn is_on_one_node(environment: &Environment, rank: &RankIdentity) -> 
     here.is_some() && here == rank.size
 }
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Environment {
-        Environment(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LauncherEnvironment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> LauncherEnvironment {
+        LauncherEnvironment(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn launchers_say_whether_there_are_other_nodes() {
         let alone = |variables: &str| {
-            let environment: Environment =
+            let environment: LauncherEnvironment =
                 variables.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();
             is_on_one_node(&environment, &detect_rank(&environment, Some("MINE")))
         };

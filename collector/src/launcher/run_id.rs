@@ -1,6 +1,6 @@
 //! A name for the run on which all its ranks agree without talking to each other.
 
-use super::Environment;
+use super::LauncherEnvironment;
 use crate::host::utc::UtcTime;
 use std::time::SystemTime;
 use twox_hash::XxHash3_64;
@@ -32,7 +32,7 @@ impl RunId {
 /// 5. Other launchers' job ids, then torchrun's run id unless it is `none`.
 pub(crate) fn detect_run_id(
     chosen: Option<&str>,
-    environment: &Environment,
+    environment: &LauncherEnvironment,
     hydra: impl FnOnce() -> Option<String>,
 ) -> Option<RunId> {
     if let Some(id) = chosen.filter(|id| !id.is_empty()) {
@@ -63,7 +63,7 @@ pub(crate) fn detect_run_id(
 
 /// Names of empty files in a run's folder, by which a script at the end of a Slurm job finds it: `slurm-job.12` where the
 /// name of the run does not begin with the job's number, and `slurm-array.11_3` in a task of an array.
-pub(crate) fn slurm_marks(environment: &Environment, run: &RunId) -> Vec<String> {
+pub(crate) fn slurm_marks(environment: &LauncherEnvironment, run: &RunId) -> Vec<String> {
     let number = |name: &str| environment.number(name);
     let job = number("SLURM_JOB_ID").filter(|job| !run.id.starts_with(&format!("{job}.")));
     let task = number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID"));
@@ -71,7 +71,7 @@ pub(crate) fn slurm_marks(environment: &Environment, run: &RunId) -> Vec<String>
     job.into_iter().chain(task.map(|(array, task)| format!("slurm-array.{array}_{task}"))).collect()
 }
 
-fn open_mpi(environment: &Environment) -> Option<RunId> {
+fn open_mpi(environment: &LauncherEnvironment) -> Option<RunId> {
     let from = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]
         .into_iter()
         .find(|name| environment.get(name).is_some_and(|value| !value.starts_with("slurm.")))?;

@@ -18,7 +18,7 @@ use crate::drain::Listener;
 use crate::host::cgroup;
 use crate::host::cpus::CpuPlacement;
 use crate::host::random::random;
-use crate::launcher::Environment;
+use crate::launcher::LauncherEnvironment;
 use crate::log::warn;
 use crate::shard_output::EarlyShard;
 use std::ffi::OsString;
@@ -69,7 +69,7 @@ impl Session {
         let random = random().map_err(failed("read /dev/urandom"))?;
         let (socket, name) =
             Listener::bind(random).map_err(failed("open a socket for the traced processes"))?;
-        let own = Identity::detect(options, &Environment::of_this_process(), random);
+        let own = Identity::detect(options, &LauncherEnvironment::of_this_process(), random);
         let speaks = own.speaks();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
         // Who is ended while profilers are asked has to clear up.

@@ -5,7 +5,7 @@ use crate::child::signals;
 use crate::clock_probe::{ProbeAgent, ProbeConfig};
 use crate::drain::{Collector, Listener};
 use crate::host::machine;
-use crate::launcher::{Environment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
+use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
 use crate::log::{TOO_MANY_FILES, warn};
 use crate::node_metrics::{SystemConfig, SystemSampler};
 use crate::run_folder;
@@ -53,7 +53,7 @@ impl ProbePlan {
     fn of(start: &Start, rank: &RankIdentity, domain: &ClockDomain, output: &Output) -> Option<ProbePlan> {
         let choice = start.probes.clone()?;
         let own = start.run.rank.filter(|own| start.ranks.contains(Some(*own)))?;
-        if is_on_one_node(&Environment::of_this_process(), rank) {
+        if is_on_one_node(&LauncherEnvironment::of_this_process(), rank) {
             return None;
         }
         let (root, run_id) = (PathBuf::from(&start.root), start.run.run_id.clone());
@@ -81,7 +81,7 @@ pub(super) fn beginning(start: &Start, file: Option<File>) -> io::Result<ShardBe
 pub(super) fn begin(start: &Start, beginning: ShardBeginning, socket: OwnedFd) -> io::Result<Begun> {
     let domain = machine::clock_domain();
     let defaults = SourceDefaults {
-        rank: detect_rank(&Environment::of_this_process(), start.rank_env.as_deref()),
+        rank: detect_rank(&LauncherEnvironment::of_this_process(), start.rank_env.as_deref()),
         rank_is_named: start.rank_env.is_some(),
         ranks: start.ranks.clone(),
         node: machine::node(),
