@@ -41,4 +41,4 @@ pub use host::machine::{clock_domain, node};
 pub use launcher::SourceDefaults;
 pub use node_metrics::{SystemConfig, SystemSampler};
 pub use run::run;
-pub use shard_output::{Batch, Item, NameId, Output, ShardPlace, Span};
+pub use shard_output::{EventSpan, NameId, OutputBatch, OutputItem, ShardOutput, ShardPlace};

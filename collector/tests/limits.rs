@@ -2,7 +2,7 @@
 //! shard or in its ledger.
 
 use crate::support;
-use rpd_collect::{Batch, Item, NameId, Output, ShardPlace, Span};
+use rpd_collect::{EventSpan, NameId, OutputBatch, OutputItem, ShardOutput, ShardPlace};
 use rpd_shard::model::TableId;
 use rpd_shard::model::native::RANGE;
 use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
@@ -70,9 +70,9 @@ fn has_no_space(trace: &Trace) -> bool {
 
 /// Writes 200 threads with 1000 ranges each, all names different.
 fn write_many(place: ShardPlace) {
-    let (output, finished) = Output::start(place).expect("it starts");
+    let (output, finished) = ShardOutput::start(place).expect("it starts");
     for thread in 1..=200 {
-        let mut items = vec![Item::Thread { source: 1, ppid: 1, tid: 7, name: "t".into(), start: 1 }];
+        let mut items = vec![OutputItem::Thread { source: 1, ppid: 1, tid: 7, name: "t".into(), start: 1 }];
         let set = ClockSet {
             domain: domain(),
             boottime: thread,
@@ -81,19 +81,20 @@ fn write_many(place: ShardPlace) {
             realtime: 1,
             bracket: 1,
         };
-        items.push(Item::Clock(Box::new(set)));
+        items.push(OutputItem::Clock(Box::new(set)));
         let mut ranges = Vec::new();
         for i in 0..1000 {
             let number = ((thread - 1) * 1000 + i) as u32;
             let text = format!("{:x}", u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            items.push(Item::Name(text.into_bytes().into()));
+            items.push(OutputItem::Name(text.into_bytes().into()));
             let (start, name) = (i64::from(number), NameId(number));
-            let span = Span { source: 1, thread, start, end: Some(start + 5), name, stack: start, parent: 0 };
+            let span =
+                EventSpan { source: 1, thread, start, end: Some(start + 5), name, stack: start, parent: 0 };
             ranges.push(span);
         }
-        output.send(Batch { items, ranges });
+        output.send(OutputBatch { items, ranges });
     }
-    output.send(Batch::of(vec![Item::End]));
+    output.send(OutputBatch::of(vec![OutputItem::End]));
     finished.recv_timeout(TIME_LIMIT).expect("it finishes");
 }
 

@@ -1,7 +1,9 @@
 //! The node's own counters: one sampler per node and run, for as long as the command runs.
 
 use crate::support;
-use rpd_collect::{Batch, Item, Output, ShardPlace, SourceDefaults, SystemConfig, SystemSampler};
+use rpd_collect::{
+    OutputBatch, OutputItem, ShardOutput, ShardPlace, SourceDefaults, SystemConfig, SystemSampler,
+};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::identity::RankIdentity;
@@ -164,7 +166,7 @@ fn a_program_of_less_than_a_second_is_not_sampled() {
 
 /// A collector with nothing but its sampler.
 struct Node {
-    output: Output,
+    output: ShardOutput,
     finished: std::sync::mpsc::Receiver<Option<PathBuf>>,
     sampler: SystemSampler,
     shard: PathBuf,
@@ -194,7 +196,7 @@ impl Node {
             share_group: false,
             always: false,
         };
-        let (output, finished) = Output::start(place).unwrap();
+        let (output, finished) = ShardOutput::start(place).unwrap();
         let rank = RankIdentity::default();
         let config = SystemConfig {
             source: 1,
@@ -225,7 +227,7 @@ impl Node {
         let began = Instant::now();
         self.sampler.stop();
         assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
-        let _ = self.output.send(Batch::of(vec![Item::End]));
+        let _ = self.output.send(OutputBatch::of(vec![OutputItem::End]));
         self.finished.recv_timeout(TIME_LIMIT).unwrap();
         metrics(&self.shard).unwrap()
     }
@@ -266,7 +268,7 @@ fn a_file_that_hangs_holds_nobody_up() {
     node.sampler.stop();
     assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
     // The writing thread ends as ever.
-    let _ = node.output.send(Batch::of(vec![Item::End]));
+    let _ = node.output.send(OutputBatch::of(vec![OutputItem::End]));
     node.finished.recv_timeout(TIME_LIMIT).unwrap();
     assert!(!node.shard.exists());
 }

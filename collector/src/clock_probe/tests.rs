@@ -14,7 +14,7 @@ use super::packet::{BurstId, Key, Kind, Packet};
 use super::sockets::Sockets;
 use super::*;
 use crate::host::machine;
-use crate::shard_output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
+use crate::shard_output::{DEFAULT_MAX_BYTES, OutputBatch, OutputItem, ShardOutput, ShardPlace};
 use node_clocks::{AHEAD, CLOCKS, SECOND};
 use rpd_shard::Shard;
 use rpd_shard::rank_set::RankSet;
@@ -41,7 +41,7 @@ fn domain(node: u64) -> ClockDomain {
 /// A collector with nothing but its agent.
 struct Node {
     agent: ProbeAgent,
-    output: Output,
+    output: ShardOutput,
     finished: Receiver<Option<PathBuf>>,
     shard: PathBuf,
 }
@@ -77,7 +77,7 @@ fn start(config: ProbeConfig) -> Node {
         share_group: config.share_group,
         always: false,
     };
-    let (output, finished) = Output::start(place).unwrap();
+    let (output, finished) = ShardOutput::start(place).unwrap();
     let agent = ProbeAgent::start(config, output.side()).unwrap();
     Node { agent, output, finished, shard }
 }
@@ -92,7 +92,7 @@ impl Node {
         let began = Instant::now();
         self.agent.stop();
         self.agent.wait_until_measured();
-        let _ = self.output.send(Batch::of(vec![Item::End]));
+        let _ = self.output.send(OutputBatch::of(vec![OutputItem::End]));
         self.finished.recv_timeout(TIME_LIMIT).unwrap();
         self.agent.leave();
         assert!(began.elapsed() < most, "it took {:?} to end", began.elapsed());

@@ -148,12 +148,12 @@ impl Communicators {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard_output::{Item, Output};
+    use crate::shard_output::{OutputItem, ShardOutput};
     use rpd_ring::mpi::MpiFunction::MPI_Comm_split;
 
     fn name(out: &Outbox, id: NameId) -> String {
         let names = out.batch().items.iter().filter_map(|item| match item {
-            Item::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
+            OutputItem::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
             _ => None,
         });
         names.collect::<Vec<_>>()[id.0 as usize].clone()
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_tell_how_a_communicator_was_made_and_outlive_no_handle() {
-        let mut out = Outbox::new(Output::into_nothing());
+        let mut out = Outbox::new(ShardOutput::into_nothing());
         let mut all = Communicators::default();
         let add = |all: &mut Communicators, out: &mut Outbox, made| {
             let id = all.add(&made, out);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_number_is_known_for_a_while_after_its_end() {
-        let mut out = Outbox::new(Output::into_nothing());
+        let mut out = Outbox::new(ShardOutput::into_nothing());
         let mut all = Communicators::default();
         assert!(all.is_to_come(RecordedLibrary::Mpi, COMM_MADE + 1));
         assert!(
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_long_line_of_parents_has_a_short_name() {
-        let mut out = Outbox::new(Output::into_nothing());
+        let mut out = Outbox::new(ShardOutput::into_nothing());
         let mut all = Communicators::default();
         all.add(&split(COMM_WORLD, 1, 1, 0), &mut out);
         for handle in 1..500 {

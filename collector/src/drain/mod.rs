@@ -17,7 +17,7 @@ mod wakeups;
 pub(crate) use listener::Listener;
 
 use crate::launcher::SourceDefaults;
-use crate::shard_output::Output;
+use crate::shard_output::ShardOutput;
 use rings::Drain;
 use rpd_shard::record::Exit;
 use rustix::event::{EventfdFlags, eventfd};
@@ -55,7 +55,7 @@ impl Collector {
     pub(crate) fn start(
         listener: Listener,
         defaults: SourceDefaults,
-        output: Output,
+        output: ShardOutput,
     ) -> io::Result<Collector> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (commands, incoming) = sync_channel(2);

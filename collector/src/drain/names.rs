@@ -1,6 +1,6 @@
 //! Texts to numbers, without keeping the texts: the writing thread has them.
 
-use crate::shard_output::{Item, NameId};
+use crate::shard_output::{NameId, OutputItem};
 use rpd_ring::record::RecordedLibrary;
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
@@ -18,12 +18,12 @@ pub(super) struct Names {
 
 impl Names {
     /// The number of a text. A new text goes out first.
-    pub(super) fn id(&mut self, text: &[u8], out: &mut Vec<Item>) -> NameId {
+    pub(super) fn id(&mut self, text: &[u8], out: &mut Vec<OutputItem>) -> NameId {
         let next = NameId(u32::try_from(self.numbers.len()).unwrap_or(u32::MAX));
         match self.numbers.entry(XxHash3_128::oneshot(text)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                out.push(Item::Name(text.into()));
+                out.push(OutputItem::Name(text.into()));
                 *new.insert(next)
             }
         }
@@ -34,7 +34,7 @@ impl Names {
         &mut self,
         library: RecordedLibrary,
         number: u32,
-        out: &mut Vec<Item>,
+        out: &mut Vec<OutputItem>,
     ) -> Option<NameId> {
         if let Some(known) = self.functions.get(&(library, number)) {
             return Some(*known);

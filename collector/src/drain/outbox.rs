@@ -1,23 +1,23 @@
 //! Rows on their way to the writing thread.
 
 use super::names::Names;
-use crate::shard_output::{Batch, Item, NameId, Output, Span};
+use crate::shard_output::{EventSpan, NameId, OutputBatch, OutputItem, ShardOutput};
 use rpd_ring::record::RecordedLibrary;
 
 /// Collects items into batches.
 pub(super) struct Outbox {
-    batch: Batch,
+    batch: OutputBatch,
     names: Names,
-    output: Output,
+    output: ShardOutput,
 }
 
 impl Outbox {
-    pub(super) fn new(output: Output) -> Outbox {
-        Outbox { batch: Batch::default(), names: Names::default(), output }
+    pub(super) fn new(output: ShardOutput) -> Outbox {
+        Outbox { batch: OutputBatch::default(), names: Names::default(), output }
     }
 
     #[inline]
-    pub(super) fn range(&mut self, span: Span) {
+    pub(super) fn range(&mut self, span: EventSpan) {
         self.batch.ranges.push(span);
         if self.batch.is_full() {
             self.send();
@@ -25,7 +25,7 @@ impl Outbox {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, item: Item) {
+    pub(super) fn push(&mut self, item: OutputItem) {
         self.batch.items.push(item);
         if self.batch.is_full() {
             self.send();
@@ -48,7 +48,7 @@ impl Outbox {
     }
 
     #[cfg(test)]
-    pub(super) fn batch(&self) -> &Batch {
+    pub(super) fn batch(&self) -> &OutputBatch {
         &self.batch
     }
 }

@@ -3,7 +3,7 @@
 use super::communicators::Communicators;
 use super::outbox::Outbox;
 use super::requests::{Requests, Started};
-use crate::shard_output::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+use crate::shard_output::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
 use rpd_ring::record::{
     CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingRecord,
 };
@@ -22,7 +22,7 @@ pub(super) struct ThreadLog {
 
 #[derive(Clone, Copy)]
 struct Open {
-    span: Span,
+    span: EventSpan,
     sort: Sort,
     /// The communicator of a call.
     comm: Option<(RecordedLibrary, u64)>,
@@ -48,12 +48,12 @@ pub(super) struct ProcessLog {
     /// Stack ids given so far.
     stacks: i64,
     /// Ranges with an id, which any thread may stop.
-    ranges: HashMap<u64, Span>,
+    ranges: HashMap<u64, EventSpan>,
     /// Stops that were read before their start: it is in the ring of another thread.
     stops: HashMap<u64, i64>,
     communicators: Communicators,
     /// Calls that have ended on communicators whose making is still to be read.
-    waiting: HashMap<(RecordedLibrary, u64), Vec<Item>>,
+    waiting: HashMap<(RecordedLibrary, u64), Vec<OutputItem>>,
     waiting_count: usize,
     requests: Requests,
     /// Size of `MPI_COMM_WORLD`, from its record until it is taken.
@@ -85,13 +85,13 @@ impl ProcessLog {
             }
             RingRecord::Pop { time } => {
                 let open = log.close(Open::is_range).ok_or(Misfit)?;
-                out.range(Span { end: Some(time), ..open.span });
+                out.range(EventSpan { end: Some(time), ..open.span });
                 Ok(())
             }
             RingRecord::RangeStart { time, id, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
                 if let Some(end) = self.stops.remove(&id) {
-                    out.range(Span { end: Some(end), ..span });
+                    out.range(EventSpan { end: Some(end), ..span });
                 } else if self.ranges.len() < MOST_OPEN {
                     self.ranges.insert(id, span);
                 } else {
@@ -101,7 +101,7 @@ impl ProcessLog {
             }
             RingRecord::RangeStop { time, id } => {
                 match self.ranges.remove(&id) {
-                    Some(span) => out.range(Span { end: Some(time), ..span }),
+                    Some(span) => out.range(EventSpan { end: Some(time), ..span }),
                     // Its start may still come, or was dropped and counted.
                     None if self.stops.len() < MOST_OPEN => {
                         self.stops.insert(id, time);
@@ -112,7 +112,7 @@ impl ProcessLog {
             }
             RingRecord::Mark { time, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
-                out.push(Item::Mark(span));
+                out.push(OutputItem::Mark(span));
                 Ok(())
             }
             RingRecord::MpiEnter { time, call } => {
@@ -152,7 +152,7 @@ impl ProcessLog {
             }
             RingRecord::MpiDone { time, completion } => {
                 let parent = log.innermost(Open::is_mpi).map_or(0, |call| call.span.stack);
-                let seen = Span { parent, ..self.moment(thread, time) };
+                let seen = EventSpan { parent, ..self.moment(thread, time) };
                 if let Some(started) = self.requests.complete(&completion, seen) {
                     self.complete(started, &completion, seen, out);
                 }
@@ -175,7 +175,7 @@ impl ProcessLog {
                     size_rank: comm.size_rank,
                 };
                 let span = self.in_call(log, thread, time, out.name(b"MPI_Comm_set_name"));
-                out.push(Item::Communicator(span, row));
+                out.push(OutputItem::Communicator(span, row));
                 Ok(())
             }
             RingRecord::CommunicatorFreed { library, handle, .. } => {
@@ -185,22 +185,25 @@ impl ProcessLog {
         }
     }
 
-    fn begin(&mut self, log: &ThreadLog, thread: i64, start: i64, name: NameId) -> Span {
+    fn begin(&mut self, log: &ThreadLog, thread: i64, start: i64, name: NameId) -> EventSpan {
         self.stacks += 1;
         let parent = log.open.last().map_or(0, |open| open.span.stack);
-        Span { source: self.source, thread, start, end: None, name, stack: self.stacks, parent }
+        EventSpan { source: self.source, thread, start, end: None, name, stack: self.stacks, parent }
     }
 
-    fn moment(&self, thread: i64, start: i64) -> Span {
-        Span { source: self.source, thread, start, end: None, name: NameId(0), stack: 0, parent: 0 }
+    fn moment(&self, thread: i64, start: i64) -> EventSpan {
+        EventSpan { source: self.source, thread, start, end: None, name: NameId(0), stack: 0, parent: 0 }
     }
 
     /// Something that the innermost call did: it has that call's stack id and parent.
-    fn in_call(&mut self, log: &ThreadLog, thread: i64, time: i64, name: NameId) -> Span {
+    fn in_call(&mut self, log: &ThreadLog, thread: i64, time: i64, name: NameId) -> EventSpan {
         match log.open.last() {
-            Some(open) => {
-                Span { stack: open.span.stack, parent: open.span.parent, name, ..self.moment(thread, time) }
-            }
+            Some(open) => EventSpan {
+                stack: open.span.stack,
+                parent: open.span.parent,
+                name,
+                ..self.moment(thread, time)
+            },
             None => self.begin(log, thread, time, name),
         }
     }
@@ -208,11 +211,11 @@ impl ProcessLog {
     /// The row of something that has ended, or never will. Calls on a communicator whose making is still
     /// to be read wait for it.
     fn emit(&mut self, open: Open, end: Option<i64>, out: &mut Outbox) {
-        let span = Span { end, ..open.span };
+        let span = EventSpan { end, ..open.span };
         let item = match open.sort {
             Sort::Range => return out.range(span),
-            Sort::Mpi { row, .. } => Item::Mpi(span, row),
-            Sort::Rccl(row) => Item::Rccl(span, row),
+            Sort::Mpi { row, .. } => OutputItem::Mpi(span, row),
+            Sort::Rccl(row) => OutputItem::Rccl(span, row),
         };
         let Some((library, handle)) = open.comm else { return out.push(item) };
         if self.communicators.is_to_come(library, handle) && self.waiting_count < MOST_OPEN {
@@ -233,14 +236,14 @@ impl ProcessLog {
     }
 
     /// A request is complete: which and when is in `seen`.
-    fn complete(&self, started: Started, completion: &RequestCompletion, seen: Span, out: &mut Outbox) {
+    fn complete(&self, started: Started, completion: &RequestCompletion, seen: EventSpan, out: &mut Outbox) {
         let message = started.may_receive.then_some(completion);
         let row = RequestRow {
             peer: message.and_then(|message| message.source),
             tag: message.and_then(|message| message.tag),
             bytes: message.and_then(|message| message.bytes),
         };
-        out.push(Item::Request(Span { name: started.name, stack: started.stack, ..seen }, row));
+        out.push(OutputItem::Request(EventSpan { name: started.name, stack: started.stack, ..seen }, row));
     }
 
     fn communicator(
@@ -259,7 +262,7 @@ impl ProcessLog {
         let Some(comm) = self.communicators.add(made, out) else { return };
         let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
         let span = self.in_call(log, thread, time, name);
-        out.push(Item::Communicator(span, row));
+        out.push(OutputItem::Communicator(span, row));
         self.release(made.library, made.handle, out);
     }
 
@@ -288,7 +291,7 @@ impl ProcessLog {
         for (library, handle) in awaited {
             self.release(library, handle, out);
         }
-        let mut spans: Vec<Span> = self.ranges.drain().map(|(_, span)| span).collect();
+        let mut spans: Vec<EventSpan> = self.ranges.drain().map(|(_, span)| span).collect();
         spans.sort_unstable_by_key(|span| span.stack);
         for span in spans {
             out.range(span);
@@ -371,10 +374,10 @@ fn rccl_row(call: &RcclCall, out: &mut Outbox) -> RcclRow {
 }
 
 /// The row of a call with its communicator.
-fn on_communicator(item: Item, name: NameId) -> Item {
+fn on_communicator(item: OutputItem, name: NameId) -> OutputItem {
     match item {
-        Item::Mpi(span, row) => Item::Mpi(span, MpiRow { comm: Some(name), ..row }),
-        Item::Rccl(span, row) => Item::Rccl(span, RcclRow { comm: Some(name), ..row }),
+        OutputItem::Mpi(span, row) => OutputItem::Mpi(span, MpiRow { comm: Some(name), ..row }),
+        OutputItem::Rccl(span, row) => OutputItem::Rccl(span, RcclRow { comm: Some(name), ..row }),
         other => other,
     }
 }
@@ -382,7 +385,7 @@ fn on_communicator(item: Item, name: NameId) -> Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard_output::Output;
+    use crate::shard_output::ShardOutput;
     use proptest::prelude::*;
     use rpd_ring::record::{COMM_MADE, COMM_WORLD, CommunicatorBirth};
 
@@ -391,7 +394,7 @@ mod tests {
 
     /// Applies the log of one thread, and ends it. Returns its rows, and how many records were misfits.
     fn rows(log: &[RingRecord<'_>]) -> (Vec<Row>, usize) {
-        let mut out = Outbox::new(Output::into_nothing());
+        let mut out = Outbox::new(ShardOutput::into_nothing());
         let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
         let misfits =
             log.iter().filter(|record| process.apply(&mut thread, 1, **record, &mut out).is_err()).count();
@@ -401,8 +404,8 @@ mod tests {
         let mut rows = Vec::new();
         for item in &out.batch().items {
             match item {
-                Item::Name(name) => names.push(String::from_utf8_lossy(name).into_owned()),
-                Item::Mark(span) | Item::Mpi(span, _) => rows.push(*span),
+                OutputItem::Name(name) => names.push(String::from_utf8_lossy(name).into_owned()),
+                OutputItem::Mark(span) | OutputItem::Mpi(span, _) => rows.push(*span),
                 _ => {}
             }
         }
@@ -469,7 +472,7 @@ mod tests {
             tag: 0,
             ordinal,
         };
-        let mut out = Outbox::new(Output::into_nothing());
+        let mut out = Outbox::new(ShardOutput::into_nothing());
         let mut process = ProcessLog::new(1);
         let (mut user, mut maker) = (ThreadLog::default(), ThreadLog::default());
         // The ring of the thread that uses it is read first; the second one's making was dropped.
@@ -487,7 +490,7 @@ mod tests {
             .items
             .iter()
             .filter_map(|item| match item {
-                Item::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
+                OutputItem::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
                 _ => None,
             })
             .collect();
@@ -496,7 +499,7 @@ mod tests {
             .items
             .iter()
             .filter_map(|item| match item {
-                Item::Mpi(span, row) => Some((span.start, &*names[row.comm.unwrap().0 as usize])),
+                OutputItem::Mpi(span, row) => Some((span.start, &*names[row.comm.unwrap().0 as usize])),
                 _ => None,
             })
             .collect();

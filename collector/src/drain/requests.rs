@@ -1,6 +1,6 @@
 //! Which call started a request that another call has seen complete.
 
-use crate::shard_output::{NameId, Span};
+use crate::shard_output::{EventSpan, NameId};
 use rpd_ring::record::RequestCompletion;
 use std::collections::{HashMap, VecDeque};
 
@@ -26,7 +26,7 @@ pub(super) struct Started {
 pub(super) struct Requests {
     started: HashMap<u64, VecDeque<Started>>,
     /// Completions that were read before their start: it is in the ring of another thread.
-    early: HashMap<u64, VecDeque<(RequestCompletion, Span)>>,
+    early: HashMap<u64, VecDeque<(RequestCompletion, EventSpan)>>,
     remembered: usize,
     /// Completions whose start was not read.
     unmatched: u64,
@@ -34,7 +34,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// An operation was started. Returns its completion if that was read before.
-    pub(super) fn start(&mut self, request: u64, started: Started) -> Option<(RequestCompletion, Span)> {
+    pub(super) fn start(&mut self, request: u64, started: Started) -> Option<(RequestCompletion, EventSpan)> {
         if let Some(early) = self.early.get_mut(&request) {
             // What was complete before this start belongs to a start that was not recorded.
             while let Some((completion, seen)) = early.pop_front() {
@@ -54,7 +54,7 @@ impl Requests {
     }
 
     /// An operation is complete. Returns the call that started it, if that is known by now.
-    pub(super) fn complete(&mut self, completion: &RequestCompletion, seen: Span) -> Option<Started> {
+    pub(super) fn complete(&mut self, completion: &RequestCompletion, seen: EventSpan) -> Option<Started> {
         if let Some(started) = self.take(completion.request) {
             return Some(started);
         }
@@ -98,8 +98,8 @@ mod tests {
         Started { stack, name: NameId(0), time: stack, may_receive: true }
     }
 
-    fn seen(start: i64) -> Span {
-        Span { source: 1, thread: 1, start, end: None, name: NameId(0), stack: 0, parent: 0 }
+    fn seen(start: i64) -> EventSpan {
+        EventSpan { source: 1, thread: 1, start, end: None, name: NameId(0), stack: 0, parent: 0 }
     }
 
     fn completion(request: u64) -> RequestCompletion {

@@ -13,7 +13,7 @@ use crate::host::process_stat::process_stat;
 use crate::launcher::SourceDefaults;
 use crate::log;
 use crate::log::warn;
-use crate::shard_output::{Item, Output};
+use crate::shard_output::{OutputItem, ShardOutput};
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::message::UntracedReason;
 use rpd_ring::{DrainProgress, RingConsumer};
@@ -65,7 +65,11 @@ struct Ring {
 
 impl Drain {
     /// `wake` is written to when a producer has called.
-    pub(super) fn new(defaults: SourceDefaults, output: Output, wake: Arc<OwnedFd>) -> Arc<Mutex<Drain>> {
+    pub(super) fn new(
+        defaults: SourceDefaults,
+        output: ShardOutput,
+        wake: Arc<OwnedFd>,
+    ) -> Arc<Mutex<Drain>> {
         let start_clocks = Some(machine::clock_set(&defaults.domain));
         let (sources, out) = (Sources::new(defaults), Outbox::new(output));
         Arc::new_cyclic(|drain| {
@@ -131,7 +135,7 @@ impl Drain {
     /// Hands over all that is there, to be kept.
     pub(super) fn keep(&mut self, signal: i32) {
         self.drain_all(WHOLE);
-        self.out.push(Item::Keep { signal });
+        self.out.push(OutputItem::Keep { signal });
         self.out.send();
     }
 
@@ -201,14 +205,14 @@ impl Drain {
             self.end_ring(old);
         }
         if let Some(start_clocks) = self.start_clocks.take() {
-            self.out.push(Item::Clock(Box::new(start_clocks)));
+            self.out.push(OutputItem::Clock(Box::new(start_clocks)));
         }
         let Some(source) = self.sources.get_mut(at) else { return };
         if changed {
-            self.out.push(Item::Process(Box::new(source.process.clone())));
+            self.out.push(OutputItem::Process(Box::new(source.process.clone())));
         }
         let thread = source.next_thread();
-        self.out.push(Item::Thread {
+        self.out.push(OutputItem::Thread {
             source: source.process.source,
             ppid: source.process.ppid,
             tid: facts.tid,
@@ -310,7 +314,7 @@ impl Drain {
         cause: LossCause,
         rows: Option<u64>,
     ) {
-        self.out.push(Item::Loss(Loss { source, table, cause, rows }));
+        self.out.push(OutputItem::Loss(Loss { source, table, cause, rows }));
     }
 
     /// A process has ended: its rings are read to their ends.
@@ -320,14 +324,14 @@ impl Drain {
         }
         self.end_log(at);
         if let Some(process) = self.sources.end(at, Some(exit)) {
-            self.out.push(Item::Process(Box::new(process)));
+            self.out.push(OutputItem::Process(Box::new(process)));
         }
     }
 
     /// A process says how it, or a child of it, has ended.
     fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) {
         if let Some(process) = self.sources.note_exit(from, pid, exit) {
-            self.out.push(Item::Process(Box::new(process)));
+            self.out.push(OutputItem::Process(Box::new(process)));
         }
     }
 
@@ -335,7 +339,7 @@ impl Drain {
         // Without a process there is no shard yet that they could go to.
         if self.start_clocks.is_none() {
             let set = machine::clock_set(self.sources.domain());
-            self.out.push(Item::Clock(Box::new(set)));
+            self.out.push(OutputItem::Clock(Box::new(set)));
         }
     }
 
@@ -355,10 +359,10 @@ impl Drain {
             && command.process.exit != Some(finish.exit)
         {
             command.process.exit = Some(finish.exit);
-            self.out.push(Item::Process(Box::new(command.process.clone())));
+            self.out.push(OutputItem::Process(Box::new(command.process.clone())));
         }
         if let Some(start_clocks) = self.start_clocks.take() {
-            self.out.push(Item::Clock(Box::new(start_clocks)));
+            self.out.push(OutputItem::Clock(Box::new(start_clocks)));
         }
         self.read_clocks();
         if self.dropped > 0 {
@@ -368,7 +372,7 @@ impl Drain {
                 self.dropped
             ));
         }
-        self.out.push(Item::End);
+        self.out.push(OutputItem::End);
         self.out.send();
     }
 
@@ -409,7 +413,7 @@ impl Drain {
                 self.lose(number, None, LossCause::Truncated, None);
             }
             if let Some(process) = self.sources.end(at, gone.then_some(Exit::Unknown)) {
-                self.out.push(Item::Process(Box::new(process)));
+                self.out.push(OutputItem::Process(Box::new(process)));
             }
         }
     }

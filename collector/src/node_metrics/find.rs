@@ -4,7 +4,7 @@ use super::file::{BoundedFile, MOST_BYTES, MOST_NAME, names_in, text_of};
 use super::gpu;
 use super::metrics::{Flows, Meaning, Metrics};
 use super::parse;
-use crate::shard_output::{Agent, Counter};
+use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::Path;
 
 /// Most interfaces, most disks and most InfiniBand ports that are sampled.
@@ -16,7 +16,7 @@ impl Metrics {
     /// Looks for everything that can be sampled below `root`. So many files stay open.
     pub(super) fn find(root: &Path, most_open: usize) -> Metrics {
         let mut metrics = Metrics::new(most_open);
-        metrics.agents.push(Agent {
+        metrics.agents.push(MetricAgent {
             is_gpu: false,
             name: cpu_model(root),
             product: String::new(),
@@ -38,8 +38,13 @@ fn cpu_model(root: &Path) -> String {
     model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-fn of_node(name: String, description: &'static str, units: &'static str, component: &'static str) -> Counter {
-    Counter { name, description, units, component, agent: NODE, instance: 0 }
+fn of_node(
+    name: String,
+    description: &'static str,
+    units: &'static str,
+    component: &'static str,
+) -> MetricCounter {
+    MetricCounter { name, description, units, component, agent: NODE, instance: 0 }
 }
 
 fn find_cpu_and_memory(root: &Path, metrics: &mut Metrics) {
@@ -124,7 +129,7 @@ fn find_infiniband(root: &Path, metrics: &mut Metrics) {
             let counter = of_node(format!("infiniband.{name}.{direction}"), description, "B/s", "infiniband");
             let file = BoundedFile::page(&folder.join("counters").join(file));
             // The port counts words of four bytes.
-            metrics.add(file, Meaning::Rate(4.0, None), vec![Counter { instance, ..counter }]);
+            metrics.add(file, Meaning::Rate(4.0, None), vec![MetricCounter { instance, ..counter }]);
         }
     }
 }
@@ -133,10 +138,12 @@ fn two_each(
     names: &[String],
     component: &'static str,
     of: impl Fn(&str) -> [(String, &'static str); 2],
-) -> Vec<Counter> {
+) -> Vec<MetricCounter> {
     let counters = names.iter().enumerate().flat_map(|(instance, device)| {
-        of(device)
-            .map(|(name, description)| Counter { instance, ..of_node(name, description, "B/s", component) })
+        of(device).map(|(name, description)| MetricCounter {
+            instance,
+            ..of_node(name, description, "B/s", component)
+        })
     });
     counters.collect()
 }

@@ -2,7 +2,7 @@
 
 use super::file::{BoundedFile, names_in, text_of};
 use super::metrics::{Meaning, Metrics};
-use crate::shard_output::{Agent, Counter};
+use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::{Path, PathBuf};
 
 /// Most devices that are sampled.
@@ -33,7 +33,7 @@ pub(super) fn find(root: &Path, metrics: &mut Metrics) {
     }
 }
 
-fn describe(device: &Path) -> Agent {
+fn describe(device: &Path) -> MetricAgent {
     // It goes into JSON as it is.
     let pci: String = device
         .file_name()
@@ -44,13 +44,13 @@ fn describe(device: &Path) -> Agent {
         .take(64)
         .collect();
     let product = text_of(&device.join("product_name")).unwrap_or_default();
-    Agent { is_gpu: true, name: format!("amdgpu {pci}"), product, pci }
+    MetricAgent { is_gpu: true, name: format!("amdgpu {pci}"), product, pci }
 }
 
 fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut Metrics) {
     let mut add = |path: PathBuf, divisor: f64, name: &str, description, units| {
         let counter =
-            Counter { name: name.to_owned(), description, units, component: "gpu", agent, instance };
+            MetricCounter { name: name.to_owned(), description, units, component: "gpu", agent, instance };
         metrics.add(BoundedFile::page(&path), Meaning::Value(divisor), vec![counter]);
     };
     add(device.join("gpu_busy_percent"), 1.0, "gpu.busy", "Share of time in which the GPU was busy", "%");

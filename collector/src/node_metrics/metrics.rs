@@ -2,7 +2,7 @@
 
 use super::file::{BoundedFile, MOST_BYTES};
 use super::parse::{self, CpuTimes};
-use crate::shard_output::{Agent, Counter};
+use crate::shard_output::{MetricAgent, MetricCounter};
 use std::time::Instant;
 
 /// Most counters of a node.
@@ -14,8 +14,8 @@ const SECTOR: f64 = 512.0;
 
 /// The counters of a node, and the files that they come from.
 pub(super) struct Metrics {
-    pub(super) agents: Vec<Agent>,
-    pub(super) counters: Vec<Counter>,
+    pub(super) agents: Vec<MetricAgent>,
+    pub(super) counters: Vec<MetricCounter>,
     probes: Vec<Probe>,
     /// Files that stay open.
     most_open: usize,
@@ -61,7 +61,7 @@ impl Metrics {
     }
 
     /// Adds a file and its counters; not if there are too many.
-    pub(super) fn add(&mut self, file: Option<BoundedFile>, meaning: Meaning, counters: Vec<Counter>) {
+    pub(super) fn add(&mut self, file: Option<BoundedFile>, meaning: Meaning, counters: Vec<MetricCounter>) {
         let Some(mut file) = file else { return };
         if self.probes.len() >= self.most_open {
             file.close();
@@ -182,7 +182,7 @@ mod tests {
     fn a_file_that_fails_three_times_in_a_row_is_not_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("value");
-        let counter = Counter {
+        let counter = MetricCounter {
             name: "c".to_owned(),
             description: "",
             units: "",
@@ -214,7 +214,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("value");
         std::fs::write(&path, "7\n").unwrap();
-        let counter = Counter {
+        let counter = MetricCounter {
             name: "c".to_owned(),
             description: "",
             units: "",

@@ -5,7 +5,7 @@ use super::metrics::Metrics;
 use super::steps::Steps;
 use crate::host::machine;
 use crate::log::warn;
-use crate::shard_output::{Batch, Description, Item, SideOutput, SystemRows, Tick};
+use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput, SystemRows};
 use rpd_shard::record::{Clock, Exit, Process};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(super) struct Outbox {
     process: Process,
     began: Instant,
     output: SideOutput,
-    items: Vec<Item>,
+    items: Vec<OutputItem>,
     steps: Steps,
     period: Option<Duration>,
     /// When the last batch was handed over; at first, the start.
@@ -40,16 +40,16 @@ impl Outbox {
         output: SideOutput,
     ) -> Outbox {
         let process = describe(config);
-        let described = SystemRows::Described(Description {
+        let described = SystemRows::Described(MetricsDescription {
             source: config.source,
             agents: metrics.agents.clone(),
             counters: metrics.counters.clone(),
         });
         // Without any other process in the shard nobody else would bring the clocks.
         let items = vec![
-            Item::Clock(Box::new(machine::clock_set(&process.domain))),
-            Item::Process(Box::new(process.clone())),
-            Item::System(Box::new(described)),
+            OutputItem::Clock(Box::new(machine::clock_set(&process.domain))),
+            OutputItem::Process(Box::new(process.clone())),
+            OutputItem::System(Box::new(described)),
         ];
         Outbox {
             process,
@@ -65,14 +65,14 @@ impl Outbox {
 
     pub(super) fn tick(&mut self, time: i64, period: Duration, values: &[Option<f64>]) {
         let changed = self.period.replace(period) != Some(period);
-        let tick = Tick {
+        let tick = MetricsTick {
             source: self.process.source,
             time,
             period: changed.then_some(period.as_millis()),
             values: self.steps.take(time, values),
         };
         if self.items.len() < MOST_KEPT {
-            self.items.push(Item::System(Box::new(SystemRows::Tick(tick))));
+            self.items.push(OutputItem::System(Box::new(SystemRows::Tick(tick))));
         } else {
             self.lose(&tick);
         }
@@ -82,15 +82,15 @@ impl Outbox {
     }
 
     /// The collector will say how much is missing. One entry per table, however long it takes.
-    fn lose(&mut self, tick: &Tick) {
+    fn lose(&mut self, tick: &MetricsTick) {
         for loss in tick.losses() {
             let known = self.items.iter_mut().find_map(|item| match item {
-                Item::Loss(known) if known.table == loss.table => Some(known),
+                OutputItem::Loss(known) if known.table == loss.table => Some(known),
                 _ => None,
             });
             match known {
                 Some(known) => known.rows = known.rows.zip(loss.rows).map(|(a, b)| a.saturating_add(b)),
-                None => self.items.push(Item::Loss(loss)),
+                None => self.items.push(OutputItem::Loss(loss)),
             }
         }
         self.steps.forget();
@@ -98,7 +98,7 @@ impl Outbox {
     }
 
     fn send(&mut self) {
-        match self.output.try_send(Batch::of(std::mem::take(&mut self.items))) {
+        match self.output.try_send(OutputBatch::of(std::mem::take(&mut self.items))) {
             Ok(()) => (self.sent, self.last_sent) = (true, Instant::now()),
             Err(batch) => self.items = batch.items,
         }
@@ -111,8 +111,8 @@ impl Outbox {
         }
         self.process.last_seen = Some(machine::boottime());
         self.process.exit = Some(Exit::Code(0));
-        self.items.push(Item::Process(Box::new(self.process)));
-        if self.output.send(Batch::of(self.items)).is_err() {
+        self.items.push(OutputItem::Process(Box::new(self.process)));
+        if self.output.send(OutputBatch::of(self.items)).is_err() {
             warn(format_args!(
                 "warning: the last system metrics are not in the shard: it was finished before they came"
             ));
@@ -187,17 +187,17 @@ mod tests {
     }
 
     /// Ticks, their values, and rows lost of three tables.
-    fn count(items: &[Item]) -> (u64, u64, [u64; 3]) {
+    fn count(items: &[OutputItem]) -> (u64, u64, [u64; 3]) {
         let (mut ticks, mut values, mut lost) = (0, 0, [0; 3]);
         for item in items {
             match item {
-                Item::System(rows) => {
+                OutputItem::System(rows) => {
                     if let SystemRows::Tick(tick) = &**rows {
                         ticks += 1;
                         values += tick.values.len() as u64;
                     }
                 }
-                Item::Loss(loss) => {
+                OutputItem::Loss(loss) => {
                     let place = [EVENT, SAMPLE, PMC_EVENT].iter().position(|t| Some(*t) == loss.table);
                     lost[place.unwrap()] += loss.rows.unwrap();
                 }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn ticks_for_which_there_is_no_room_are_in_the_ledger() {
         let (output, side, written) = SideOutput::to_test();
-        output.send(Batch::of(vec![Item::Name(b"in the way".as_slice().into())]));
+        output.send(OutputBatch::of(vec![OutputItem::Name(b"in the way".as_slice().into())]));
         let long_ago = Instant::now().checked_sub(HOLD_BACK).unwrap();
         let metrics = Metrics::find("/nowhere".as_ref(), 0);
         let mut outbox = Outbox::new(&config(), &metrics, long_ago, side);
@@ -229,7 +229,7 @@ mod tests {
         assert!(first.len() <= MOST_KEPT + 3 && events > 90, "{} items", first.len());
         assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
         assert!(values > ticks);
-        assert!(matches!(&first[..2], [Item::Clock(_), Item::Process(_)]));
+        assert!(matches!(&first[..2], [OutputItem::Clock(_), OutputItem::Process(_)]));
         outbox.last_sent = long_ago;
         outbox.tick(70_100_000_000, PERIOD, &[Some(1.0), Some(5.0)]);
         let (_, values, lost) = count(&written.take().unwrap());
@@ -251,7 +251,7 @@ mod tests {
         assert!(written.take().is_none(), "a batch for each tick would wake the writing thread as often");
         outbox.end();
         let end = written.take().unwrap();
-        let [Item::System(_), Item::Process(process)] = end.as_slice() else { panic!("{end:?}") };
+        let [OutputItem::System(_), OutputItem::Process(process)] = end.as_slice() else { panic!("{end:?}") };
         assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
 
         let mut short = Outbox::new(&config(), &metrics, Instant::now(), output.side());

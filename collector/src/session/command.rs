@@ -3,7 +3,7 @@
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
 use crate::launcher::{RankIdentity, SourceDefaults};
-use crate::shard_output::{Batch, Item, SideOutput};
+use crate::shard_output::{OutputBatch, OutputItem, SideOutput};
 use rpd_ring::identity::is_recorded;
 use rpd_shard::identity::masked_environment;
 use rpd_shard::record::{COMMAND_SOURCE, Clock, Process};
@@ -41,11 +41,11 @@ pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Pro
 
 /// Has its start, or its end, written to the shard, whether it is traced or not.
 pub(super) fn record(side: &SideOutput, command: Process) {
-    let _ = side.send(Batch::of(vec![Item::Command(Box::new(command))]));
+    let _ = side.send(OutputBatch::of(vec![OutputItem::Command(Box::new(command))]));
 }
 
 /// Has it written to the shard.
 pub(super) fn tell(side: &SideOutput, process: Process) {
     // Without a writing thread nothing is written at all, which is told elsewhere.
-    let _ = side.send(Batch::of(vec![Item::Process(Box::new(process))]));
+    let _ = side.send(OutputBatch::of(vec![OutputItem::Process(Box::new(process))]));
 }

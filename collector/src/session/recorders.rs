@@ -9,7 +9,7 @@ use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_
 use crate::log::{TOO_MANY_FILES, warn};
 use crate::node_metrics::{SystemConfig, SystemSampler};
 use crate::run_folder;
-use crate::shard_output::{Output, ShardBeginning, ShardPlace, SideOutput};
+use crate::shard_output::{ShardBeginning, ShardOutput, ShardPlace, SideOutput};
 use rpd_shard::record::{ClockDomain, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -50,7 +50,12 @@ pub(super) struct ProbePlan {
 
 impl ProbePlan {
     /// None for a node without others, and for one of which nothing is recorded.
-    fn of(start: &Start, rank: &RankIdentity, domain: &ClockDomain, output: &Output) -> Option<ProbePlan> {
+    fn of(
+        start: &Start,
+        rank: &RankIdentity,
+        domain: &ClockDomain,
+        output: &ShardOutput,
+    ) -> Option<ProbePlan> {
         let choice = start.probes.clone()?;
         let own = start.run.rank.filter(|own| start.ranks.contains(Some(*own)))?;
         if is_on_one_node(&LauncherEnvironment::of_this_process(), rank) {
@@ -95,7 +100,7 @@ pub(super) fn begin(start: &Start, beginning: ShardBeginning, socket: OwnedFd) -
         root: PathBuf::from("/"),
         retry: SystemConfig::RETRY,
     };
-    let (output, finished) = Output::start_with(place.clone(), beginning)?;
+    let (output, finished) = ShardOutput::start_with(place.clone(), beginning)?;
     let side = output.side();
     // Of a node without a rank that is recorded there are no counters either.
     let wanted = start.system && start.ranks.contains(start.run.rank);

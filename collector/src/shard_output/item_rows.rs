@@ -1,6 +1,6 @@
 //! From items to rows of a shard.
 
-use super::rows::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+use super::rows::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
@@ -18,7 +18,7 @@ pub(super) struct ItemRows<'a> {
 impl ItemRows<'_> {
     /// Puts an item into the shard; what the format does not take is counted.
     #[inline]
-    pub(super) fn put_or_count(&mut self, item: &Item) -> Result<(), WriteError> {
+    pub(super) fn put_or_count(&mut self, item: &OutputItem) -> Result<(), WriteError> {
         match self.put(item) {
             Ok(()) => Ok(()),
             Err(error) => self.count(item, error),
@@ -26,25 +26,25 @@ impl ItemRows<'_> {
     }
 
     #[cold]
-    fn count(&mut self, item: &Item, error: WriteError) -> Result<(), WriteError> {
+    fn count(&mut self, item: &OutputItem, error: WriteError) -> Result<(), WriteError> {
         if !matches!(error, WriteError::TextTooLong { .. } | WriteError::UnknownTable(_)) {
             return Err(error);
         }
         let (source, table) = row_of(item);
         self.writer.loss(Loss { source, table, cause: LossCause::OverLimit, rows: Some(1) });
-        if matches!(item, Item::Name(_)) {
+        if matches!(item, OutputItem::Name(_)) {
             // The names behind it keep their places.
             self.names.push(self.writer.string(b"(too long)")?);
         }
         Ok(())
     }
 
-    fn put(&mut self, item: &Item) -> Result<(), WriteError> {
+    fn put(&mut self, item: &OutputItem) -> Result<(), WriteError> {
         match item {
-            Item::Name(text) => {
+            OutputItem::Name(text) => {
                 self.names.push(self.writer.string(text)?);
             }
-            Item::Thread { source, ppid, tid, name, start } => {
+            OutputItem::Thread { source, ppid, tid, name, start } => {
                 let row = [
                     Value::Int(1),
                     Value::Int(i64::from(*ppid)),
@@ -57,29 +57,29 @@ impl ItemRows<'_> {
                 ];
                 self.writer.push(*source, INFO_THREAD, &row)?;
             }
-            Item::Mark(span) => {
+            OutputItem::Mark(span) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
             }
-            Item::Mpi(span, call) => {
+            OutputItem::Mpi(span, call) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
                 let [comm, peer, root, tag, bytes, seq] = self.call(call);
                 let row = [thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }
-            Item::Rccl(span, call) => {
+            OutputItem::Rccl(span, call) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
                 let [comm, peer, root, count, datatype, bytes, seq] = self.rccl(call);
                 let row =
                     [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
                 self.writer.push(span.source, RCCL_CALL, &row)?;
             }
-            Item::Request(span, RequestRow { peer, tag, bytes }) => {
+            OutputItem::Request(span, RequestRow { peer, tag, bytes }) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 let row = [thread, time, name, stack, parent, int(*peer), int(*tag), Value::from(*bytes)];
                 self.writer.push(span.source, MPI_REQUEST, &row)?;
             }
-            Item::Communicator(span, CommunicatorRow { comm, label, size_rank }) => {
+            OutputItem::Communicator(span, CommunicatorRow { comm, label, size_rank }) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 let (comm, label) = (self.name(Some(*comm)), self.name(*label));
                 let size = Value::from(size_rank.map(|(size, _)| i64::from(size)));
@@ -87,24 +87,24 @@ impl ItemRows<'_> {
                 let row = [thread, time, name, stack, parent, comm, label, size, rank];
                 self.writer.push(span.source, COMMUNICATOR, &row)?;
             }
-            Item::System(rows) => rows.write(self.writer)?,
-            Item::Process(process) => self.writer.process(process)?,
-            Item::Command(command) => self.writer.command(command)?,
-            Item::Clock(set) => self.writer.clock(set)?,
-            Item::Probes(burst) => self.writer.probes(burst)?,
-            Item::Loss(loss) => self.writer.loss(loss.clone()),
-            Item::Keep { .. } | Item::End => {}
+            OutputItem::System(rows) => rows.write(self.writer)?,
+            OutputItem::Process(process) => self.writer.process(process)?,
+            OutputItem::Command(command) => self.writer.command(command)?,
+            OutputItem::Clock(set) => self.writer.clock(set)?,
+            OutputItem::Probes(burst) => self.writer.probes(burst)?,
+            OutputItem::Loss(loss) => self.writer.loss(loss.clone()),
+            OutputItem::Keep { .. } | OutputItem::End => {}
         }
         Ok(())
     }
 
     #[inline]
-    pub(super) fn range(&mut self, span: &Span) -> Result<(), WriteError> {
+    pub(super) fn range(&mut self, span: &EventSpan) -> Result<(), WriteError> {
         let row = self.span(span);
         self.writer.push(span.source, RANGE, &row).map(drop)
     }
 
-    fn span(&self, span: &Span) -> [Value<'static>; 6] {
+    fn span(&self, span: &EventSpan) -> [Value<'static>; 6] {
         [
             Value::Int(span.thread),
             Value::Int(span.start),
@@ -148,22 +148,22 @@ fn int(value: Option<i32>) -> Value<'static> {
 }
 
 /// The process and table that an item is a row of.
-fn row_of(item: &Item) -> (u32, Option<TableId>) {
+fn row_of(item: &OutputItem) -> (u32, Option<TableId>) {
     match item {
-        Item::Name(_) => (0, Some(STRING)),
-        Item::Thread { source, .. } => (*source, Some(INFO_THREAD)),
-        Item::Mark(span) => (span.source, Some(MARK)),
-        Item::Mpi(span, _) => (span.source, Some(MPI_CALL)),
-        Item::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
-        Item::Request(span, _) => (span.source, Some(MPI_REQUEST)),
-        Item::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
-        Item::System(_)
-        | Item::Process(_)
-        | Item::Command(_)
-        | Item::Clock(_)
-        | Item::Probes(_)
-        | Item::Loss(_)
-        | Item::Keep { .. }
-        | Item::End => (0, None),
+        OutputItem::Name(_) => (0, Some(STRING)),
+        OutputItem::Thread { source, .. } => (*source, Some(INFO_THREAD)),
+        OutputItem::Mark(span) => (span.source, Some(MARK)),
+        OutputItem::Mpi(span, _) => (span.source, Some(MPI_CALL)),
+        OutputItem::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
+        OutputItem::Request(span, _) => (span.source, Some(MPI_REQUEST)),
+        OutputItem::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
+        OutputItem::System(_)
+        | OutputItem::Process(_)
+        | OutputItem::Command(_)
+        | OutputItem::Clock(_)
+        | OutputItem::Probes(_)
+        | OutputItem::Loss(_)
+        | OutputItem::Keep { .. }
+        | OutputItem::End => (0, None),
     }
 }

@@ -1,6 +1,6 @@
 //! Batches on their way from the collecting to the writing thread, bounded by their bytes.
 
-use super::rows::{Batch, Item, Span};
+use super::rows::{EventSpan, OutputBatch, OutputItem};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,8 @@ use std::time::Duration;
 /// they drop is counted there.
 const QUEUE_BYTES: usize = 12 << 20;
 /// Bytes of a full batch, give or take texts.
-const FULL_BYTES: usize = Batch::FULL * size_of::<Item>() + Batch::FULL_RANGES * size_of::<Span>();
+const FULL_BYTES: usize =
+    OutputBatch::FULL * size_of::<OutputItem>() + OutputBatch::FULL_RANGES * size_of::<EventSpan>();
 /// Empty batches that are kept for their memory.
 const EMPTY_BATCHES: usize = 2;
 
@@ -17,9 +18,9 @@ struct State {
     /// Most bytes that wait.
     limit: usize,
     /// With the bytes of each.
-    waiting: VecDeque<(Batch, usize)>,
+    waiting: VecDeque<(OutputBatch, usize)>,
     bytes: usize,
-    empty: Vec<Batch>,
+    empty: Vec<OutputBatch>,
     /// One of the two sides is gone.
     closed: bool,
 }
@@ -35,7 +36,7 @@ impl Shared {
     }
 
     /// Waits for room and puts a batch in; gives it back if nobody takes batches any more.
-    fn put(&self, batch: Batch) -> (MutexGuard<'_, State>, Result<(), Batch>) {
+    fn put(&self, batch: OutputBatch) -> (MutexGuard<'_, State>, Result<(), OutputBatch>) {
         let bytes = bytes_of(&batch);
         let mut state = self.lock();
         while !state.has_room(bytes) {
@@ -56,7 +57,7 @@ impl State {
         self.closed || self.bytes == 0 || self.bytes + bytes <= self.limit
     }
 
-    fn put(&mut self, batch: Batch, bytes: usize) -> Result<(), Batch> {
+    fn put(&mut self, batch: OutputBatch, bytes: usize) -> Result<(), OutputBatch> {
         if self.closed {
             return Err(batch);
         }
@@ -67,39 +68,39 @@ impl State {
 }
 
 /// The side that gives.
-pub(super) struct Sender(Arc<Shared>);
+pub(super) struct BatchSender(Arc<Shared>);
 
 /// A second one that gives. Its end is not the end of the queue.
 #[derive(Clone)]
-pub(super) struct Side(Arc<Shared>);
+pub(super) struct SideSender(Arc<Shared>);
 
 /// The side that takes.
-pub(super) struct Receiver(Arc<Shared>);
+pub(super) struct BatchReceiver(Arc<Shared>);
 
-/// What [`Receiver::receive`] found.
-pub(super) enum Received {
-    Batch(Batch),
+/// What [`BatchReceiver::receive`] found.
+pub(super) enum ReceivedBatch {
+    Batch(OutputBatch),
     /// Nothing came in time.
     Nothing,
     /// Nothing will come.
     Closed,
 }
 
-pub(super) fn queue() -> (Sender, Receiver) {
+pub(super) fn queue() -> (BatchSender, BatchReceiver) {
     with_limit(QUEUE_BYTES)
 }
 
 /// A queue in which at most so many bytes wait, or one batch.
-pub(super) fn with_limit(limit: usize) -> (Sender, Receiver) {
+pub(super) fn with_limit(limit: usize) -> (BatchSender, BatchReceiver) {
     let state = State { limit, waiting: VecDeque::new(), bytes: 0, empty: Vec::new(), closed: false };
     let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-    (Sender(Arc::clone(&shared)), Receiver(shared))
+    (BatchSender(Arc::clone(&shared)), BatchReceiver(shared))
 }
 
-impl Sender {
+impl BatchSender {
     /// Hands a batch over and gets an empty one. Waits while too much is waiting. If nobody takes
     /// batches any more, it is lost.
-    pub(super) fn send(&self, batch: Batch) -> Batch {
+    pub(super) fn send(&self, batch: OutputBatch) -> OutputBatch {
         let (mut state, _) = self.0.put(batch);
         let empty = state.empty.pop();
         drop(state);
@@ -108,14 +109,14 @@ impl Sender {
     }
 
     /// Another way into the queue.
-    pub(super) fn side(&self) -> Side {
-        Side(Arc::clone(&self.0))
+    pub(super) fn side(&self) -> SideSender {
+        SideSender(Arc::clone(&self.0))
     }
 }
 
-impl Side {
+impl SideSender {
     /// Hands a batch over if there is room, or gives it back.
-    pub(super) fn try_send(&self, batch: Batch) -> Result<(), Batch> {
+    pub(super) fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let bytes = bytes_of(&batch);
         let mut state = self.0.lock();
         if !state.has_room(bytes) {
@@ -128,7 +129,7 @@ impl Side {
     }
 
     /// Waits for room; gives the batch back if nobody takes batches any more.
-    pub(super) fn send(&self, batch: Batch) -> Result<(), Batch> {
+    pub(super) fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let (state, put) = self.0.put(batch);
         drop(state);
         self.0.changed.notify_all();
@@ -136,9 +137,9 @@ impl Side {
     }
 }
 
-impl Receiver {
+impl BatchReceiver {
     /// Takes the next batch; waits for one at most this long.
-    pub(super) fn receive(&self, wait: Duration) -> Received {
+    pub(super) fn receive(&self, wait: Duration) -> ReceivedBatch {
         let nothing = |state: &mut State| state.waiting.is_empty() && !state.closed;
         let state = self.0.changed.wait_timeout_while(self.0.lock(), wait, nothing);
         let (mut state, _) = state.unwrap_or_else(PoisonError::into_inner);
@@ -147,15 +148,15 @@ impl Receiver {
                 state.bytes -= bytes;
                 drop(state);
                 self.0.changed.notify_all();
-                Received::Batch(batch)
+                ReceivedBatch::Batch(batch)
             }
-            None if state.closed => Received::Closed,
-            None => Received::Nothing,
+            None if state.closed => ReceivedBatch::Closed,
+            None => ReceivedBatch::Nothing,
         }
     }
 
     /// Gives a batch back for its memory.
-    pub(super) fn give_back(&self, mut batch: Batch) {
+    pub(super) fn give_back(&self, mut batch: OutputBatch) {
         batch.clear();
         let mut state = self.0.lock();
         if state.empty.len() < EMPTY_BATCHES && bytes_of(&batch) <= 2 * FULL_BYTES {
@@ -164,26 +165,27 @@ impl Receiver {
     }
 }
 
-impl Drop for Sender {
+impl Drop for BatchSender {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
-impl Drop for Receiver {
+impl Drop for BatchReceiver {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
 /// Bytes in memory. Process records are few.
-fn bytes_of(batch: &Batch) -> usize {
-    let text = |item: &Item| match item {
-        Item::Name(text) => text.len(),
-        Item::Thread { name, .. } => name.len(),
+fn bytes_of(batch: &OutputBatch) -> usize {
+    let text = |item: &OutputItem| match item {
+        OutputItem::Name(text) => text.len(),
+        OutputItem::Thread { name, .. } => name.len(),
         _ => 0,
     };
-    let fixed = batch.items.capacity() * size_of::<Item>() + batch.ranges.capacity() * size_of::<Span>();
+    let fixed =
+        batch.items.capacity() * size_of::<OutputItem>() + batch.ranges.capacity() * size_of::<EventSpan>();
     fixed + batch.items.iter().map(text).sum::<usize>()
 }
 
@@ -191,8 +193,8 @@ fn bytes_of(batch: &Batch) -> usize {
 mod tests {
     use super::*;
 
-    fn batch(text: usize) -> Batch {
-        Batch::of(vec![Item::Name(vec![b'x'; text].into())])
+    fn batch(text: usize) -> OutputBatch {
+        OutputBatch::of(vec![OutputItem::Name(vec![b'x'; text].into())])
     }
 
     #[test]
@@ -208,9 +210,9 @@ mod tests {
             }
             most = most.max(receiver.0.lock().bytes);
             match receiver.receive(Duration::from_secs(10)) {
-                Received::Batch(batch) => receiver.give_back(batch),
-                Received::Nothing => panic!("the sender hangs"),
-                Received::Closed => break,
+                ReceivedBatch::Batch(batch) => receiver.give_back(batch),
+                ReceivedBatch::Nothing => panic!("the sender hangs"),
+                ReceivedBatch::Closed => break,
             }
             taken += 1;
         }

@@ -3,13 +3,13 @@
 use super::system_rows::SystemRows;
 use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 
-/// A string, numbered from 0 in the order of [`Item::Name`].
+/// A string, numbered from 0 in the order of [`OutputItem::Name`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NameId(pub u32);
 
 /// Something with a beginning and mostly an end. Times in ns of `CLOCK_BOOTTIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct EventSpan {
     /// The process, by its number in the shard.
     pub source: u32,
     /// Key of the thread's row.
@@ -26,7 +26,7 @@ pub struct Span {
     pub parent: i64,
 }
 
-/// What an MPI call has beyond a [`Span`].
+/// What an MPI call has beyond a [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MpiRow {
     /// Communicator.
@@ -43,7 +43,7 @@ pub struct MpiRow {
     pub seq: Option<i64>,
 }
 
-/// What an RCCL call has beyond a [`Span`].
+/// What an RCCL call has beyond a [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RcclRow {
     /// Communicator.
@@ -62,7 +62,7 @@ pub struct RcclRow {
     pub seq: Option<i64>,
 }
 
-/// What a completed request has beyond a [`Span`].
+/// What a completed request has beyond a [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestRow {
     /// Rank that the message came from.
@@ -73,7 +73,7 @@ pub struct RequestRow {
     pub bytes: Option<i64>,
 }
 
-/// What a communicator has beyond a [`Span`].
+/// What a communicator has beyond a [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommunicatorRow {
     /// What calls on it say.
@@ -86,7 +86,7 @@ pub struct CommunicatorRow {
 
 /// One thing to write.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Item {
+pub enum OutputItem {
     /// The next string.
     Name(Box<[u8]>),
     /// A thread; its key is the number of threads of its process so far.
@@ -103,16 +103,16 @@ pub enum Item {
         start: i64,
     },
     /// A roctx mark: its time is `start`.
-    Mark(Span),
+    Mark(EventSpan),
     /// An MPI call.
-    Mpi(Span, MpiRow),
+    Mpi(EventSpan, MpiRow),
     /// An RCCL call.
-    Rccl(Span, RcclRow),
+    Rccl(EventSpan, RcclRow),
     /// A request that is complete: its time is `start`, `stack` that of the call that started it, and
     /// `parent` that of the call that saw it complete.
-    Request(Span, RequestRow),
+    Request(EventSpan, RequestRow),
     /// A communicator was made or named: its time is `start`.
-    Communicator(Span, CommunicatorRow),
+    Communicator(EventSpan, CommunicatorRow),
     /// A process, new or changed.
     Process(Box<Process>),
     /// The command of this rank, started or ended.
@@ -136,28 +136,28 @@ pub enum Item {
 
 /// What is handed over at a time: first the items in order, then the ranges.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct OutputBatch {
     /// Everything but ranges.
-    pub items: Vec<Item>,
+    pub items: Vec<OutputItem>,
     /// roctx ranges, which use names and threads of the items. They are most of what there is, and
     /// much smaller than an item.
-    pub ranges: Vec<Span>,
+    pub ranges: Vec<EventSpan>,
 }
 
-impl Batch {
+impl OutputBatch {
     /// Handed over when it has this many items, ...
     pub const FULL: usize = 2048;
     /// ... or this many ranges.
     pub const FULL_RANGES: usize = 8192;
 
     /// A batch without ranges.
-    pub fn of(items: Vec<Item>) -> Batch {
-        Batch { items, ranges: Vec::new() }
+    pub fn of(items: Vec<OutputItem>) -> OutputBatch {
+        OutputBatch { items, ranges: Vec::new() }
     }
 
     /// Whether it should be handed over.
     pub fn is_full(&self) -> bool {
-        self.items.len() >= Batch::FULL || self.ranges.len() >= Batch::FULL_RANGES
+        self.items.len() >= OutputBatch::FULL || self.ranges.len() >= OutputBatch::FULL_RANGES
     }
 
     /// Whether there is nothing in it.
@@ -167,7 +167,7 @@ impl Batch {
 
     /// Whether it is the last one.
     pub fn is_last(&self) -> bool {
-        self.items.last() == Some(&Item::End)
+        self.items.last() == Some(&OutputItem::End)
     }
 
     /// Empties it, but keeps its memory.

@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Where bytes go. Tests have one that runs full.
-pub(super) trait Disk {
+pub(super) trait ShardDisk {
     /// Writes a part of the bytes, as `pwrite(2)`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Cuts the file, as `ftruncate(2)`.
@@ -25,7 +25,7 @@ pub(super) trait Disk {
     fn sync(&self) -> io::Result<()>;
 }
 
-impl Disk for File {
+impl ShardDisk for File {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         FileExt::write_at(self, bytes, offset)
     }
@@ -49,14 +49,14 @@ pub(super) struct ShardFile<D> {
 }
 
 /// How a shard ended.
-pub(super) enum Ended {
+pub(super) enum ShardEnding {
     /// Complete.
     Complete,
     /// Cut behind its last whole block, as by a kill. Bytes that are left.
     Cut(u64, WriteError),
 }
 
-impl<D: Disk> ShardFile<D> {
+impl<D: ShardDisk> ShardFile<D> {
     /// Starts a shard of at most so many bytes. Nothing is written yet.
     pub(super) fn new(disk: D, run: &RunIdentity, most_bytes: u64) -> Result<ShardFile<D>, WriteError> {
         let mut writer = ShardWriter::new(Vec::new(), run)?;
@@ -102,16 +102,16 @@ impl<D: Disk> ShardFile<D> {
     }
 
     /// Ends the shard. What cannot be written is counted.
-    pub(super) fn finish(mut self) -> (D, Ended) {
+    pub(super) fn finish(mut self) -> (D, ShardEnding) {
         let _ = self.flush();
         let ended = match self.end() {
-            Ok(()) => Ended::Complete,
+            Ok(()) => ShardEnding::Complete,
             Err(error) => {
                 self.writer.stop(self.reached);
                 let whole = self.writer.bytes_written();
                 // If this fails too, what is behind the last whole block is damage to a reader.
                 let _ = self.disk.cut(whole);
-                Ended::Cut(whole, error)
+                ShardEnding::Cut(whole, error)
             }
         };
         (self.disk, ended)
@@ -146,7 +146,7 @@ impl<D: Disk> ShardFile<D> {
 }
 
 /// Writes all bytes, and notes how far the file reaches.
-fn put(disk: &impl Disk, mut bytes: &[u8], mut offset: u64, reached: &mut u64) -> io::Result<()> {
+fn put(disk: &impl ShardDisk, mut bytes: &[u8], mut offset: u64, reached: &mut u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match disk.write_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

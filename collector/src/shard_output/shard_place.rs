@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Asks the site for a merge of the run that it lies in.
 const MERGE_WANTED: &str = "merge.wanted";
 /// Shards of one rank in one folder: several steps may have the same run id by mistake.
-const MOST_OF_ONE_RANK: u32 = 1000;
+const MAX_SHARDS_OF_ONE_RANK: u32 = 1000;
 
 /// The shard could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ impl ShardPlace {
         let place = self.folder();
         let failed = |source| PlaceError::Folder { path: place.path(), source };
         let folder = place.make().map_err(failed)?;
-        for attempt in 0..MOST_OF_ONE_RANK {
+        for attempt in 0..MAX_SHARDS_OF_ONE_RANK {
             match create_in(&folder, &name(attempt), &place) {
                 Ok(file) => return Ok((file, place.path().join(name(attempt)), attempt)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -18,7 +18,7 @@ const NOTHING: Value<'static> = Value::Text(b"{}");
 
 /// What counters belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Agent {
+pub(crate) struct MetricAgent {
     /// The CPUs of the node, or a GPU.
     pub(crate) is_gpu: bool,
     /// Model, or driver and PCI address.
@@ -29,9 +29,9 @@ pub(crate) struct Agent {
     pub(crate) pci: String,
 }
 
-/// A counter. Its place in [`Description::counters`] is that of its value.
+/// A counter. Its place in [`MetricsDescription::counters`] is that of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Counter {
+pub(crate) struct MetricCounter {
     /// Name, with the device's in it, unless the agent is the device.
     pub(crate) name: String,
     /// For people.
@@ -50,22 +50,22 @@ pub(crate) struct Counter {
 #[derive(Clone, PartialEq, Debug)]
 pub enum SystemRows {
     /// What is sampled; once, before the first tick.
-    Described(Description),
+    Described(MetricsDescription),
     /// A sample.
-    Tick(Tick),
+    Tick(MetricsTick),
 }
 
 /// What is sampled.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Description {
+pub struct MetricsDescription {
     pub(crate) source: u32,
-    pub(crate) agents: Vec<Agent>,
-    pub(crate) counters: Vec<Counter>,
+    pub(crate) agents: Vec<MetricAgent>,
+    pub(crate) counters: Vec<MetricCounter>,
 }
 
 /// A sample.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Tick {
+pub struct MetricsTick {
     pub(crate) source: u32,
     /// ns of `CLOCK_BOOTTIME`.
     pub(crate) time: i64,
@@ -85,7 +85,7 @@ impl SystemRows {
     }
 }
 
-impl Description {
+impl MetricsDescription {
     fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
         for (place, agent) in self.agents.iter().enumerate() {
             let type_index = place.saturating_sub(usize::from(agent.is_gpu));
@@ -139,7 +139,7 @@ impl Description {
     }
 }
 
-impl Tick {
+impl MetricsTick {
     fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
         let category = Value::Int(writer.string(CATEGORY)?);
         let zero = Value::Int(0);
@@ -167,7 +167,7 @@ impl Tick {
     }
 }
 
-fn arch(agent: &Agent) -> &'static str {
+fn arch(agent: &MetricAgent) -> &'static str {
     if agent.is_gpu { "GPU" } else { "CPU" }
 }
 

@@ -2,9 +2,9 @@
 
 use super::early::{self, EarlyShard, ShardBeginning};
 use super::item_rows::ItemRows;
-use super::queue::{Received, Receiver};
-use super::rows::{Batch, Item};
-use super::shard_file::{Ended, ShardFile};
+use super::queue::{BatchReceiver, ReceivedBatch};
+use super::rows::{OutputBatch, OutputItem};
+use super::shard_file::{ShardEnding, ShardFile};
 use super::shard_place::NewShard;
 use super::{PlaceError, ShardPlace};
 use crate::log::warn;
@@ -25,11 +25,11 @@ const FLUSH_ROWS: usize = 2 * 65_536;
 /// `NFS_SUPER_MAGIC`.
 const NFS: u32 = 0x6969;
 
-/// Writes batches until [`Item::End`]; returns the shard. After an error it goes on taking them, so that nobody waits.
+/// Writes batches until [`OutputItem::End`]; returns the shard. After an error it goes on taking them, so that nobody waits.
 pub(super) fn write_all(
     place: &ShardPlace,
     beginning: ShardBeginning,
-    batches: &Receiver,
+    batches: &BatchReceiver,
 ) -> Option<PathBuf> {
     let (mut early, mut shard): (_, Option<Option<Recording>>) = match beginning {
         ShardBeginning::Nothing => (None, None),
@@ -42,18 +42,18 @@ pub(super) fn write_all(
         let wait = FLUSH_EVERY.saturating_sub(last_flush.elapsed());
         let mut end = false;
         match batches.receive(wait) {
-            Received::Batch(batch) => {
+            ReceivedBatch::Batch(batch) => {
                 end = batch.is_last();
-                metrics |= batch.items.iter().any(|item| matches!(item, Item::System(_)));
+                metrics |= batch.items.iter().any(|item| matches!(item, OutputItem::System(_)));
                 events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
                 take(place, &mut early, &mut shard, &batch);
-                if let Some(Item::Keep { signal }) = batch.items.last() {
+                if let Some(OutputItem::Keep { signal }) = batch.items.last() {
                     keep(&mut shard, *signal);
                 }
                 batches.give_back(batch);
             }
-            Received::Nothing => {}
-            Received::Closed => {
+            ReceivedBatch::Nothing => {}
+            ReceivedBatch::Closed => {
                 // The collecting thread is gone without a last word: nobody knows what is missing.
                 if let Some(Some(open)) = &mut shard {
                     open.flush();
@@ -99,16 +99,16 @@ fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
 
 /// Whether an item comes from a traced process: counters and clocks of nodes alone are no answer to why
 /// there is nothing else.
-fn is_of_a_process(item: &Item) -> bool {
+fn is_of_a_process(item: &OutputItem) -> bool {
     !matches!(
         item,
-        Item::Clock(_)
-            | Item::Probes(_)
-            | Item::Keep { .. }
-            | Item::End
-            | Item::System(_)
-            | Item::Process(_)
-            | Item::Command(_)
+        OutputItem::Clock(_)
+            | OutputItem::Probes(_)
+            | OutputItem::Keep { .. }
+            | OutputItem::End
+            | OutputItem::System(_)
+            | OutputItem::Process(_)
+            | OutputItem::Command(_)
     )
 }
 
@@ -118,13 +118,15 @@ fn take(
     place: &ShardPlace,
     early: &mut Option<(File, EarlyShard)>,
     shard: &mut Option<Option<Recording>>,
-    batch: &Batch,
+    batch: &OutputBatch,
 ) {
     if shard.is_none() {
         // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
         // one nevertheless, or nobody could tell a silent rank from a missing one.
         let something = !batch.ranges.is_empty()
-            || batch.items.iter().any(|item| !matches!(item, Item::Clock(_) | Item::Keep { .. } | Item::End));
+            || batch.items.iter().any(|item| {
+                !matches!(item, OutputItem::Clock(_) | OutputItem::Keep { .. } | OutputItem::End)
+            });
         let silent_end = batch.is_last() && !something;
         // A rank that was not to be recorded leaves nothing, and the other shards say so.
         let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
@@ -172,7 +174,7 @@ impl Recording {
         Some(recording)
     }
 
-    fn write(&mut self, batch: &Batch) {
+    fn write(&mut self, batch: &OutputBatch) {
         let (mut items, mut ranges) = (batch.items.iter(), batch.ranges.iter());
         let mut put_rest = |file: &mut ShardFile<File>| {
             let mut rows = ItemRows { writer: &mut file.writer, names: &mut self.names };
@@ -217,16 +219,16 @@ impl Recording {
         let path = self.path.display();
         let (file, ended) = self.file.finish();
         match ended {
-            Ended::Complete => {}
+            ShardEnding::Complete => {}
             // Less than its header and identity: nobody could tell what it is.
-            Ended::Cut(0, error) => {
+            ShardEnding::Cut(0, error) => {
                 let is_removed =
                     identity(&file).is_ok_and(|identity| place.folder().remove_file(&self.path, identity));
                 let removed = if is_removed { format!(", and {path} is removed") } else { String::new() };
                 warn(format_args!("warning: {error}; nothing is recorded{removed}"));
                 return;
             }
-            Ended::Cut(_, error) => {
+            ShardEnding::Cut(_, error) => {
                 warn(format_args!("warning: {error}; {path} has no end, and says not how much it misses"));
             }
         }

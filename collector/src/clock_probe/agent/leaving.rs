@@ -6,7 +6,7 @@ use crate::clock_probe::card::AgentId;
 use crate::clock_probe::kernel_times::ReceiveTime;
 use crate::clock_probe::packet::{BurstId, Kind, Packet, STAYS};
 use crate::host::machine;
-use crate::shard_output::Item;
+use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
 
 /// An agent that leaves has this long for its last burst and its children.
@@ -58,7 +58,7 @@ impl Agent {
     pub(super) fn leave(&mut self, now: Instant) {
         if self.leaving.is_some() && self.asking.is_none() && !self.measured {
             self.measured = true;
-            self.items.push(Item::Clock(Box::new(machine::clock_set(&self.with.domain))));
+            self.items.push(OutputItem::Clock(Box::new(machine::clock_set(&self.with.domain))));
             self.hand_over(true);
             self.with.signals.measured.set();
         }

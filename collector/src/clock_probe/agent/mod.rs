@@ -16,7 +16,7 @@ use super::rate_limit::Bucket;
 use super::signal::{Signal, timespec};
 use super::sockets::Sockets;
 use crate::host::machine;
-use crate::shard_output::{Batch, Item, SideOutput};
+use crate::shard_output::{OutputBatch, OutputItem, SideOutput};
 use joining::Membership;
 use leaving::Leaving;
 use rpd_shard::record::ClockDomain;
@@ -114,7 +114,7 @@ pub(super) struct Agent {
     kernel_times: KernelTimes,
     own: u64,
     output: SideOutput,
-    items: Vec<Item>,
+    items: Vec<OutputItem>,
     children: Children,
     may_read: Bucket,
     may_answer: Bucket,
@@ -137,7 +137,7 @@ impl Agent {
     pub(super) fn new(with: Equipment, output: SideOutput) -> Agent {
         let (now, rate) = (Instant::now(), with.answers_per_second);
         // The clocks of a rank that calls nothing would not be there otherwise.
-        let items = vec![Item::Clock(Box::new(machine::clock_set(&with.domain)))];
+        let items = vec![OutputItem::Clock(Box::new(machine::clock_set(&with.domain)))];
         Agent {
             own: with.card.agent.0,
             kernel_times: KernelTimes::new(with.clock, &with.sockets),
@@ -329,7 +329,7 @@ impl Agent {
         if self.items.is_empty() {
             return;
         }
-        let batch = Batch::of(std::mem::take(&mut self.items));
+        let batch = OutputBatch::of(std::mem::take(&mut self.items));
         if at_last {
             let _ = self.output.send(batch);
         } else if let Err(batch) = self.output.try_send(batch) {

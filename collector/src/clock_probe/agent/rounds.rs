@@ -6,7 +6,7 @@ use crate::clock_probe::card::{AgentId, Card};
 use crate::clock_probe::interfaces::MOST_ADDRESSES;
 use crate::clock_probe::packet::{BurstId, Kind};
 use crate::host::random::random;
-use crate::shard_output::Item;
+use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
 
 /// Questions of the first burst to a parent, and of the last one; of all in between.
@@ -160,7 +160,7 @@ impl Agent {
         let peer = card.agent;
         if let Some(result) = burst.result(&self.with.domain, &card.domain) {
             if self.items.len() < MOST_KEPT {
-                self.items.push(Item::Probes(Box::new(result)));
+                self.items.push(OutputItem::Probes(Box::new(result)));
             }
             self.hand_over(false);
         }

@@ -24,7 +24,7 @@ struct Agents {
     counts: Vec<Arc<FileCounts>>,
     seen: Arc<Mutex<Vec<Seen>>>,
     ended: Arc<AtomicBool>,
-    _outputs: Vec<Output>,
+    _outputs: Vec<ShardOutput>,
 }
 
 /// Takes the bursts of all agents out of their queues.
@@ -32,7 +32,7 @@ fn drain(queues: &[TestQueue], seen: &Mutex<Vec<Seen>>, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         for items in queues.iter().filter_map(TestQueue::take) {
             for item in items {
-                if let Item::Probes(burst) = item {
+                if let OutputItem::Probes(burst) = item {
                     let (from, to) = (burst.from.time_namespace, burst.to.time_namespace);
                     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                     seen.push(Seen { from, to });
@@ -48,7 +48,8 @@ impl Agents {
     fn start(root: &Path, test: &str, count: u64, pace: Pace, gap_ms: u64) -> Agents {
         let (mut agents, mut counts, mut queues, mut outputs) = (vec![], vec![], vec![], vec![]);
         let (seen, ended): (Arc<Mutex<Vec<Seen>>>, Arc<AtomicBool>) = Default::default();
-        let ends: Vec<(Output, SideOutput, TestQueue)> = (0..count).map(|_| SideOutput::to_test()).collect();
+        let ends: Vec<(ShardOutput, SideOutput, TestQueue)> =
+            (0..count).map(|_| SideOutput::to_test()).collect();
         let mut sides = Vec::new();
         for (output, side, queue) in ends {
             outputs.push(output);

@@ -40,7 +40,7 @@ impl Small {
     }
 }
 
-impl Disk for &Small {
+impl ShardDisk for &Small {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
@@ -128,7 +128,7 @@ enum Step {
 type Counts = BTreeMap<(u32, TableId), u64>;
 
 /// Plays the steps; says what was given to the shard, and how it ended.
-fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, Ended) {
+fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, ShardEnding) {
     let mut file = ShardFile::new(disk, &identity(), most_bytes).unwrap();
     let mut given = Counts::new();
     let mut names = std::collections::BTreeSet::new();
@@ -177,19 +177,19 @@ fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, Ended) {
 }
 
 /// Checks the shard that is there. Returns the number of its rows.
-fn check(disk: &Small, given: &Counts, ended: &Ended) -> u64 {
+fn check(disk: &Small, given: &Counts, ended: &ShardEnding) -> u64 {
     let bytes = disk.bytes.borrow();
-    if let Ended::Cut(0, _) = ended
+    if let ShardEnding::Cut(0, _) = ended
         && disk.fault != Fault::Broken
     {
         assert!(bytes.is_empty());
         return 0;
     }
     let Ok(shard) = Shard::from_memory("s", &bytes) else {
-        assert!(matches!(ended, Ended::Cut(0, _)), "of {} bytes, not a shard", bytes.len());
+        assert!(matches!(ended, ShardEnding::Cut(0, _)), "of {} bytes, not a shard", bytes.len());
         return 0;
     };
-    let complete = matches!(ended, Ended::Complete);
+    let complete = matches!(ended, ShardEnding::Complete);
     // What breaks behind its ledger leaves it, and it is right.
     assert!(shard.complete() == complete || disk.fault == Fault::Broken && !complete);
     assert!(shard.damage().is_empty() || disk.fault == Fault::Broken && !complete);
@@ -262,7 +262,7 @@ fn a_disk_that_is_full_after_any_byte_leaves_a_shard_that_accounts_for_every_row
             let disk = Small::new(room, fault);
             let (given, ended) = play(&disk, u64::MAX, &small_steps());
             let rows = check(&disk, &given, &ended);
-            let complete = matches!(ended, Ended::Complete);
+            let complete = matches!(ended, ShardEnding::Complete);
             // All or nothing: a piece of the size of the end must have got into the file before.
             let enough = if fault == Fault::Whole { 2 * ROOM_FOR_THE_END } else { ROOM_FOR_THE_END };
             assert!(complete || fault == Fault::Broken || room < enough as usize, "{fault:?} {room}");
@@ -284,7 +284,7 @@ fn a_shard_never_grows_past_its_limit() {
         let (given, ended) = play(&disk, limit, &small_steps());
         let rows = check(&disk, &given, &ended);
         assert!(disk.longest.get() as u64 <= limit, "{limit}: {}", disk.longest.get());
-        let complete = matches!(ended, Ended::Complete);
+        let complete = matches!(ended, ShardEnding::Complete);
         assert!(complete || limit < ROOM_FOR_THE_END, "{limit}");
         assert!(rows < all || limit >= whole, "{limit}");
         assert!(rows == all || limit < whole + ROOM_FOR_THE_END, "{limit}: only {rows} rows");
