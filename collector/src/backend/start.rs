@@ -11,8 +11,8 @@
 
 use super::processes;
 use super::start_mark::{self, Named, Record};
-use crate::child::signals::{self, Forwarder};
-use crate::child::{self, Ending, ignoring, replace};
+use crate::child::signals::{self, SignalForwarder};
+use crate::child::{self, CommandEnding, ignoring, replace};
 use crate::log::warn;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -78,15 +78,15 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
 }
 
 /// Runs between a profiler and the command, and ends like this.
-pub(crate) fn below(arguments: &[OsString]) -> Ending {
-    let [_, _, mode, folder, preload, command @ ..] = arguments else { return Ending::Code(2) };
+pub(crate) fn below(arguments: &[OsString]) -> CommandEnding {
+    let [_, _, mode, folder, preload, command @ ..] = arguments else { return CommandEnding::Code(2) };
     wait_for(mode, Path::new(folder), Some(preload), command)
 }
 
-fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> Ending {
+fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> CommandEnding {
     let own = Named::of(std::process::id() as i32);
     // Without a thread for it, signals end this process instead.
-    let forwarder = Forwarder::install(false).ok();
+    let forwarder = SignalForwarder::install(false).ok();
     let variables: Vec<(String, OsString)> =
         preload.map(|preload| (PRELOAD.to_owned(), preload.clone())).into_iter().collect();
     let words = ignoring::words(mode, EARLY, command);
@@ -97,9 +97,9 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
             if let Some(forwarder) = &forwarder {
                 forwarder.aim_at_command(started.pid, started.pid);
             }
-            (started, child.wait().map_or(Ending::Code(1), Ending::from))
+            (started, child.wait().map_or(CommandEnding::Code(1), CommandEnding::from))
         }
-        Err(code) => (own, Ending::Code(code)),
+        Err(code) => (own, CommandEnding::Code(code)),
     };
     let _ = Record::new(started, Some(own), Some(ending)).write(scratch);
     ending

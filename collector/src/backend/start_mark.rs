@@ -9,7 +9,7 @@
 //! code 7               how it ended; or `signal 9`
 //! ```
 
-use crate::child::Ending;
+use crate::child::CommandEnding;
 use crate::host::process_stat::process_stat;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -80,12 +80,12 @@ pub(crate) struct Record {
     /// Who waits for the command, where a profiler stays above it.
     pub(crate) witness: Option<Named>,
     /// How it ended, if somebody waited for it.
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<CommandEnding>,
     namespace: u64,
 }
 
 impl Record {
-    pub(super) fn new(command: Named, witness: Option<Named>, ending: Option<Ending>) -> Record {
+    pub(super) fn new(command: Named, witness: Option<Named>, ending: Option<CommandEnding>) -> Record {
         Record { command, witness, ending, namespace: namespace() }
     }
 
@@ -100,8 +100,8 @@ impl Record {
         let mut text =
             format!("{} {}\n{} {} {namespace}\n", command.pid, command.ticks, witness.pid, witness.ticks);
         match ending {
-            Some(Ending::Code(code)) => text += &format!("code {code}\n"),
-            Some(Ending::Signal(signal)) => text += &format!("signal {signal}\n"),
+            Some(CommandEnding::Code(code)) => text += &format!("code {code}\n"),
+            Some(CommandEnding::Signal(signal)) => text += &format!("signal {signal}\n"),
             None => {}
         }
         OpenOptions::new().write(true).open(folder.join(STARTED))?.write_all_at(text.as_bytes(), 0)
@@ -123,7 +123,7 @@ impl Record {
         let ending = lines.next().and_then(|line| {
             let (kind, number) = line.split_once(' ')?;
             let number = number.parse().ok()?;
-            Some(if kind == "signal" { Ending::Signal(number) } else { Ending::Code(number) })
+            Some(if kind == "signal" { CommandEnding::Signal(number) } else { CommandEnding::Code(number) })
         });
         Some(Record { command, witness: Some(witness).filter(|witness| witness.pid > 0), ending, namespace })
     }
@@ -153,8 +153,8 @@ mod tests {
         for (witness, ending) in [
             (None, None),
             (Some(own), None),
-            (Some(own), Some(Ending::Code(-7))),
-            (None, Some(Ending::Signal(9))),
+            (Some(own), Some(CommandEnding::Code(-7))),
+            (None, Some(CommandEnding::Signal(9))),
         ] {
             let record = Record::new(own, witness, ending);
             record.write(folder).unwrap();

@@ -112,46 +112,46 @@ pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
 
 /// How rpd-collect is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
+pub(crate) enum CommandEnding {
     /// With this exit status.
     Code(i32),
     /// By this signal.
     Signal(i32),
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for CommandEnding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Code(code) => write!(f, "status {code}"),
-            Ending::Signal(signal) => write!(f, "signal {signal}"),
+            CommandEnding::Code(code) => write!(f, "status {code}"),
+            CommandEnding::Signal(signal) => write!(f, "signal {signal}"),
         }
     }
 }
 
-impl From<ExitStatus> for Ending {
-    fn from(status: ExitStatus) -> Ending {
+impl From<ExitStatus> for CommandEnding {
+    fn from(status: ExitStatus) -> CommandEnding {
         match (status.code(), status.signal()) {
-            (Some(code), _) => Ending::Code(code),
-            (None, Some(signal)) => Ending::Signal(signal),
-            (None, None) => Ending::Code(1),
+            (Some(code), _) => CommandEnding::Code(code),
+            (None, Some(signal)) => CommandEnding::Signal(signal),
+            (None, None) => CommandEnding::Code(1),
         }
     }
 }
 
-impl Ending {
+impl CommandEnding {
     /// For the shard.
     pub(crate) fn exit(self) -> Exit {
         match self {
-            Ending::Code(code) => Exit::Code(code),
-            Ending::Signal(signal) => Exit::Signal(signal),
+            CommandEnding::Code(code) => Exit::Code(code),
+            CommandEnding::Signal(signal) => Exit::Signal(signal),
         }
     }
 
     /// Ends this process the same way.
     pub(crate) fn leave(self) -> ! {
         let signal = match self {
-            Ending::Code(code) => std::process::exit(code),
-            Ending::Signal(signal) => signal,
+            CommandEnding::Code(code) => std::process::exit(code),
+            CommandEnding::Signal(signal) => signal,
         };
         // The command has left its core dump; one of ours would only overwrite it.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };

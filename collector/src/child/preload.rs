@@ -11,7 +11,7 @@ use twox_hash::XxHash3_64;
 /// File name of the library.
 pub(crate) const LIBRARY: &str = "librpd_intercept.so";
 /// Names that are tried for a link to it.
-const MOST_LINKS: u32 = 8;
+const MAX_LINK_NAMES: u32 = 8;
 
 /// The library is not where it should be.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +90,7 @@ fn link_to(library: &Path, folder: &Path) -> io::Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let name = format!("rpd-lib-{user}-{:016x}", XxHash3_64::oneshot(library.as_os_str().as_bytes()));
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-    for attempt in 0..MOST_LINKS {
+    for attempt in 0..MAX_LINK_NAMES {
         let own = folder.join(if attempt == 0 { name.clone() } else { format!("{name}.{attempt}") });
         match link_in(&library, &own, user) {
             Ok(link) => return Ok(link),

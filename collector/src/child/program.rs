@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 /// What runs a file that the kernel cannot execute.
 const SHELL: &str = "/bin/sh";
 /// Scripts whose interpreter is a script, ...
-const DEPTH: usize = 4;
+const MAX_INTERPRETERS: usize = 4;
 /// Most bytes of an ELF file that are looked at for its loader.
-const HEADERS: u16 = 512;
+const MAX_PROGRAM_HEADERS: u16 = 512;
 
 /// Rights that a file gives to whoever runs it, for which the loader ignores `LD_PRELOAD`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl ProgramFile {
     /// What a command would run, scripts followed to their interpreter.
     pub(crate) fn find(name: &OsStr) -> ProgramFile {
         let mut name = name.to_owned();
-        for depth in 0..DEPTH {
+        for depth in 0..MAX_INTERPRETERS {
             let Some(path) = find(&name) else { return ProgramFile::Missing(name) };
             match interpreter(&path) {
                 Some(interpreter) => name = interpreter,
@@ -162,7 +162,7 @@ fn is_elf(path: &Path) -> bool {
 /// is a program without loader.
 fn loader(path: &Path) -> Option<Option<PathBuf>> {
     const PT_INTERP: u32 = 3;
-    const LONGEST: u64 = 4096;
+    const MAX_LOADER_PATH: u64 = 4096;
     let file = File::open(path).ok()?;
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -176,11 +176,11 @@ fn loader(path: &Path) -> Option<Option<PathBuf>> {
     }
     let (start, bytes, count) =
         (number::<8>(&header, 32)?, number::<2>(&header, 54)?, number::<2>(&header, 56)?);
-    for at in 0..count.min(u64::from(HEADERS)) {
+    for at in 0..count.min(u64::from(MAX_PROGRAM_HEADERS)) {
         let mut entry = [0; 56];
         file.read_exact_at(&mut entry, start.checked_add(at.checked_mul(bytes)?)?).ok()?;
         if number::<4>(&entry, 0)? == u64::from(PT_INTERP) {
-            let mut name = vec![0; usize::try_from(number::<8>(&entry, 32)?.min(LONGEST)).ok()?];
+            let mut name = vec![0; usize::try_from(number::<8>(&entry, 32)?.min(MAX_LOADER_PATH)).ok()?];
             file.read_exact_at(&mut name, number::<8>(&entry, 8)?).ok()?;
             let name = name.split(|byte| *byte == 0).next()?;
             return Some(Some(PathBuf::from(OsStr::from_bytes(name))));

@@ -108,7 +108,7 @@ pub(crate) fn is_ending() -> bool {
 }
 
 /// Passes signals on to the command from now until the process ends.
-pub(crate) struct Forwarder {
+pub(crate) struct SignalForwarder {
     aim: Arc<Aim>,
 }
 
@@ -119,7 +119,7 @@ struct Aim {
 }
 
 /// Hears the number of a signal.
-pub(crate) type Warned = Box<dyn Fn(i32) + Send>;
+pub(crate) type OnWarning = Box<dyn Fn(i32) + Send>;
 
 #[derive(Default)]
 struct State {
@@ -131,7 +131,7 @@ struct State {
     /// Passed on to a profiler that has not started the command.
     sent: Vec<i32>,
     /// Told of signals that come some time before the end.
-    warned: Option<Warned>,
+    warned: Option<OnWarning>,
     /// Passed on to nobody but a handler.
     warn_signal: Option<i32>,
     /// The command has ended: nothing is passed on to who stays above it.
@@ -147,12 +147,12 @@ struct Target {
     is_command: bool,
 }
 
-impl Forwarder {
+impl SignalForwarder {
     /// Catches the signals. Handlers fall back to the default in the command when it is started, so
     /// its dispositions are what ours were; those that were ignored stay so and are not caught.
     /// They are held until there is somebody to pass them on to, and [`cancelled`] tells of them. With `alone`, that may
     /// take a time, and what stops a process stops this one.
-    pub(crate) fn install(alone: bool) -> io::Result<Forwarder> {
+    pub(crate) fn install(alone: bool) -> io::Result<SignalForwarder> {
         let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
         let caught = FORWARDED.into_iter().chain(REAL_TIME).filter(|signal| !ignored(*signal));
         if ignored(SIGCHLD) {
@@ -188,7 +188,7 @@ impl Forwarder {
                 }
             }
         })?;
-        Ok(Forwarder { aim })
+        Ok(SignalForwarder { aim })
     }
 
     /// The command is about to be started. With `ends_early`, what a batch system sends some time before the end becomes
@@ -200,7 +200,7 @@ impl Forwarder {
 
     /// Has somebody told of each signal that comes before an end, from now on. `warn_signal` is one that ends nobody: it is
     /// passed on if the command handles it.
-    pub(crate) fn warn(&self, warn_signal: Option<i32>, warned: Warned) {
+    pub(crate) fn warn(&self, warn_signal: Option<i32>, warned: OnWarning) {
         let mut state = self.aim.state();
         (state.warn_signal, state.warned) = (warn_signal, Some(warned));
     }

@@ -5,8 +5,8 @@ use super::watched::Watched;
 use crate::backend::ProfilerEnding;
 use crate::backend::processes;
 use crate::backend::start_mark::Record;
-use crate::child::Ending;
-use crate::child::signals::{self, Forwarder};
+use crate::child::CommandEnding;
+use crate::child::signals::{self, SignalForwarder};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -34,7 +34,7 @@ pub(super) struct Below {
 
 /// How it ended, and how its profiler did.
 pub(super) struct Ended {
-    pub(super) ending: Ending,
+    pub(super) ending: CommandEnding,
     pub(super) profiler: ProfilerEnding,
     /// For the log.
     pub(super) notes: Vec<String>,
@@ -55,14 +55,14 @@ impl Below {
     }
 
     /// Waits for the end of the command, and for that of the profiler, which has to come then.
-    pub(super) fn wait(&self, profiler: &mut Child, forwarder: &Forwarder) -> Ended {
+    pub(super) fn wait(&self, profiler: &mut Child, forwarder: &SignalForwarder) -> Ended {
         self.witness.wait(None);
         let mut told = Record::read(&self.scratch).and_then(|record| record.ending);
         if told.is_none() && !self.command.wait(Some(Duration::ZERO)) {
             // Only SIGKILL ends the witness before the command, and whoever sent it to the witness meant the command.
             self.command.send(Signal::KILL);
             self.command.wait(None);
-            told = Some(Ending::Signal(Signal::KILL.as_raw()));
+            told = Some(CommandEnding::Signal(Signal::KILL.as_raw()));
         }
         let top = profiler.id() as i32;
         // A profiler that writes is not to be ended by what was for the command, which is gone.
@@ -85,11 +85,11 @@ impl Below {
             processes::kill(&self.scratch, status.is_none().then_some(top), false);
             status = status.or_else(|| spawn::wait(profiler, Instant::now() + TIME_TO_DIE));
         }
-        let of_profiler = status.map(Ending::from);
-        let ending = told.or(of_profiler).unwrap_or(Ending::Code(1));
+        let of_profiler = status.map(CommandEnding::from);
+        let ending = told.or(of_profiler).unwrap_or(CommandEnding::Code(1));
         if let Some(other) = of_profiler.filter(|other| *other != ending && notes.is_empty()) {
             // Some have one status for all that is not success.
-            let warning = if ending == Ending::Code(0) || matches!(other, Ending::Signal(_)) {
+            let warning = if ending == CommandEnding::Code(0) || matches!(other, CommandEnding::Signal(_)) {
                 ended = ProfilerEnding::Failed;
                 "warning: "
             } else {

@@ -3,7 +3,7 @@
 use super::control::{Control, Received, ToCollector};
 use super::watched::Watched;
 use crate::backend::{ProfilerEnding, processes, start_mark};
-use crate::child::Ending;
+use crate::child::CommandEnding;
 use crate::drain::Finish;
 use crate::log::warn;
 use rpd_shard::record::Exit;
@@ -73,7 +73,7 @@ pub(super) fn until_the_end(
         (Some(above), Some(scratch)) => end_in_time(&above, scratch, patience),
         _ => ProfilerEnding::Unseen,
     };
-    Some((Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, Ending::exit) }, profiler))
+    Some((Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
 }
 
 /// Waits for a profiler whose command has ended, and kills it if it stays too long.

@@ -4,7 +4,7 @@ use super::below::Below;
 use super::control::{Control, ToCollector};
 use crate::backend::start::{self, Started};
 use crate::backend::{Plan, start_mark};
-use crate::child::{self, Ending, PROFILER, signals, signals::Forwarder};
+use crate::child::{self, CommandEnding, PROFILER, signals, signals::SignalForwarder};
 use crate::command_line::Trace;
 use crate::log::warn;
 use rpd_ring::message::TRACE_VARIABLE;
@@ -40,14 +40,14 @@ pub(super) struct Running {
 
 /// The command does not run.
 pub(super) struct NotStarted {
-    pub(super) ending: Ending,
+    pub(super) ending: CommandEnding,
     /// The profiler that was to start it, and why it did not.
     pub(super) profiler: Option<(i32, String)>,
 }
 
 impl From<i32> for NotStarted {
     fn from(code: i32) -> NotStarted {
-        NotStarted { ending: Ending::Code(code), profiler: None }
+        NotStarted { ending: CommandEnding::Code(code), profiler: None }
     }
 }
 
@@ -69,7 +69,7 @@ impl Front {
         &self,
         command: &[OsString],
         variables: &[(String, OsString)],
-        forwarder: &Forwarder,
+        forwarder: &SignalForwarder,
         control: &Control,
     ) -> Result<Running, NotStarted> {
         let whole: Vec<OsString> = self.words.iter().chain(command).cloned().collect();
@@ -84,13 +84,15 @@ impl Front {
                 let _ = control.send(&ToCollector::Starting { pid });
                 let ended_by = |signal: i32| {
                     let why = format!("signal {signal} ended the job before {name} had started the command");
-                    NotStarted { ending: Ending::Signal(signal), profiler: Some((pid, why)) }
+                    NotStarted { ending: CommandEnding::Signal(signal), profiler: Some((pid, why)) }
                 };
                 match start::wait(&mut child, &self.scratch, self.wait) {
                     Started::Yes => return Ok(self.running(child)),
                     Started::Cancelled(signal) => return Err(ended_by(signal)),
-                    Started::Ended(status) => match Ending::from(status) {
-                        Ending::Signal(signal) if CANCELS.contains(&signal) => return Err(ended_by(signal)),
+                    Started::Ended(status) => match CommandEnding::from(status) {
+                        CommandEnding::Signal(signal) if CANCELS.contains(&signal) => {
+                            return Err(ended_by(signal));
+                        }
                         _ => format!("ended before it started the command ({status})"),
                     },
                     Started::TooLong => {
@@ -108,7 +110,7 @@ impl Front {
             warn(format_args!("{without}"));
         }
         if let Some(signal) = signals::cancelled() {
-            return Err(NotStarted { ending: Ending::Signal(signal), profiler: None });
+            return Err(NotStarted { ending: CommandEnding::Signal(signal), profiler: None });
         }
         let mut variables = variables.to_vec();
         if let Some(alone) = &self.alone {

@@ -12,7 +12,7 @@ use super::unseen_program::{refuse_unseen, unseen_command};
 use super::variables::variables;
 use crate::backend::plan;
 use crate::backend::scratch::Scratch;
-use crate::child::signals::{self, Forwarder};
+use crate::child::signals::{self, SignalForwarder};
 use crate::command_line::{Options, WarnSignal};
 use crate::drain::Listener;
 use crate::host::cgroup;
@@ -37,7 +37,7 @@ pub(crate) struct Session {
     pub(super) announcement: Option<String>,
     /// What profilers write on the node.
     pub(super) scratch: Option<Scratch>,
-    pub(super) forwarder: Forwarder,
+    pub(super) forwarder: SignalForwarder,
     pub(super) control: Arc<Control>,
     /// Does not end the command.
     pub(super) warn_signal: Option<WarnSignal>,
@@ -73,7 +73,7 @@ impl Session {
         let speaks = own.speaks();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
         // Who is ended while profilers are asked has to clear up.
-        let forwarder = Forwarder::install(true).map_err(failed("catch signals"))?;
+        let forwarder = SignalForwarder::install(true).map_err(failed("catch signals"))?;
         let mut plan = plan(&options.asked(), &own.label(), is_recorded);
         let scratch = plan.scratch.take();
         let prepared = match signals::cancelled() {

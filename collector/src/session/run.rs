@@ -6,7 +6,7 @@ use super::prepare::{NOTE, Session};
 use super::spawn;
 use crate::backend::scratch::{self, Scratch};
 use crate::backend::{ProfilerEnding, start_mark};
-use crate::child::{self, Ending, ignoring};
+use crate::child::{self, CommandEnding, ignoring};
 use crate::command_line::WarnSignal;
 use crate::log::warn;
 use crate::shard_output::EarlyShard;
@@ -25,7 +25,7 @@ const MOST_LINES: usize = 20;
 
 impl Session {
     /// Runs the command to its end, waits for the shard, and says how to end.
-    pub(crate) fn run(self, command: &[OsString]) -> Ending {
+    pub(crate) fn run(self, command: &[OsString]) -> CommandEnding {
         let started = match &self.front {
             Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
             None => child::start(&self.words(command), &self.variables)
@@ -78,7 +78,7 @@ impl Session {
     }
 
     /// Ends without a command. A profiler that ran is worth a word in the log.
-    fn give_up(mut self, NotStarted { ending, profiler }: NotStarted) -> Ending {
+    fn give_up(mut self, NotStarted { ending, profiler }: NotStarted) -> CommandEnding {
         match profiler {
             Some((pid, why)) => {
                 let _ = self.control.send(&ToCollector::Started { pid, profiler: None, without: Some(why) });
@@ -155,13 +155,13 @@ impl Session {
     }
 }
 
-fn wait_for(command: &mut Child) -> Ending {
+fn wait_for(command: &mut Child) -> CommandEnding {
     command.wait().map_or_else(
         |error| {
             warn(format_args!("failed to wait for the command: {error}"));
-            Ending::Code(1)
+            CommandEnding::Code(1)
         },
-        Ending::from,
+        CommandEnding::from,
     )
 }
 

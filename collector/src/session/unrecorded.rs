@@ -1,7 +1,7 @@
 //! A command that cannot be recorded: the reason, the rank that prints it, and whether the command runs.
 
 use super::control::Start;
-use crate::child::{self, Ending, preload, signals};
+use crate::child::{self, CommandEnding, preload, signals};
 use crate::command_line::Options;
 use crate::log::TOO_MANY_FILES;
 use crate::log::warn;
@@ -115,7 +115,7 @@ pub(super) fn is_first(rank: Option<u32>, ranks: &RankSet) -> bool {
 /// Runs the command without recording it, or ends the call where `--require` asks for that.
 pub(crate) fn run_unrecorded(options: &Options, error: &PrepareError) -> ! {
     if let PrepareError::Cancelled(signal) = error {
-        Ending::Signal(*signal).leave();
+        CommandEnding::Signal(*signal).leave();
     }
     if options.require {
         if let PrepareError::Place { speaks: false, .. } | PrepareError::Unseen { speaks: false, .. } = error
