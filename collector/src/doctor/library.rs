@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::child::preload;
 use crate::child::program::ProgramFile;
-use crate::drain::Listener;
+use crate::drain::RingListener;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -102,7 +102,7 @@ pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> R
 pub(super) fn socket(random: u128) -> [Finding; 1] {
     let next = "abstract Unix sockets have to be allowed; a seccomp or AppArmor profile may forbid them";
     let try_out = || {
-        let (_listening, name) = Listener::bind(random)?;
+        let (_listening, name) = RingListener::bind(random)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let name = name.strip_prefix('@').unwrap_or(&name);

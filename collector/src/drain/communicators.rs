@@ -15,7 +15,7 @@
 //! | `nccl-local-N` | `ncclCommInitAll` |
 //! | `comm-N` | a call that was not seen: the N-th such one of this process |
 
-use super::outbox::Outbox;
+use super::outbox::RowOutbox;
 use crate::shard_output::NameId;
 use rpd_ring::record::{
     COMM_MADE, COMM_SELF, COMM_WORLD, CommunicatorBirth, NewCommunicator, RecordedLibrary,
@@ -24,17 +24,17 @@ use std::collections::{HashMap, VecDeque};
 use twox_hash::XxHash3_64;
 
 /// Communicators that are told apart, per process.
-const MOST: usize = 1 << 16;
+const MAX_COMMUNICATORS: usize = 1 << 16;
 /// Communicators that are remembered after they were freed: calls on them may still be in the ring of
 /// another thread.
-const MOST_FREED: usize = 1 << 10;
+const MAX_FREED_COMMUNICATORS: usize = 1 << 10;
 /// Longest name; a longer one is a hash, the same in all ranks.
-const NAME_LIMIT: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// The communicators of a process.
 #[derive(Default)]
-pub(super) struct Communicators {
-    known: HashMap<(RecordedLibrary, u64), Communicator>,
+pub(super) struct KnownCommunicators {
+    known: HashMap<(RecordedLibrary, u64), KnownCommunicator>,
     /// Communicators of one way to be made, for the ways that the library does not count.
     made: HashMap<String, u32>,
     /// Those that were freed, oldest first.
@@ -44,7 +44,7 @@ pub(super) struct Communicators {
 
 /// What is known of one.
 #[derive(Clone, Debug)]
-pub(super) struct Communicator {
+pub(super) struct KnownCommunicator {
     text: Box<str>,
     /// Its name, for rows.
     pub(super) name: NameId,
@@ -52,11 +52,16 @@ pub(super) struct Communicator {
     pub(super) size_rank: Option<(u32, u32)>,
 }
 
-impl Communicators {
+impl KnownCommunicators {
     /// The communicator with this handle, which may not have been seen before.
-    pub(super) fn get(&mut self, library: RecordedLibrary, handle: u64, out: &mut Outbox) -> &Communicator {
+    pub(super) fn get(
+        &mut self,
+        library: RecordedLibrary,
+        handle: u64,
+        out: &mut RowOutbox,
+    ) -> &KnownCommunicator {
         // Past the limit all others are one.
-        let full = self.known.len() >= MOST && !self.known.contains_key(&(library, handle));
+        let full = self.known.len() >= MAX_COMMUNICATORS && !self.known.contains_key(&(library, handle));
         let handle = if full { u64::MAX - 2 } else { handle };
         let unknown = &mut self.unknown;
         self.known.entry((library, handle)).or_insert_with(|| {
@@ -68,19 +73,19 @@ impl Communicators {
                     format!("comm-{unknown}")
                 }
             };
-            Communicator { name: out.name(text.as_bytes()), text: text.into(), size_rank: None }
+            KnownCommunicator { name: out.name(text.as_bytes()), text: text.into(), size_rank: None }
         })
     }
 
     /// Notes a new communicator and returns its name; none if this rank got none.
-    pub(super) fn add(&mut self, made: &NewCommunicator, out: &mut Outbox) -> Option<NameId> {
+    pub(super) fn add(&mut self, made: &NewCommunicator, out: &mut RowOutbox) -> Option<NameId> {
         if made.handle == 0 {
             return None;
         }
         let text = self.text(made, out);
         let name = out.name(text.as_bytes());
-        let communicator = Communicator { text: text.into(), name, size_rank: made.size_rank };
-        if self.known.len() < MOST {
+        let communicator = KnownCommunicator { text: text.into(), name, size_rank: made.size_rank };
+        if self.known.len() < MAX_COMMUNICATORS {
             self.known.insert((made.library, made.handle), communicator);
         }
         Some(name)
@@ -99,14 +104,14 @@ impl Communicators {
             return;
         }
         self.freed.push_back((library, handle));
-        if self.freed.len() > MOST_FREED
+        if self.freed.len() > MAX_FREED_COMMUNICATORS
             && let Some(oldest) = self.freed.pop_front()
         {
             self.known.remove(&oldest);
         }
     }
 
-    fn text(&mut self, made: &NewCommunicator, out: &mut Outbox) -> String {
+    fn text(&mut self, made: &NewCommunicator, out: &mut RowOutbox) -> String {
         let parent = made.parent.map(|parent| self.get(made.library, parent, out).text.clone());
         let parent = parent.unwrap_or_default();
         let NewCommunicator { id, leader, tag, ordinal, .. } = made;
@@ -129,14 +134,14 @@ impl Communicators {
                 format!("nccl-local-{n}")
             }
         };
-        if text.len() > NAME_LIMIT {
+        if text.len() > MAX_NAME_BYTES {
             return format!("comm-{:016x}", XxHash3_64::oneshot(text.as_bytes()));
         }
         text
     }
 
     fn count(&mut self, way: String) -> u32 {
-        if self.made.len() >= MOST && !self.made.contains_key(&way) {
+        if self.made.len() >= MAX_COMMUNICATORS && !self.made.contains_key(&way) {
             return 0;
         }
         let n = self.made.entry(way).or_default();
@@ -151,7 +156,7 @@ mod tests {
     use crate::shard_output::{OutputItem, ShardOutput};
     use rpd_ring::mpi::MpiFunction::MPI_Comm_split;
 
-    fn name(out: &Outbox, id: NameId) -> String {
+    fn name(out: &RowOutbox, id: NameId) -> String {
         let names = out.batch().items.iter().filter_map(|item| match item {
             OutputItem::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
             _ => None,
@@ -176,9 +181,9 @@ mod tests {
 
     #[test]
     fn names_tell_how_a_communicator_was_made_and_outlive_no_handle() {
-        let mut out = Outbox::new(ShardOutput::into_nothing());
-        let mut all = Communicators::default();
-        let add = |all: &mut Communicators, out: &mut Outbox, made| {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let mut all = KnownCommunicators::default();
+        let add = |all: &mut KnownCommunicators, out: &mut RowOutbox, made| {
             let id = all.add(&made, out);
             id.map(|id| name(out, id))
         };
@@ -208,13 +213,13 @@ mod tests {
 
     #[test]
     fn a_number_is_known_for_a_while_after_its_end() {
-        let mut out = Outbox::new(ShardOutput::into_nothing());
-        let mut all = Communicators::default();
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let mut all = KnownCommunicators::default();
         assert!(all.is_to_come(RecordedLibrary::Mpi, COMM_MADE + 1));
         assert!(
             !all.is_to_come(RecordedLibrary::Mpi, COMM_WORLD) && !all.is_to_come(RecordedLibrary::Mpi, 77)
         );
-        for n in 1..=MOST_FREED as u64 + 1 {
+        for n in 1..=MAX_FREED_COMMUNICATORS as u64 + 1 {
             all.add(&split(COMM_WORLD, COMM_MADE + n, n as u32, 0), &mut out);
             all.free(RecordedLibrary::Mpi, COMM_MADE + n);
             assert!(!all.is_to_come(RecordedLibrary::Mpi, COMM_MADE + n));
@@ -224,12 +229,12 @@ mod tests {
 
     #[test]
     fn a_long_line_of_parents_has_a_short_name() {
-        let mut out = Outbox::new(ShardOutput::into_nothing());
-        let mut all = Communicators::default();
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let mut all = KnownCommunicators::default();
         all.add(&split(COMM_WORLD, 1, 1, 0), &mut out);
         for handle in 1..500 {
             let id = all.add(&split(handle, handle + 1, 1, 0), &mut out).unwrap();
-            assert!(name(&out, id).len() <= NAME_LIMIT);
+            assert!(name(&out, id).len() <= MAX_NAME_BYTES);
         }
     }
 }

@@ -19,10 +19,10 @@ use std::mem::MaybeUninit;
 /// Connections that the kernel queues while we are busy. A program's threads start together.
 const BACKLOG: i32 = 4096;
 /// Connections without their message yet; more are refused until some are done.
-const MOST_WAITING: usize = 4096;
+const MAX_WAITING_CONNECTIONS: usize = 4096;
 
 /// What a thread has sent.
-pub(super) enum Arrival {
+pub(super) enum ArrivedMessage {
     /// A ring, checked and mapped.
     Ring {
         /// Process id in our pid namespace; 0 if it has none there.
@@ -58,7 +58,7 @@ pub(super) enum Arrival {
 }
 
 /// The listening socket, and connections whose message is still to come.
-pub(crate) struct Listener {
+pub(crate) struct RingListener {
     socket: OwnedFd,
     waiting: Vec<(OwnedFd, i32)>,
     /// There was no descriptor for a connection: until some are closed, it is no news that there is one.
@@ -71,7 +71,7 @@ pub(crate) struct Listener {
 /// A connection and a ring.
 const SPARE: usize = 2;
 
-impl Listener {
+impl RingListener {
     /// Opens a socket on an abstract address that cannot be guessed, and returns its name for
     /// [`rpd_ring::message::SOCKET_VARIABLE`]. Connections wait in it until somebody listens.
     pub(crate) fn bind(random: u128) -> io::Result<(OwnedFd, String)> {
@@ -83,9 +83,9 @@ impl Listener {
         Ok((socket, format!("@{name}")))
     }
 
-    /// Listens on a socket of [`Listener::bind`].
-    pub(crate) fn new(socket: OwnedFd) -> Listener {
-        let mut listener = Listener { socket, waiting: Vec::new(), exhausted: false, spare: Vec::new() };
+    /// Listens on a socket of [`RingListener::bind`].
+    pub(crate) fn new(socket: OwnedFd) -> RingListener {
+        let mut listener = RingListener { socket, waiting: Vec::new(), exhausted: false, spare: Vec::new() };
         listener.keep_spare();
         listener
     }
@@ -110,7 +110,7 @@ impl Listener {
     }
 
     /// Takes in everything that has arrived.
-    pub(super) fn receive(&mut self, mut each: impl FnMut(Arrival)) {
+    pub(super) fn receive(&mut self, mut each: impl FnMut(ArrivedMessage)) {
         self.exhausted = false;
         // Without descriptors for all that wait, one after the other.
         while self.accept() && self.take_messages(&mut each) {}
@@ -120,7 +120,7 @@ impl Listener {
     /// Accepts connections. Returns whether there may be more that no descriptor was left for.
     fn accept(&mut self) -> bool {
         let mut given_up = false;
-        while self.waiting.len() < MOST_WAITING {
+        while self.waiting.len() < MAX_WAITING_CONNECTIONS {
             let connection = match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(connection) => connection,
                 Err(Errno::MFILE | Errno::NFILE) if !given_up && self.spare.len() == SPARE => {
@@ -146,7 +146,7 @@ impl Listener {
     }
 
     /// Takes in the messages that are there. Returns whether there were any.
-    fn take_messages(&mut self, each: &mut impl FnMut(Arrival)) -> bool {
+    fn take_messages(&mut self, each: &mut impl FnMut(ArrivedMessage)) -> bool {
         let waiting = self.waiting.len();
         // Only while messages are taken: others open files, too.
         self.spare.pop();
@@ -193,17 +193,17 @@ fn receive_message(connection: &OwnedFd) -> Received {
     Received::Message(bytes.get(..got).and_then(LibraryMessage::decode), file)
 }
 
-fn arrival(pid: i32, message: Option<LibraryMessage>, file: Option<OwnedFd>) -> Arrival {
+fn arrival(pid: i32, message: Option<LibraryMessage>, file: Option<OwnedFd>) -> ArrivedMessage {
     match (message, file) {
         (Some(LibraryMessage::Ring { .. }), Some(file)) => {
-            map(&file).map_or(Arrival::Nonsense, |ring| Arrival::Ring { pid, ring })
+            map(&file).map_or(ArrivedMessage::Nonsense, |ring| ArrivedMessage::Ring { pid, ring })
         }
-        (Some(LibraryMessage::Untraced { why, .. }), None) => Arrival::Untraced { pid, why },
-        (Some(LibraryMessage::Lost { events }), None) => Arrival::Lost { pid, events },
+        (Some(LibraryMessage::Untraced { why, .. }), None) => ArrivedMessage::Untraced { pid, why },
+        (Some(LibraryMessage::Lost { events }), None) => ArrivedMessage::Lost { pid, events },
         (Some(LibraryMessage::Ended { pid: ended, status }), None) => {
-            Arrival::Ended { from: pid, pid: ended, exit: exit_of(status) }
+            ArrivedMessage::Ended { from: pid, pid: ended, exit: exit_of(status) }
         }
-        _ => Arrival::Nonsense,
+        _ => ArrivedMessage::Nonsense,
     }
 }
 

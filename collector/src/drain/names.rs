@@ -11,12 +11,12 @@ use twox_hash::XxHash3_128;
 /// Numbers of the texts seen so far, by their 128-bit hash: two texts with the same one would need
 /// more texts than any job has.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     numbers: HashMap<u128, NameId, BuildHasherDefault<AlreadyHashed>>,
     functions: HashMap<(RecordedLibrary, u32), NameId>,
 }
 
-impl Names {
+impl NameTable {
     /// The number of a text. A new text goes out first.
     pub(super) fn id(&mut self, text: &[u8], out: &mut Vec<OutputItem>) -> NameId {
         let next = NameId(u32::try_from(self.numbers.len()).unwrap_or(u32::MAX));

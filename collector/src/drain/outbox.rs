@@ -1,19 +1,19 @@
 //! Rows on their way to the writing thread.
 
-use super::names::Names;
+use super::names::NameTable;
 use crate::shard_output::{EventSpan, NameId, OutputBatch, OutputItem, ShardOutput};
 use rpd_ring::record::RecordedLibrary;
 
 /// Collects items into batches.
-pub(super) struct Outbox {
+pub(super) struct RowOutbox {
     batch: OutputBatch,
-    names: Names,
+    names: NameTable,
     output: ShardOutput,
 }
 
-impl Outbox {
-    pub(super) fn new(output: ShardOutput) -> Outbox {
-        Outbox { batch: OutputBatch::default(), names: Names::default(), output }
+impl RowOutbox {
+    pub(super) fn new(output: ShardOutput) -> RowOutbox {
+        RowOutbox { batch: OutputBatch::default(), names: NameTable::default(), output }
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! From the log of a thread to rows: beginnings wait for their ends.
 
-use super::communicators::Communicators;
-use super::outbox::Outbox;
-use super::requests::{Requests, Started};
+use super::communicators::KnownCommunicators;
+use super::outbox::RowOutbox;
+use super::requests::{PendingRequests, StartedRequest};
 use crate::shard_output::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
 use rpd_ring::record::{
     CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingRecord,
@@ -12,25 +12,25 @@ use std::collections::HashMap;
 
 /// Most ranges and calls that are kept open, per thread and per process. The library stops long
 /// before; a ring full of nonsense does not.
-const MOST_OPEN: usize = 1 << 18;
+const MAX_OPEN_SPANS: usize = 1 << 18;
 
 /// What is open in a thread, outermost first.
 #[derive(Default)]
 pub(super) struct ThreadLog {
-    open: Vec<Open>,
+    open: Vec<OpenSpan>,
 }
 
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenSpan {
     span: EventSpan,
-    sort: Sort,
+    sort: OpenKind,
     /// The communicator of a call.
     comm: Option<(RecordedLibrary, u64)>,
 }
 
 /// What can be open in a thread.
 #[derive(Clone, Copy)]
-enum Sort {
+enum OpenKind {
     Range,
     Mpi {
         row: MpiRow,
@@ -51,18 +51,18 @@ pub(super) struct ProcessLog {
     ranges: HashMap<u64, EventSpan>,
     /// Stops that were read before their start: it is in the ring of another thread.
     stops: HashMap<u64, i64>,
-    communicators: Communicators,
+    communicators: KnownCommunicators,
     /// Calls that have ended on communicators whose making is still to be read.
     waiting: HashMap<(RecordedLibrary, u64), Vec<OutputItem>>,
     waiting_count: usize,
-    requests: Requests,
+    requests: PendingRequests,
     /// Size of `MPI_COMM_WORLD`, from its record until it is taken.
     world_size: Option<u32>,
 }
 
 /// A record that fits nothing: the row that it would have made is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Misfit;
+pub(super) struct UnmatchedRecord;
 
 impl ProcessLog {
     pub(super) fn new(source: u32) -> ProcessLog {
@@ -76,15 +76,15 @@ impl ProcessLog {
         log: &mut ThreadLog,
         thread: i64,
         record: RingRecord<'_>,
-        out: &mut Outbox,
-    ) -> Result<(), Misfit> {
+        out: &mut RowOutbox,
+    ) -> Result<(), UnmatchedRecord> {
         match record {
             RingRecord::Push { time, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
-                log.push(Open { span, sort: Sort::Range, comm: None })
+                log.push(OpenSpan { span, sort: OpenKind::Range, comm: None })
             }
             RingRecord::Pop { time } => {
-                let open = log.close(Open::is_range).ok_or(Misfit)?;
+                let open = log.close(OpenSpan::is_range).ok_or(UnmatchedRecord)?;
                 out.range(EventSpan { end: Some(time), ..open.span });
                 Ok(())
             }
@@ -92,10 +92,10 @@ impl ProcessLog {
                 let span = self.begin(log, thread, time, out.name(name));
                 if let Some(end) = self.stops.remove(&id) {
                     out.range(EventSpan { end: Some(end), ..span });
-                } else if self.ranges.len() < MOST_OPEN {
+                } else if self.ranges.len() < MAX_OPEN_SPANS {
                     self.ranges.insert(id, span);
                 } else {
-                    return Err(Misfit);
+                    return Err(UnmatchedRecord);
                 }
                 Ok(())
             }
@@ -103,7 +103,7 @@ impl ProcessLog {
                 match self.ranges.remove(&id) {
                     Some(span) => out.range(EventSpan { end: Some(time), ..span }),
                     // Its start may still come, or was dropped and counted.
-                    None if self.stops.len() < MOST_OPEN => {
+                    None if self.stops.len() < MAX_OPEN_SPANS => {
                         self.stops.insert(id, time);
                     }
                     None => {}
@@ -116,31 +116,33 @@ impl ProcessLog {
                 Ok(())
             }
             RingRecord::MpiEnter { time, call } => {
-                let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(Misfit)?;
+                let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(UnmatchedRecord)?;
                 let span = self.begin(log, thread, time, name);
-                let sort = Sort::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
-                log.push(Open { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Mpi, comm)) })
+                let sort =
+                    OpenKind::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
+                log.push(OpenSpan { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Mpi, comm)) })
             }
             RingRecord::MpiExit { time } => {
-                let open = log.close(Open::is_mpi).ok_or(Misfit)?;
+                let open = log.close(OpenSpan::is_mpi).ok_or(UnmatchedRecord)?;
                 self.emit(open, Some(time), out);
                 Ok(())
             }
             RingRecord::RcclEnter { time, call } => {
-                let name = out.function(RecordedLibrary::Rccl, call.function).ok_or(Misfit)?;
+                let name = out.function(RecordedLibrary::Rccl, call.function).ok_or(UnmatchedRecord)?;
                 let span = self.begin(log, thread, time, name);
-                let sort = Sort::Rccl(rccl_row(&call, out));
-                log.push(Open { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Rccl, comm)) })
+                let sort = OpenKind::Rccl(rccl_row(&call, out));
+                log.push(OpenSpan { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Rccl, comm)) })
             }
             RingRecord::RcclExit { time } => {
-                let open = log.close(Open::is_rccl).ok_or(Misfit)?;
+                let open = log.close(OpenSpan::is_rccl).ok_or(UnmatchedRecord)?;
                 self.emit(open, Some(time), out);
                 Ok(())
             }
             RingRecord::MpiRequest { time, request } => {
-                let Some(call) = log.innermost(Open::is_mpi) else { return Err(Misfit) };
-                let may_receive = matches!(call.sort, Sort::Mpi { may_receive: true, .. });
-                let started = Started { stack: call.span.stack, name: call.span.name, time, may_receive };
+                let Some(call) = log.innermost(OpenSpan::is_mpi) else { return Err(UnmatchedRecord) };
+                let may_receive = matches!(call.sort, OpenKind::Mpi { may_receive: true, .. });
+                let started =
+                    StartedRequest { stack: call.span.stack, name: call.span.name, time, may_receive };
                 if let Some((completion, seen)) = self.requests.start(request, started) {
                     self.complete(started, &completion, seen, out);
                 }
@@ -151,7 +153,7 @@ impl ProcessLog {
                 Ok(())
             }
             RingRecord::MpiDone { time, completion } => {
-                let parent = log.innermost(Open::is_mpi).map_or(0, |call| call.span.stack);
+                let parent = log.innermost(OpenSpan::is_mpi).map_or(0, |call| call.span.stack);
                 let seen = EventSpan { parent, ..self.moment(thread, time) };
                 if let Some(started) = self.requests.complete(&completion, seen) {
                     self.complete(started, &completion, seen, out);
@@ -163,7 +165,7 @@ impl ProcessLog {
                 Ok(())
             }
             RingRecord::NewCommunicator { time, made } => {
-                let name = out.function(made.library, made.function).ok_or(Misfit)?;
+                let name = out.function(made.library, made.function).ok_or(UnmatchedRecord)?;
                 self.communicator(log, thread, time, name, &made, out);
                 Ok(())
             }
@@ -210,15 +212,15 @@ impl ProcessLog {
 
     /// The row of something that has ended, or never will. Calls on a communicator whose making is still
     /// to be read wait for it.
-    fn emit(&mut self, open: Open, end: Option<i64>, out: &mut Outbox) {
+    fn emit(&mut self, open: OpenSpan, end: Option<i64>, out: &mut RowOutbox) {
         let span = EventSpan { end, ..open.span };
         let item = match open.sort {
-            Sort::Range => return out.range(span),
-            Sort::Mpi { row, .. } => OutputItem::Mpi(span, row),
-            Sort::Rccl(row) => OutputItem::Rccl(span, row),
+            OpenKind::Range => return out.range(span),
+            OpenKind::Mpi { row, .. } => OutputItem::Mpi(span, row),
+            OpenKind::Rccl(row) => OutputItem::Rccl(span, row),
         };
         let Some((library, handle)) = open.comm else { return out.push(item) };
-        if self.communicators.is_to_come(library, handle) && self.waiting_count < MOST_OPEN {
+        if self.communicators.is_to_come(library, handle) && self.waiting_count < MAX_OPEN_SPANS {
             self.waiting_count += 1;
             self.waiting.entry((library, handle)).or_default().push(item);
             return;
@@ -228,7 +230,7 @@ impl ProcessLog {
     }
 
     /// The calls that have waited for a communicator.
-    fn release(&mut self, library: RecordedLibrary, handle: u64, out: &mut Outbox) {
+    fn release(&mut self, library: RecordedLibrary, handle: u64, out: &mut RowOutbox) {
         let Some(items) = self.waiting.remove(&(library, handle)) else { return };
         self.waiting_count -= items.len();
         let name = self.communicators.get(library, handle, out).name;
@@ -236,7 +238,13 @@ impl ProcessLog {
     }
 
     /// A request is complete: which and when is in `seen`.
-    fn complete(&self, started: Started, completion: &RequestCompletion, seen: EventSpan, out: &mut Outbox) {
+    fn complete(
+        &self,
+        started: StartedRequest,
+        completion: &RequestCompletion,
+        seen: EventSpan,
+        out: &mut RowOutbox,
+    ) {
         let message = started.may_receive.then_some(completion);
         let row = RequestRow {
             peer: message.and_then(|message| message.source),
@@ -253,7 +261,7 @@ impl ProcessLog {
         time: i64,
         name: NameId,
         made: &NewCommunicator,
-        out: &mut Outbox,
+        out: &mut RowOutbox,
     ) {
         if made.birth == CommunicatorBirth::World {
             self.world_size = made.size_rank.map(|(size, _)| size);
@@ -267,7 +275,7 @@ impl ProcessLog {
     }
 
     /// The thread records nothing more: what is open in it stays open.
-    pub(super) fn end_thread(&mut self, log: ThreadLog, out: &mut Outbox) {
+    pub(super) fn end_thread(&mut self, log: ThreadLog, out: &mut RowOutbox) {
         for open in log.open {
             self.emit(open, None, out);
         }
@@ -285,7 +293,7 @@ impl ProcessLog {
 
     /// The process records nothing more: ranges without stop stay open, and communicators that were
     /// awaited will not come.
-    pub(super) fn end(&mut self, out: &mut Outbox) {
+    pub(super) fn end(&mut self, out: &mut RowOutbox) {
         let mut awaited: Vec<_> = self.waiting.keys().copied().collect();
         awaited.sort_unstable();
         for (library, handle) in awaited {
@@ -301,9 +309,9 @@ impl ProcessLog {
 }
 
 impl ThreadLog {
-    fn push(&mut self, open: Open) -> Result<(), Misfit> {
-        if self.open.len() >= MOST_OPEN {
-            return Err(Misfit);
+    fn push(&mut self, open: OpenSpan) -> Result<(), UnmatchedRecord> {
+        if self.open.len() >= MAX_OPEN_SPANS {
+            return Err(UnmatchedRecord);
         }
         self.open.push(open);
         Ok(())
@@ -311,18 +319,18 @@ impl ThreadLog {
 
     /// Takes out the innermost one of a sort. Mostly that is the last: a range may begin in a
     /// callback inside of an MPI call and end after it, or the reverse.
-    fn close(&mut self, sort: impl Fn(&Open) -> bool) -> Option<Open> {
+    fn close(&mut self, sort: impl Fn(&OpenSpan) -> bool) -> Option<OpenSpan> {
         let at = self.open.iter().rposition(sort)?;
         Some(self.open.remove(at))
     }
 
-    fn innermost(&self, sort: impl Fn(&Open) -> bool) -> Option<&Open> {
+    fn innermost(&self, sort: impl Fn(&OpenSpan) -> bool) -> Option<&OpenSpan> {
         self.open.iter().rev().find(|open| sort(open))
     }
 
     /// A blocking receive from anyone knows now who it was.
     fn received(&mut self, message: &RequestCompletion) {
-        if let Some(Open { sort: Sort::Mpi { row, .. }, .. }) =
+        if let Some(OpenSpan { sort: OpenKind::Mpi { row, .. }, .. }) =
             self.open.iter_mut().rev().find(|open| open.is_mpi())
         {
             row.peer = row.peer.or(message.source);
@@ -331,17 +339,17 @@ impl ThreadLog {
     }
 }
 
-impl Open {
+impl OpenSpan {
     fn is_range(&self) -> bool {
-        matches!(self.sort, Sort::Range)
+        matches!(self.sort, OpenKind::Range)
     }
 
     fn is_mpi(&self) -> bool {
-        matches!(self.sort, Sort::Mpi { .. })
+        matches!(self.sort, OpenKind::Mpi { .. })
     }
 
     fn is_rccl(&self) -> bool {
-        matches!(self.sort, Sort::Rccl(_))
+        matches!(self.sort, OpenKind::Rccl(_))
     }
 }
 
@@ -358,7 +366,7 @@ fn mpi_row(call: &MpiCall) -> MpiRow {
 }
 
 /// The row of a call, without its communicator.
-fn rccl_row(call: &RcclCall, out: &mut Outbox) -> RcclRow {
+fn rccl_row(call: &RcclCall, out: &mut RowOutbox) -> RcclRow {
     let datatype = call.datatype.and_then(rccl::datatype);
     let count = call.count.and_then(|count| i64::try_from(count).ok());
     let bytes = count.zip(datatype).and_then(|(count, (_, bytes))| count.checked_mul(bytes as i64));
@@ -394,7 +402,7 @@ mod tests {
 
     /// Applies the log of one thread, and ends it. Returns its rows, and how many records were misfits.
     fn rows(log: &[RingRecord<'_>]) -> (Vec<Row>, usize) {
-        let mut out = Outbox::new(ShardOutput::into_nothing());
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
         let misfits =
             log.iter().filter(|record| process.apply(&mut thread, 1, **record, &mut out).is_err()).count();
@@ -472,7 +480,7 @@ mod tests {
             tag: 0,
             ordinal,
         };
-        let mut out = Outbox::new(ShardOutput::into_nothing());
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let mut process = ProcessLog::new(1);
         let (mut user, mut maker) = (ThreadLog::default(), ThreadLog::default());
         // The ring of the thread that uses it is read first; the second one's making was dropped.

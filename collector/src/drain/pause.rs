@@ -22,7 +22,7 @@ const FULLNESS_ASLEEP: f32 = FULLNESS / 4.0;
 
 /// What was found after a pause.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct RingLook {
     /// The pause that was to be.
     pub(super) pause: Duration,
     /// A producer has ended the pause.
@@ -41,7 +41,7 @@ pub(super) fn longest_pause(is_watched: bool, is_called: bool) -> Duration {
 
 /// The pause after which the fullest ring will be about as full as it should be, if all goes on as it
 /// did. A burst shortens it at once, a lull lets it grow.
-pub(super) fn next_pause(look: Look) -> Duration {
+pub(super) fn next_pause(look: RingLook) -> Duration {
     // How long the ring of the call took to fill is not known.
     let last = if look.is_called { PAUSE_CALLED } else { look.pause };
     let last = last.clamp(PAUSE_SHORTEST, PAUSE_LONGEST);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn look(pause: Duration, fullness: f32, longest: Duration) -> Duration {
-        next_pause(Look { pause, is_called: false, fullness, longest })
+        next_pause(RingLook { pause, is_called: false, fullness, longest })
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         let pause = PAUSE_LONGEST;
         for (fullness, expected) in [(0.0, 2 * PAUSE_CALLED), (FULLNESS, PAUSE_CALLED), (1.0, Duration::ZERO)]
         {
-            let called = Look { pause, is_called: true, fullness, longest: longest_pause(true, true) };
+            let called = RingLook { pause, is_called: true, fullness, longest: longest_pause(true, true) };
             assert_eq!(next_pause(called), expected);
         }
         assert_eq!(look(pause, 0.0, longest_pause(false, false)), PAUSE_UNWOKEN);

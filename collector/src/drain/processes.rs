@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Processes that have ended and may still hear how: their parents say so a moment later.
-const RECENTLY_ENDED: usize = 1024;
+const MAX_RECENTLY_ENDED: usize = 1024;
 /// Ancestors that are looked at for the rank that a worker belongs to.
-const ANCESTORS: usize = 32;
+const MAX_ANCESTORS: usize = 32;
 
 /// A traced process.
-pub(super) struct Source {
+pub(super) struct TracedProcess {
     pub(super) process: Process,
     pub(super) log: ProcessLog,
     /// Readable when the process has ended.
@@ -33,8 +33,8 @@ pub(super) struct Source {
 }
 
 /// All traced processes, in the order of their numbers in the shard.
-pub(super) struct Sources {
-    all: Vec<Source>,
+pub(super) struct TracedProcesses {
+    all: Vec<TracedProcess>,
     /// Places of those that have not ended.
     living: Vec<usize>,
     /// Places of those that have ended, and are still known in full.
@@ -43,19 +43,19 @@ pub(super) struct Sources {
 }
 
 /// Where a thread is to be entered.
-pub(super) struct Entered {
+pub(super) struct EnteredThread {
     /// Place of the process.
     pub(super) at: usize,
     /// The process is new, or is another program since its last thread was entered.
     pub(super) changed: bool,
 }
 
-impl Sources {
-    pub(super) fn new(defaults: SourceDefaults) -> Sources {
-        Sources { all: Vec::new(), living: Vec::new(), ended: VecDeque::new(), defaults }
+impl TracedProcesses {
+    pub(super) fn new(defaults: SourceDefaults) -> TracedProcesses {
+        TracedProcesses { all: Vec::new(), living: Vec::new(), ended: VecDeque::new(), defaults }
     }
 
-    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut Source> {
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut TracedProcess> {
         self.all.get_mut(at)
     }
 
@@ -70,7 +70,7 @@ impl Sources {
     }
 
     /// The latest process of a process id.
-    pub(super) fn find(&mut self, pid: i32) -> Option<&mut Source> {
+    pub(super) fn find(&mut self, pid: i32) -> Option<&mut TracedProcess> {
         self.all.iter_mut().rev().find(|source| source.process.pid == pid)
     }
 
@@ -87,7 +87,7 @@ impl Sources {
         let process = source.process.clone();
         self.living.retain(|place| *place != at);
         self.ended.push_back(at);
-        if self.ended.len() > RECENTLY_ENDED
+        if self.ended.len() > MAX_RECENTLY_ENDED
             && let Some(old) = self.ended.pop_front().and_then(|at| self.all.get_mut(at))
             && old.ended
         {
@@ -111,11 +111,11 @@ impl Sources {
     /// child has in the namespace of `from`. Returns the process if its end is known already, so that
     /// it is written once more.
     pub(super) fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) -> Option<Process> {
-        let is_it = |source: &&mut Source| {
+        let is_it = |source: &&mut TracedProcess| {
             let own = source.own_pid == pid && (source.process.pid == from || source.process.ppid == from);
             own || source.process.pid == pid && source.process.ppid == from
         };
-        let source = self.all.iter_mut().rev().take(RECENTLY_ENDED).find(is_it)?;
+        let source = self.all.iter_mut().rev().take(MAX_RECENTLY_ENDED).find(is_it)?;
         source.process.exit = Some(exit);
         source.ended.then(|| source.process.clone())
     }
@@ -139,10 +139,10 @@ impl Sources {
 
     /// Finds or makes the process that a new ring belongs to. Process id and start time name it, so
     /// that a program after an exec is the same process, and a reused number is not.
-    pub(super) fn enter(&mut self, pid: i32, header: RingHeader<'_>) -> Entered {
+    pub(super) fn enter(&mut self, pid: i32, header: RingHeader<'_>) -> EnteredThread {
         let facts = header.facts();
         let identity = identity::decode(&header.identity());
-        let same = |source: &Source| {
+        let same = |source: &TracedProcess| {
             let process = &source.process;
             (process.pid, process.start_ticks, source.own_pid) == (pid, facts.start_ticks, facts.pid)
         };
@@ -156,7 +156,7 @@ impl Sources {
             let changed = source.process.command != command;
             source.process.command = command;
             source.process.environment = masked_environment(identity.environment);
-            return Entered { at, changed };
+            return EnteredThread { at, changed };
         }
         let number = number_at(self.all.len());
         let process = self.describe(number, pid, &facts, identity);
@@ -164,8 +164,8 @@ impl Sources {
             Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).map(Arc::new);
         let log = ProcessLog::new(number);
         self.living.push(self.all.len());
-        self.all.push(Source { process, log, pidfd, ended: false, threads: 0, own_pid: facts.pid });
-        Entered { at: self.all.len() - 1, changed: true }
+        self.all.push(TracedProcess { process, log, pidfd, ended: false, threads: 0, own_pid: facts.pid });
+        EnteredThread { at: self.all.len() - 1, changed: true }
     }
 
     fn describe(&self, source: u32, pid: i32, facts: &ThreadFacts, identity: ProcessIdentity) -> Process {
@@ -201,8 +201,8 @@ impl Sources {
     /// Whether a traced process of the same rank is among the ancestors.
     fn is_below_rank(&self, ppid: i32, rank: Option<u32>, restart: u32) -> bool {
         let mut ancestor = ppid;
-        for _ in 0..ANCESTORS {
-            let is_rank = |source: &Source| {
+        for _ in 0..MAX_ANCESTORS {
+            let is_rank = |source: &TracedProcess| {
                 let process = &source.process;
                 process.pid == ancestor && (process.rank, process.restart) == (rank, restart)
             };
@@ -218,7 +218,7 @@ impl Sources {
     }
 }
 
-impl Source {
+impl TracedProcess {
     /// The key of a new row of the thread table.
     pub(super) fn next_thread(&mut self) -> i64 {
         self.threads += 1;

@@ -5,11 +5,11 @@ use rpd_ring::record::RequestCompletion;
 use std::collections::{HashMap, VecDeque};
 
 /// Requests that are remembered, per process; the oldest of a handle are forgotten past that.
-const MOST: usize = 1 << 18;
+const MAX_PENDING_REQUESTS: usize = 1 << 18;
 
 /// The call that started an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Started {
+pub(super) struct StartedRequest {
     /// Its stack id.
     pub(super) stack: i64,
     /// Its function.
@@ -23,8 +23,8 @@ pub(super) struct Started {
 /// Requests by handle. Several may have the same one at a time: MPI libraries give all operations that
 /// are complete at once a common request. Those are matched in the order in which they were started.
 #[derive(Default)]
-pub(super) struct Requests {
-    started: HashMap<u64, VecDeque<Started>>,
+pub(super) struct PendingRequests {
+    started: HashMap<u64, VecDeque<StartedRequest>>,
     /// Completions that were read before their start: it is in the ring of another thread.
     early: HashMap<u64, VecDeque<(RequestCompletion, EventSpan)>>,
     remembered: usize,
@@ -32,9 +32,13 @@ pub(super) struct Requests {
     unmatched: u64,
 }
 
-impl Requests {
+impl PendingRequests {
     /// An operation was started. Returns its completion if that was read before.
-    pub(super) fn start(&mut self, request: u64, started: Started) -> Option<(RequestCompletion, EventSpan)> {
+    pub(super) fn start(
+        &mut self,
+        request: u64,
+        started: StartedRequest,
+    ) -> Option<(RequestCompletion, EventSpan)> {
         if let Some(early) = self.early.get_mut(&request) {
             // What was complete before this start belongs to a start that was not recorded.
             while let Some((completion, seen)) = early.pop_front() {
@@ -46,7 +50,7 @@ impl Requests {
             }
             self.early.remove(&request);
         }
-        if self.remembered < MOST {
+        if self.remembered < MAX_PENDING_REQUESTS {
             self.remembered += 1;
             self.started.entry(request).or_default().push_back(started);
         }
@@ -54,11 +58,15 @@ impl Requests {
     }
 
     /// An operation is complete. Returns the call that started it, if that is known by now.
-    pub(super) fn complete(&mut self, completion: &RequestCompletion, seen: EventSpan) -> Option<Started> {
+    pub(super) fn complete(
+        &mut self,
+        completion: &RequestCompletion,
+        seen: EventSpan,
+    ) -> Option<StartedRequest> {
         if let Some(started) = self.take(completion.request) {
             return Some(started);
         }
-        if self.remembered < MOST {
+        if self.remembered < MAX_PENDING_REQUESTS {
             self.remembered += 1;
             self.early.entry(completion.request).or_default().push_back((*completion, seen));
         } else {
@@ -79,7 +87,7 @@ impl Requests {
         self.take(request);
     }
 
-    fn take(&mut self, request: u64) -> Option<Started> {
+    fn take(&mut self, request: u64) -> Option<StartedRequest> {
         let queue = self.started.get_mut(&request)?;
         let started = queue.pop_front();
         if queue.is_empty() {
@@ -94,8 +102,8 @@ impl Requests {
 mod tests {
     use super::*;
 
-    fn started(stack: i64) -> Started {
-        Started { stack, name: NameId(0), time: stack, may_receive: true }
+    fn started(stack: i64) -> StartedRequest {
+        StartedRequest { stack, name: NameId(0), time: stack, may_receive: true }
     }
 
     fn seen(start: i64) -> EventSpan {
@@ -108,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_common_request_is_matched_in_order() {
-        let mut requests = Requests::default();
+        let mut requests = PendingRequests::default();
         assert_eq!(requests.start(7, started(1)), None);
         assert_eq!(requests.start(7, started(2)), None);
         assert_eq!(requests.complete(&completion(7), seen(3)), Some(started(1)));
@@ -118,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_completion_may_be_read_before_its_start() {
-        let mut requests = Requests::default();
+        let mut requests = PendingRequests::default();
         assert_eq!(requests.complete(&completion(7), seen(5)), None);
         assert_eq!(requests.start(7, started(9)), None, "what is started later was not what completed");
         assert_eq!(requests.complete(&completion(8), seen(5)), None);
@@ -130,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_freed_request_gives_its_handle_away() {
-        let mut requests = Requests::default();
+        let mut requests = PendingRequests::default();
         requests.start(7, started(1));
         requests.free(7);
         requests.start(7, started(2));

@@ -2,11 +2,11 @@
 //!
 //! [`super::thread`] says when. A thread of [`super::wakeups`] also reads, when a producer calls.
 
-use super::Finish;
-use super::listener::Arrival;
-use super::outbox::Outbox;
+use super::CommandEnd;
+use super::listener::ArrivedMessage;
+use super::outbox::RowOutbox;
 use super::pairing::ThreadLog;
-use super::processes::{Entered, Sources};
+use super::processes::{EnteredThread, TracedProcesses};
 use super::wakeups::{WakeupThreads, WatchedRing};
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
@@ -24,15 +24,15 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes of a ring that are read before it is the next one's turn.
-pub(super) const BUDGET: u64 = 1 << 20;
+pub(super) const BYTES_PER_TURN: u64 = 1 << 20;
 /// All that a ring held when it was looked at: what comes meanwhile is not waited for.
-const WHOLE: u64 = u64::MAX;
+const WHOLE_RING: u64 = u64::MAX;
 
 /// All rings and their processes.
-pub(super) struct Drain {
-    sources: Sources,
-    rings: Vec<Ring>,
-    out: Outbox,
+pub(super) struct RingDrain {
+    sources: TracedProcesses,
+    rings: Vec<ThreadRing>,
+    out: RowOutbox,
     wakeups: WakeupThreads,
     /// How full the fullest ring was for which a producer has called, since that was asked for.
     called_fullness: Option<f32>,
@@ -47,10 +47,10 @@ pub(super) struct Drain {
 }
 
 /// Processes that are remembered for what they have still to say.
-const MOST_UNCOUNTED: usize = 1 << 16;
+const MAX_UNCOUNTED_PROCESSES: usize = 1 << 16;
 
 /// One thread's ring.
-struct Ring {
+struct ThreadRing {
     consumer: RingConsumer,
     /// A thread waits for its producer's call; none if there is no thread for it.
     watched: Option<WatchedRing>,
@@ -63,17 +63,17 @@ struct Ring {
     tid: i32,
 }
 
-impl Drain {
+impl RingDrain {
     /// `wake` is written to when a producer has called.
     pub(super) fn new(
         defaults: SourceDefaults,
         output: ShardOutput,
         wake: Arc<OwnedFd>,
-    ) -> Arc<Mutex<Drain>> {
+    ) -> Arc<Mutex<RingDrain>> {
         let start_clocks = Some(machine::clock_set(&defaults.domain));
-        let (sources, out) = (Sources::new(defaults), Outbox::new(output));
+        let (sources, out) = (TracedProcesses::new(defaults), RowOutbox::new(output));
         Arc::new_cyclic(|drain| {
-            Mutex::new(Drain {
+            Mutex::new(RingDrain {
                 sources,
                 rings: Vec::new(),
                 out,
@@ -103,7 +103,7 @@ impl Drain {
 
     /// Reads every ring once, at the call of a producer.
     pub(super) fn answer_call(&mut self) {
-        let fullness = self.drain_all(BUDGET);
+        let fullness = self.drain_all(BYTES_PER_TURN);
         self.called_fullness = Some(self.called_fullness.map_or(fullness, |before| before.max(fullness)));
     }
 
@@ -134,31 +134,31 @@ impl Drain {
 
     /// Hands over all that is there, to be kept.
     pub(super) fn keep(&mut self, signal: i32) {
-        self.drain_all(WHOLE);
+        self.drain_all(WHOLE_RING);
         self.out.push(OutputItem::Keep { signal });
         self.out.send();
     }
 
     /// Takes in what threads have sent.
-    pub(super) fn take_in(&mut self, arrivals: Vec<Arrival>) {
+    pub(super) fn take_in(&mut self, arrivals: Vec<ArrivedMessage>) {
         for arrival in arrivals {
             match arrival {
-                Arrival::Ring { pid, ring } => self.enter(pid, ring),
-                Arrival::Untraced { pid, why } => {
+                ArrivedMessage::Ring { pid, ring } => self.enter(pid, ring),
+                ArrivedMessage::Untraced { pid, why } => {
                     self.tell_untraced(pid, why);
-                    if pid > 0 && self.uncounted.len() < MOST_UNCOUNTED {
+                    if pid > 0 && self.uncounted.len() < MAX_UNCOUNTED_PROCESSES {
                         self.uncounted.insert(pid);
                     } else {
                         self.lose_uncounted(pid);
                     }
                 }
-                Arrival::Lost { pid, events } => {
+                ArrivedMessage::Lost { pid, events } => {
                     self.uncounted.remove(&pid);
                     let source = self.sources.number_of(pid);
                     self.lose(source, None, LossCause::NoMemory, Some(events));
                 }
-                Arrival::Ended { from, pid, exit } => self.note_exit(from, pid, exit),
-                Arrival::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
+                ArrivedMessage::Ended { from, pid, exit } => self.note_exit(from, pid, exit),
+                ArrivedMessage::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
             }
         }
     }
@@ -199,7 +199,7 @@ impl Drain {
             self.tell_untraced(pid, UntracedReason::NoMemory);
         }
         let Some(header) = consumer.header() else { return };
-        let Entered { at, changed } = self.sources.enter(pid, header);
+        let EnteredThread { at, changed } = self.sources.enter(pid, header);
         // The same thread comes again after an exec, which took its old ring away from it.
         while let Some(old) = self.rings.iter().position(|ring| ring.source == at && ring.tid == facts.tid) {
             self.end_ring(old);
@@ -220,7 +220,7 @@ impl Drain {
             start: facts.start_ns,
         });
         let watched = self.wakeups.watch(consumer.wakeup());
-        self.rings.push(Ring {
+        self.rings.push(ThreadRing {
             consumer,
             watched,
             log: ThreadLog::default(),
@@ -280,7 +280,9 @@ impl Drain {
     fn end_ring(&mut self, at: usize) {
         let mut rounds = 0;
         // A thread that is given up may write for ever; one ring's worth and what came meanwhile.
-        while rounds < 4 && matches!(self.drain_one(at, WHOLE), (DrainProgress { records: 1.., .. }, false)) {
+        while rounds < 4
+            && matches!(self.drain_one(at, WHOLE_RING), (DrainProgress { records: 1.., .. }, false))
+        {
             rounds += 1;
         }
         self.remove_ring(at);
@@ -349,7 +351,7 @@ impl Drain {
     }
 
     /// Says how the command has ended, and all that was still to be said.
-    pub(super) fn finish(&mut self, finish: Finish) {
+    pub(super) fn finish(&mut self, finish: CommandEnd) {
         // Killed, or still there: they have not come to say it.
         for pid in std::mem::take(&mut self.uncounted) {
             self.lose_uncounted(pid);
@@ -388,7 +390,7 @@ impl Drain {
         }
     }
 
-    pub(super) fn end_living(&mut self, finish: Finish) {
+    pub(super) fn end_living(&mut self, finish: CommandEnd) {
         for at in self.sources.living().to_vec() {
             let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
             if is_command {

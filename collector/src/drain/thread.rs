@@ -1,9 +1,9 @@
 //! The collecting thread: waits for news, takes in new rings, reads all of them, and ends.
 
-use super::listener::Listener;
-use super::pause::{Look, PAUSE_EMPTY, PAUSE_UNWOKEN, longest_pause, next_pause};
-use super::rings::{BUDGET, Drain};
-use super::{Command, Finish};
+use super::listener::RingListener;
+use super::pause::{PAUSE_EMPTY, PAUSE_UNWOKEN, RingLook, longest_pause, next_pause};
+use super::rings::{BYTES_PER_TURN, RingDrain};
+use super::{CollectorCommand, CommandEnd};
 use rpd_shard::record::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -16,16 +16,16 @@ const SEND_EVERY: Duration = Duration::from_millis(450);
 /// Time between two readings of the clocks.
 const CLOCKS_EVERY: Duration = Duration::from_secs(5);
 /// Times that rings which wait for a descriptor are asked for at the end.
-const MOST_ROUNDS: usize = 1000;
+const MAX_ROUNDS: usize = 1000;
 
 /// The state of the collecting thread.
 pub(super) struct CollectingThread {
-    pub(super) listener: Listener,
-    pub(super) commands: Receiver<Command>,
+    pub(super) listener: RingListener,
+    pub(super) commands: Receiver<CollectorCommand>,
     /// An eventfd: there is a command, or a producer has called.
     pub(super) wake: Arc<OwnedFd>,
     /// Nobody holds it while waiting.
-    pub(super) drain: Arc<Mutex<Drain>>,
+    pub(super) drain: Arc<Mutex<RingDrain>>,
 }
 
 /// What a wait has ended with.
@@ -50,7 +50,7 @@ impl CollectingThread {
             }
             self.take_in();
             let mut drain = lock(&self.drain);
-            let fullness = drain.drain_all(BUDGET).max(drain.take_called_fullness().unwrap_or(0.0));
+            let fullness = drain.drain_all(BYTES_PER_TURN).max(drain.take_called_fullness().unwrap_or(0.0));
             if let Some(signal) = warned {
                 drain.keep(signal);
                 sent = Instant::now();
@@ -62,7 +62,7 @@ impl CollectingThread {
             let longest = longest_pause(drain.is_watched() && !is_exhausted, is_called);
             pause = match drain.is_empty() && !is_exhausted {
                 true => PAUSE_EMPTY,
-                false => next_pause(Look { pause, is_called, fullness, longest }),
+                false => next_pause(RingLook { pause, is_called, fullness, longest }),
             };
             if clocks.elapsed() >= CLOCKS_EVERY {
                 clocks = Instant::now();
@@ -77,14 +77,14 @@ impl CollectingThread {
     }
 
     /// What there is to do: to finish, or to keep what is there because of a signal.
-    fn told(&self) -> (Option<Finish>, Option<i32>) {
+    fn told(&self) -> (Option<CommandEnd>, Option<i32>) {
         // Before the commands are read: one that comes now wakes us again.
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         let (mut finish, mut warned) = (None, None);
         for command in self.commands.try_iter() {
             match command {
-                Command::Finish(last) => finish = Some(last),
-                Command::Keep(signal) => warned = Some(signal),
+                CollectorCommand::Finish(last) => finish = Some(last),
+                CollectorCommand::Keep(signal) => warned = Some(signal),
             }
         }
         (finish, warned)
@@ -126,13 +126,13 @@ impl CollectingThread {
 
     /// The command has ended. Other processes below it may live on: they are drained once more, and
     /// what is open in them stays open.
-    fn finish(mut self, finish: Finish) {
+    fn finish(mut self, finish: CommandEnd) {
         self.take_in();
-        lock(&self.drain).drain_all(BUDGET);
+        lock(&self.drain).drain_all(BYTES_PER_TURN);
         lock(&self.drain).end_living(finish);
         // What ended has given its descriptors back, for rings that still wait for one.
         let mut rounds = 0;
-        while self.listener.is_exhausted() && rounds < MOST_ROUNDS {
+        while self.listener.is_exhausted() && rounds < MAX_ROUNDS {
             rounds += 1;
             self.take_in();
             lock(&self.drain).end_living(finish);
@@ -146,6 +146,6 @@ impl CollectingThread {
 }
 
 /// A thread that panicked has left the rings readable.
-pub(super) fn lock(drain: &Mutex<Drain>) -> MutexGuard<'_, Drain> {
+pub(super) fn lock(drain: &Mutex<RingDrain>) -> MutexGuard<'_, RingDrain> {
     drain.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@
 //! The thread that was woken reads the rings itself: on busy cores a second thread would get one late. The
 //! collecting thread goes on from there.
 
-use super::rings::Drain;
+use super::rings::RingDrain;
 use super::thread::lock;
 use rpd_ring::wakeup::{self, MAX_RINGS, RingWakeup, WakeupNotice};
 use rustix::fd::OwnedFd;
@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Threads where each waits for one ring. Every thread counts against the limit of the user's processes.
-const MAX_SINGLE: usize = 4;
+const MAX_SINGLE_THREADS: usize = 4;
 /// Threads where each waits for [`MAX_RINGS`] rings.
-const MAX_MANY: usize = 8;
+const MAX_MULTI_THREADS: usize = 8;
 
 /// The waiting threads, started as rings need them.
 pub(super) struct WakeupThreads {
@@ -31,7 +31,7 @@ pub(super) struct WakeupThreads {
     /// The eventfd of the collecting thread.
     wake: Arc<OwnedFd>,
     /// What reads the rings.
-    drain: Weak<Mutex<Drain>>,
+    drain: Weak<Mutex<RingDrain>>,
     can_wait_for_many: bool,
     /// No thread could be started: there will be no further attempt.
     is_refused: bool,
@@ -46,7 +46,7 @@ struct Waiter {
     has_reported: AtomicBool,
     is_ended: AtomicBool,
     wake: Arc<OwnedFd>,
-    drain: Weak<Mutex<Drain>>,
+    drain: Weak<Mutex<RingDrain>>,
     can_wait_for_many: bool,
 }
 
@@ -57,14 +57,15 @@ pub(super) struct WatchedRing {
 }
 
 impl WakeupThreads {
-    pub(super) fn new(wake: Arc<OwnedFd>, drain: Weak<Mutex<Drain>>) -> WakeupThreads {
+    pub(super) fn new(wake: Arc<OwnedFd>, drain: Weak<Mutex<RingDrain>>) -> WakeupThreads {
         let can_wait_for_many = wakeup::can_wait_for_many();
         WakeupThreads { waiters: Vec::new(), wake, drain, can_wait_for_many, is_refused: false }
     }
 
     /// Has a thread wait for a ring; none if there is no thread for it.
     pub(super) fn watch(&mut self, ring: RingWakeup) -> Option<WatchedRing> {
-        let (rings, threads) = if self.can_wait_for_many { (MAX_RINGS, MAX_MANY) } else { (1, MAX_SINGLE) };
+        let (rings, threads) =
+            if self.can_wait_for_many { (MAX_RINGS, MAX_MULTI_THREADS) } else { (1, MAX_SINGLE_THREADS) };
         let found = self.waiters.iter().find(|waiter| waiter.rings().len() < rings).cloned();
         let waiter = match found {
             Some(waiter) => waiter,
@@ -207,7 +208,7 @@ mod tests {
             let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
             let mut threads = WakeupThreads::new(Arc::clone(&wake), Weak::new());
             threads.can_wait_for_many = can_wait_for_many;
-            let mut rings: Vec<_> = (0..MAX_SINGLE).map(|_| ring()).collect();
+            let mut rings: Vec<_> = (0..MAX_SINGLE_THREADS).map(|_| ring()).collect();
             let watch = |(_, consumer): &(RingProducer, RingConsumer)| threads.watch(consumer.wakeup());
             let mut watched: Vec<_> = rings.iter().map(watch).collect();
             assert!(watched.iter().all(Option::is_some));
@@ -225,9 +226,9 @@ mod tests {
             drop(watched.remove(0));
             drop(rings.remove(0));
             rings.push(ring());
-            watched.push(threads.watch(rings[MAX_SINGLE - 1].1.wakeup()));
+            watched.push(threads.watch(rings[MAX_SINGLE_THREADS - 1].1.wakeup()));
             assert!(watched.iter().all(Option::is_some));
-            for at in [MAX_SINGLE - 1, 0] {
+            for at in [MAX_SINGLE_THREADS - 1, 0] {
                 sleep(&threads, &mut rings);
                 write_an_eighth(&mut rings[at].0);
                 assert!(is_woken(&wake, 10_000), "ring {at}, {can_wait_for_many}");

@@ -4,7 +4,7 @@ use super::control::{Control, Received, ToCollector};
 use super::watched::Watched;
 use crate::backend::{ProfilerEnding, processes, start_mark};
 use crate::child::CommandEnding;
-use crate::drain::Finish;
+use crate::drain::CommandEnd;
 use crate::log::warn;
 use rpd_shard::record::Exit;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(super) fn until_the_end(
     patience: Duration,
     begun: impl FnOnce(i32, Option<String>),
     warned: impl Fn(i32),
-) -> Option<(Finish, ProfilerEnding)> {
+) -> Option<(CommandEnd, ProfilerEnding)> {
     let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
     loop {
         match control.receive(None) {
@@ -42,7 +42,7 @@ pub(super) fn until_the_end(
             Received::Message(ToCollector::Note { text }) => warn(format_args!("{text}")),
             Received::Message(ToCollector::Warned { signal }) => warned(signal),
             Received::Message(ToCollector::Finish { pid, exit, profiler }) => {
-                return Some((Finish { pid, exit }, profiler));
+                return Some((CommandEnd { pid, exit }, profiler));
             }
             Received::Message(ToCollector::Start(_)) | Received::Nothing => {}
             Received::Closed => break,
@@ -73,7 +73,7 @@ pub(super) fn until_the_end(
         (Some(above), Some(scratch)) => end_in_time(&above, scratch, patience),
         _ => ProfilerEnding::Unseen,
     };
-    Some((Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
+    Some((CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
 }
 
 /// Waits for a profiler whose command has ended, and kills it if it stays too long.

@@ -14,7 +14,7 @@ use crate::backend::plan;
 use crate::backend::scratch::Scratch;
 use crate::child::signals::{self, SignalForwarder};
 use crate::command_line::{Options, WarnSignal};
-use crate::drain::Listener;
+use crate::drain::RingListener;
 use crate::host::cgroup;
 use crate::host::cpus::CpuPlacement;
 use crate::host::random::random;
@@ -68,7 +68,7 @@ impl Session {
         let inherited = Inherited::of_this_process();
         let random = random().map_err(failed("read /dev/urandom"))?;
         let (socket, name) =
-            Listener::bind(random).map_err(failed("open a socket for the traced processes"))?;
+            RingListener::bind(random).map_err(failed("open a socket for the traced processes"))?;
         let own = Identity::detect(options, &LauncherEnvironment::of_this_process(), random);
         let speaks = own.speaks();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);

@@ -3,7 +3,7 @@
 use super::control::Start;
 use crate::child::signals;
 use crate::clock_probe::{ProbeAgent, ProbeConfig};
-use crate::drain::{Collector, Listener};
+use crate::drain::{RingCollector, RingListener};
 use crate::host::machine;
 use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
 use crate::log::{TOO_MANY_FILES, warn};
@@ -33,7 +33,7 @@ pub(super) fn step_aside() -> io::Result<()> {
 
 /// What runs until the command has ended.
 pub(super) struct Begun {
-    pub(super) collector: Collector,
+    pub(super) collector: RingCollector,
     pub(super) system: Option<SystemSampler>,
     pub(super) probes: Option<ProbePlan>,
     pub(super) finished: Receiver<Option<PathBuf>>,
@@ -110,6 +110,6 @@ pub(super) fn begin(start: &Start, beginning: ShardBeginning, socket: OwnedFd) -
         None
     });
     let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);
-    let collector = Collector::start(Listener::new(socket), defaults.clone(), output)?;
+    let collector = RingCollector::start(RingListener::new(socket), defaults.clone(), output)?;
     Ok(Begun { collector, system, probes, finished, side, defaults, place })
 }
