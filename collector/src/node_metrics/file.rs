@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a file that are looked at.
-pub(super) const MOST_BYTES: usize = 64 << 10;
+pub(super) const MAX_FILE_BYTES: usize = 64 << 10;
 /// Most entries of a folder that are looked at.
-const MOST_ENTRIES: usize = 4096;
+const MAX_FOLDER_ENTRIES: usize = 4096;
 /// Longest name of a device.
-pub(super) const MOST_NAME: usize = 64;
+pub(super) const MAX_NAME_BYTES: usize = 64;
 /// The kernel hands over this much in one piece.
 const PAGE: usize = 4096;
 
@@ -28,9 +28,9 @@ impl BoundedFile {
         BoundedFile::open(path, PAGE)
     }
 
-    /// A file with any number of lines, of which [`MOST_BYTES`] are read.
+    /// A file with any number of lines, of which [`MAX_FILE_BYTES`] are read.
     pub(super) fn lines(path: &Path) -> Option<BoundedFile> {
-        BoundedFile::open(path, MOST_BYTES)
+        BoundedFile::open(path, MAX_FILE_BYTES)
     }
 
     fn open(path: &Path, limit: usize) -> Option<BoundedFile> {
@@ -80,9 +80,9 @@ pub(super) fn text_of(path: &Path) -> Option<String> {
 
 /// Names in a folder, in their order: shorter ones first, so that 2 is before 10.
 pub(super) fn names_in(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_FOLDER_ENTRIES);
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.len() <= MOST_NAME).collect();
+    let mut names: Vec<String> = names.filter(|name| name.len() <= MAX_NAME_BYTES).collect();
     names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     names
 }
@@ -96,9 +96,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "0123456789abcde\n".repeat(5000)).unwrap();
-        let mut buffer = vec![0; MOST_BYTES];
+        let mut buffer = vec![0; MAX_FILE_BYTES];
         let file = BoundedFile::lines(&path).unwrap();
-        assert_eq!(file.read(&mut buffer).unwrap().len(), MOST_BYTES - 1);
+        assert_eq!(file.read(&mut buffer).unwrap().len(), MAX_FILE_BYTES - 1);
         assert_eq!(BoundedFile::page(&path).unwrap().read(&mut buffer).unwrap().len(), PAGE - 1);
         std::fs::write(&path, "short\n").unwrap();
         assert_eq!(file.read(&mut buffer).unwrap(), b"short\n");

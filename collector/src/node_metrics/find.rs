@@ -1,21 +1,21 @@
 //! Which files this node has. What is absent is not sampled.
 
-use super::file::{BoundedFile, MOST_BYTES, MOST_NAME, names_in, text_of};
+use super::file::{BoundedFile, MAX_FILE_BYTES, MAX_NAME_BYTES, names_in, text_of};
 use super::gpu;
-use super::metrics::{Flows, Meaning, Metrics};
+use super::metrics::{DeviceFlows, FileMeaning, NodeMetrics};
 use super::parse;
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::Path;
 
 /// Most interfaces, most disks and most InfiniBand ports that are sampled.
-const MOST_DEVICES: usize = 16;
+const MAX_DEVICES: usize = 16;
 /// Place of the agent that stands for the CPUs and for the node as a whole.
 const NODE: usize = 0;
 
-impl Metrics {
+impl NodeMetrics {
     /// Looks for everything that can be sampled below `root`. So many files stay open.
-    pub(super) fn find(root: &Path, most_open: usize) -> Metrics {
-        let mut metrics = Metrics::new(most_open);
+    pub(super) fn find(root: &Path, most_open: usize) -> NodeMetrics {
+        let mut metrics = NodeMetrics::new(most_open);
         metrics.agents.push(MetricAgent {
             is_gpu: false,
             name: cpu_model(root),
@@ -47,11 +47,11 @@ fn of_node(
     MetricCounter { name, description, units, component, agent: NODE, instance: 0 }
 }
 
-fn find_cpu_and_memory(root: &Path, metrics: &mut Metrics) {
+fn find_cpu_and_memory(root: &Path, metrics: &mut NodeMetrics) {
     let cpu = |name: &str, description| of_node(name.to_owned(), description, "%", "cpu");
     metrics.add(
         BoundedFile::page(&root.join("proc/stat")),
-        Meaning::Cpu(None),
+        FileMeaning::Cpu(None),
         vec![
             cpu("cpu.user", "Share of all CPUs in programs"),
             cpu("cpu.system", "Share of all CPUs in the kernel, interrupts included"),
@@ -62,7 +62,7 @@ fn find_cpu_and_memory(root: &Path, metrics: &mut Metrics) {
     let memory = |name: &str, description| of_node(name.to_owned(), description, "B", "memory");
     metrics.add(
         BoundedFile::page(&root.join("proc/meminfo")),
-        Meaning::Memory,
+        FileMeaning::Memory,
         vec![
             memory("memory.used", "Memory that is not available to programs"),
             memory("memory.swap_used", "Swap space in use"),
@@ -71,12 +71,12 @@ fn find_cpu_and_memory(root: &Path, metrics: &mut Metrics) {
     // ns to percent. `thread-self` is the thread that opens it: the sampling one.
     metrics.add(
         BoundedFile::page(&root.join("proc/thread-self/schedstat")),
-        Meaning::Rate(1e-7, None),
+        FileMeaning::Rate(1e-7, None),
         vec![of_node("sampler.cpu".to_owned(), "Share of one CPU in this sampling", "%", "rpd")],
     );
 }
 
-fn find_interfaces(root: &Path, metrics: &mut Metrics) {
+fn find_interfaces(root: &Path, metrics: &mut NodeMetrics) {
     let path = root.join("proc/net/dev");
     let names = names_of(&path, |text| {
         parse::interfaces(text).map(|(name, _)| name.to_owned()).filter(|name| name != "lo").collect()
@@ -88,11 +88,11 @@ fn find_interfaces(root: &Path, metrics: &mut Metrics) {
         ]
     });
     if !names.is_empty() {
-        metrics.add(BoundedFile::lines(&path), Meaning::Interfaces(Flows::of(names)), counters);
+        metrics.add(BoundedFile::lines(&path), FileMeaning::Interfaces(DeviceFlows::of(names)), counters);
     }
 }
 
-fn find_disks(root: &Path, metrics: &mut Metrics) {
+fn find_disks(root: &Path, metrics: &mut NodeMetrics) {
     let path = root.join("proc/diskstats");
     let names = names_of(&path, |text| {
         let names = parse::disks(text).map(|(name, _)| name.to_owned());
@@ -105,7 +105,7 @@ fn find_disks(root: &Path, metrics: &mut Metrics) {
         ]
     });
     if !names.is_empty() {
-        metrics.add(BoundedFile::lines(&path), Meaning::Disks(Flows::of(names)), counters);
+        metrics.add(BoundedFile::lines(&path), FileMeaning::Disks(DeviceFlows::of(names)), counters);
     }
 }
 
@@ -115,13 +115,13 @@ fn is_whole_disk(root: &Path, name: &str) -> bool {
     !no_disk && root.join("sys/block").join(name.replace('/', "!")).exists()
 }
 
-fn find_infiniband(root: &Path, metrics: &mut Metrics) {
+fn find_infiniband(root: &Path, metrics: &mut NodeMetrics) {
     let devices = root.join("sys/class/infiniband");
     let ports = names_in(&devices).into_iter().flat_map(|device| {
         let ports = devices.join(&device).join("ports");
         names_in(&ports).into_iter().map(move |port| (format!("{device}.{port}"), ports.join(port)))
     });
-    for (instance, (name, folder)) in ports.take(MOST_DEVICES).enumerate() {
+    for (instance, (name, folder)) in ports.take(MAX_DEVICES).enumerate() {
         for (file, direction, description) in [
             ("port_rcv_data", "rx", "Bytes received by the port"),
             ("port_xmit_data", "tx", "Bytes sent by the port"),
@@ -129,7 +129,7 @@ fn find_infiniband(root: &Path, metrics: &mut Metrics) {
             let counter = of_node(format!("infiniband.{name}.{direction}"), description, "B/s", "infiniband");
             let file = BoundedFile::page(&folder.join("counters").join(file));
             // The port counts words of four bytes.
-            metrics.add(file, Meaning::Rate(4.0, None), vec![MetricCounter { instance, ..counter }]);
+            metrics.add(file, FileMeaning::Rate(4.0, None), vec![MetricCounter { instance, ..counter }]);
         }
     }
 }
@@ -150,11 +150,11 @@ fn two_each(
 
 /// The devices that a file names.
 fn names_of(path: &Path, parse: impl Fn(&str) -> Vec<String>) -> Vec<String> {
-    let mut buffer = vec![0; MOST_BYTES];
+    let mut buffer = vec![0; MAX_FILE_BYTES];
     let text =
         BoundedFile::lines(path).and_then(|file| file.read(&mut buffer).ok().map(String::from_utf8_lossy));
     let mut names = text.map(|text| parse(&text)).unwrap_or_default();
-    names.retain(|name| name.len() <= MOST_NAME);
-    names.truncate(MOST_DEVICES);
+    names.retain(|name| name.len() <= MAX_NAME_BYTES);
+    names.truncate(MAX_DEVICES);
     names
 }

@@ -1,19 +1,19 @@
 //! amdgpu devices and their files.
 
 use super::file::{BoundedFile, names_in, text_of};
-use super::metrics::{Meaning, Metrics};
+use super::metrics::{FileMeaning, NodeMetrics};
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::{Path, PathBuf};
 
 /// Most devices that are sampled.
-const MOST_GPUS: usize = 16;
+const MAX_GPUS: usize = 16;
 /// PCI vendor id of AMD.
 const AMD: &str = "0x1002";
 /// Sensors `temp1` to this are looked at.
-const MOST_SENSORS: usize = 8;
+const MAX_SENSORS: usize = 8;
 
 /// Adds every device of AMD, in the order of their PCI addresses.
-pub(super) fn find(root: &Path, metrics: &mut Metrics) {
+pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
     let cards = root.join("sys/class/drm");
     let is_card = |name: &String| {
         name.strip_prefix("card").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -26,7 +26,7 @@ pub(super) fn find(root: &Path, metrics: &mut Metrics) {
         .collect();
     devices.sort();
     devices.dedup();
-    for (instance, device) in devices.iter().take(MOST_GPUS).enumerate() {
+    for (instance, device) in devices.iter().take(MAX_GPUS).enumerate() {
         let agent = metrics.agents.len();
         metrics.agents.push(describe(device));
         add_files(device, agent, instance, metrics);
@@ -47,11 +47,11 @@ fn describe(device: &Path) -> MetricAgent {
     MetricAgent { is_gpu: true, name: format!("amdgpu {pci}"), product, pci }
 }
 
-fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut Metrics) {
+fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut NodeMetrics) {
     let mut add = |path: PathBuf, divisor: f64, name: &str, description, units| {
         let counter =
             MetricCounter { name: name.to_owned(), description, units, component: "gpu", agent, instance };
-        metrics.add(BoundedFile::page(&path), Meaning::Value(divisor), vec![counter]);
+        metrics.add(BoundedFile::page(&path), FileMeaning::Value(divisor), vec![counter]);
     };
     add(device.join("gpu_busy_percent"), 1.0, "gpu.busy", "Share of time in which the GPU was busy", "%");
     add(
@@ -72,7 +72,7 @@ fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut Metrics
     if let Some(power) = power.into_iter().find(|path| path.exists()) {
         add(power, 1e6, "gpu.power", "Power of the GPU", "W");
     }
-    for sensor in 1..=MOST_SENSORS {
+    for sensor in 1..=MAX_SENSORS {
         let (name, description) = match text_of(&sensors.join(format!("temp{sensor}_label"))).as_deref() {
             Some("edge") => ("gpu.temperature_edge", "Temperature at the edge of the die"),
             Some("junction") => ("gpu.temperature_junction", "Temperature of the hottest place of the die"),

@@ -1,46 +1,46 @@
 //! Files to values.
 
-use super::file::{BoundedFile, MOST_BYTES};
+use super::file::{BoundedFile, MAX_FILE_BYTES};
 use super::parse::{self, CpuTimes};
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::time::Instant;
 
 /// Most counters of a node.
-pub(super) const MOST_COUNTERS: usize = 256;
+pub(super) const MAX_COUNTERS: usize = 256;
 /// A file that fails this often in a row is no longer read.
-const MOST_FAILURES: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 /// Bytes of a sector of `/proc/diskstats`, whatever the device has.
 const SECTOR: f64 = 512.0;
 
 /// The counters of a node, and the files that they come from.
-pub(super) struct Metrics {
+pub(super) struct NodeMetrics {
     pub(super) agents: Vec<MetricAgent>,
     pub(super) counters: Vec<MetricCounter>,
-    probes: Vec<Probe>,
+    probes: Vec<SampledFile>,
     /// Files that stay open.
     most_open: usize,
     buffer: Vec<u8>,
 }
 
 /// A file.
-struct Probe {
+struct SampledFile {
     file: BoundedFile,
-    meaning: Meaning,
+    meaning: FileMeaning,
     /// Place of its first counter.
     first: usize,
     failures: u32,
 }
 
 /// What is in a file, and what was in it before.
-pub(super) enum Meaning {
+pub(super) enum FileMeaning {
     /// `/proc/stat`: four counters.
     Cpu(Option<CpuTimes>),
     /// `/proc/meminfo`: two counters.
     Memory,
     /// `/proc/net/dev`: two counters per interface.
-    Interfaces(Flows),
+    Interfaces(DeviceFlows),
     /// `/proc/diskstats`: two counters per disk.
-    Disks(Flows),
+    Disks(DeviceFlows),
     /// A sum that grows, times this per second.
     Rate(f64, Option<(i64, u64)>),
     /// A value, divided by this.
@@ -48,28 +48,33 @@ pub(super) enum Meaning {
 }
 
 /// Devices that have a line in a file.
-pub(super) struct Flows {
+pub(super) struct DeviceFlows {
     names: Vec<String>,
     last: Vec<Option<[u64; 2]>>,
     at: i64,
 }
 
-impl Metrics {
-    pub(super) fn new(most_open: usize) -> Metrics {
+impl NodeMetrics {
+    pub(super) fn new(most_open: usize) -> NodeMetrics {
         let (agents, counters, probes) = (Vec::new(), Vec::new(), Vec::new());
-        Metrics { agents, counters, probes, most_open, buffer: vec![0; MOST_BYTES] }
+        NodeMetrics { agents, counters, probes, most_open, buffer: vec![0; MAX_FILE_BYTES] }
     }
 
     /// Adds a file and its counters; not if there are too many.
-    pub(super) fn add(&mut self, file: Option<BoundedFile>, meaning: Meaning, counters: Vec<MetricCounter>) {
+    pub(super) fn add(
+        &mut self,
+        file: Option<BoundedFile>,
+        meaning: FileMeaning,
+        counters: Vec<MetricCounter>,
+    ) {
         let Some(mut file) = file else { return };
         if self.probes.len() >= self.most_open {
             file.close();
         }
-        if self.counters.len() + counters.len() <= MOST_COUNTERS {
+        if self.counters.len() + counters.len() <= MAX_COUNTERS {
             let first = self.counters.len();
             self.counters.extend(counters);
-            self.probes.push(Probe { file, meaning, first, failures: 0 });
+            self.probes.push(SampledFile { file, meaning, first, failures: 0 });
         }
     }
 
@@ -89,35 +94,35 @@ impl Metrics {
                 .is_ok_and(|bytes| probe.meaning.read(&String::from_utf8_lossy(bytes), time, values));
             probe.failures = if understood { 0 } else { probe.failures + 1 };
         }
-        self.probes.retain(|probe| probe.failures < MOST_FAILURES);
+        self.probes.retain(|probe| probe.failures < MAX_FAILURES);
     }
 }
 
-impl Meaning {
+impl FileMeaning {
     /// Sets the values of the counters, from the first on. False if the text makes no sense.
     fn read(&mut self, text: &str, time: i64, values: &mut [Option<f64>]) -> bool {
         match self {
-            Meaning::Cpu(last) => {
+            FileMeaning::Cpu(last) => {
                 let Some(now) = parse::cpu_times(text) else { return false };
                 let percent = last.replace(now).and_then(|before| now.since(before));
                 set(values, percent.map(|parts| parts.map(|part| Some(hundredths(part)))));
                 true
             }
-            Meaning::Memory => {
+            FileMeaning::Memory => {
                 let used = parse::memory_used(text);
                 set(values, used.map(|bytes| bytes.map(Some)));
                 used.is_some()
             }
-            Meaning::Interfaces(flows) => flows.read(parse::interfaces(text), 1.0, time, values),
-            Meaning::Disks(flows) => flows.read(parse::disks(text), SECTOR, time, values),
-            Meaning::Rate(unit, last) => {
+            FileMeaning::Interfaces(flows) => flows.read(parse::interfaces(text), 1.0, time, values),
+            FileMeaning::Disks(flows) => flows.read(parse::disks(text), SECTOR, time, values),
+            FileMeaning::Rate(unit, last) => {
                 let Some(now) = parse::count(text) else { return false };
                 let before = last.replace((time, now));
                 let rate = before.and_then(|(at, before)| rate(before, now, time.saturating_sub(at)));
                 set(values, Some([rate.map(|rate| hundredths(rate * *unit))]));
                 true
             }
-            Meaning::Value(divisor) => {
+            FileMeaning::Value(divisor) => {
                 let value = parse::number(text).map(|value| value as f64 / *divisor);
                 set(values, Some([value]));
                 value.is_some()
@@ -126,15 +131,15 @@ impl Meaning {
     }
 }
 
-impl Flows {
-    pub(super) fn of(names: Vec<String>) -> Flows {
+impl DeviceFlows {
+    pub(super) fn of(names: Vec<String>) -> DeviceFlows {
         let last = vec![None; names.len()];
-        Flows { names, last, at: 0 }
+        DeviceFlows { names, last, at: 0 }
     }
 
     fn read<'a>(
         &mut self,
-        lines: impl Iterator<Item = parse::Flow<'a>>,
+        lines: impl Iterator<Item = parse::DeviceFlow<'a>>,
         unit: f64,
         time: i64,
         values: &mut [Option<f64>],
@@ -191,8 +196,8 @@ mod tests {
             instance: 0,
         };
         std::fs::write(&path, "7\n").unwrap();
-        let mut metrics = Metrics::new(1);
-        metrics.add(BoundedFile::page(&path), Meaning::Value(1.0), vec![counter]);
+        let mut metrics = NodeMetrics::new(1);
+        metrics.add(BoundedFile::page(&path), FileMeaning::Value(1.0), vec![counter]);
         let mut read = |text: &str| {
             std::fs::write(&path, text).unwrap();
             let mut values = Vec::new();
@@ -222,12 +227,12 @@ mod tests {
             agent: 0,
             instance: 0,
         };
-        let mut metrics = Metrics::new(1);
-        for _ in 0..MOST_COUNTERS + 10 {
-            metrics.add(BoundedFile::page(&path), Meaning::Value(1.0), vec![counter.clone()]);
+        let mut metrics = NodeMetrics::new(1);
+        for _ in 0..MAX_COUNTERS + 10 {
+            metrics.add(BoundedFile::page(&path), FileMeaning::Value(1.0), vec![counter.clone()]);
         }
         let mut values = Vec::new();
         metrics.sample(0, Instant::now(), &mut values);
-        assert_eq!(values, vec![None; MOST_COUNTERS]);
+        assert_eq!(values, vec![None; MAX_COUNTERS]);
     }
 }

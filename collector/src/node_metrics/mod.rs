@@ -22,9 +22,9 @@ use crate::host::claim::NodeClaim;
 use crate::host::machine;
 use crate::launcher::SourceDefaults;
 use crate::shard_output::SideOutput;
-use metrics::Metrics;
-use outbox::Outbox;
-use pace::Pace;
+use metrics::NodeMetrics;
+use outbox::MetricsOutbox;
+use pace::SamplingPace;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::PathBuf;
@@ -89,9 +89,9 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
             Err(_) => return,
         }
     };
-    let mut metrics = Metrics::find(&config.root, most_open_files());
-    let mut outbox = Outbox::new(config, &metrics, began, output);
-    let mut pace = Pace::new(Instant::now());
+    let mut metrics = NodeMetrics::find(&config.root, most_open_files());
+    let mut outbox = MetricsOutbox::new(config, &metrics, began, output);
+    let mut pace = SamplingPace::new(Instant::now());
     let mut values = Vec::new();
     loop {
         let start = Instant::now();

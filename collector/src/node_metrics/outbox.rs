@@ -1,8 +1,8 @@
 //! Ticks on their way to the writing thread.
 
 use super::SystemConfig;
-use super::metrics::Metrics;
-use super::steps::Steps;
+use super::metrics::NodeMetrics;
+use super::steps::ChangedValues;
 use crate::host::machine;
 use crate::log::warn;
 use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput, SystemRows};
@@ -16,15 +16,15 @@ const _: () = assert!(SEND_EVERY.as_millis() >= HOLD_BACK.as_millis());
 /// Time between two batches, each of which wakes the writing thread.
 const SEND_EVERY: Duration = Duration::from_secs(1);
 /// Items that are kept while the writing thread is far behind: a minute.
-const MOST_KEPT: usize = 600;
+const MAX_KEPT_ITEMS: usize = 600;
 
 /// Turns values into items, and hands them over when there is room.
-pub(super) struct Outbox {
+pub(super) struct MetricsOutbox {
     process: Process,
     began: Instant,
     output: SideOutput,
     items: Vec<OutputItem>,
-    steps: Steps,
+    steps: ChangedValues,
     period: Option<Duration>,
     /// When the last batch was handed over; at first, the start.
     last_sent: Instant,
@@ -32,13 +32,13 @@ pub(super) struct Outbox {
     sent: bool,
 }
 
-impl Outbox {
+impl MetricsOutbox {
     pub(super) fn new(
         config: &SystemConfig,
-        metrics: &Metrics,
+        metrics: &NodeMetrics,
         began: Instant,
         output: SideOutput,
-    ) -> Outbox {
+    ) -> MetricsOutbox {
         let process = describe(config);
         let described = SystemRows::Described(MetricsDescription {
             source: config.source,
@@ -51,12 +51,12 @@ impl Outbox {
             OutputItem::Process(Box::new(process.clone())),
             OutputItem::System(Box::new(described)),
         ];
-        Outbox {
+        MetricsOutbox {
             process,
             began,
             output,
             items,
-            steps: Steps::default(),
+            steps: ChangedValues::default(),
             period: None,
             last_sent: began,
             sent: false,
@@ -71,7 +71,7 @@ impl Outbox {
             period: changed.then_some(period.as_millis()),
             values: self.steps.take(time, values),
         };
-        if self.items.len() < MOST_KEPT {
+        if self.items.len() < MAX_KEPT_ITEMS {
             self.items.push(OutputItem::System(Box::new(SystemRows::Tick(tick))));
         } else {
             self.lose(&tick);
@@ -212,8 +212,8 @@ mod tests {
         let (output, side, written) = SideOutput::to_test();
         output.send(OutputBatch::of(vec![OutputItem::Name(b"in the way".as_slice().into())]));
         let long_ago = Instant::now().checked_sub(HOLD_BACK).unwrap();
-        let metrics = Metrics::find("/nowhere".as_ref(), 0);
-        let mut outbox = Outbox::new(&config(), &metrics, long_ago, side);
+        let metrics = NodeMetrics::find("/nowhere".as_ref(), 0);
+        let mut outbox = MetricsOutbox::new(&config(), &metrics, long_ago, side);
         let mut expected = 0;
         for tick in 0..700 {
             // Two counters, of which one changes.
@@ -226,7 +226,7 @@ mod tests {
         let first = written.take().unwrap();
         let (ticks, values, [events, samples, lost_values]) = count(&first);
         assert_eq!((ticks + events, events), (expected + 1, samples));
-        assert!(first.len() <= MOST_KEPT + 3 && events > 90, "{} items", first.len());
+        assert!(first.len() <= MAX_KEPT_ITEMS + 3 && events > 90, "{} items", first.len());
         assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
         assert!(values > ticks);
         assert!(matches!(&first[..2], [OutputItem::Clock(_), OutputItem::Process(_)]));
@@ -239,8 +239,8 @@ mod tests {
     #[test]
     fn the_first_second_is_held_back_and_then_handed_over() {
         let (output, side, written) = SideOutput::to_test();
-        let metrics = Metrics::find("/nowhere".as_ref(), 0);
-        let mut outbox = Outbox::new(&config(), &metrics, Instant::now(), side);
+        let metrics = NodeMetrics::find("/nowhere".as_ref(), 0);
+        let mut outbox = MetricsOutbox::new(&config(), &metrics, Instant::now(), side);
         outbox.tick(0, PERIOD, &[Some(1.0)]);
         assert!(written.take().is_none());
         outbox.began = Instant::now().checked_sub(HOLD_BACK).unwrap();
@@ -254,7 +254,7 @@ mod tests {
         let [OutputItem::System(_), OutputItem::Process(process)] = end.as_slice() else { panic!("{end:?}") };
         assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
 
-        let mut short = Outbox::new(&config(), &metrics, Instant::now(), output.side());
+        let mut short = MetricsOutbox::new(&config(), &metrics, Instant::now(), output.side());
         short.tick(0, PERIOD, &[Some(1.0)]);
         short.end();
         assert!(written.take().is_none(), "nothing comes of a short command");

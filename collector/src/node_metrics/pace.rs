@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 /// Time between two samples, ...
 const PERIOD: Duration = Duration::from_millis(100);
 /// ... and at most, on a node whose files are slow.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_PERIOD: Duration = Duration::from_secs(1);
 /// Sampling that takes longer than this halves the rate.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// Points in time that are whole periods apart, so that no delay adds up.
-pub(super) struct Pace {
+pub(super) struct SamplingPace {
     period: Duration,
     last: Instant,
 }
 
-impl Pace {
-    pub(super) fn new(now: Instant) -> Pace {
-        Pace { period: PERIOD, last: now }
+impl SamplingPace {
+    pub(super) fn new(now: Instant) -> SamplingPace {
+        SamplingPace { period: PERIOD, last: now }
     }
 
     pub(super) fn period(&self) -> Duration {
@@ -27,7 +27,7 @@ impl Pace {
     /// Takes note of how long a sample took.
     pub(super) fn took(&mut self, time: Duration) {
         if time > SLOW {
-            self.period = (self.period * 2).min(LONGEST);
+            self.period = (self.period * 2).min(MAX_PERIOD);
         }
     }
 
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn delays_do_not_add_up_and_missed_points_are_skipped() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = SamplingPace::new(start);
         assert_eq!(pace.next(start + 7 * MS), start + 100 * MS);
         assert_eq!(pace.next(start + 103 * MS), start + 200 * MS);
         assert_eq!(pace.next(start + 555 * MS), start + 600 * MS);
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn slow_samples_halve_the_rate_down_to_one_a_second() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = SamplingPace::new(start);
         pace.took(50 * MS);
         assert_eq!(pace.period(), 100 * MS);
         for expected in [200, 400, 800, 1000, 1000] {

@@ -57,10 +57,10 @@ pub(super) fn memory_used(meminfo: &str) -> Option<[f64; 2]> {
 }
 
 /// A device and two of its counters.
-pub(super) type Flow<'a> = (&'a str, [u64; 2]);
+pub(super) type DeviceFlow<'a> = (&'a str, [u64; 2]);
 
 /// `/proc/net/dev`: per interface bytes received and sent.
-pub(super) fn interfaces(dev: &str) -> impl Iterator<Item = Flow<'_>> {
+pub(super) fn interfaces(dev: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
     dev.lines().filter_map(|line| {
         let (name, counters) = line.split_once(':')?;
         let mut words = counters.split_ascii_whitespace();
@@ -71,7 +71,7 @@ pub(super) fn interfaces(dev: &str) -> impl Iterator<Item = Flow<'_>> {
 }
 
 /// `/proc/diskstats`: per block device sectors of 512 bytes read and written.
-pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = Flow<'_>> {
+pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
     diskstats.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(2);
         let name = words.next()?;

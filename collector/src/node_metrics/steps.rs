@@ -6,11 +6,11 @@ const AGAIN: i64 = 1_000_000_000;
 
 /// What was written last of each counter.
 #[derive(Debug, Default)]
-pub(super) struct Steps {
+pub(super) struct ChangedValues {
     written: Vec<Option<(f64, i64)>>,
 }
 
-impl Steps {
+impl ChangedValues {
     /// The values of a tick that are to be written, each with the key of its counter.
     pub(super) fn take(&mut self, time: i64, values: &[Option<f64>]) -> Vec<(i64, f64)> {
         self.written.resize(values.len(), None);
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_value_is_written_when_it_changes_and_once_a_second() {
-        let mut steps = Steps::default();
+        let mut steps = ChangedValues::default();
         let second = AGAIN;
         assert_eq!(steps.take(0, &[Some(1.0), None, Some(5.0)]), [(1, 1.0), (3, 5.0)]);
         assert_eq!(steps.take(second / 10, &[Some(1.0), None, Some(6.0)]), [(3, 6.0)]);

@@ -1,6 +1,6 @@
 //! A made tree of `/proc` and `/sys`, and the exact values that come out of it.
 
-use super::metrics::{MOST_COUNTERS, Metrics};
+use super::metrics::{MAX_COUNTERS, NodeMetrics};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl Node {
 }
 
 /// Values of the counters by name, those of GPUs with the number of the GPU.
-fn sample(metrics: &mut Metrics, time: i64) -> BTreeMap<String, f64> {
+fn sample(metrics: &mut NodeMetrics, time: i64) -> BTreeMap<String, f64> {
     let mut values = Vec::new();
     metrics.sample(time, Instant::now() + Duration::from_secs(60), &mut values);
     assert_eq!(values.len(), metrics.counters.len());
@@ -128,7 +128,7 @@ fn every_file_of_a_full_node_gives_its_values() {
 
 fn check_full_node(most_open: usize) {
     let node = full_node();
-    let mut metrics = Metrics::find(node.root(), most_open);
+    let mut metrics = NodeMetrics::find(node.root(), most_open);
     let absolute = [
         ("memory.used", 409_600.0),
         ("memory.swap_used", 10_240.0),
@@ -185,7 +185,7 @@ fn check_full_node(most_open: usize) {
 #[test]
 fn counters_that_go_back_or_away_give_no_value() {
     let node = full_node();
-    let mut metrics = Metrics::find(node.root(), 1000);
+    let mut metrics = NodeMetrics::find(node.root(), 1000);
     let _ = sample(&mut metrics, 0);
     node.write("proc/net/dev", "  eth0: 10 0 0 0 0 0 0 0 2600 0\n");
     node.write("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "0\n");
@@ -204,7 +204,7 @@ fn counters_that_go_back_or_away_give_no_value() {
 #[test]
 fn a_node_with_nothing_has_no_counters() {
     let node = Node::new();
-    let mut metrics = Metrics::find(node.root(), 1000);
+    let mut metrics = NodeMetrics::find(node.root(), 1000);
     assert_eq!(sample(&mut metrics, 0), map(&[]));
     assert_eq!((metrics.counters.len(), metrics.agents.len()), (0, 1));
 }
@@ -237,9 +237,9 @@ fn devices_are_limited() {
             node.write(&format!("{device}/hwmon/hwmon{n}/{file}"), "1\n");
         }
     }
-    let metrics = Metrics::find(node.root(), 1000);
+    let metrics = NodeMetrics::find(node.root(), 1000);
     assert_eq!(metrics.agents.len(), 1 + 16);
     assert_eq!(metrics.counters.len(), 3 * 2 * 16 + 16 * 9);
-    assert!(metrics.counters.len() <= MOST_COUNTERS);
+    assert!(metrics.counters.len() <= MAX_COUNTERS);
     assert_eq!(metrics.counters[0].name, "network.if0.rx");
 }
