@@ -1,22 +1,22 @@
 //! Answering: who asks, and that nobody is answered twice.
 
-use super::burst::{MOST_QUESTIONS, Route};
+use super::burst::{MAX_QUESTIONS, PeerRoute};
 use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, Kind, Packet, STAYS};
+use super::packet::{BurstId, PacketKind, ProbePacket, STAYS};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Agents that are known at a time. A tree has ten for a thousand nodes; one whose other nodes are gone
 /// has all.
-const MOST_CHILDREN: usize = 4096;
+const MAX_CHILDREN: usize = 4096;
 
 /// An agent that asks.
 #[derive(Debug)]
-struct Child {
+struct ChildAgent {
     burst: BurstId,
     /// Questions of its burst that were answered.
-    seen: [u64; MOST_QUESTIONS as usize / 64],
-    route: Route,
+    seen: [u64; MAX_QUESTIONS as usize / 64],
+    route: PeerRoute,
     last: Instant,
     left: bool,
     /// It has left this parent and goes on.
@@ -25,24 +25,24 @@ struct Child {
 
 /// All agents that ask this one.
 #[derive(Debug, Default)]
-pub(super) struct Children(HashMap<u64, Child>);
+pub(super) struct ChildAgents(HashMap<u64, ChildAgent>);
 
-impl Children {
+impl ChildAgents {
     /// The answer to a question, but for the time when it is sent. `None` where it was answered before,
     /// or comes from a burst before the last: somebody sends it again.
     pub(super) fn answer(
         &mut self,
-        question: &Packet,
+        question: &ProbePacket,
         received: ReceiveTime,
-        route: Route,
+        route: PeerRoute,
         now: Instant,
-    ) -> Option<Packet> {
+    ) -> Option<ProbePacket> {
         let known = self.0.contains_key(&question.from);
-        if !known && self.0.len() >= MOST_CHILDREN {
+        if !known && self.0.len() >= MAX_CHILDREN {
             return None;
         }
         let (burst, seen) = (question.burst, Default::default());
-        let new = || Child { burst, seen, route, last: now, left: false, stays: false };
+        let new = || ChildAgent { burst, seen, route, last: now, left: false, stays: false };
         let child = self.0.entry(question.from).or_insert_with(new);
         if question.burst.began > child.burst.began {
             *child = new();
@@ -53,8 +53,8 @@ impl Children {
         }
         *word |= bit;
         (child.route, child.last, child.left) = (route, now, false);
-        Some(Packet {
-            kind: Kind::Answer,
+        Some(ProbePacket {
+            kind: PacketKind::Answer,
             from: question.to,
             to: question.from,
             received,
@@ -64,7 +64,7 @@ impl Children {
     }
 
     /// A child says that it will not ask any more.
-    pub(super) fn part(&mut self, goodbye: &Packet) {
+    pub(super) fn part(&mut self, goodbye: &ProbePacket) {
         if let Some(child) = self.0.get_mut(&goodbye.from).filter(|child| child.burst == goodbye.burst) {
             child.left = true;
             child.stays = goodbye.number == STAYS;
@@ -72,7 +72,7 @@ impl Children {
     }
 
     /// A child that has left this parent and goes on, with its last burst.
-    pub(super) fn heir(&self) -> Option<(u64, BurstId, Route)> {
+    pub(super) fn heir(&self) -> Option<(u64, BurstId, PeerRoute)> {
         let heir =
             self.0.iter().filter(|(_, child)| child.left && child.stays).min_by_key(|(from, _)| **from);
         heir.map(|(from, child)| (*from, child.burst, child.route))
@@ -90,8 +90,9 @@ impl Children {
         &self,
         within: Duration,
         now: Instant,
-    ) -> impl Iterator<Item = (u64, BurstId, Route)> {
-        let there = move |child: &Child| !child.left && now.saturating_duration_since(child.last) < within;
+    ) -> impl Iterator<Item = (u64, BurstId, PeerRoute)> {
+        let there =
+            move |child: &ChildAgent| !child.left && now.saturating_duration_since(child.last) < within;
         let children = self.0.iter().filter(move |(_, child)| there(child));
         children.map(|(from, child)| (*from, child.burst, child.route))
     }
@@ -105,27 +106,35 @@ mod tests {
     const BURST: BurstId = BurstId { began: 50, nonce: 9 };
     const RECEIVED: ReceiveTime = ReceiveTime { program: 500, delay: std::num::NonZeroU32::new(7) };
 
-    fn route() -> Route {
-        Route { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], 9)) }
+    fn route() -> PeerRoute {
+        PeerRoute { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], 9)) }
     }
 
-    fn question(burst: BurstId, number: u32) -> Packet {
-        Packet { kind: Kind::Ask, burst, number, from: 1, to: 2, received: ReceiveTime::default(), sent: 70 }
+    fn question(burst: BurstId, number: u32) -> ProbePacket {
+        ProbePacket {
+            kind: PacketKind::Ask,
+            burst,
+            number,
+            from: 1,
+            to: 2,
+            received: ReceiveTime::default(),
+            sent: 70,
+        }
     }
 
     #[test]
     fn a_question_is_answered_once() {
-        let (mut children, now) = (Children::default(), Instant::now());
+        let (mut children, now) = (ChildAgents::default(), Instant::now());
         let mut ask = |burst, number| children.answer(&question(burst, number), RECEIVED, route(), now);
-        for number in 0..MOST_QUESTIONS {
+        for number in 0..MAX_QUESTIONS {
             let answer = ask(BURST, number).unwrap();
             assert_eq!(
                 (answer.kind, answer.from, answer.to, answer.received),
-                (Kind::Answer, 2, 1, RECEIVED)
+                (PacketKind::Answer, 2, 1, RECEIVED)
             );
             assert!(ask(BURST, number).is_none(), "again");
         }
-        assert!(ask(BURST, MOST_QUESTIONS).is_none() && ask(BURST, u32::MAX).is_none());
+        assert!(ask(BURST, MAX_QUESTIONS).is_none() && ask(BURST, u32::MAX).is_none());
         assert!(ask(BurstId { nonce: 8, ..BURST }, 0).is_none(), "another burst of the same time");
         let later = BurstId { began: 51, nonce: 3 };
         assert!(ask(later, 7).is_some());
@@ -134,12 +143,12 @@ mod tests {
 
     #[test]
     fn children_wait_until_they_say_goodbye_or_are_long_silent() {
-        let (mut children, now) = (Children::default(), Instant::now());
+        let (mut children, now) = (ChildAgents::default(), Instant::now());
         let second = Duration::from_secs(1);
         children.answer(&question(BURST, 0), RECEIVED, route(), now).unwrap();
-        let count = |children: &Children, later: Duration| children.waiting(second, now + later).count();
+        let count = |children: &ChildAgents, later: Duration| children.waiting(second, now + later).count();
         assert_eq!((count(&children, Duration::ZERO), count(&children, second)), (1, 0));
-        let goodbye = |burst| Packet { kind: Kind::Goodbye, ..question(burst, 0) };
+        let goodbye = |burst| ProbePacket { kind: PacketKind::Goodbye, ..question(burst, 0) };
         children.part(&goodbye(BurstId { began: 49, ..BURST }));
         assert_eq!(count(&children, Duration::ZERO), 1, "a goodbye of another burst");
         children.part(&goodbye(BURST));
@@ -150,11 +159,12 @@ mod tests {
 
     #[test]
     fn an_heir_is_a_child_that_goes_on() {
-        let (mut children, now) = (Children::default(), Instant::now());
+        let (mut children, now) = (ChildAgents::default(), Instant::now());
         for from in 1..=4 {
-            children.answer(&Packet { from, ..question(BURST, 0) }, RECEIVED, route(), now).unwrap();
+            children.answer(&ProbePacket { from, ..question(BURST, 0) }, RECEIVED, route(), now).unwrap();
         }
-        let goodbye = |from, number| Packet { kind: Kind::Goodbye, number, from, ..question(BURST, 0) };
+        let goodbye =
+            |from, number| ProbePacket { kind: PacketKind::Goodbye, number, from, ..question(BURST, 0) };
         assert_eq!(children.heir(), None);
         [goodbye(1, 0), goodbye(3, STAYS), goodbye(2, STAYS)].iter().for_each(|packet| children.part(packet));
         assert_eq!(children.heir(), Some((2, BURST, route())));
@@ -166,10 +176,12 @@ mod tests {
 
     #[test]
     fn children_are_bounded() {
-        let (mut children, now) = (Children::default(), Instant::now());
-        let answered = (0..2 * MOST_CHILDREN as u64).filter(|from| {
-            children.answer(&Packet { from: *from, ..question(BURST, 0) }, RECEIVED, route(), now).is_some()
+        let (mut children, now) = (ChildAgents::default(), Instant::now());
+        let answered = (0..2 * MAX_CHILDREN as u64).filter(|from| {
+            children
+                .answer(&ProbePacket { from: *from, ..question(BURST, 0) }, RECEIVED, route(), now)
+                .is_some()
         });
-        assert_eq!(answered.count(), MOST_CHILDREN);
+        assert_eq!(answered.count(), MAX_CHILDREN);
     }
 }

@@ -1,13 +1,13 @@
 //! One burst of questions to one agent, and what comes of it.
 
 use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, Kind, Packet};
+use super::packet::{BurstId, PacketKind, ProbePacket};
 use rpd_shard::record::{ClockDomain, Probe, ProbeBurst};
 use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Questions of one burst at most: the answerer keeps a bit for each.
-pub(super) const MOST_QUESTIONS: u32 = 256;
+pub(super) const MAX_QUESTIONS: u32 = 256;
 /// Questions without an answer one after the other that end a burst.
 const SILENCE: u32 = 5;
 
@@ -16,7 +16,7 @@ const ENOUGH_KERNEL_PROBES: usize = 3;
 
 /// A way to another agent: an address of it, and the socket of ours that reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Route {
+pub(super) struct PeerRoute {
     pub(super) socket: usize,
     pub(super) to: SocketAddr,
 }
@@ -25,7 +25,7 @@ pub(super) struct Route {
 #[derive(Clone, Copy, Debug)]
 struct Question {
     number: u32,
-    route: Route,
+    route: PeerRoute,
     t1: i64,
     until: Instant,
 }
@@ -33,7 +33,7 @@ struct Question {
 /// An answered question, by both kinds of receive times.
 #[derive(Clone, Copy, Debug)]
 struct Answered {
-    route: Route,
+    route: PeerRoute,
     /// With t2 and t4 as the programs read them.
     program: Probe,
     /// With t2 and t4 as the kernels noted them, if both did.
@@ -42,7 +42,7 @@ struct Answered {
 
 /// A burst under way.
 #[derive(Debug)]
-pub(super) struct Burst {
+pub(super) struct OpenBurst {
     pub(super) id: BurstId,
     /// Hashes of the two clock domains.
     own: u64,
@@ -58,16 +58,16 @@ pub(super) struct Burst {
     silent: u32,
 }
 
-impl Burst {
-    pub(super) fn new(id: BurstId, own: u64, peer: u64, wanted: u32) -> Burst {
-        let wanted = wanted.min(MOST_QUESTIONS);
+impl OpenBurst {
+    pub(super) fn new(id: BurstId, own: u64, peer: u64, wanted: u32) -> OpenBurst {
+        let wanted = wanted.min(MAX_QUESTIONS);
         let (open, probes) = (Vec::new(), Vec::new());
-        Burst { id, own, peer, wanted, sent: 0, open, probes, discarded: 0, silent: 0 }
+        OpenBurst { id, own, peer, wanted, sent: 0, open, probes, discarded: 0, silent: 0 }
     }
 
     /// Asks for `more` questions than were asked so far.
     pub(super) fn extend(&mut self, more: u32) {
-        self.wanted = self.wanted.max(self.sent.saturating_add(more).min(MOST_QUESTIONS));
+        self.wanted = self.wanted.max(self.sent.saturating_add(more).min(MAX_QUESTIONS));
     }
 
     /// Whether there is a question left to ask.
@@ -90,12 +90,12 @@ impl Burst {
         self.silent >= SILENCE || self.answers() == 0
     }
 
-    /// The next question, but for the time when it is sent: see [`Burst::sent`].
-    pub(super) fn ask(&mut self) -> Packet {
+    /// The next question, but for the time when it is sent: see [`OpenBurst::sent`].
+    pub(super) fn ask(&mut self) -> ProbePacket {
         let number = self.sent;
         self.sent += 1;
-        let (kind, burst) = (Kind::Ask, self.id);
-        Packet {
+        let (kind, burst) = (PacketKind::Ask, self.id);
+        ProbePacket {
             kind,
             burst,
             number,
@@ -107,7 +107,7 @@ impl Burst {
     }
 
     /// The question was sent at this time, or could not be.
-    pub(super) fn sent(&mut self, number: u32, route: Route, t1: Option<i64>, until: Instant) {
+    pub(super) fn sent(&mut self, number: u32, route: PeerRoute, t1: Option<i64>, until: Instant) {
         match t1 {
             Some(t1) => self.open.push(Question { number, route, t1, until }),
             None => self.silent += 1,
@@ -115,8 +115,9 @@ impl Burst {
     }
 
     /// Takes an answer in. False if nobody waits for it.
-    pub(super) fn take(&mut self, answer: &Packet, from: SocketAddr, received: ReceiveTime) -> bool {
-        if (answer.kind, answer.burst, answer.from, answer.to) != (Kind::Answer, self.id, self.peer, self.own)
+    pub(super) fn take(&mut self, answer: &ProbePacket, from: SocketAddr, received: ReceiveTime) -> bool {
+        if (answer.kind, answer.burst, answer.from, answer.to)
+            != (PacketKind::Answer, self.id, self.peer, self.own)
         {
             return false;
         }
@@ -154,7 +155,7 @@ impl Burst {
     }
 
     /// The way with the shortest round trip, and that time in ns.
-    pub(super) fn best_route(&self) -> Option<(Route, i64)> {
+    pub(super) fn best_route(&self) -> Option<(PeerRoute, i64)> {
         let trips = self
             .probes
             .iter()
@@ -202,22 +203,22 @@ mod tests {
     const WAIT: Duration = Duration::from_millis(10);
     const ID: BurstId = BurstId { began: 1, nonce: 2 };
 
-    fn route(port: u16) -> Route {
-        Route { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], port)) }
+    fn route(port: u16) -> PeerRoute {
+        PeerRoute { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], port)) }
     }
 
-    fn asked(burst: &mut Burst, port: u16, t1: i64) -> Packet {
+    fn asked(burst: &mut OpenBurst, port: u16, t1: i64) -> ProbePacket {
         let question = burst.ask();
         burst.sent(question.number, route(port), Some(t1), Instant::now() + WAIT);
-        Packet { sent: t1, ..question }
+        ProbePacket { sent: t1, ..question }
     }
 
-    fn answer(question: &Packet, there: i64, stay: i64) -> Packet {
+    fn answer(question: &ProbePacket, there: i64, stay: i64) -> ProbePacket {
         let received = question.sent + there;
         let sent = received + stay;
         let received = ReceiveTime::of_program(received);
-        let kind = Kind::Answer;
-        Packet { kind, from: question.to, to: question.from, received, sent, ..*question }
+        let kind = PacketKind::Answer;
+        ProbePacket { kind, from: question.to, to: question.from, received, sent, ..*question }
     }
 
     fn at(time: i64) -> ReceiveTime {
@@ -231,14 +232,14 @@ mod tests {
 
     /// Takes in probes with a round trip of 60 and 500 ahead by programs, of which the kernels of both noted the first
     /// `both`, 20 and 10 earlier, and one kernel alone the others.
-    fn measured(both: u32, all: u32) -> Burst {
-        let mut burst = Burst::new(ID, 1, 2, 20);
+    fn measured(both: u32, all: u32) -> OpenBurst {
+        let mut burst = OpenBurst::new(ID, 1, 2, 20);
         for number in 0..all {
             let question = asked(&mut burst, 9, 1_000 * i64::from(number));
             let plain = answer(&question, 530, 10);
             let here = u32::from(number < both || number % 2 == 0) * 20;
             let there = u32::from(number < both || number % 2 == 1) * 10;
-            let answer = Packet { received: noted(plain.received, there), ..plain };
+            let answer = ProbePacket { received: noted(plain.received, there), ..plain };
             assert!(burst.take(&answer, route(9).to, noted(at(question.sent + 70), here)));
         }
         burst
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_best_of_the_answered_probes_are_kept() {
-        let mut burst = Burst::new(ID, 1, 2, 20);
+        let mut burst = OpenBurst::new(ID, 1, 2, 20);
         let mut time = 0;
         while burst.has_more() {
             time += 1_000_000;
@@ -312,16 +313,16 @@ mod tests {
 
     #[test]
     fn an_answer_to_nothing_that_was_asked_gives_no_probe() {
-        let mut burst = Burst::new(ID, 1, 2, 20);
+        let mut burst = OpenBurst::new(ID, 1, 2, 20);
         let question = asked(&mut burst, 9, 100);
         let good = answer(&question, 5, 5);
         for bad in [
-            Packet { number: 1, ..good },
-            Packet { burst: BurstId { nonce: 3, ..ID }, ..good },
-            Packet { burst: BurstId { began: 0, ..ID }, ..good },
-            Packet { from: 3, ..good },
-            Packet { to: 3, ..good },
-            Packet { kind: Kind::Ask, ..good },
+            ProbePacket { number: 1, ..good },
+            ProbePacket { burst: BurstId { nonce: 3, ..ID }, ..good },
+            ProbePacket { burst: BurstId { began: 0, ..ID }, ..good },
+            ProbePacket { from: 3, ..good },
+            ProbePacket { to: 3, ..good },
+            ProbePacket { kind: PacketKind::Ask, ..good },
         ] {
             assert!(!burst.take(&bad, route(9).to, at(120)), "{bad:?}");
         }
@@ -336,7 +337,7 @@ mod tests {
 
     #[test]
     fn times_that_contradict_each_other_give_no_probe() {
-        let mut burst = Burst::new(ID, 1, 2, 20);
+        let mut burst = OpenBurst::new(ID, 1, 2, 20);
         for (stay, back) in [(-1, 20), (21, 20), (5, -1)] {
             let question = asked(&mut burst, 9, 100);
             assert!(burst.take(&answer(&question, 5, stay), route(9).to, at(100 + back)));
@@ -347,14 +348,14 @@ mod tests {
 
     #[test]
     fn a_silent_peer_is_given_up_soon_and_the_shortest_way_is_chosen() {
-        let mut burst = Burst::new(ID, 1, 2, 200);
+        let mut burst = OpenBurst::new(ID, 1, 2, 200);
         let later = Instant::now() + Duration::from_secs(1);
         while burst.has_more() {
             asked(&mut burst, 9, 1);
             burst.give_up(later);
         }
         assert!(burst.sent == SILENCE && burst.is_in_vain());
-        let mut search = Burst::new(ID, 1, 2, 6);
+        let mut search = OpenBurst::new(ID, 1, 2, 6);
         for port in [7, 8, 9] {
             let question = asked(&mut search, port, 100);
             assert!(search.take(&answer(&question, 5, 5), route(port).to, at(300 - i64::from(port % 8))));

@@ -1,7 +1,7 @@
 //! What agents need to know of each other: number, clock domain and addresses. As text in the file of the root, as
 //! bytes in packets.
 
-use super::interfaces::{MOST_ADDRESSES, is_global};
+use super::interfaces::{MAX_ADDRESSES, is_global};
 use rpd_shard::record::ClockDomain;
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,19 +17,19 @@ pub(super) struct AgentId(pub(super) u64);
 
 /// An agent, the clock domain that it reads, and the addresses where it answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Card {
+pub(super) struct AgentCard {
     pub(super) agent: AgentId,
     pub(super) domain: ClockDomain,
     pub(super) addresses: Vec<SocketAddr>,
 }
 
-impl Card {
+impl AgentCard {
     /// Whether other agents accept it: the boot id is short and plain, and every address can be sent to.
     pub(super) fn is_sound(&self) -> bool {
         let boot_id = &self.domain.boot_id;
         boot_id.len() <= MAX_BOOT_ID
             && !boot_id.contains(char::is_control)
-            && self.addresses.len() <= MOST_ADDRESSES
+            && self.addresses.len() <= MAX_ADDRESSES
             && self.addresses.iter().all(|address| is_global(address.ip()) && address.port() != 0)
     }
 
@@ -41,18 +41,18 @@ impl Card {
         text
     }
 
-    /// Reads the lines of [`Card::text`] up to `end`; `None` if they are not whole or not sound.
-    pub(super) fn parse<'a>(mut lines: impl Iterator<Item = &'a str>, end: &str) -> Option<Card> {
+    /// Reads the lines of [`AgentCard::text`] up to `end`; `None` if they are not whole or not sound.
+    pub(super) fn parse<'a>(mut lines: impl Iterator<Item = &'a str>, end: &str) -> Option<AgentCard> {
         let agent = AgentId(u64::from_str_radix(lines.next()?.strip_prefix("agent ")?, 16).ok()?);
         let boot_id = lines.next()?.strip_prefix("boot ")?.to_owned();
         let time_namespace = lines.next()?.strip_prefix("namespace ")?.parse().ok()?;
         let mut addresses = Vec::new();
         for line in lines {
             if line == end {
-                let card = Card { agent, domain: ClockDomain { boot_id, time_namespace }, addresses };
-                return Some(card).filter(Card::is_sound);
+                let card = AgentCard { agent, domain: ClockDomain { boot_id, time_namespace }, addresses };
+                return Some(card).filter(AgentCard::is_sound);
             }
-            if addresses.len() >= MOST_ADDRESSES {
+            if addresses.len() >= MAX_ADDRESSES {
                 return None;
             }
             addresses.push(line.strip_prefix("address ")?.parse().ok()?);
@@ -83,13 +83,13 @@ impl Card {
     }
 
     /// Reads a card from the front of `bytes` and returns the rest; `None` if it is not whole or not sound.
-    pub(super) fn read(bytes: &[u8]) -> Option<(Card, &[u8])> {
+    pub(super) fn read(bytes: &[u8]) -> Option<(AgentCard, &[u8])> {
         let (agent, bytes) = bytes.split_first_chunk()?;
         let (time_namespace, bytes) = bytes.split_first_chunk()?;
         let (length, bytes) = bytes.split_first()?;
         let (boot_id, bytes) = bytes.split_at_checked((*length).into())?;
         let (count, mut bytes) = bytes.split_first()?;
-        if usize::from(*count) > MOST_ADDRESSES {
+        if usize::from(*count) > MAX_ADDRESSES {
             return None;
         }
         let mut addresses = Vec::new();
@@ -103,7 +103,7 @@ impl Card {
             boot_id: std::str::from_utf8(boot_id).ok()?.to_owned(),
             time_namespace: u64::from_le_bytes(*time_namespace),
         };
-        let card = Card { agent: AgentId(u64::from_le_bytes(*agent)), domain, addresses };
+        let card = AgentCard { agent: AgentId(u64::from_le_bytes(*agent)), domain, addresses };
         card.is_sound().then_some((card, bytes))
     }
 }
@@ -122,19 +122,19 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(in crate::clock_probe) fn card(agent: u64) -> Card {
+    pub(in crate::clock_probe) fn card(agent: u64) -> AgentCard {
         let addresses = vec!["10.0.0.1:4000".parse().unwrap(), "[fd00::1]:4001".parse().unwrap()];
         let domain = ClockDomain { boot_id: "3ab1".to_owned(), time_namespace: agent };
-        Card { agent: AgentId(agent), domain, addresses }
+        AgentCard { agent: AgentId(agent), domain, addresses }
     }
 
-    fn parse(text: &str) -> Option<Card> {
-        Card::parse(text.lines(), "end")
+    fn parse(text: &str) -> Option<AgentCard> {
+        AgentCard::parse(text.lines(), "end")
     }
 
     #[test]
     fn a_card_is_read_as_it_was_written_and_not_in_part() {
-        for sound in [card(7), card(u64::MAX), Card { addresses: Vec::new(), ..card(1) }] {
+        for sound in [card(7), card(u64::MAX), AgentCard { addresses: Vec::new(), ..card(1) }] {
             let text = sound.text() + "end\n";
             assert_eq!(parse(&text), Some(sound.clone()));
             for length in 0..text.len() - 1 {
@@ -143,10 +143,10 @@ pub(super) mod tests {
             let mut bytes = Vec::new();
             sound.append_to(&mut bytes);
             for length in 0..bytes.len() {
-                assert_eq!(Card::read(&bytes[..length]), None, "{length}");
+                assert_eq!(AgentCard::read(&bytes[..length]), None, "{length}");
             }
             bytes.push(9);
-            assert_eq!(Card::read(&bytes), Some((sound, &[9][..])));
+            assert_eq!(AgentCard::read(&bytes), Some((sound, &[9][..])));
         }
     }
 
@@ -157,20 +157,20 @@ pub(super) mod tests {
             assert_eq!(parse(&text.replace("10.0.0.1:4000", bad)), None, "{bad}");
         }
         let address = "address 10.0.0.1:1\n";
-        assert_eq!(parse(&text.replace("end", &(address.repeat(MOST_ADDRESSES) + "end"))), None);
+        assert_eq!(parse(&text.replace("end", &(address.repeat(MAX_ADDRESSES) + "end"))), None);
         assert_eq!(parse(&text.replace("3ab1", &"b".repeat(MAX_BOOT_ID + 1))), None);
-        let many = Card { addresses: vec!["10.0.0.1:1".parse().unwrap(); MOST_ADDRESSES + 1], ..card(7) };
-        for bad in [many, Card { addresses: vec!["224.0.0.1:7".parse().unwrap()], ..card(7) }] {
+        let many = AgentCard { addresses: vec!["10.0.0.1:1".parse().unwrap(); MAX_ADDRESSES + 1], ..card(7) };
+        for bad in [many, AgentCard { addresses: vec!["224.0.0.1:7".parse().unwrap()], ..card(7) }] {
             let mut bytes = Vec::new();
             bad.append_to(&mut bytes);
-            assert_eq!(Card::read(&bytes), None);
+            assert_eq!(AgentCard::read(&bytes), None);
         }
     }
 
     proptest! {
         #[test]
         fn garbage_is_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            if let Some((card, _)) = Card::read(&bytes) {
+            if let Some((card, _)) = AgentCard::read(&bytes) {
                 prop_assert!(card.is_sound());
             }
         }

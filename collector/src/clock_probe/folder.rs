@@ -11,8 +11,8 @@
 //! written under another name first. Everything else is said in packets. Only the root writes it, removes it, and
 //! sweeps what others have left in the folder.
 
-use super::card::{AgentId, Card};
-use super::packet::Key;
+use super::card::{AgentCard, AgentId};
+use super::packet::PacketKey;
 use crate::host::random::random;
 use rpd_files::{FileRefused, HeldFolder};
 use std::ffi::OsStr;
@@ -23,60 +23,60 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Name of the folder in that of the run.
-const NAME: &str = "clocks";
-const ROOT: &str = "root";
+const FOLDER_NAME: &str = "clocks";
+const ROOT_FILE: &str = "root";
 /// First and last line of the file.
 const TITLE: &str = "rpd clock root 1";
 const END: &str = "end";
 /// The user's alone, also where the group may read the run: it has the secret.
-const MODE: u32 = 0o600;
+const ROOT_FILE_MODE: u32 = 0o600;
 /// Longest file.
-const MAX_BYTES: u64 = 4096;
+const MAX_ROOT_FILE_BYTES: u64 = 4096;
 /// Entries of the folder that the sweeper looks at.
-const MAX_SWEPT: usize = 1 << 16;
+const MAX_SWEPT_ENTRIES: usize = 1 << 16;
 /// A shared file system may report a time that is older by this much.
 const STALE: Duration = Duration::from_secs(60);
 
 /// The agent that gives the others their places in the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Root {
-    pub(super) card: Card,
+pub(super) struct RootAgent {
+    pub(super) card: AgentCard,
     /// The secret of the run.
-    pub(super) key: Key,
+    pub(super) key: PacketKey,
 }
 
 /// Content of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(super) enum RootFileContent {
     /// No file.
     Nothing,
     /// A file that is not whole, or nonsense.
     Nonsense,
-    Root(Root),
+    Root(RootAgent),
 }
 
 /// The folder, held open for a few operations.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct RendezvousFolder {
     run: Arc<HeldFolder>,
     entries: HeldFolder,
     #[cfg(test)]
     counts: Arc<counts::FileCounts>,
 }
 
-impl Folder {
+impl RendezvousFolder {
     /// Opens it below the folder of the run.
     pub(super) fn open(
         run: &Arc<HeldFolder>,
         #[cfg(test)] counts: &Arc<counts::FileCounts>,
-    ) -> io::Result<Folder> {
+    ) -> io::Result<RendezvousFolder> {
         #[cfg(test)]
         counts.add(1);
-        let entries = run.open_folder(NAME)?;
+        let entries = run.open_folder(FOLDER_NAME)?;
         #[cfg(test)]
         counts.add(1);
         check_owner(&entries)?;
-        Ok(Folder {
+        Ok(RendezvousFolder {
             run: Arc::clone(run),
             entries,
             #[cfg(test)]
@@ -89,17 +89,17 @@ impl Folder {
         run: &Arc<HeldFolder>,
         shared: bool,
         #[cfg(test)] counts: &Arc<counts::FileCounts>,
-    ) -> io::Result<Folder> {
+    ) -> io::Result<RendezvousFolder> {
         let mode = if shared { 0o750 } else { 0o700 };
         #[cfg(test)]
         counts.add(3);
-        let (entries, is_new) = run.make_folder(NAME, mode)?;
+        let (entries, is_new) = run.make_folder(FOLDER_NAME, mode)?;
         check_owner(&entries)?;
         if is_new && shared {
             // Whatever the umask says: the user has asked for it.
             entries.set_mode(mode)?;
         }
-        Ok(Folder {
+        Ok(RendezvousFolder {
             run: Arc::clone(run),
             entries,
             #[cfg(test)]
@@ -111,11 +111,11 @@ impl Folder {
     ///
     /// # Errors
     /// Those of the file system, and a file that belongs to another user or that others may read or write.
-    pub(super) fn read_root(&self) -> io::Result<Found> {
+    pub(super) fn read_root(&self) -> io::Result<RootFileContent> {
         self.count(1);
-        let file = match self.entries.open_file(ROOT) {
+        let file = match self.entries.open_file(ROOT_FILE) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RootFileContent::Nothing),
             Err(error) => return Err(self.refused(&error.to_string())),
         };
         self.count(4);
@@ -127,21 +127,21 @@ impl Folder {
             return Err(self.refused("others may read or write it, and it has the secret of the run"));
         }
         // Room for all of it: two calls.
-        let mut text = Vec::with_capacity(MAX_BYTES as usize);
-        file.take(MAX_BYTES).read_to_end(&mut text)?;
+        let mut text = Vec::with_capacity(MAX_ROOT_FILE_BYTES as usize);
+        file.take(MAX_ROOT_FILE_BYTES).read_to_end(&mut text)?;
         let root = std::str::from_utf8(&text).ok().and_then(parse);
-        Ok(root.map_or(Found::Nonsense, Found::Root))
+        Ok(root.map_or(RootFileContent::Nonsense, RootFileContent::Root))
     }
 
     /// Writes the file if there is none. Returns `false` if there is one.
-    pub(super) fn create_root(&self, root: &Root) -> io::Result<bool> {
+    pub(super) fn create_root(&self, root: &RootAgent) -> io::Result<bool> {
         let draft = self.draft(root)?;
         self.count(2);
-        let linked = self.entries.link(&draft, ROOT);
+        let linked = self.entries.link(&draft, ROOT_FILE);
         let _ = self.entries.remove(&draft);
         let created = match linked {
             // The file system knows no links: the file is not whole for a moment.
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => self.write_new(ROOT, root),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => self.write_new(ROOT_FILE, root),
             linked => linked,
         };
         match created {
@@ -151,24 +151,24 @@ impl Folder {
     }
 
     /// Writes the file in place of that of a root that is silent, or has handed over.
-    pub(super) fn replace_root(&self, root: &Root) -> io::Result<()> {
+    pub(super) fn replace_root(&self, root: &RootAgent) -> io::Result<()> {
         let draft = self.draft(root)?;
         self.count(1);
-        self.entries.rename(&draft, ROOT).inspect_err(|_| drop(self.entries.remove(&draft)))
+        self.entries.rename(&draft, ROOT_FILE).inspect_err(|_| drop(self.entries.remove(&draft)))
     }
 
     /// Removes everything if the file names this root: it leaves, and has no heir. What a run that was killed has left
     /// is removed once it is older than `expiry`.
     pub(super) fn remove_root(&self, root: AgentId, expiry: Duration) -> io::Result<()> {
         match self.read_root()? {
-            Found::Root(found) if found.card.agent == root => {}
+            RootFileContent::Root(found) if found.card.agent == root => {}
             _ => return Ok(()),
         }
         self.count(1);
-        self.entries.remove(ROOT)?;
+        self.entries.remove(ROOT_FILE)?;
         self.sweep(expiry + STALE)?;
         self.count(1);
-        self.run.remove_folder(NAME)
+        self.run.remove_folder(FOLDER_NAME)
     }
 
     /// Removes drafts, and files of earlier versions. All times are those of the file system.
@@ -182,7 +182,7 @@ impl Folder {
             written.is_ok_and(|written| now.duration_since(written).is_ok_and(|passed| passed > age))
         };
         self.count_listing();
-        for name in self.entries.names(MAX_SWEPT)? {
+        for name in self.entries.names(MAX_SWEPT_ENTRIES)? {
             if is_agent_file(&name) && is_old(&name) {
                 self.count(1);
                 let _ = self.entries.remove(&name);
@@ -192,21 +192,21 @@ impl Folder {
     }
 
     /// Writes the file under a name that no other agent takes.
-    fn draft(&self, root: &Root) -> io::Result<String> {
-        let draft = format!(".{ROOT}.{:016x}", random()? as u64);
+    fn draft(&self, root: &RootAgent) -> io::Result<String> {
+        let draft = format!(".{ROOT_FILE}.{:016x}", random()? as u64);
         self.write_new(&draft, root).inspect_err(|_| drop(self.entries.remove(&draft)))?;
         Ok(draft)
     }
 
-    fn write_new(&self, name: &str, root: &Root) -> io::Result<()> {
+    fn write_new(&self, name: &str, root: &RootAgent) -> io::Result<()> {
         self.count(3);
-        let mut file = self.entries.create(name, MODE)?;
-        file.set_permissions(Permissions::from_mode(MODE))?;
+        let mut file = self.entries.create(name, ROOT_FILE_MODE)?;
+        file.set_permissions(Permissions::from_mode(ROOT_FILE_MODE))?;
         file.write_all(text(root).as_bytes())
     }
 
     fn refused(&self, why: &str) -> io::Error {
-        let path = self.entries.path().join(ROOT);
+        let path = self.entries.path().join(ROOT_FILE);
         io::Error::other(format!("{} is not used ({why}); remove it", path.display()))
     }
 
@@ -237,15 +237,15 @@ fn is_agent_file(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with('.') || is_old(name))
 }
 
-fn text(root: &Root) -> String {
+fn text(root: &RootAgent) -> String {
     format!("{TITLE}\nsecret {}\n{}{END}\n", root.key.to_hex(), root.card.text())
 }
 
-fn parse(text: &str) -> Option<Root> {
+fn parse(text: &str) -> Option<RootAgent> {
     let mut lines = text.lines();
     lines.next().filter(|title| *title == TITLE)?;
-    let key = Key::from_hex(lines.next()?.strip_prefix("secret ")?)?;
-    Some(Root { card: Card::parse(lines, END)?, key })
+    let key = PacketKey::from_hex(lines.next()?.strip_prefix("secret ")?)?;
+    Some(RootAgent { card: AgentCard::parse(lines, END)?, key })
 }
 
 /// What tests count of an agent: calls of the file system in the folder, by the number of system calls but `close`.
@@ -290,17 +290,17 @@ mod tests {
 
     const EXPIRY: Duration = Duration::from_secs(30);
 
-    fn folder(run: &Path) -> Folder {
+    fn folder(run: &Path) -> RendezvousFolder {
         let run = Arc::new(HeldFolder::open(run).unwrap());
-        Folder::make(&run, false, &Arc::default()).unwrap()
+        RendezvousFolder::make(&run, false, &Arc::default()).unwrap()
     }
 
-    fn root(agent: u64) -> Root {
-        Root { card: card(agent), key: Key::random().unwrap() }
+    fn root(agent: u64) -> RootAgent {
+        RootAgent { card: card(agent), key: PacketKey::random().unwrap() }
     }
 
     fn path(run: &tempfile::TempDir, name: &str) -> PathBuf {
-        run.path().join(NAME).join(name)
+        run.path().join(FOLDER_NAME).join(name)
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         for _ in 0..20 {
             let barrier = Barrier::new(8);
-            let found: Vec<(bool, Found)> = std::thread::scope(|scope| {
+            let found: Vec<(bool, RootFileContent)> = std::thread::scope(|scope| {
                 let agents = (0..8).map(|agent| {
                     let (barrier, folder) = (&barrier, folder(run.path()));
                     scope.spawn(move || {
@@ -320,11 +320,11 @@ mod tests {
                 agents.into_iter().map(|agent| agent.join().unwrap()).collect()
             });
             assert_eq!(found.iter().filter(|(is_first, _)| *is_first).count(), 1);
-            assert!(matches!(found[0].1, Found::Root(_)));
+            assert!(matches!(found[0].1, RootFileContent::Root(_)));
             assert!(found.windows(2).all(|pair| pair[0].1 == pair[1].1));
-            let file = path(&run, ROOT);
+            let file = path(&run, ROOT_FILE);
             assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-            assert_eq!(fs::read_dir(run.path().join(NAME)).unwrap().count(), 1, "no draft is left");
+            assert_eq!(fs::read_dir(run.path().join(FOLDER_NAME)).unwrap().count(), 1, "no draft is left");
             fs::remove_file(file).unwrap();
         }
     }
@@ -333,8 +333,8 @@ mod tests {
     fn a_root_that_others_may_change_or_read_is_refused_by_name() {
         let run = tempfile::tempdir().unwrap();
         let folder = folder(run.path());
-        let file = path(&run, ROOT);
-        assert_eq!(folder.read_root().unwrap(), Found::Nothing);
+        let file = path(&run, ROOT_FILE);
+        assert_eq!(folder.read_root().unwrap(), RootFileContent::Nothing);
         assert!(folder.create_root(&root(5)).unwrap());
         for mode in [0o640, 0o604, 0o620, 0o602] {
             fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
@@ -369,9 +369,9 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let folder = folder(run.path());
         for content in [&b""[..], &[0; 10_000], b"\xff\xfe", &text.as_bytes()[..40]] {
-            fs::write(path(&run, ROOT), content).unwrap();
-            fs::set_permissions(path(&run, ROOT), Permissions::from_mode(0o600)).unwrap();
-            assert_eq!(folder.read_root().unwrap(), Found::Nonsense);
+            fs::write(path(&run, ROOT_FILE), content).unwrap();
+            fs::set_permissions(path(&run, ROOT_FILE), Permissions::from_mode(0o600)).unwrap();
+            assert_eq!(folder.read_root().unwrap(), RootFileContent::Nonsense);
         }
     }
 
@@ -386,21 +386,21 @@ mod tests {
         };
         assert!(agent.create_root(&root(5)).unwrap());
         agent.remove_root(AgentId(6), EXPIRY).unwrap();
-        assert!(path(&run, ROOT).exists(), "it is that of another agent");
+        assert!(path(&run, ROOT_FILE).exists(), "it is that of another agent");
         agent.replace_root(&root(6)).unwrap();
         let old = [".root.0123456789abcdef", "secret", "ab.agent", "0000000001-ab.card"];
         old.iter().for_each(|name| age(name, 100));
         age(".root.fedcba9876543210", 80);
         age("notes", 1_000);
         assert!(agent.remove_root(AgentId(6), EXPIRY).is_err(), "the folder is not empty");
-        let left = fs::read_dir(run.path().join(NAME)).unwrap().map(|file| file.unwrap().file_name());
+        let left = fs::read_dir(run.path().join(FOLDER_NAME)).unwrap().map(|file| file.unwrap().file_name());
         let mut left: Vec<_> = left.collect();
         left.sort();
         assert_eq!(left, [".root.fedcba9876543210", "notes"]);
         left.iter().for_each(|name| fs::remove_file(path(&run, name.to_str().unwrap())).unwrap());
         assert!(agent.create_root(&root(7)).unwrap());
         agent.remove_root(AgentId(7), EXPIRY).unwrap();
-        assert!(!run.path().join(NAME).exists());
+        assert!(!run.path().join(FOLDER_NAME).exists());
         // Another agent that has it open still can make it anew.
         assert!(agent.create_root(&root(8)).is_err());
         assert!(folder(run.path()).create_root(&root(8)).unwrap());

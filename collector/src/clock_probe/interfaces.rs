@@ -7,9 +7,9 @@ use std::path::Path;
 use std::str::FromStr;
 
 /// Addresses of one node at most.
-pub(super) const MOST_ADDRESSES: usize = 8;
+pub(super) const MAX_ADDRESSES: usize = 8;
 /// Interfaces that an error lists.
-const MOST_LISTED: usize = 16;
+const MAX_LISTED_INTERFACES: usize = 16;
 
 /// Which interface the probes take, as `--probe-interface ib0` or `10.1.0.0/16` names it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -94,17 +94,17 @@ pub(crate) enum AddressError {
 
 /// The first interfaces, and what to do with them.
 fn listed(there: &[(String, IpAddr)]) -> String {
-    let shown = there.iter().take(MOST_LISTED).map(|(name, address)| format!("{name} ({address})"));
+    let shown = there.iter().take(MAX_LISTED_INTERFACES).map(|(name, address)| format!("{name} ({address})"));
     let shown = shown.collect::<Vec<_>>().join(", ");
     match there.len() {
         0 => ", nor of any other interface".to_owned(),
-        1..=MOST_LISTED => format!("; give --probe-interface one of {shown}"),
+        1..=MAX_LISTED_INTERFACES => format!("; give --probe-interface one of {shown}"),
         _ => format!("; give --probe-interface one of {shown}, ..."),
     }
 }
 
 /// An address of this node.
-struct Found {
+struct RootFileContent {
     name: String,
     address: IpAddr,
     /// There is hardware behind it: no bridge, tunnel or container's end.
@@ -116,7 +116,7 @@ struct Found {
 /// There is at least one.
 pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
     let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
-    let found = up.map(|interface| Found {
+    let found = up.map(|interface| RootFileContent {
         address: interface.ip(),
         is_device: Path::new("/sys/class/net").join(&interface.name).join("device").exists(),
         name: interface.name,
@@ -124,17 +124,20 @@ pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, 
     in_order(found.collect(), chosen)
 }
 
-fn in_order(mut found: Vec<Found>, chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
+fn in_order(
+    mut found: Vec<RootFileContent>,
+    chosen: Option<&ProbeInterface>,
+) -> Result<Vec<IpAddr>, AddressError> {
     let usable = found.iter().filter(|found| is_global(found.address) && !found.address.is_loopback());
     let there: Vec<(String, IpAddr)> = usable.map(|found| (found.name.clone(), found.address)).collect();
-    found.retain(|Found { name, address, .. }| match chosen {
+    found.retain(|RootFileContent { name, address, .. }| match chosen {
         Some(chosen) => is_global(*address) && chosen.has(name, *address),
         None => is_global(*address) && !address.is_loopback(),
     });
     found.sort_by_key(|found| (!found.is_device, found.address.is_ipv6()));
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for Found { address, .. } in found {
-        if !addresses.contains(&address) && addresses.len() < MOST_ADDRESSES {
+    for RootFileContent { address, .. } in found {
+        if !addresses.contains(&address) && addresses.len() < MAX_ADDRESSES {
             addresses.push(address);
         }
     }
@@ -170,7 +173,7 @@ mod tests {
             ("eth1", "169.254.3.4", true),
             ("ib0", "10.1.3.5", true),
         ];
-        let found = interfaces.iter().map(|(name, address, is_device)| Found {
+        let found = interfaces.iter().map(|(name, address, is_device)| RootFileContent {
             name: (*name).to_owned(),
             address: address.parse().unwrap(),
             is_device: *is_device,

@@ -12,9 +12,9 @@
 //! 24  8  nonce           608  32  BLAKE3 of the bytes before, keyed with the secret of the run
 //! ```
 
-use super::card::{AgentId, Card};
-use super::packet::Key;
-use super::registry::Registry;
+use super::card::{AgentCard, AgentId};
+use super::packet::PacketKey;
+use super::registry::AgentRegistry;
 
 /// Length of every packet of this kind.
 pub(super) const JOIN_BYTES: usize = 640;
@@ -29,15 +29,15 @@ const PLACE: u8 = 2;
 /// A packet by which an agent joins, or its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum JoinPacket {
-    Join(Join),
-    Place(Place),
+    Join(JoinQuestion),
+    Place(TreePlace),
 }
 
 /// An agent asks the root for its place in the tree, or for more of its candidates.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Join {
+pub(super) struct JoinQuestion {
     /// The agent that joins.
-    pub(super) card: Card,
+    pub(super) card: AgentCard,
     /// The root.
     pub(super) to: AgentId,
     /// Random; the answer has the same.
@@ -48,7 +48,7 @@ pub(super) struct Join {
 
 /// The number of the agent that joins, and the agents that it asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct TreePlace {
     pub(super) from: AgentId,
     pub(super) to: AgentId,
     pub(super) nonce: u64,
@@ -57,13 +57,13 @@ pub(super) struct Place {
     /// Candidates in all.
     pub(super) total: u16,
     /// As many of the candidates from `first` on as a packet has room for: at least two.
-    pub(super) candidates: Vec<Card>,
+    pub(super) candidates: Vec<AgentCard>,
 }
 
-impl Place {
+impl TreePlace {
     /// Answers a question; `None` where the registry has no number for the agent.
-    pub(super) fn answer(join: Join, registry: &mut Registry) -> Option<Place> {
-        let Join { card, to: from, nonce, first } = join;
+    pub(super) fn answer(join: JoinQuestion, registry: &mut AgentRegistry) -> Option<TreePlace> {
+        let JoinQuestion { card, to: from, nonce, first } = join;
         let to = card.agent;
         let number = registry.join(card)?;
         let all = registry.candidates(number);
@@ -78,13 +78,13 @@ impl Place {
             }
             candidates.push(card.clone());
         }
-        Some(Place { from, to, nonce, number, first, total, candidates })
+        Some(TreePlace { from, to, nonce, number, first, total, candidates })
     }
 }
 
 impl JoinPacket {
     /// Returns the packet as it is sent; `None` if its cards are too long.
-    pub(super) fn seal(&self, key: &Key) -> Option<[u8; JOIN_BYTES]> {
+    pub(super) fn seal(&self, key: &PacketKey) -> Option<[u8; JOIN_BYTES]> {
         let mut cards = Vec::new();
         let (kind, from, to, nonce, number, first, total) = match self {
             JoinPacket::Join(join) => {
@@ -114,7 +114,7 @@ impl JoinPacket {
     }
 
     /// Reads a packet; `None` unless its sender knows the secret of the run and every field makes sense.
-    pub(super) fn open(key: &Key, bytes: &[u8]) -> Option<JoinPacket> {
+    pub(super) fn open(key: &PacketKey, bytes: &[u8]) -> Option<JoinPacket> {
         let bytes: &[u8; JOIN_BYTES] = bytes.try_into().ok()?;
         let (covered, code) = bytes.split_at(COVERED);
         let (mut head, rest): ([u8; 8], &[u8]) = take(covered)?;
@@ -136,7 +136,7 @@ impl JoinPacket {
         }
         let mut candidates = Vec::new();
         while !cards.is_empty() {
-            let (card, rest) = Card::read(cards)?;
+            let (card, rest) = AgentCard::read(cards)?;
             candidates.push(card);
             cards = rest;
         }
@@ -146,10 +146,10 @@ impl JoinPacket {
         match kind {
             JOIN => {
                 let card = candidates.pop().filter(|card| candidates.is_empty() && card.agent == from)?;
-                Some(JoinPacket::Join(Join { card, to, nonce, first }))
+                Some(JoinPacket::Join(JoinQuestion { card, to, nonce, first }))
             }
             PLACE if usize::from(first) + candidates.len() <= usize::from(total) => {
-                Some(JoinPacket::Place(Place { from, to, nonce, number, first, total, candidates }))
+                Some(JoinPacket::Place(TreePlace { from, to, nonce, number, first, total, candidates }))
             }
             _ => None,
         }
@@ -164,34 +164,34 @@ fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::super::card::tests::card;
-    use super::super::interfaces::MOST_ADDRESSES;
+    use super::super::interfaces::MAX_ADDRESSES;
     use super::*;
     use proptest::prelude::*;
 
-    fn key() -> Key {
-        Key::new([7; 32])
+    fn key() -> PacketKey {
+        PacketKey::new([7; 32])
     }
 
     /// The longest that there is.
-    fn long(agent: u64) -> Card {
+    fn long(agent: u64) -> AgentCard {
         let mut card = card(agent);
         card.domain.boot_id = "b".repeat(64);
-        card.addresses = vec!["[fd00::1]:4001".parse().unwrap(); MOST_ADDRESSES];
+        card.addresses = vec!["[fd00::1]:4001".parse().unwrap(); MAX_ADDRESSES];
         card
     }
 
-    fn join(agent: u64, first: u16) -> Join {
-        Join { card: long(agent), to: AgentId(0), nonce: 77, first }
+    fn join(agent: u64, first: u16) -> JoinQuestion {
+        JoinQuestion { card: long(agent), to: AgentId(0), nonce: 77, first }
     }
 
     #[test]
     fn packets_are_read_as_they_were_sealed_and_with_no_other_key() {
-        let mut registry = Registry::new(long(0));
-        let place = Place::answer(join(1, 0), &mut registry).unwrap();
+        let mut registry = AgentRegistry::new(long(0));
+        let place = TreePlace::answer(join(1, 0), &mut registry).unwrap();
         for packet in [JoinPacket::Join(join(1, 3)), JoinPacket::Place(place)] {
             let sealed = packet.seal(&key()).unwrap();
             assert_eq!(JoinPacket::open(&key(), &sealed), Some(packet));
-            assert_eq!(JoinPacket::open(&Key::new([8; 32]), &sealed), None);
+            assert_eq!(JoinPacket::open(&PacketKey::new([8; 32]), &sealed), None);
             assert_eq!(JoinPacket::open(&key(), &sealed[1..]), None);
             for bit in 0..JOIN_BYTES * 8 {
                 let mut flipped = sealed;
@@ -203,11 +203,11 @@ mod tests {
 
     #[test]
     fn the_longest_cards_of_all_ancestors_come_in_pages() {
-        let mut registry = Registry::new(long(0));
+        let mut registry = AgentRegistry::new(long(0));
         assert!((1..0x7fff).all(|agent| registry.join(long(agent)).is_some()));
         let (mut found, mut pages) = (Vec::new(), 0);
         loop {
-            let place = Place::answer(join(0x7fff, found.len() as u16), &mut registry).unwrap();
+            let place = TreePlace::answer(join(0x7fff, found.len() as u16), &mut registry).unwrap();
             let sealed = JoinPacket::Place(place).seal(&key()).unwrap();
             let Some(JoinPacket::Place(page)) = JoinPacket::open(&key(), &sealed) else { panic!() };
             assert_eq!((page.number, page.total, usize::from(page.first)), (0x7fff, 15, found.len()));
@@ -218,7 +218,7 @@ mod tests {
             }
         }
         assert_eq!((pages, found[0].agent, found[14].agent), (8, AgentId(0x7ffe), AgentId(0)));
-        let past = Place::answer(join(0x7fff, u16::MAX), &mut registry).unwrap();
+        let past = TreePlace::answer(join(0x7fff, u16::MAX), &mut registry).unwrap();
         assert_eq!(past.candidates, []);
     }
 
@@ -244,12 +244,12 @@ mod tests {
         assert_eq!(with(COVERED - 1, 1), None, "something after the cards");
         let cards = vec![card(1), card(2)];
         let (from, to) = (AgentId(0), AgentId(1));
-        let place = Place { from, to, nonce: 1, number: 1, first: 0, total: 2, candidates: cards };
+        let place = TreePlace { from, to, nonce: 1, number: 1, first: 0, total: 2, candidates: cards };
         let sealed = seal(JoinPacket::Place(place.clone()));
         let mut as_join = sealed;
         as_join[KIND] = JOIN;
         assert_eq!(reseal(as_join), None);
-        let beyond = seal(JoinPacket::Place(Place { first: 1, ..place }));
+        let beyond = seal(JoinPacket::Place(TreePlace { first: 1, ..place }));
         assert_eq!(JoinPacket::open(&key(), &beyond), None, "more candidates than there are");
     }
 

@@ -11,7 +11,7 @@
 //! REALTIME, nobody has set it since the socket was empty, and the stamp lies within the time that the packet can
 //! have arrived in. Without one, the time that the program read after the receive counts.
 
-use super::sockets::{Sockets, enable_stamps, receive_stamp};
+use super::sockets::{ProbeSockets, enable_stamps, receive_stamp};
 use crate::host::machine;
 use crate::log::warn;
 use rustix::fd::OwnedFd;
@@ -186,7 +186,7 @@ pub(super) struct KernelTimes {
 
 impl KernelTimes {
     /// For these sockets. Warns if the kernel's times cannot be used.
-    pub(super) fn new(clock: NodeClock, sockets: &Sockets) -> KernelTimes {
+    pub(super) fn new(clock: NodeClock, sockets: &ProbeSockets) -> KernelTimes {
         let count = sockets.all().count();
         let kernel = match sockets.stamp_error() {
             Some(error) => Err(format!("the kernel refuses SO_TIMESTAMPNS ({error})")),
@@ -343,8 +343,8 @@ mod tests {
 
     const HERE: [std::net::IpAddr; 1] = [std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
 
-    fn sockets() -> Sockets {
-        Sockets::bind(&HERE, None, 0).unwrap()
+    fn sockets() -> ProbeSockets {
+        ProbeSockets::bind(&HERE, None, 0).unwrap()
     }
 
     /// For one socket that was read until it was empty.

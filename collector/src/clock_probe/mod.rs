@@ -36,11 +36,11 @@ pub(crate) use kernel_times::NodeClock;
 pub(crate) use sockets::ProbePorts;
 
 use crate::shard_output::SideOutput;
-use agent::Signals;
-use rendezvous::LookOut;
+use agent::AgentSignals;
+use rendezvous::RendezvousThread;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
-use signal::Signal;
+use signal::EventFlag;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ impl Default for ProbeChoice {
 
 /// How often things happen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ProbePace {
     /// Between two bursts.
     pub period: Duration,
     /// From the start of the command to the first look into the folder.
@@ -84,10 +84,10 @@ pub(crate) struct Pace {
     pub retry: Duration,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
+impl Default for ProbePace {
+    fn default() -> ProbePace {
         let seconds = Duration::from_secs;
-        Pace {
+        ProbePace {
             period: seconds(5),
             first_look: Duration::from_millis(100),
             patience: Duration::from_millis(1_500),
@@ -113,7 +113,7 @@ pub(crate) struct ProbeConfig {
     /// What the user chose.
     pub choice: ProbeChoice,
     /// How often things happen.
-    pub pace: Pace,
+    pub pace: ProbePace,
     /// The clocks of the node: [`NodeClock::REAL`], or those of a test.
     pub clock: NodeClock,
     #[cfg(test)]
@@ -130,7 +130,7 @@ impl ProbeConfig {
         share_group: bool,
         choice: ProbeChoice,
     ) -> ProbeConfig {
-        let (pace, clock) = (Pace::default(), NodeClock::REAL);
+        let (pace, clock) = (ProbePace::default(), NodeClock::REAL);
         ProbeConfig {
             root,
             run_id,
@@ -148,7 +148,7 @@ impl ProbeConfig {
 
 /// The agent of this collector, or the wish to become one. Ends when it is dropped.
 pub(crate) struct ProbeAgent {
-    signals: Signals,
+    signals: AgentSignals,
     /// When the command ended.
     stopped: Option<Instant>,
 }
@@ -157,16 +157,16 @@ impl ProbeAgent {
     /// Starts the look-out, which starts the agent once no other collector of the run has the clocks of
     /// this node.
     pub(crate) fn start(config: ProbeConfig, output: SideOutput) -> io::Result<ProbeAgent> {
-        let signals = Signals {
-            wake: Signal::new()?,
-            stop: Signal::new()?,
-            news: Signal::new()?,
-            measured: Signal::new()?,
-            ended: Signal::new()?,
+        let signals = AgentSignals {
+            wake: EventFlag::new()?,
+            stop: EventFlag::new()?,
+            news: EventFlag::new()?,
+            measured: EventFlag::new()?,
+            ended: EventFlag::new()?,
             #[cfg(test)]
-            killed: Signal::new()?,
+            killed: EventFlag::new()?,
         };
-        let look_out = LookOut::new(config, signals.clone(), output);
+        let look_out = RendezvousThread::new(config, signals.clone(), output);
         std::thread::Builder::new().name("rpd-clocks".to_owned()).spawn(move || look_out.run())?;
         Ok(ProbeAgent { signals, stopped: None })
     }

@@ -28,7 +28,7 @@ const KIND: usize = 5;
 
 /// What a packet is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum PacketKind {
     /// What time is it there? From a child to its parent.
     Ask,
     /// The times.
@@ -43,13 +43,13 @@ pub(super) enum Kind {
     Heir,
 }
 
-const KINDS: [(Kind, u8); 6] = [
-    (Kind::Ask, 1),
-    (Kind::Answer, 2),
-    (Kind::Closing, 3),
-    (Kind::Goodbye, 4),
-    (Kind::Handover, 5),
-    (Kind::Heir, 6),
+const KINDS: [(PacketKind, u8); 6] = [
+    (PacketKind::Ask, 1),
+    (PacketKind::Answer, 2),
+    (PacketKind::Closing, 3),
+    (PacketKind::Goodbye, 4),
+    (PacketKind::Handover, 5),
+    (PacketKind::Heir, 6),
 ];
 /// Number of a goodbye of a child that goes on; 0 if it ends.
 pub(super) const STAYS: u32 = 1;
@@ -65,8 +65,8 @@ pub(super) struct BurstId {
 
 /// A packet. Times in ns of the sender's `CLOCK_MONOTONIC_RAW`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Packet {
-    pub(super) kind: Kind,
+pub(super) struct ProbePacket {
+    pub(super) kind: PacketKind,
     pub(super) burst: BurstId,
     pub(super) number: u32,
     pub(super) from: u64,
@@ -77,21 +77,21 @@ pub(super) struct Packet {
 
 /// The secret of a run.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Key([u8; 32]);
+pub(super) struct PacketKey([u8; 32]);
 
-impl Key {
+impl PacketKey {
     pub(super) const BYTES: usize = 32;
 
     #[cfg(test)]
-    pub(super) fn new(secret: [u8; Key::BYTES]) -> Key {
-        Key(secret)
+    pub(super) fn new(secret: [u8; PacketKey::BYTES]) -> PacketKey {
+        PacketKey(secret)
     }
 
     /// A new secret.
-    pub(super) fn random() -> io::Result<Key> {
-        let mut secret = [0; Key::BYTES];
+    pub(super) fn random() -> io::Result<PacketKey> {
+        let mut secret = [0; PacketKey::BYTES];
         File::open("/dev/urandom")?.read_exact(&mut secret)?;
-        Ok(Key(secret))
+        Ok(PacketKey(secret))
     }
 
     /// Its bytes in hexadecimal digits, for the file of the root.
@@ -99,16 +99,18 @@ impl Key {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads what [`Key::to_hex`] wrote.
-    pub(super) fn from_hex(text: &str) -> Option<Key> {
-        let is_plain = text.len() == 2 * Key::BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    /// Reads what [`PacketKey::to_hex`] wrote.
+    pub(super) fn from_hex(text: &str) -> Option<PacketKey> {
+        let is_plain =
+            text.len() == 2 * PacketKey::BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let digit = |at: usize| text.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
-        let bytes: Option<Vec<u8>> = (0..Key::BYTES).map(|i| digit(2 * i).filter(|_| is_plain)).collect();
-        bytes?.try_into().ok().map(Key)
+        let bytes: Option<Vec<u8>> =
+            (0..PacketKey::BYTES).map(|i| digit(2 * i).filter(|_| is_plain)).collect();
+        bytes?.try_into().ok().map(PacketKey)
     }
 
     /// The packet as it is sent.
-    pub(super) fn seal(&self, packet: &Packet) -> [u8; PACKET_BYTES] {
+    pub(super) fn seal(&self, packet: &ProbePacket) -> [u8; PACKET_BYTES] {
         let mut bytes = [0; PACKET_BYTES];
         let kind = KINDS.iter().find(|(kind, _)| *kind == packet.kind).map_or(0, |(_, code)| *code);
         bytes[..8].copy_from_slice(&MAGIC);
@@ -128,17 +130,17 @@ impl Key {
     }
 
     /// Reads a packet; `None` unless somebody made it who knows the secret.
-    pub(super) fn open(&self, bytes: &[u8]) -> Option<Packet> {
+    pub(super) fn open(&self, bytes: &[u8]) -> Option<ProbePacket> {
         let bytes: &[u8; PACKET_BYTES] = bytes.try_into().ok()?;
         let mut head: [u8; 8] = field(bytes, 0);
         let kind = std::mem::take(&mut head[KIND]);
         let kind = KINDS.iter().find(|(_, code)| *code == kind).map(|(kind, _)| *kind)?;
         let delay = NonZeroU32::new(u32::from_le_bytes(field(bytes, 28)));
-        let plain = head == MAGIC && (kind == Kind::Answer || delay.is_none());
+        let plain = head == MAGIC && (kind == PacketKind::Answer || delay.is_none());
         // Takes the same time wherever the two differ.
         let authentic =
             plain && self.code(&bytes[..COVERED]) == blake3::Hash::from_bytes(field(bytes, COVERED));
-        authentic.then(|| Packet {
+        authentic.then(|| ProbePacket {
             kind,
             burst: BurstId {
                 began: i64::from_le_bytes(field(bytes, 8)),
@@ -158,7 +160,7 @@ impl Key {
     }
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for PacketKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key(..)")
     }
@@ -174,10 +176,10 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(in crate::clock_probe) fn packet(kind: Kind) -> Packet {
+    pub(in crate::clock_probe) fn packet(kind: PacketKind) -> ProbePacket {
         let burst = BurstId { began: -5, nonce: 77 };
-        let delay = NonZeroU32::new(7_600).filter(|_| kind == Kind::Answer);
-        Packet {
+        let delay = NonZeroU32::new(7_600).filter(|_| kind == PacketKind::Answer);
+        ProbePacket {
             kind,
             burst,
             number: 199,
@@ -190,7 +192,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_packet_is_read_as_it_was_sealed_and_with_no_other_key() {
-        let (key, other) = (Key::new([7; 32]), Key::new([8; 32]));
+        let (key, other) = (PacketKey::new([7; 32]), PacketKey::new([8; 32]));
         for (kind, _) in KINDS {
             let sealed = key.seal(&packet(kind));
             assert_eq!(key.open(&sealed), Some(packet(kind)));
@@ -199,16 +201,17 @@ pub(super) mod tests {
             assert_eq!(key.open(&[sealed.as_slice(), &[0]].concat()), None);
         }
         assert_eq!(key.open(&[]), None);
-        let program = Packet { received: ReceiveTime::of_program(5), ..packet(Kind::Answer) };
+        let program = ProbePacket { received: ReceiveTime::of_program(5), ..packet(PacketKind::Answer) };
         assert_eq!(key.open(&key.seal(&program)), Some(program));
-        let nothing_was_received = Packet { received: packet(Kind::Answer).received, ..packet(Kind::Ask) };
+        let nothing_was_received =
+            ProbePacket { received: packet(PacketKind::Answer).received, ..packet(PacketKind::Ask) };
         assert_eq!(key.open(&key.seal(&nothing_was_received)), None);
     }
 
     #[test]
     fn a_flipped_bit_anywhere_is_noticed() {
-        let key = Key::new([7; 32]);
-        let sealed = key.seal(&packet(Kind::Ask));
+        let key = PacketKey::new([7; 32]);
+        let sealed = key.seal(&packet(PacketKind::Ask));
         for bit in 0..PACKET_BYTES * 8 {
             let mut flipped = sealed;
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -219,7 +222,7 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn garbage_is_no_packet(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert_eq!(Key::new([7; 32]).open(&bytes), None);
+            prop_assert_eq!(PacketKey::new([7; 32]).open(&bytes), None);
         }
     }
 }

@@ -4,16 +4,16 @@ use std::time::Instant;
 
 /// Fills up at a rate, up to a second's worth.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(super) struct RateLimit {
     per_second: f64,
     left: f64,
     filled: Instant,
 }
 
-impl Bucket {
-    pub(super) fn new(per_second: u32, now: Instant) -> Bucket {
+impl RateLimit {
+    pub(super) fn new(per_second: u32, now: Instant) -> RateLimit {
         let per_second = f64::from(per_second.max(1));
-        Bucket { per_second, left: per_second, filled: now }
+        RateLimit { per_second, left: per_second, filled: now }
     }
 
     /// Takes one. False if there is none.
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_second_s_worth_at_once_and_the_rate_from_then_on() {
         let start = Instant::now();
-        let mut bucket = Bucket::new(100, start);
+        let mut bucket = RateLimit::new(100, start);
         assert_eq!((0..1000).filter(|_| bucket.take(start)).count(), 100);
         assert!(bucket.is_empty(start));
         let taken = (0..10_000).filter(|i| bucket.take(start + Duration::from_micros(i * 100))).count();

@@ -1,6 +1,6 @@
 //! The agents that have joined the tree of a root, in memory of the root alone.
 
-use super::card::{AgentId, Card};
+use super::card::{AgentCard, AgentId};
 use super::tree;
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ const MAX_MEMBERS: usize = 1 << 16;
 
 /// Gives each agent a number in the order of joining. The root itself is number 0.
 #[derive(Debug)]
-pub(super) struct Registry {
-    members: Vec<Card>,
+pub(super) struct AgentRegistry {
+    members: Vec<AgentCard>,
     numbers: HashMap<AgentId, u32>,
 }
 
-impl Registry {
-    pub(super) fn new(root: Card) -> Registry {
-        Registry { numbers: HashMap::from([(root.agent, 0)]), members: vec![root] }
+impl AgentRegistry {
+    pub(super) fn new(root: AgentCard) -> AgentRegistry {
+        AgentRegistry { numbers: HashMap::from([(root.agent, 0)]), members: vec![root] }
     }
 
     /// Returns the number of an agent, the same one each time that it joins. `None` for the root itself, and for new
     /// agents where [`MAX_MEMBERS`] have joined.
-    pub(super) fn join(&mut self, card: Card) -> Option<u32> {
+    pub(super) fn join(&mut self, card: AgentCard) -> Option<u32> {
         if let Some(number) = self.numbers.get(&card.agent).copied() {
             let known = self.members.get_mut(number as usize).filter(|_| number > 0)?;
             *known = card;
@@ -37,7 +37,7 @@ impl Registry {
     }
 
     /// Returns the agents that number `own` asks, the parent first and the root last.
-    pub(super) fn candidates(&self, own: u32) -> Vec<&Card> {
+    pub(super) fn candidates(&self, own: u32) -> Vec<&AgentCard> {
         tree::ancestors(own).filter_map(|number| self.members.get(number as usize)).collect()
     }
 
@@ -54,12 +54,12 @@ mod tests {
 
     #[test]
     fn numbers_come_in_the_order_of_joining_and_stay() {
-        let mut registry = Registry::new(card(100));
+        let mut registry = AgentRegistry::new(card(100));
         assert_eq!(
             (1..=6).map(|agent| registry.join(card(agent))).collect::<Option<Vec<_>>>().unwrap(),
             [1, 2, 3, 4, 5, 6]
         );
-        let moved = Card { addresses: vec!["10.0.0.9:9".parse().unwrap()], ..card(2) };
+        let moved = AgentCard { addresses: vec!["10.0.0.9:9".parse().unwrap()], ..card(2) };
         assert_eq!(registry.join(moved.clone()), Some(2));
         assert_eq!(registry.join(card(100)), None, "the root");
         assert_eq!(registry.candidates(3), [&moved, &card(100)]);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn members_are_bounded() {
-        let mut registry = Registry::new(card(0));
+        let mut registry = AgentRegistry::new(card(0));
         let joined = (1..=MAX_MEMBERS as u64 + 9).filter(|agent| registry.join(card(*agent)).is_some());
         assert_eq!(joined.count(), MAX_MEMBERS - 1);
         assert_eq!(registry.join(card(5)), Some(5), "that has joined");

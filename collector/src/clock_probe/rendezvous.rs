@@ -9,11 +9,11 @@
 //! end:    the agent leaves; a root without an heir removes the file
 //! ```
 
-use super::agent::{Agent, Board, Equipment, Order, Signals};
-use super::card::{AgentId, Card};
-use super::folder::{Folder, Found, Root};
-use super::packet::Key;
-use super::sockets::Sockets;
+use super::agent::{AgentConfig, AgentMailbox, AgentOrder, AgentSignals, AgentThread};
+use super::card::{AgentCard, AgentId};
+use super::folder::{RendezvousFolder, RootAgent, RootFileContent};
+use super::packet::PacketKey;
+use super::sockets::ProbeSockets;
 use super::{ProbeConfig, interfaces};
 use crate::host::claim::NodeClaim;
 use crate::host::random::random;
@@ -31,22 +31,22 @@ use std::time::{Duration, Instant};
 const MAX_READINGS: u32 = 4;
 /// Longest pause between two looks of an agent that has heard of others, and of one that never has: there, packets of
 /// other nodes hardly arrive, and more looks bring nothing.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const LONGEST_PAUSE_ALONE: Duration = Duration::from_secs(3_600);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE_ALONE: Duration = Duration::from_secs(3_600);
 
-pub(super) struct LookOut {
+pub(super) struct RendezvousThread {
     config: ProbeConfig,
-    signals: Signals,
+    signals: AgentSignals,
     output: SideOutput,
 }
 
 /// The collector of a node that runs the agent.
-struct Office {
+struct ActiveAgent {
     run: Arc<HeldFolder>,
-    card: Card,
+    card: AgentCard,
     /// The secret of the run, as far as it is known.
-    key: Option<Key>,
-    board: Arc<Mutex<Board>>,
+    key: Option<PacketKey>,
+    board: Arc<Mutex<AgentMailbox>>,
     /// The file names this agent, or did when it was written.
     leads: bool,
     /// The root that has handed over to this agent, until the file says so.
@@ -58,9 +58,9 @@ struct Office {
     heard: u64,
 }
 
-impl LookOut {
-    pub(super) fn new(config: ProbeConfig, signals: Signals, output: SideOutput) -> LookOut {
-        LookOut { config, signals, output }
+impl RendezvousThread {
+    pub(super) fn new(config: ProbeConfig, signals: AgentSignals, output: SideOutput) -> RendezvousThread {
+        RendezvousThread { config, signals, output }
     }
 
     pub(super) fn run(self) {
@@ -98,7 +98,7 @@ impl LookOut {
             if self.pause(pause) {
                 return last_error.map_or(Ok(()), Err);
             }
-            pause = (2 * pause).min(LONGEST_PAUSE);
+            pause = (2 * pause).min(MAX_PAUSE);
             last_error = self.look(&mut office, None).err();
         }
         let agent = match self.start_agent(&office, sockets) {
@@ -126,26 +126,35 @@ impl LookOut {
         }
     }
 
-    fn open_office(&self, run: Arc<HeldFolder>) -> io::Result<(Office, Sockets)> {
+    fn open_office(&self, run: Arc<HeldFolder>) -> io::Result<(ActiveAgent, ProbeSockets)> {
         let choice = &self.config.choice;
         let agent = AgentId(random()? as u64);
         let addresses = interfaces::addresses(choice.interface.as_ref()).map_err(io::Error::other)?;
-        let bound = Sockets::bind(&addresses, choice.ports, agent.0);
+        let bound = ProbeSockets::bind(&addresses, choice.ports, agent.0);
         let sockets = bound.map_err(io::Error::other)?;
-        let card = Card { agent, domain: self.config.domain.clone(), addresses: sockets.addresses() };
+        let card = AgentCard { agent, domain: self.config.domain.clone(), addresses: sockets.addresses() };
         if !card.is_sound() {
             return Err(io::Error::other("the boot id of this node is too long"));
         }
         let (board, replaced) = (Arc::default(), HashSet::new());
-        let office =
-            Office { run, card, key: None, board, leads: false, heir_of: None, replaced, looks: 0, heard: 0 };
+        let office = ActiveAgent {
+            run,
+            card,
+            key: None,
+            board,
+            leads: false,
+            heir_of: None,
+            replaced,
+            looks: 0,
+            heard: 0,
+        };
         Ok((office, sockets))
     }
 
     /// Starts the agent thread. The first order for it is on the board.
-    fn start_agent(&self, office: &Office, sockets: Sockets) -> io::Result<JoinHandle<bool>> {
+    fn start_agent(&self, office: &ActiveAgent, sockets: ProbeSockets) -> io::Result<JoinHandle<bool>> {
         let key = office.key.clone().ok_or_else(|| io::Error::other("there is no secret of the run"))?;
-        let equipment = Equipment {
+        let equipment = AgentConfig {
             domain: self.config.domain.clone(),
             card: office.card.clone(),
             key,
@@ -156,13 +165,13 @@ impl LookOut {
             board: Arc::clone(&office.board),
             signals: self.signals.clone(),
         };
-        let agent = Agent::new(equipment, self.output.clone());
+        let agent = AgentThread::new(equipment, self.output.clone());
         let thread = std::thread::Builder::new().name("rpd-probes".to_owned());
         thread.spawn(move || agent.run())
     }
 
     /// Sleeps until the agent reports something or the command ends: no file operation and no wake-up in between.
-    fn serve(&self, office: &mut Office) {
+    fn serve(&self, office: &mut ActiveAgent) {
         loop {
             self.signals.news.wait_for_either(&self.signals.stop);
             if self.signals.stop.is_set() {
@@ -179,31 +188,31 @@ impl LookOut {
     }
 
     /// Has the agent join the tree of a root: the end of a look.
-    fn join(&self, office: &mut Office, root: Root) -> io::Result<()> {
+    fn join(&self, office: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
         office.leads = false;
         office.key = Some(root.key.clone());
-        office.board().order = Some(Order::Join(root));
+        office.board().order = Some(AgentOrder::Join(root));
         self.signals.wake.set();
         Ok(())
     }
 
     /// Has the agent be the root, since the file names it: the end of a look.
-    fn lead(&self, office: &mut Office, root: Root) -> io::Result<()> {
+    fn lead(&self, office: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
         office.leads = true;
         office.key = Some(root.key.clone());
-        office.board().order = Some(Order::Lead(root.key));
+        office.board().order = Some(AgentOrder::Lead(root.key));
         self.signals.wake.set();
         Ok(())
     }
 
     /// The root does not answer: reads the file again, the later the more often that was in vain.
-    fn look_again(&self, office: &mut Office) -> io::Result<()> {
+    fn look_again(&self, office: &mut ActiveAgent) -> io::Result<()> {
         let heard = office.board().heard;
         if heard != office.heard {
             (office.looks, office.heard) = (0, heard);
         }
         if office.looks > 0 {
-            let longest = if heard > 0 { LONGEST_PAUSE } else { LONGEST_PAUSE_ALONE };
+            let longest = if heard > 0 { MAX_PAUSE } else { MAX_PAUSE_ALONE };
             let pause = self.config.pace.patience.saturating_mul(1 << office.looks.min(16)).min(longest);
             if self.pause(pause) {
                 return Ok(());
@@ -219,15 +228,15 @@ impl LookOut {
     }
 
     /// Reads the file of the root, and becomes the root where there is none, or where it is `silent`.
-    fn look(&self, office: &mut Office, silent: Option<AgentId>) -> io::Result<()> {
+    fn look(&self, office: &mut ActiveAgent, silent: Option<AgentId>) -> io::Result<()> {
         for reading in 1..=MAX_READINGS {
             let folder = match self.folder(office) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 opened => Some(opened?),
             };
-            let found = folder.as_ref().map_or(Ok(Found::Nothing), Folder::read_root)?;
+            let found = folder.as_ref().map_or(Ok(RootFileContent::Nothing), RendezvousFolder::read_root)?;
             match (found, folder) {
-                (Found::Nothing, _) => {
+                (RootFileContent::Nothing, _) => {
                     let root = office.as_root()?;
                     match self.make_folder(office).and_then(|folder| folder.create_root(&root)) {
                         Ok(true) => return self.lead(office, root),
@@ -238,27 +247,32 @@ impl LookOut {
                         Err(error) => return Err(error),
                     }
                 }
-                (Found::Nonsense, _) if reading < MAX_READINGS => {
+                (RootFileContent::Nonsense, _) if reading < MAX_READINGS => {
                     if self.pause(self.config.pace.patience / 3) {
                         return Ok(());
                     }
                 }
-                (Found::Nonsense, Some(folder)) => return self.take_over(office, &folder, None),
-                (Found::Root(root), _) if root.card.agent == office.card.agent => {
+                (RootFileContent::Nonsense, Some(folder)) => return self.take_over(office, &folder, None),
+                (RootFileContent::Root(root), _) if root.card.agent == office.card.agent => {
                     return self.lead(office, root);
                 }
-                (Found::Root(root), Some(folder)) if silent == Some(root.card.agent) => {
+                (RootFileContent::Root(root), Some(folder)) if silent == Some(root.card.agent) => {
                     return self.take_over(office, &folder, Some(root));
                 }
-                (Found::Root(root), _) => return self.join(office, root),
-                (Found::Nonsense, None) => {}
+                (RootFileContent::Root(root), _) => return self.join(office, root),
+                (RootFileContent::Nonsense, None) => {}
             }
         }
         Ok(())
     }
 
     /// Replaces a root that is silent, or no root: at most once each, and once in all where nothing was ever heard.
-    fn take_over(&self, office: &mut Office, folder: &Folder, silent: Option<Root>) -> io::Result<()> {
+    fn take_over(
+        &self,
+        office: &mut ActiveAgent,
+        folder: &RendezvousFolder,
+        silent: Option<RootAgent>,
+    ) -> io::Result<()> {
         let silent_id = silent.as_ref().map(|root| root.card.agent);
         let replaced = silent_id.unwrap_or_default();
         if office.replaced.contains(&replaced) || !office.replaced.is_empty() && office.heard == 0 {
@@ -271,11 +285,11 @@ impl LookOut {
             return Ok(());
         }
         match folder.read_root()? {
-            Found::Root(root) if Some(root.card.agent) != silent_id => self.join(office, root),
+            RootFileContent::Root(root) if Some(root.card.agent) != silent_id => self.join(office, root),
             // Removed in the meantime.
-            Found::Nothing => self.look(office, None),
+            RootFileContent::Nothing => self.look(office, None),
             found => {
-                if let Found::Root(root) = found {
+                if let RootFileContent::Root(root) = found {
                     office.key = Some(root.key);
                 }
                 office.replaced.insert(replaced);
@@ -285,7 +299,7 @@ impl LookOut {
     }
 
     /// The root has handed over to this agent, unless its file is another agent's by now.
-    fn inherit(&self, office: &mut Office, from: AgentId) -> io::Result<()> {
+    fn inherit(&self, office: &mut ActiveAgent, from: AgentId) -> io::Result<()> {
         office.heir_of = Some(from);
         // At the end of a job, this agent ends next, and has only to remove the file.
         if self.pause(self.config.pace.patience / 3) {
@@ -294,26 +308,26 @@ impl LookOut {
         office.heir_of = None;
         let folder = self.folder(office)?;
         match folder.read_root()? {
-            Found::Root(root) if root.card.agent == from => self.write_over(office, &folder),
-            Found::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
+            RootFileContent::Root(root) if root.card.agent == from => self.write_over(office, &folder),
+            RootFileContent::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
             _ => Ok(()),
         }
     }
 
     /// Writes the file and leads at once, for agents that read it now. The agent that wrote last is the root.
-    fn write_over(&self, office: &mut Office, folder: &Folder) -> io::Result<()> {
+    fn write_over(&self, office: &mut ActiveAgent, folder: &RendezvousFolder) -> io::Result<()> {
         let root = office.as_root()?;
         folder.replace_root(&root)?;
         self.lead(office, root)?;
         self.pause(self.config.pace.patience / 3);
         match folder.read_root()? {
-            Found::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
+            RootFileContent::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
             _ => Ok(()),
         }
     }
 
-    fn folder(&self, office: &Office) -> io::Result<Folder> {
-        Folder::open(
+    fn folder(&self, office: &ActiveAgent) -> io::Result<RendezvousFolder> {
+        RendezvousFolder::open(
             &office.run,
             #[cfg(test)]
             &self.config.counts,
@@ -321,8 +335,8 @@ impl LookOut {
     }
 
     /// For the root alone, so that no agent that ends leaves an empty folder.
-    fn make_folder(&self, office: &Office) -> io::Result<Folder> {
-        Folder::make(
+    fn make_folder(&self, office: &ActiveAgent) -> io::Result<RendezvousFolder> {
+        RendezvousFolder::make(
             &office.run,
             self.config.share_group,
             #[cfg(test)]
@@ -331,7 +345,7 @@ impl LookOut {
     }
 
     /// Removes the file if this agent is the root and has no heir, or should have become the root just now.
-    fn leave(&self, office: &Office, has_handed_over: bool) {
+    fn leave(&self, office: &ActiveAgent, has_handed_over: bool) {
         let own = Some(office.card.agent).filter(|_| office.leads && !has_handed_over);
         let inherited = office.heir_of.or(office.board().inherits_from);
         if self.is_killed() {
@@ -342,7 +356,7 @@ impl LookOut {
         }
     }
 
-    fn warn_if_alone(&self, office: &Office, began: Instant) {
+    fn warn_if_alone(&self, office: &ActiveAgent, began: Instant) {
         let board = office.board();
         let (heard, others) = (board.heard, board.others);
         if heard == 0 && others > 0 && began.elapsed() > 2 * self.config.pace.period {
@@ -369,17 +383,17 @@ impl LookOut {
     }
 }
 
-impl Office {
-    fn board(&self) -> MutexGuard<'_, Board> {
+impl ActiveAgent {
+    fn board(&self) -> MutexGuard<'_, AgentMailbox> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Content of the file with this agent as the root. The secret stays the same where one is known.
-    fn as_root(&mut self) -> io::Result<Root> {
+    fn as_root(&mut self) -> io::Result<RootAgent> {
         let key = match &self.key {
             Some(key) => key.clone(),
-            None => self.key.insert(Key::random()?).clone(),
+            None => self.key.insert(PacketKey::random()?).clone(),
         };
-        Ok(Root { card: self.card.clone(), key })
+        Ok(RootAgent { card: self.card.clone(), key })
     }
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 /// Stays set until it is cleared.
 #[derive(Clone, Debug)]
-pub(super) struct Signal(Arc<OwnedFd>);
+pub(super) struct EventFlag(Arc<OwnedFd>);
 
-impl Signal {
-    pub(super) fn new() -> io::Result<Signal> {
-        Ok(Signal(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+impl EventFlag {
+    pub(super) fn new() -> io::Result<EventFlag> {
+        Ok(EventFlag(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
     pub(super) fn set(&self) {
@@ -41,7 +41,7 @@ impl Signal {
     }
 
     /// Waits until one of two is set, without a limit.
-    pub(super) fn wait_for_either(&self, other: &Signal) {
+    pub(super) fn wait_for_either(&self, other: &EventFlag) {
         loop {
             let mut both = [PollFd::new(&*self.0, PollFlags::IN), PollFd::new(&*other.0, PollFlags::IN)];
             if poll(&mut both, None).is_ok_and(|ready| ready > 0) {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_waited_for_and_stays() {
-        let signal = Signal::new().unwrap();
+        let signal = EventFlag::new().unwrap();
         assert!(!signal.is_set() && !signal.wait(Instant::now() + Duration::from_millis(5)));
         let other = signal.clone();
         let thread = std::thread::spawn(move || other.set());
@@ -74,7 +74,7 @@ mod tests {
         thread.join().unwrap();
         signal.clear();
         assert!(!signal.is_set());
-        let (one, other) = (Signal::new().unwrap(), Signal::new().unwrap());
+        let (one, other) = (EventFlag::new().unwrap(), EventFlag::new().unwrap());
         for set in [one.clone(), other.clone()] {
             let thread = std::thread::spawn(move || set.set());
             one.wait_for_either(&other);

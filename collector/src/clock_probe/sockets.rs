@@ -1,6 +1,6 @@
 //! The sockets of an agent: one for each address, so that what it sends has an address that it receives at.
 
-use super::burst::Route;
+use super::burst::PeerRoute;
 use nix::cmsg_space;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrLike, SockaddrStorage, recvmsg, setsockopt, sockopt,
@@ -76,28 +76,28 @@ pub(super) enum BindError {
 
 /// All sockets of an agent.
 #[derive(Debug)]
-pub(super) struct Sockets {
+pub(super) struct ProbeSockets {
     bound: Vec<(UdpSocket, SocketAddr)>,
     stamp_error: Option<io::Error>,
 }
 
 /// A packet that was read from a socket into the caller's bytes.
 #[derive(Debug)]
-pub(super) struct Datagram {
+pub(super) struct ReceivedDatagram {
     pub(super) length: usize,
     pub(super) from: SocketAddr,
     /// `CLOCK_REALTIME` in ns as the kernel noted it for this packet.
     pub(super) stamp: Option<i64>,
 }
 
-impl Sockets {
+impl ProbeSockets {
     /// Binds a port at each address that has one free. `random` says where in the range to begin. Fails where none
     /// has, with what is wrong at the first.
     pub(super) fn bind(
         addresses: &[IpAddr],
         ports: Option<ProbePorts>,
         random: u64,
-    ) -> Result<Sockets, BindError> {
+    ) -> Result<ProbeSockets, BindError> {
         let mut sockets = Vec::new();
         let mut failure = None;
         for address in addresses {
@@ -111,7 +111,7 @@ impl Sockets {
         }
         // Before any packet can arrive that counts: the kernel notes nothing for those that are in the queue.
         let stamp_error = sockets.iter().find_map(|(socket, _)| enable_stamps(socket).err());
-        Ok(Sockets { bound: sockets, stamp_error })
+        Ok(ProbeSockets { bound: sockets, stamp_error })
     }
 
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
@@ -130,16 +130,16 @@ impl Sockets {
 
     /// As on a kernel that does not note times.
     #[cfg(test)]
-    pub(super) fn without_stamps(self) -> Sockets {
-        Sockets { stamp_error: Some(io::ErrorKind::Unsupported.into()), ..self }
+    pub(super) fn without_stamps(self) -> ProbeSockets {
+        ProbeSockets { stamp_error: Some(io::ErrorKind::Unsupported.into()), ..self }
     }
 
     /// Reads a packet from a socket, as much of it as there is room for. Does not wait.
-    pub(super) fn receive(&self, number: usize, bytes: &mut [u8]) -> io::Result<Datagram> {
+    pub(super) fn receive(&self, number: usize, bytes: &mut [u8]) -> io::Result<ReceivedDatagram> {
         let socket = self.get(number).ok_or(io::ErrorKind::NotFound)?;
         let (length, from, stamp) = receive::<SockaddrStorage>(socket, bytes)?;
         let from = from.as_ref().and_then(socket_address).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Datagram { length, from, stamp })
+        Ok(ReceivedDatagram { length, from, stamp })
     }
 
     pub(super) fn get(&self, number: usize) -> Option<&UdpSocket> {
@@ -147,14 +147,14 @@ impl Sockets {
     }
 
     /// The way to an address: through the socket whose own address the kernel would take for it.
-    pub(super) fn route(&self, to: SocketAddr) -> Option<Route> {
+    pub(super) fn route(&self, to: SocketAddr) -> Option<PeerRoute> {
         let source = source_for(to).ok()?;
         let socket = self.bound.iter().position(|(_, own)| own.ip() == source)?;
-        Some(Route { socket, to })
+        Some(PeerRoute { socket, to })
     }
 
     /// Sends a packet. What cannot be sent is lost like one that is lost on the way.
-    pub(super) fn send(&self, bytes: &[u8], route: Route) -> bool {
+    pub(super) fn send(&self, bytes: &[u8], route: PeerRoute) -> bool {
         self.get(route.socket).is_some_and(|socket| socket.send_to(bytes, route.to).is_ok())
     }
 }
@@ -253,18 +253,18 @@ mod tests {
         let taken: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         let port = taken[0].local_addr().unwrap().port();
         let full = ProbePorts { first: port, last: port };
-        let error = Sockets::bind(&here, Some(full), 7).unwrap_err().to_string();
+        let error = ProbeSockets::bind(&here, Some(full), 7).unwrap_err().to_string();
         let words = format!("no port of {port}-{port} is free on 127.0.0.1; give --probe-ports a range");
         assert!(error.starts_with(&words), "{error}");
-        let elsewhere = Sockets::bind(&[IpAddr::from([192, 0, 2, 1])], None, 7).unwrap_err().to_string();
+        let elsewhere = ProbeSockets::bind(&[IpAddr::from([192, 0, 2, 1])], None, 7).unwrap_err().to_string();
         assert!(elsewhere.starts_with("no socket can be had at 192.0.2.1: "), "{elsewhere}");
         let wide = ProbePorts { first: port.saturating_sub(20).max(LOWEST_PORT), last: port };
-        let bound = Sockets::bind(&here, Some(wide), u64::MAX).unwrap().addresses();
+        let bound = ProbeSockets::bind(&here, Some(wide), u64::MAX).unwrap().addresses();
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");
     }
 
     /// The kernel begins to note times of arrival a moment after it is asked to; until then it notes those of reading.
-    fn wait_for_stamps(sockets: &Sockets, sender: &UdpSocket) {
+    fn wait_for_stamps(sockets: &ProbeSockets, sender: &UdpSocket) {
         let has_arrived_before_it_was_read = || {
             sender.send_to(b"early", sockets.addresses()[0]).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -278,7 +278,7 @@ mod tests {
     fn a_packet_has_its_sender_and_the_time_when_it_arrived() {
         for address in ["127.0.0.1", "::1"] {
             let address: IpAddr = address.parse().unwrap();
-            let Ok(sockets) = Sockets::bind(&[address], None, 0) else {
+            let Ok(sockets) = ProbeSockets::bind(&[address], None, 0) else {
                 assert!(address.is_ipv6(), "no loopback");
                 continue;
             };
@@ -303,9 +303,9 @@ mod tests {
 
     #[test]
     fn a_way_begins_at_the_address_that_the_kernel_takes() {
-        let sockets = Sockets::bind(&[IpAddr::from([127, 0, 0, 1])], None, 0).unwrap();
+        let sockets = ProbeSockets::bind(&[IpAddr::from([127, 0, 0, 1])], None, 0).unwrap();
         let to = sockets.addresses()[0];
-        assert_eq!(sockets.route(to), Some(Route { socket: 0, to }));
+        assert_eq!(sockets.route(to), Some(PeerRoute { socket: 0, to }));
         assert_eq!(sockets.route("[::1]:9".parse().unwrap()), None, "no socket of ours has that");
     }
 }

@@ -6,12 +6,12 @@ mod node_clocks;
 mod roots;
 mod scale;
 
-use super::burst::Route;
-use super::card::{AgentId, Card};
-use super::folder::{Folder, Found, Root};
+use super::burst::PeerRoute;
+use super::card::{AgentCard, AgentId};
+use super::folder::{RendezvousFolder, RootAgent, RootFileContent};
 use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, Key, Kind, Packet};
-use super::sockets::Sockets;
+use super::packet::{BurstId, PacketKey, PacketKind, ProbePacket};
+use super::sockets::ProbeSockets;
 use super::*;
 use crate::host::machine;
 use crate::shard_output::{DEFAULT_MAX_BYTES, OutputBatch, OutputItem, ShardOutput, ShardPlace};
@@ -26,7 +26,7 @@ use std::sync::mpsc::Receiver;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 const HERE: [IpAddr; 1] = [IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
 
-const QUICK: Pace = Pace {
+const QUICK: ProbePace = ProbePace {
     period: Duration::from_millis(200),
     first_look: Duration::from_millis(20),
     patience: Duration::from_millis(300),
@@ -130,26 +130,26 @@ fn asked(bursts: &[ProbeBurst]) -> Vec<u64> {
     peers
 }
 
-fn folder(root: &Path, test: &str) -> Folder {
+fn folder(root: &Path, test: &str) -> RendezvousFolder {
     let run = root.join(run_id(test));
     std::fs::create_dir_all(&run).unwrap();
     let run = std::sync::Arc::new(rpd_files::HeldFolder::open(&run).unwrap());
-    Folder::make(&run, false, &Default::default()).unwrap()
+    RendezvousFolder::make(&run, false, &Default::default()).unwrap()
 }
 
 /// The root that the file names, once it is another one than `before`.
-fn next_root(root: &Path, test: &str, before: Option<AgentId>) -> Root {
+fn next_root(root: &Path, test: &str, before: Option<AgentId>) -> RootAgent {
     let (folder, began) = (folder(root, test), Instant::now());
     loop {
         match folder.read_root().unwrap() {
-            Found::Root(found) if Some(found.card.agent) != before => return found,
+            RootFileContent::Root(found) if Some(found.card.agent) != before => return found,
             _ => sleep(5),
         }
         assert!(began.elapsed() < TIME_LIMIT, "no root");
     }
 }
 
-fn root_of(root: &Path, test: &str) -> Root {
+fn root_of(root: &Path, test: &str) -> RootAgent {
     next_root(root, test, None)
 }
 
@@ -192,7 +192,7 @@ fn children_measure_their_parents_at_the_start_in_between_and_at_the_end() {
 #[test]
 fn sixty_four_agents_on_one_machine_all_find_somebody_to_ask() {
     let root = tempfile::tempdir().unwrap();
-    let pace = Pace { period: Duration::from_secs(1), ..QUICK };
+    let pace = ProbePace { period: Duration::from_secs(1), ..QUICK };
     let nodes: Vec<Node> =
         (0..64).map(|node| start(ProbeConfig { pace, ..config(root.path(), "many", node) })).collect();
     sleep(4000);
@@ -240,8 +240,8 @@ struct Asker {
 
 const ASKER: u64 = 999;
 
-fn asker(root: &Path, test: &str) -> (Asker, Key) {
-    let Root { card, key } = root_of(root, test);
+fn asker(root: &Path, test: &str) -> (Asker, PacketKey) {
+    let RootAgent { card, key } = root_of(root, test);
     let at = card.addresses[0];
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
@@ -249,10 +249,18 @@ fn asker(root: &Path, test: &str) -> (Asker, Key) {
 }
 
 impl Asker {
-    fn question(&self, began: i64, number: u32) -> Packet {
+    fn question(&self, began: i64, number: u32) -> ProbePacket {
         let (from, to) = (ASKER, self.root.0);
         let burst = BurstId { began, nonce: 3 };
-        Packet { kind: Kind::Ask, burst, number, from, to, received: ReceiveTime::default(), sent: 5 }
+        ProbePacket {
+            kind: PacketKind::Ask,
+            burst,
+            number,
+            from,
+            to,
+            received: ReceiveTime::default(),
+            sent: 5,
+        }
     }
 
     fn send(&self, bytes: &[u8]) {
@@ -267,14 +275,14 @@ impl Asker {
     }
 
     /// Nothing has come, and nothing comes before the answer to a good question.
-    fn assert_silence(&self, key: &Key, began: i64) {
+    fn assert_silence(&self, key: &PacketKey, began: i64) {
         let mut socket_is_silent = [0; 2000];
         self.socket.set_nonblocking(true).unwrap();
         assert!(self.socket.recv(&mut socket_is_silent).is_err(), "it was answered");
         self.socket.set_nonblocking(false).unwrap();
         let answer = self.answer(&key.seal(&self.question(began, 7))).expect("it still answers");
         let answer = key.open(&answer).expect("an answer");
-        assert_eq!((answer.kind, answer.burst.began, answer.number), (Kind::Answer, began, 7));
+        assert_eq!((answer.kind, answer.burst.began, answer.number), (PacketKind::Answer, began, 7));
     }
 }
 
@@ -282,7 +290,7 @@ impl Asker {
 fn the_ports_are_those_that_were_chosen() {
     let root = tempfile::tempdir().unwrap();
     let mut config = config(root.path(), "ports", 0);
-    let free = Sockets::bind(&HERE, None, 0).unwrap().addresses()[0].port();
+    let free = ProbeSockets::bind(&HERE, None, 0).unwrap().addresses()[0].port();
     let last = free.saturating_add(20).max(free);
     config.choice.ports = format!("{free}-{last}").parse().ok();
     let node = start(config);
@@ -293,7 +301,7 @@ fn the_ports_are_those_that_were_chosen() {
 
 #[test]
 fn routes_to_nowhere_are_no_routes() {
-    let sockets = Sockets::bind(&HERE, None, 0).unwrap();
+    let sockets = ProbeSockets::bind(&HERE, None, 0).unwrap();
     let to = "127.0.0.1:9".parse().unwrap();
-    assert_eq!(sockets.route(to), Some(Route { socket: 0, to }));
+    assert_eq!(sockets.route(to), Some(PeerRoute { socket: 0, to }));
 }

@@ -1,11 +1,11 @@
 //! Joining: an agent asks the root for its place in the tree, and the root gives places.
 
-use super::{Agent, Order};
-use crate::clock_probe::burst::Route;
-use crate::clock_probe::card::{AgentId, Card};
-use crate::clock_probe::folder::Root;
-use crate::clock_probe::join::{Join, JoinPacket, Place};
-use crate::clock_probe::registry::Registry;
+use super::{AgentOrder, AgentThread};
+use crate::clock_probe::burst::PeerRoute;
+use crate::clock_probe::card::{AgentCard, AgentId};
+use crate::clock_probe::folder::RootAgent;
+use crate::clock_probe::join::{JoinPacket, JoinQuestion, TreePlace};
+use crate::clock_probe::registry::AgentRegistry;
 use crate::host::random::random;
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 /// questions in all.
 const GAPS: u32 = 30;
 /// A root that does not answer is left alone for at most this long, unless the look-out finds another one.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// A question to the root that is not answered yet.
 struct Joining {
     nonce: u64,
     /// Candidates that have come so far.
-    candidates: Vec<Card>,
+    candidates: Vec<AgentCard>,
     /// When it is asked again, and how long it waits then.
     next: Instant,
     gap: Duration,
@@ -29,19 +29,19 @@ struct Joining {
 
 /// Position of the agent among the others.
 #[derive(Default)]
-pub(super) struct Membership {
+pub(super) struct TreeMembership {
     /// The root that this agent has joined or wants to join.
-    root: Option<Card>,
+    root: Option<AgentCard>,
     joining: Option<Joining>,
     /// Where this agent is the root itself: the others.
-    registry: Option<Registry>,
+    registry: Option<AgentRegistry>,
     failures: u32,
     not_before: Option<Instant>,
     /// The root that has handed over to this agent.
     inherited: Option<AgentId>,
 }
 
-impl Membership {
+impl TreeMembership {
     pub(super) fn is_root(&self) -> bool {
         self.registry.is_some()
     }
@@ -62,20 +62,20 @@ impl Membership {
     }
 }
 
-impl Agent {
+impl AgentThread {
     /// Does what the look-out has found in the file of the root.
-    pub(super) fn follow(&mut self, order: Order, now: Instant) {
+    pub(super) fn follow(&mut self, order: AgentOrder, now: Instant) {
         match order {
-            Order::Join(Root { card, key }) => {
+            AgentOrder::Join(RootAgent { card, key }) => {
                 self.with.key = key;
-                self.membership = Membership { root: Some(card), ..Membership::default() };
+                self.membership = TreeMembership { root: Some(card), ..TreeMembership::default() };
                 self.begin_joining(now);
             }
-            Order::Lead(key) => {
+            AgentOrder::Lead(key) => {
                 self.with.key = key;
                 let inherited = self.membership.inherited;
-                let registry = Some(Registry::new(self.with.card.clone()));
-                self.membership = Membership { registry, inherited, ..Membership::default() };
+                let registry = Some(AgentRegistry::new(self.with.card.clone()));
+                self.membership = TreeMembership { registry, inherited, ..TreeMembership::default() };
                 self.board().is_orphan = false;
             }
         }
@@ -112,7 +112,7 @@ impl Agent {
         joining.next = now + joining.gap;
         joining.gap *= 2;
         let (nonce, first) = (joining.nonce, joining.candidates.len() as u16);
-        let join = Join { card: self.with.card.clone(), to: root.agent, nonce, first };
+        let join = JoinQuestion { card: self.with.card.clone(), to: root.agent, nonce, first };
         let Some(sealed) = JoinPacket::Join(join).seal(&self.with.key) else { return };
         for route in root.addresses.iter().filter_map(|to| self.with.sockets.route(*to)) {
             self.with.sockets.send(&sealed, route);
@@ -128,7 +128,7 @@ impl Agent {
         membership.joining = None;
         let pause = self.with.pace.period.saturating_mul(1 << membership.failures.min(5));
         membership.failures += 1;
-        membership.not_before = Some(now + pause.min(LONGEST_PAUSE));
+        membership.not_before = Some(now + pause.min(MAX_PAUSE));
         if let Some(silent) = membership.root.as_ref().map(|root| root.agent) {
             self.publish();
             self.board().silent_root = Some(silent);
@@ -136,7 +136,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn take_join(&mut self, packet: JoinPacket, route: Route) {
+    pub(super) fn take_join(&mut self, packet: JoinPacket, route: PeerRoute) {
         let (now, own) = (Instant::now(), self.with.card.agent);
         match packet {
             JoinPacket::Join(join) if join.to == own && join.card.agent != own => {
@@ -145,7 +145,7 @@ impl Agent {
                 if !self.may_answer.take(now) {
                     return;
                 }
-                let place = Place::answer(join, registry).map(JoinPacket::Place);
+                let place = TreePlace::answer(join, registry).map(JoinPacket::Place);
                 if let Some(sealed) = place.and_then(|place| place.seal(&self.with.key)) {
                     self.with.sockets.send(&sealed, route);
                 }
@@ -155,7 +155,7 @@ impl Agent {
         }
     }
 
-    fn take_place(&mut self, place: Place, now: Instant) {
+    fn take_place(&mut self, place: TreePlace, now: Instant) {
         let root = self.membership.root.as_ref().map(|root| root.agent);
         let Some(joining) = &mut self.membership.joining else { return };
         let is_next = usize::from(place.first) == joining.candidates.len();

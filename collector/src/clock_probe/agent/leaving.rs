@@ -1,10 +1,10 @@
 //! The end of an agent: its last burst, its children, and where it is the root, its heir.
 
-use super::{Agent, Asking};
-use crate::clock_probe::burst::Route;
+use super::{AgentThread, OpenQuestion};
+use crate::clock_probe::burst::PeerRoute;
 use crate::clock_probe::card::AgentId;
 use crate::clock_probe::kernel_times::ReceiveTime;
-use crate::clock_probe::packet::{BurstId, Kind, Packet, STAYS};
+use crate::clock_probe::packet::{BurstId, PacketKind, ProbePacket, STAYS};
 use crate::host::machine;
 use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
@@ -22,33 +22,33 @@ const OFFER_AGAIN: Duration = Duration::from_millis(15);
 const MAX_OFFERS: u32 = 2;
 
 /// State of an agent whose command has ended.
-pub(super) struct Leaving {
+pub(super) struct LeavingState {
     began: Instant,
     until: Instant,
     remind: Instant,
-    offer: Option<Offer>,
+    offer: Option<HeirOffer>,
     handed_over: bool,
 }
 
 /// A child was asked to be the next root.
-struct Offer {
+struct HeirOffer {
     heir: u64,
     sent: u32,
     again: Instant,
 }
 
-impl Agent {
+impl AgentThread {
     /// The command has ended: the last questions are asked now.
     pub(super) fn begin_leaving(&mut self, now: Instant) {
         if !self.with.signals.stop.is_set() || self.leaving.is_some() {
             return;
         }
         let until = now + if self.membership.is_root() { LEAVING_AS_ROOT } else { LEAVING };
-        self.leaving = Some(Leaving { began: now, until, remind: now, offer: None, handed_over: false });
+        self.leaving = Some(LeavingState { began: now, until, remind: now, offer: None, handed_over: false });
         self.membership.stop_joining();
         self.to_try.clear();
         match (&self.asking, self.last_parent.clone()) {
-            (Some(Asking::Times { card, .. }), _) => self.ask_for_the_last_time(card.clone(), now),
+            (Some(OpenQuestion::Times { card, .. }), _) => self.ask_for_the_last_time(card.clone(), now),
             (_, Some(card)) => self.ask_for_the_last_time(card, now),
             _ => self.asking = None,
         }
@@ -69,7 +69,7 @@ impl Agent {
             _ => return,
         }
         for (child, burst, route) in self.children.waiting(within, now) {
-            self.say(Kind::Closing, child, burst, route);
+            self.say(PacketKind::Closing, child, burst, route);
         }
     }
 
@@ -81,7 +81,7 @@ impl Agent {
         while let Some((heir, burst, route)) = self.children.heir() {
             let Some(leaving) = &mut self.leaving else { return };
             let offer = leaving.offer.take_if(|offer| offer.heir == heir);
-            let mut offer = offer.unwrap_or(Offer { heir, sent: 0, again: now });
+            let mut offer = offer.unwrap_or(HeirOffer { heir, sent: 0, again: now });
             if now < offer.again {
                 leaving.offer = Some(offer);
                 return;
@@ -90,7 +90,7 @@ impl Agent {
                 offer.sent += 1;
                 offer.again = now + OFFER_AGAIN;
                 leaving.offer = Some(offer);
-                return self.say(Kind::Handover, heir, burst, route);
+                return self.say(PacketKind::Handover, heir, burst, route);
             }
             self.children.pass_over(heir);
         }
@@ -106,31 +106,31 @@ impl Agent {
     }
 
     /// Takes the answer of an heir.
-    pub(super) fn hear_heir(&mut self, packet: &Packet) {
+    pub(super) fn hear_heir(&mut self, packet: &ProbePacket) {
         if let Some(leaving) = &mut self.leaving {
             leaving.handed_over |= leaving.offer.as_ref().is_some_and(|offer| offer.heir == packet.from);
         }
     }
 
     /// The root leaves: answers whether this agent becomes the root.
-    pub(super) fn hear_handover(&mut self, packet: &Packet, route: Route) {
+    pub(super) fn hear_handover(&mut self, packet: &ProbePacket, route: PeerRoute) {
         let from = AgentId(packet.from);
         if self.known.get(&from).is_none_or(|known| known.last_burst != packet.burst) {
             return;
         }
-        let kind = if self.inherit(from) { Kind::Heir } else { Kind::Goodbye };
+        let kind = if self.inherit(from) { PacketKind::Heir } else { PacketKind::Goodbye };
         self.send_word(kind, 0, packet.from, packet.burst, route);
     }
 
     /// A word of farewell, about the last burst between the two.
-    pub(super) fn say(&self, kind: Kind, to: u64, burst: BurstId, route: Route) {
-        let stays = kind == Kind::Goodbye && self.leaving.is_none();
+    pub(super) fn say(&self, kind: PacketKind, to: u64, burst: BurstId, route: PeerRoute) {
+        let stays = kind == PacketKind::Goodbye && self.leaving.is_none();
         self.send_word(kind, if stays { STAYS } else { 0 }, to, burst, route);
     }
 
-    fn send_word(&self, kind: Kind, number: u32, to: u64, burst: BurstId, route: Route) {
+    fn send_word(&self, kind: PacketKind, number: u32, to: u64, burst: BurstId, route: PeerRoute) {
         let received = ReceiveTime::default();
-        let word = Packet { kind, burst, number, from: self.own, to, received, sent: 0 };
+        let word = ProbePacket { kind, burst, number, from: self.own, to, received, sent: 0 };
         let _ = self.stamp_and_send(word, route);
     }
 

@@ -4,21 +4,21 @@ mod joining;
 mod leaving;
 mod rounds;
 
-use super::Pace;
-use super::answers::Children;
-use super::burst::{Burst, Route};
-use super::card::{AgentId, Card};
-use super::folder::Root;
+use super::ProbePace;
+use super::answers::ChildAgents;
+use super::burst::{OpenBurst, PeerRoute};
+use super::card::{AgentCard, AgentId};
+use super::folder::RootAgent;
 use super::join::{JOIN_BYTES, JoinPacket};
 use super::kernel_times::{KernelTimes, NodeClock, ReceiveTime};
-use super::packet::{BurstId, Key, Kind, Packet};
-use super::rate_limit::Bucket;
-use super::signal::{Signal, timespec};
-use super::sockets::Sockets;
+use super::packet::{BurstId, PacketKey, PacketKind, ProbePacket};
+use super::rate_limit::RateLimit;
+use super::signal::{EventFlag, timespec};
+use super::sockets::ProbeSockets;
 use crate::host::machine;
 use crate::shard_output::{OutputBatch, OutputItem, SideOutput};
-use joining::Membership;
-use leaving::Leaving;
+use joining::TreeMembership;
+use leaving::LeavingState;
 use rpd_shard::record::ClockDomain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Packets that are read from one socket before anything else is done.
-const BATCH: usize = 64;
+const MAX_PACKETS_PER_READ: usize = 64;
 /// Packets that are read for each one that may be answered.
 const READ_PER_ANSWER: u32 = 2;
 /// Where more packets come than may be read, they are left lying for this long.
@@ -36,18 +36,18 @@ const TOO_MANY: Duration = Duration::from_millis(2);
 
 /// What the look-out has the agent do.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum AgentOrder {
     /// Join the tree of this root.
-    Join(Root),
+    Join(RootAgent),
     /// Be the root.
-    Lead(Key),
+    Lead(PacketKey),
 }
 
 /// What the agent and the look-out leave for each other.
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct AgentMailbox {
     /// For the agent.
-    pub(super) order: Option<Order>,
+    pub(super) order: Option<AgentOrder>,
     /// For the look-out: this root does not answer.
     pub(super) silent_root: Option<AgentId>,
     /// For the look-out: this root has handed over to the agent.
@@ -62,92 +62,99 @@ pub(super) struct Board {
 
 /// What the threads of an agent, and who started them, wait for.
 #[derive(Clone, Debug)]
-pub(super) struct Signals {
+pub(super) struct AgentSignals {
     /// Something happened: there are other candidates, or it is time to stop.
-    pub(super) wake: Signal,
+    pub(super) wake: EventFlag,
     /// The command has ended.
-    pub(super) stop: Signal,
+    pub(super) stop: EventFlag,
     /// The look-out has to read the file of the root.
-    pub(super) news: Signal,
+    pub(super) news: EventFlag,
     /// The last burst is recorded.
-    pub(super) measured: Signal,
+    pub(super) measured: EventFlag,
     /// The agent has ended, and the folder is left.
-    pub(super) ended: Signal,
+    pub(super) ended: EventFlag,
     /// The agent ends without a word, as if its process was killed.
     #[cfg(test)]
-    pub(super) killed: Signal,
+    pub(super) killed: EventFlag,
 }
 
 /// What an agent starts with.
-pub(super) struct Equipment {
+pub(super) struct AgentConfig {
     pub(super) domain: ClockDomain,
     /// Its own.
-    pub(super) card: Card,
-    pub(super) key: Key,
-    pub(super) sockets: Sockets,
+    pub(super) card: AgentCard,
+    pub(super) key: PacketKey,
+    pub(super) sockets: ProbeSockets,
     pub(super) answers_per_second: u32,
-    pub(super) pace: Pace,
+    pub(super) pace: ProbePace,
     pub(super) clock: NodeClock,
-    pub(super) board: Arc<Mutex<Board>>,
-    pub(super) signals: Signals,
+    pub(super) board: Arc<Mutex<AgentMailbox>>,
+    pub(super) signals: AgentSignals,
 }
 
 /// What is known of another agent.
 #[derive(Default)]
-struct Standing {
-    route: Option<(Route, i64)>,
+struct KnownPeer {
+    route: Option<(PeerRoute, i64)>,
     last_burst: BurstId,
     failures: u32,
     not_before: Option<Instant>,
 }
 
 /// What is being asked.
-enum Asking {
+enum OpenQuestion {
     /// Which address of it is the nearest?
-    Way(Burst, Card),
+    Way(OpenBurst, AgentCard),
     /// The times.
-    Times { burst: Burst, card: Card, route: Route, wait: Duration, until: Option<Instant>, goodbye: bool },
+    Times {
+        burst: OpenBurst,
+        card: AgentCard,
+        route: PeerRoute,
+        wait: Duration,
+        until: Option<Instant>,
+        goodbye: bool,
+    },
 }
 
-pub(super) struct Agent {
-    with: Equipment,
+pub(super) struct AgentThread {
+    with: AgentConfig,
     kernel_times: KernelTimes,
     own: u64,
     output: SideOutput,
     items: Vec<OutputItem>,
-    children: Children,
-    may_read: Bucket,
-    may_answer: Bucket,
-    membership: Membership,
+    children: ChildAgents,
+    may_read: RateLimit,
+    may_answer: RateLimit,
+    membership: TreeMembership,
     /// Agents to ask, the parent first.
-    candidates: Vec<Card>,
-    known: HashMap<AgentId, Standing>,
+    candidates: Vec<AgentCard>,
+    known: HashMap<AgentId, KnownPeer>,
     /// Candidates that are still to be tried in this round.
-    to_try: Vec<Card>,
-    asking: Option<Asking>,
+    to_try: Vec<AgentCard>,
+    asking: Option<OpenQuestion>,
     next_round: Instant,
-    last_parent: Option<Card>,
-    leaving: Option<Leaving>,
+    last_parent: Option<AgentCard>,
+    leaving: Option<LeavingState>,
     measured: bool,
     /// Packets with the right key that were read.
     heard: u64,
 }
 
-impl Agent {
-    pub(super) fn new(with: Equipment, output: SideOutput) -> Agent {
+impl AgentThread {
+    pub(super) fn new(with: AgentConfig, output: SideOutput) -> AgentThread {
         let (now, rate) = (Instant::now(), with.answers_per_second);
         // The clocks of a rank that calls nothing would not be there otherwise.
         let items = vec![OutputItem::Clock(Box::new(machine::clock_set(&with.domain)))];
-        Agent {
+        AgentThread {
             own: with.card.agent.0,
             kernel_times: KernelTimes::new(with.clock, &with.sockets),
             with,
             output,
             items,
-            children: Children::default(),
-            may_read: Bucket::new(rate.saturating_mul(READ_PER_ANSWER), now),
-            may_answer: Bucket::new(rate, now),
-            membership: Membership::default(),
+            children: ChildAgents::default(),
+            may_read: RateLimit::new(rate.saturating_mul(READ_PER_ANSWER), now),
+            may_answer: RateLimit::new(rate, now),
+            membership: TreeMembership::default(),
             candidates: Vec::new(),
             known: HashMap::new(),
             to_try: Vec::new(),
@@ -204,7 +211,7 @@ impl Agent {
         self.begin_leaving(now);
     }
 
-    fn board(&self) -> std::sync::MutexGuard<'_, Board> {
+    fn board(&self) -> std::sync::MutexGuard<'_, AgentMailbox> {
         self.with.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -216,7 +223,7 @@ impl Agent {
 
     /// Questions and answers go this way: what is done between the reading of the clock and the wire takes
     /// both the same time. Returns that reading, `None` where nothing could be sent.
-    fn stamp_and_send(&self, mut packet: Packet, route: Route) -> Option<i64> {
+    fn stamp_and_send(&self, mut packet: ProbePacket, route: PeerRoute) -> Option<i64> {
         packet.sent = (self.with.clock.raw)();
         self.with.sockets.send(&self.with.key.seal(&packet), route).then_some(packet.sent)
     }
@@ -224,9 +231,13 @@ impl Agent {
     fn next_event(&mut self, now: Instant) -> Instant {
         let next = match &self.asking {
             // Nothing is under way: there is something to send, or to conclude.
-            Some(Asking::Way(burst, _) | Asking::Times { burst, .. }) if burst.is_quiet() => Some(now),
-            Some(Asking::Way(burst, _)) => burst.patience(),
-            Some(Asking::Times { burst, until, .. }) => burst.patience().into_iter().chain(*until).min(),
+            Some(OpenQuestion::Way(burst, _) | OpenQuestion::Times { burst, .. }) if burst.is_quiet() => {
+                Some(now)
+            }
+            Some(OpenQuestion::Way(burst, _)) => burst.patience(),
+            Some(OpenQuestion::Times { burst, until, .. }) => {
+                burst.patience().into_iter().chain(*until).min()
+            }
             None => None,
         }
         .or_else(|| self.leaving.is_none().then_some(self.next_round));
@@ -252,7 +263,7 @@ impl Agent {
     fn receive(&mut self, number: usize) {
         // One byte more than the longest packet: what is longer is none.
         let mut bytes = [0; JOIN_BYTES + 1];
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PACKETS_PER_READ {
             let before = self.kernel_times.before_read();
             let datagram = match self.with.sockets.receive(number, &mut bytes) {
                 Ok(datagram) => datagram,
@@ -266,7 +277,7 @@ impl Agent {
             };
             let time = self.kernel_times.receive_time(number, datagram.stamp);
             self.discard_if_stepped();
-            let route = Route { socket: number, to: datagram.from };
+            let route = PeerRoute { socket: number, to: datagram.from };
             let bytes = bytes.get(..datagram.length).unwrap_or_default();
             if let Some(packet) = self.with.key.open(bytes).filter(|packet| packet.to == self.own) {
                 self.heard += 1;
@@ -283,42 +294,43 @@ impl Agent {
     /// Discards what the burst under way has measured if `CLOCK_REALTIME` was set.
     fn discard_if_stepped(&mut self) {
         if self.kernel_times.take_step()
-            && let Some(Asking::Times { burst, .. }) = &mut self.asking
+            && let Some(OpenQuestion::Times { burst, .. }) = &mut self.asking
         {
             burst.discard_probes();
         }
     }
 
-    fn take(&mut self, packet: &Packet, route: Route, time: ReceiveTime) {
+    fn take(&mut self, packet: &ProbePacket, route: PeerRoute, time: ReceiveTime) {
         let now = Instant::now();
         match packet.kind {
-            Kind::Ask => {
+            PacketKind::Ask => {
                 let answer = self.children.answer(packet, time, route, now);
                 if let Some(answer) = answer.filter(|_| self.may_answer.take(now)) {
                     let _ = self.stamp_and_send(answer, route);
                 }
             }
-            Kind::Answer => {
-                if let Some(Asking::Way(burst, _)) | Some(Asking::Times { burst, .. }) = &mut self.asking
+            PacketKind::Answer => {
+                if let Some(OpenQuestion::Way(burst, _)) | Some(OpenQuestion::Times { burst, .. }) =
+                    &mut self.asking
                     && burst.take(packet, route.to, time)
                 {
                     // The next question goes out at once: both sides are awake now.
                     self.go_on(now);
                 }
             }
-            Kind::Closing => self.hear_closing(packet, now),
-            Kind::Goodbye => self.children.part(packet),
-            Kind::Handover => self.hear_handover(packet, route),
-            Kind::Heir => self.hear_heir(packet),
+            PacketKind::Closing => self.hear_closing(packet, now),
+            PacketKind::Goodbye => self.children.part(packet),
+            PacketKind::Handover => self.hear_handover(packet, route),
+            PacketKind::Heir => self.hear_heir(packet),
         }
     }
 
     /// The parent is about to leave: its last times are asked for now.
-    fn hear_closing(&mut self, packet: &Packet, now: Instant) {
+    fn hear_closing(&mut self, packet: &ProbePacket, now: Instant) {
         let from = AgentId(packet.from);
         let is_new = self.known.get(&from).is_some_and(|known| known.last_burst == packet.burst);
         let parent = self.last_parent.clone().filter(|parent| parent.agent == from);
-        let busy = matches!(&self.asking, Some(Asking::Times { goodbye: true, .. }));
+        let busy = matches!(&self.asking, Some(OpenQuestion::Times { goodbye: true, .. }));
         if let Some(card) = parent.filter(|_| is_new && !busy) {
             self.ask_for_the_last_time(card, now);
             self.go_on(now);

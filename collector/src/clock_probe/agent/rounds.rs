@@ -1,10 +1,10 @@
 //! Rounds: whom to ask, on which way, and what comes of it.
 
-use super::{Agent, Asking};
-use crate::clock_probe::burst::{Burst, MOST_QUESTIONS, Route};
-use crate::clock_probe::card::{AgentId, Card};
-use crate::clock_probe::interfaces::MOST_ADDRESSES;
-use crate::clock_probe::packet::{BurstId, Kind};
+use super::{AgentThread, OpenQuestion};
+use crate::clock_probe::burst::{MAX_QUESTIONS, OpenBurst, PeerRoute};
+use crate::clock_probe::card::{AgentCard, AgentId};
+use crate::clock_probe::interfaces::MAX_ADDRESSES;
+use crate::clock_probe::packet::{BurstId, PacketKind};
 use crate::host::random::random;
 use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
@@ -21,17 +21,17 @@ const SEARCH_TIME: Duration = Duration::from_millis(40);
 /// The last burst takes at most this long, ...
 const LAST_BURST: Duration = Duration::from_millis(150);
 /// An agent that does not answer is left alone for at most this long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Items that are kept while the writing thread is far behind.
-const MOST_KEPT: usize = 512;
+const MAX_KEPT_ITEMS: usize = 512;
 
-const _: () = assert!(MANY <= MOST_QUESTIONS && SEARCH * MOST_ADDRESSES as u32 <= MOST_QUESTIONS);
+const _: () = assert!(MANY <= MAX_QUESTIONS && SEARCH * MAX_ADDRESSES as u32 <= MAX_QUESTIONS);
 
-impl Agent {
+impl AgentThread {
     /// Begins a round when it is time, and goes on with it: questions that are due, or given up.
     pub(super) fn ask(&mut self, now: Instant) {
         match &mut self.asking {
-            Some(Asking::Way(burst, _)) | Some(Asking::Times { burst, .. }) => burst.give_up(now),
+            Some(OpenQuestion::Way(burst, _)) | Some(OpenQuestion::Times { burst, .. }) => burst.give_up(now),
             None if self.leaving.is_none() && now >= self.next_round => self.begin_round(now),
             None => {}
         }
@@ -48,7 +48,7 @@ impl Agent {
             Some(_) => now + period.mul_f32(0.9) + jitter.mul_f32(0.2),
             None => now + period.mul_f32(0.2) + jitter.mul_f32(0.8),
         };
-        let may_try = |card: &&Card| {
+        let may_try = |card: &&AgentCard| {
             let standing = self.known.get(&card.agent);
             standing.and_then(|standing| standing.not_before).is_none_or(|moment| now >= moment)
                 && !self.membership.is_below(card.agent)
@@ -70,14 +70,14 @@ impl Agent {
         self.note_round_without_parent(now);
     }
 
-    fn burst(&self, peer: AgentId, wanted: u32) -> Burst {
+    fn burst(&self, peer: AgentId, wanted: u32) -> OpenBurst {
         let nonce = random().unwrap_or_default() as u64;
-        Burst::new(BurstId { began: (self.with.clock.raw)(), nonce }, self.own, peer.0, wanted)
+        OpenBurst::new(BurstId { began: (self.with.clock.raw)(), nonce }, self.own, peer.0, wanted)
     }
 
     /// Sends a few questions to each address of an agent at once.
-    fn ask_the_way(&mut self, card: Card, now: Instant) {
-        let routes: Vec<Route> =
+    fn ask_the_way(&mut self, card: AgentCard, now: Instant) {
+        let routes: Vec<PeerRoute> =
             card.addresses.iter().filter_map(|to| self.with.sockets.route(*to)).collect();
         let mut burst = self.burst(card.agent, SEARCH * routes.len() as u32);
         for route in std::iter::repeat_n(&routes, SEARCH as usize).flatten() {
@@ -87,29 +87,29 @@ impl Agent {
         if burst.is_quiet() {
             return self.note_silence(card.agent, now);
         }
-        self.asking = Some(Asking::Way(burst, card));
+        self.asking = Some(OpenQuestion::Way(burst, card));
     }
 
     /// Starts a burst on the way that was found before.
-    fn ask_times(&mut self, card: Card, _now: Instant) {
+    fn ask_times(&mut self, card: AgentCard, _now: Instant) {
         let is_new = self.last_parent.as_ref().is_none_or(|parent| parent.agent != card.agent);
         let burst = self.burst(card.agent, if is_new { MANY } else { FEW });
         let standing = self.known.entry(card.agent).or_default();
         let Some((route, trip)) = standing.route else { return };
         standing.last_burst = burst.id;
         let wait = PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
-        self.asking = Some(Asking::Times { burst, card, route, wait, until: None, goodbye: false });
+        self.asking = Some(OpenQuestion::Times { burst, card, route, wait, until: None, goodbye: false });
     }
 
     /// The last questions to a parent, then goodbye: the command has ended, here or there.
-    pub(super) fn ask_for_the_last_time(&mut self, card: Card, now: Instant) {
+    pub(super) fn ask_for_the_last_time(&mut self, card: AgentCard, now: Instant) {
         let is_asked =
-            matches!(&self.asking, Some(Asking::Times { burst, .. }) if burst.peer == card.agent.0);
+            matches!(&self.asking, Some(OpenQuestion::Times { burst, .. }) if burst.peer == card.agent.0);
         if !is_asked {
             self.asking = None;
             self.ask_times(card, now);
         }
-        if let Some(Asking::Times { burst, until, goodbye, .. }) = &mut self.asking {
+        if let Some(OpenQuestion::Times { burst, until, goodbye, .. }) = &mut self.asking {
             burst.extend(MANY);
             *until = Some(now + LAST_BURST);
             *goodbye = true;
@@ -119,8 +119,8 @@ impl Agent {
     /// Asks what is due, and draws the conclusions when everything is asked.
     pub(super) fn go_on(&mut self, now: Instant) {
         match self.asking.take() {
-            Some(Asking::Way(burst, card)) if burst.is_quiet() => self.conclude_way(burst, card, now),
-            Some(Asking::Times { mut burst, card, route, wait, until, goodbye }) => {
+            Some(OpenQuestion::Way(burst, card)) if burst.is_quiet() => self.conclude_way(burst, card, now),
+            Some(OpenQuestion::Times { mut burst, card, route, wait, until, goodbye }) => {
                 let in_time = until.is_none_or(|until| now < until);
                 while burst.is_quiet() && burst.has_more() && in_time {
                     self.send_question(&mut burst, route, wait);
@@ -128,20 +128,20 @@ impl Agent {
                 if burst.is_quiet() || !in_time {
                     self.conclude_times(&burst, card, goodbye, now);
                 } else {
-                    self.asking = Some(Asking::Times { burst, card, route, wait, until, goodbye });
+                    self.asking = Some(OpenQuestion::Times { burst, card, route, wait, until, goodbye });
                 }
             }
             other => self.asking = other,
         }
     }
 
-    fn send_question(&self, burst: &mut Burst, route: Route, wait: Duration) {
+    fn send_question(&self, burst: &mut OpenBurst, route: PeerRoute, wait: Duration) {
         let until = Instant::now() + wait;
         let question = burst.ask();
         burst.sent(question.number, route, self.stamp_and_send(question, route), until);
     }
 
-    fn conclude_way(&mut self, burst: Burst, card: Card, now: Instant) {
+    fn conclude_way(&mut self, burst: OpenBurst, card: AgentCard, now: Instant) {
         let peer = card.agent;
         match burst.best_route() {
             Some(found) => {
@@ -156,20 +156,20 @@ impl Agent {
         }
     }
 
-    fn conclude_times(&mut self, burst: &Burst, card: Card, goodbye: bool, now: Instant) {
+    fn conclude_times(&mut self, burst: &OpenBurst, card: AgentCard, goodbye: bool, now: Instant) {
         let peer = card.agent;
         if let Some(result) = burst.result(&self.with.domain, &card.domain) {
-            if self.items.len() < MOST_KEPT {
+            if self.items.len() < MAX_KEPT_ITEMS {
                 self.items.push(OutputItem::Probes(Box::new(result)));
             }
             self.hand_over(false);
         }
         let standing = self.known.entry(peer).or_default();
         if goodbye {
-            standing.not_before = Some(now + LONGEST_PAUSE);
+            standing.not_before = Some(now + MAX_PAUSE);
             if let Some((route, _)) = standing.route.take() {
                 // One may get lost.
-                (0..2).for_each(|_| self.say(Kind::Goodbye, peer.0, burst.id, route));
+                (0..2).for_each(|_| self.say(PacketKind::Goodbye, peer.0, burst.id, route));
             }
             self.last_parent = None;
             self.to_try.clear();
@@ -194,6 +194,6 @@ impl Agent {
         let standing = self.known.entry(peer).or_default();
         let pause = self.with.pace.period.saturating_mul(1 << standing.failures.min(5));
         standing.failures += 1;
-        standing.not_before = Some(now + pause.min(LONGEST_PAUSE));
+        standing.not_before = Some(now + pause.min(MAX_PAUSE));
     }
 }

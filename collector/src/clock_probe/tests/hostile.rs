@@ -1,7 +1,7 @@
 //! Packets that are hostile, replayed, or too many.
 
-use super::super::burst::MOST_QUESTIONS;
-use super::super::join::{JOIN_BYTES, Join, JoinPacket, Place};
+use super::super::burst::MAX_QUESTIONS;
+use super::super::join::{JOIN_BYTES, JoinPacket, JoinQuestion, TreePlace};
 use super::super::packet::PACKET_BYTES;
 use super::*;
 
@@ -32,12 +32,14 @@ fn nothing_but_a_new_question_with_the_right_key_is_answered() {
     asker.send(&sealed);
     asker.assert_silence(&key, 11);
 
-    let wrong = Key::new([7; Key::BYTES]);
-    let elsewhere = Packet { to: 1, ..asker.question(12, 0) };
-    let too_far = asker.question(12, MOST_QUESTIONS);
-    let answers = Packet { kind: Kind::Answer, ..asker.question(12, 1) };
-    let words = [Kind::Closing, Kind::Goodbye, Kind::Handover, Kind::Heir];
-    words.iter().for_each(|kind| asker.send(&key.seal(&Packet { kind: *kind, ..asker.question(12, 1) })));
+    let wrong = PacketKey::new([7; PacketKey::BYTES]);
+    let elsewhere = ProbePacket { to: 1, ..asker.question(12, 0) };
+    let too_far = asker.question(12, MAX_QUESTIONS);
+    let answers = ProbePacket { kind: PacketKind::Answer, ..asker.question(12, 1) };
+    let words = [PacketKind::Closing, PacketKind::Goodbye, PacketKind::Handover, PacketKind::Heir];
+    words
+        .iter()
+        .for_each(|kind| asker.send(&key.seal(&ProbePacket { kind: *kind, ..asker.question(12, 1) })));
     asker.send(&wrong.seal(&asker.question(12, 0)));
     [elsewhere, too_far, answers, good].iter().for_each(|packet| asker.send(&key.seal(packet)));
     let sealed = key.seal(&asker.question(12, 0));
@@ -84,13 +86,13 @@ fn places_are_given_to_agents_with_the_key_once_for_each_question() {
     let root = tempfile::tempdir().unwrap();
     let node = start(config(root.path(), "join", 0));
     let (asker, key) = asker(root.path(), "join");
-    let own = |agent: u64| Card {
+    let own = |agent: u64| AgentCard {
         agent: AgentId(agent),
         domain: domain(agent),
         addresses: vec![asker.socket.local_addr().unwrap()],
     };
-    let join = |agent: u64| Join { card: own(agent), to: asker.root, nonce: 5, first: 0 };
-    let seal = |join: Join| JoinPacket::Join(join).seal(&key).unwrap();
+    let join = |agent: u64| JoinQuestion { card: own(agent), to: asker.root, nonce: 5, first: 0 };
+    let seal = |join: JoinQuestion| JoinPacket::Join(join).seal(&key).unwrap();
     let place = |agent: u64| {
         let answer = asker.answer(&seal(join(agent))).unwrap();
         assert_eq!(answer.len(), JOIN_BYTES, "as long as the question");
@@ -106,12 +108,12 @@ fn places_are_given_to_agents_with_the_key_once_for_each_question() {
     );
     assert_eq!(place(17), (2, vec![first]), "its number stays");
 
-    let wrong = Key::new([7; Key::BYTES]);
+    let wrong = PacketKey::new([7; PacketKey::BYTES]);
     asker.send(&JoinPacket::Join(join(30)).seal(&wrong).unwrap());
-    asker.send(&seal(Join { to: AgentId(1), ..join(30) }));
-    asker.send(&seal(Join { card: own(first), ..join(30) }));
+    asker.send(&seal(JoinQuestion { to: AgentId(1), ..join(30) }));
+    asker.send(&seal(JoinQuestion { card: own(first), ..join(30) }));
     let (from, to) = (AgentId(ASKER), asker.root);
-    let place_of = Place { from, to, nonce: 5, number: 9, first: 0, total: 1, candidates: vec![own(40)] };
+    let place_of = TreePlace { from, to, nonce: 5, number: 9, first: 0, total: 1, candidates: vec![own(40)] };
     asker.send(&JoinPacket::Place(place_of).seal(&key).unwrap());
     let sealed = seal(join(30));
     (0..JOIN_BYTES).for_each(|length| asker.send(&sealed[..length]));
@@ -137,9 +139,9 @@ fn packets_that_are_sent_again_give_no_probe_and_no_answer() {
     let at = found.card.addresses[0];
     let middle = UdpSocket::bind("127.0.0.1:0").unwrap();
     let beyond = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let card = Card { addresses: vec![middle.local_addr().unwrap()], ..found.card.clone() };
+    let card = AgentCard { addresses: vec![middle.local_addr().unwrap()], ..found.card.clone() };
     let seen = folder(root.path(), "again");
-    seen.replace_root(&Root { card: card.clone(), key: found.key.clone() }).unwrap();
+    seen.replace_root(&RootAgent { card: card.clone(), key: found.key.clone() }).unwrap();
     let child = start(config(root.path(), "again", 1));
     [&middle, &beyond]
         .iter()
@@ -154,7 +156,7 @@ fn packets_that_are_sent_again_give_no_probe_and_no_answer() {
                 // The place that the root would give, but for the address.
                 let (from, to, nonce) = (card.agent, join.card.agent, join.nonce);
                 let candidates = vec![card.clone()];
-                let place = Place { from, to, nonce, number: 1, first: 0, total: 1, candidates };
+                let place = TreePlace { from, to, nonce, number: 1, first: 0, total: 1, candidates };
                 let place = JoinPacket::Place(place).seal(&found.key).unwrap();
                 (0..2).for_each(|_| drop(middle.send_to(&place, child_at.unwrap())));
                 continue;

@@ -1,15 +1,15 @@
 //! Roots that end, are killed, or are silent.
 
-use super::super::folder::Root;
-use super::super::join::{JoinPacket, Place};
+use super::super::folder::RootAgent;
+use super::super::join::{JoinPacket, TreePlace};
 use super::*;
 
 /// Writes the file of a root that is silent.
 fn leave_silent_root(root: &Path, test: &str, node: u64) -> (UdpSocket, AgentId) {
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (agent, addresses) = (AgentId(node + 1_000), vec![dead.local_addr().unwrap()]);
-    let card = Card { agent, domain: domain(node), addresses };
-    folder(root, test).replace_root(&Root { card, key: Key::random().unwrap() }).unwrap();
+    let card = AgentCard { agent, domain: domain(node), addresses };
+    folder(root, test).replace_root(&RootAgent { card, key: PacketKey::random().unwrap() }).unwrap();
     (dead, agent)
 }
 
@@ -163,7 +163,7 @@ fn an_heir_that_ends_as_well_leaves_no_folder() {
         let root = tempfile::tempdir().unwrap();
         // The test is the root: it gives the agent its place and hands over to it.
         let (socket, own) = leave_silent_root(root.path(), "ends", 0);
-        let Root { card, key } = root_of(root.path(), "ends");
+        let RootAgent { card, key } = root_of(root.path(), "ends");
         socket.set_read_timeout(Some(TIME_LIMIT)).unwrap();
         let heir = start(config(root.path(), "ends", 1));
         let mut bytes = [0; 1000];
@@ -172,7 +172,7 @@ fn an_heir_that_ends_as_well_leaves_no_folder() {
             let (length, at) = socket.recv_from(&mut bytes).unwrap();
             if let Some(JoinPacket::Join(join)) = JoinPacket::open(&key, &bytes[..length]) {
                 let (to, nonce, candidates) = (join.card.agent, join.nonce, vec![card.clone()]);
-                let place = Place { from: own, to, nonce, number: 1, first: 0, total: 1, candidates };
+                let place = TreePlace { from: own, to, nonce, number: 1, first: 0, total: 1, candidates };
                 socket.send_to(&JoinPacket::Place(place).seal(&key).unwrap(), at).unwrap();
                 has_joined = true;
             } else if let Some(question) = key.open(&bytes[..length]).filter(|_| has_joined) {
@@ -180,13 +180,13 @@ fn an_heir_that_ends_as_well_leaves_no_folder() {
             }
         };
         let (from, to) = (question.to, question.from);
-        let handover = Packet { kind: Kind::Handover, number: 0, from, to, ..question };
-        let old = Packet { burst: BurstId { nonce: 1, ..handover.burst }, ..handover };
+        let handover = ProbePacket { kind: PacketKind::Handover, number: 0, from, to, ..question };
+        let old = ProbePacket { burst: BurstId { nonce: 1, ..handover.burst }, ..handover };
         [old, handover].iter().for_each(|packet| drop(socket.send_to(&key.seal(packet), at)));
         let answer = loop {
             let (length, _) = socket.recv_from(&mut bytes).unwrap();
             match key.open(&bytes[..length]) {
-                Some(answer) if answer.kind == Kind::Heir => break answer,
+                Some(answer) if answer.kind == PacketKind::Heir => break answer,
                 _ => {}
             }
         };

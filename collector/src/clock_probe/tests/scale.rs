@@ -1,6 +1,6 @@
 //! Up to a thousand agents in one process: the real code on the loopback, with a queue in place of each shard.
 
-use super::super::folder::{Root, counts::FileCounts};
+use super::super::folder::{RootAgent, counts::FileCounts};
 use super::*;
 use crate::shard_output::{SideOutput, TestQueue};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -45,7 +45,7 @@ fn drain(queues: &[TestQueue], seen: &Mutex<Vec<Seen>>, ended: &AtomicBool) {
 
 impl Agents {
     /// Starts them `gap_ms` after each other: a real job has more cores.
-    fn start(root: &Path, test: &str, count: u64, pace: Pace, gap_ms: u64) -> Agents {
+    fn start(root: &Path, test: &str, count: u64, pace: ProbePace, gap_ms: u64) -> Agents {
         let (mut agents, mut counts, mut queues, mut outputs) = (vec![], vec![], vec![], vec![]);
         let (seen, ended): (Arc<Mutex<Vec<Seen>>>, Arc<AtomicBool>) = Default::default();
         let ends: Vec<(ShardOutput, SideOutput, TestQueue)> =
@@ -111,7 +111,7 @@ struct Figures {
     all: u64,
 }
 
-fn measure(count: u64, pace: Pace, gap_ms: u64) -> Figures {
+fn measure(count: u64, pace: ProbePace, gap_ms: u64) -> Figures {
     let root = tempfile::tempdir().unwrap();
     let test = format!("scale-{count}");
     let mut agents = Agents::start(root.path(), &test, count, pace, gap_ms);
@@ -155,8 +155,9 @@ fn file_operations_of_a_node_grow_with_the_logarithm_of_nodes_at_most() {
         return eprintln!("SKIPPED a thousand agents: this process may open {limit:?} files");
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    let quick = Pace { period: Duration::from_millis(500), patience: Duration::from_millis(700), ..QUICK };
-    let large = Pace { period: Duration::from_secs(2), patience: Duration::from_millis(1_500), ..QUICK };
+    let quick =
+        ProbePace { period: Duration::from_millis(500), patience: Duration::from_millis(700), ..QUICK };
+    let large = ProbePace { period: Duration::from_secs(2), patience: Duration::from_millis(1_500), ..QUICK };
     for (count, pace, gap_ms) in [(10, quick, 10), (100, quick, 10), (1_000, large, 8)] {
         let figures = measure(count, pace, gap_ms);
         eprintln!("{count} agents: {figures:?}");
@@ -170,7 +171,7 @@ fn file_operations_of_a_node_grow_with_the_logarithm_of_nodes_at_most() {
 #[test]
 fn sixty_four_agents_lose_their_root_and_one_of_them_writes_the_file() {
     let root = tempfile::tempdir().unwrap();
-    let pace = Pace { period: Duration::from_secs(1), patience: Duration::from_millis(700), ..QUICK };
+    let pace = ProbePace { period: Duration::from_secs(1), patience: Duration::from_millis(700), ..QUICK };
     let mut agents = Agents::start(root.path(), "orphans", 64, pace, 10);
     agents.wait_for("all but the root have asked", |agents| agents.parents().len() == 63);
     let (first, before) = (root_of(root.path(), "orphans"), agents.file_operations());
@@ -178,7 +179,7 @@ fn sixty_four_agents_lose_their_root_and_one_of_them_writes_the_file() {
     let first_node = first.card.domain.time_namespace;
     agents.agents[first_node as usize].take().unwrap().kill();
     let children = agents.parents().values().filter(|parent| **parent == first_node).count();
-    let root_node = |new: &Root| new.card.domain.time_namespace;
+    let root_node = |new: &RootAgent| new.card.domain.time_namespace;
     let new = next_root(root.path(), "orphans", Some(first.card.agent));
     agents.wait_for("other parents", |agents| {
         let parents = agents.parents();
