@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// A way to record what a rank does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Backend {
+pub enum BackendKind {
     /// Our own library: roctx, MPI, RCCL, and the counters of the node.
     Native,
     /// AMD's `rocprofv3`.
@@ -21,12 +21,12 @@ pub enum Backend {
 }
 
 /// All of them, with the words that name them.
-const BACKENDS: [(Backend, &str); 5] = [
-    (Backend::Native, "native"),
-    (Backend::Rocprofv3, "rocprofv3"),
-    (Backend::RocprofSys, "rocprof-sys"),
-    (Backend::RpdTracer, "rpd-tracer"),
-    (Backend::Torch, "torch"),
+const BACKENDS: [(BackendKind, &str); 5] = [
+    (BackendKind::Native, "native"),
+    (BackendKind::Rocprofv3, "rocprofv3"),
+    (BackendKind::RocprofSys, "rocprof-sys"),
+    (BackendKind::RpdTracer, "rpd-tracer"),
+    (BackendKind::Torch, "torch"),
 ];
 const NONE: &str = "none";
 const AUTO: &str = "auto";
@@ -35,7 +35,7 @@ const DEVICE: &str = "/dev/kfd";
 /// Names another file to look for in the place of [`DEVICE`].
 const DEVICE_VARIABLE: &str = "RPD_GPU_DEVICE";
 
-impl Backend {
+impl BackendKind {
     /// The word that names it.
     pub fn name(self) -> &'static str {
         BACKENDS.iter().find(|(backend, _)| *backend == self).map_or("", |(_, name)| name)
@@ -43,26 +43,26 @@ impl Backend {
 
     /// Whether it has ROCm tell it what GPUs do: of those there can be one in a process.
     fn listens_to_rocm(self) -> bool {
-        self != Backend::Native
+        self != BackendKind::Native
     }
 
     /// What of [`rpd_ring::message::TRACED`] it records by itself.
     fn records(self) -> &'static [&'static str] {
         match self {
-            Backend::Native | Backend::Torch => &[],
-            Backend::Rocprofv3 | Backend::RpdTracer => &["roctx"],
-            Backend::RocprofSys => &["roctx", "mpi", "rccl"],
+            BackendKind::Native | BackendKind::Torch => &[],
+            BackendKind::Rocprofv3 | BackendKind::RpdTracer => &["roctx"],
+            BackendKind::RocprofSys => &["roctx", "mpi", "rccl"],
         }
     }
 
     /// Whether it takes a configuration.
     pub fn has_configuration(self) -> bool {
-        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys)
+        matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
     }
 
     /// Whether it writes its files when the process ends well, also by SIGTERM, and not before.
     pub fn writes_at_exit(self) -> bool {
-        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys)
+        matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
     }
 }
 
@@ -73,12 +73,12 @@ pub enum BackendChoice {
     #[default]
     Auto,
     /// These, each once; none for identity and clocks alone.
-    These(Vec<Backend>),
+    These(Vec<BackendKind>),
 }
 
 /// A word that names no backend, or words that do not go together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
+pub enum BackendChoiceError {
     /// No such backend.
     #[error(
         "there is no backend {0:?}: there are native, rocprofv3, rocprof-sys, rpd-tracer, torch, none and auto"
@@ -95,7 +95,7 @@ pub enum ChoiceError {
         "{} and {} cannot run together: ROCm tells one of them what its GPUs do, and the other would see nothing or \
          break the first; run them in two jobs, or on different ranks", .0.name(), .1.name()
     )]
-    Twice(Backend, Backend),
+    Twice(BackendKind, BackendKind),
     /// The library records what a profiler records, too.
     #[error(
         "{} and native both put themselves in the place of {what}, so calls would be lost or counted twice: say \
@@ -103,7 +103,7 @@ pub enum ChoiceError {
     )]
     Overlap {
         /// The profiler.
-        backend: Backend,
+        backend: BackendKind,
         /// What both record.
         what: String,
         /// What native may record beside it.
@@ -112,13 +112,13 @@ pub enum ChoiceError {
 }
 
 impl FromStr for BackendChoice {
-    type Err = ChoiceError;
+    type Err = BackendChoiceError;
 
-    fn from_str(text: &str) -> Result<BackendChoice, ChoiceError> {
+    fn from_str(text: &str) -> Result<BackendChoice, BackendChoiceError> {
         let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         for alone in [NONE, AUTO] {
             if words.contains(&alone) && words.len() > 1 {
-                return Err(ChoiceError::Alone(alone));
+                return Err(BackendChoiceError::Alone(alone));
             }
         }
         if words == [AUTO] {
@@ -131,17 +131,17 @@ impl FromStr for BackendChoice {
                 Some((backend, _)) if !chosen.contains(backend) => chosen.push(*backend),
                 Some(_) => {}
                 None if matches!(word, "rocprof" | "rocprofv2" | "rocprofv1") => {
-                    return Err(ChoiceError::Predecessor(word.to_owned()));
+                    return Err(BackendChoiceError::Predecessor(word.to_owned()));
                 }
-                None => return Err(ChoiceError::Unknown(word.to_owned())),
+                None => return Err(BackendChoiceError::Unknown(word.to_owned())),
             }
         }
         if text.trim().is_empty() {
-            return Err(ChoiceError::Unknown(String::new()));
+            return Err(BackendChoiceError::Unknown(String::new()));
         }
         let mut listeners = chosen.iter().filter(|backend| backend.listens_to_rocm());
         if let (Some(first), Some(second)) = (listeners.next(), listeners.next()) {
-            return Err(ChoiceError::Twice(*first, *second));
+            return Err(BackendChoiceError::Twice(*first, *second));
         }
         chosen.sort();
         Ok(BackendChoice::These(chosen))
@@ -163,9 +163,9 @@ impl fmt::Display for BackendChoice {
 
 impl BackendChoice {
     /// Whether the library may record these words of [`rpd_ring::message::TRACED`] beside the others.
-    pub fn check(&self, library: &[&'static str]) -> Result<(), ChoiceError> {
+    pub fn check(&self, library: &[&'static str]) -> Result<(), BackendChoiceError> {
         let BackendChoice::These(chosen) = self else { return Ok(()) };
-        if !chosen.contains(&Backend::Native) {
+        if !chosen.contains(&BackendKind::Native) {
             return Ok(());
         }
         for backend in chosen {
@@ -179,7 +179,7 @@ impl BackendChoice {
                     .chain(["system"])
                     .collect();
                 let (what, instead) = (both.join(" and "), rest.join(","));
-                return Err(ChoiceError::Overlap { backend: *backend, what, instead });
+                return Err(BackendChoiceError::Overlap { backend: *backend, what, instead });
             }
         }
         Ok(())
@@ -199,7 +199,7 @@ impl BackendChoice {
                 ResolvedBackends { backends: chosen.clone(), reason: None, gpu: None }
             }
             BackendChoice::Auto if names_calls => ResolvedBackends {
-                backends: vec![Backend::Native],
+                backends: vec![BackendKind::Native],
                 reason: Some("backend auto: native, since --trace says what it records".to_owned()),
                 gpu: None,
             },
@@ -212,7 +212,7 @@ impl BackendChoice {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedBackends {
     /// Each once; none for identity and clocks alone.
-    pub backends: Vec<Backend>,
+    pub backends: Vec<BackendKind>,
     /// Why `auto` chose them.
     pub reason: Option<String>,
     /// The device of a GPU, if `auto` found one.
@@ -224,24 +224,27 @@ fn automatic() -> ResolvedBackends {
     let device = std::env::var_os(DEVICE_VARIABLE).filter(|path| !path.is_empty());
     let device = device.map_or_else(|| PathBuf::from(DEVICE), PathBuf::from);
     let gpu = Some(device.clone()).filter(|device| device.exists());
-    let profiler = rocm_tools::find(Backend::Rocprofv3.name());
+    let profiler = rocm_tools::find(BackendKind::Rocprofv3.name());
     let (backends, why) = choose(profiler.as_deref(), gpu.is_some(), &device);
     let names: Vec<_> = backends.iter().map(|backend| backend.name()).collect();
     let reason = format!("backend auto: {}, since {why}", names.join(" and "));
     ResolvedBackends { backends, reason: Some(reason), gpu }
 }
 
-fn choose(profiler: Option<&Path>, has_gpu: bool, device: &Path) -> (Vec<Backend>, String) {
+fn choose(profiler: Option<&Path>, has_gpu: bool, device: &Path) -> (Vec<BackendKind>, String) {
     let device = device.display();
     match (profiler.map(Path::display), has_gpu) {
         (Some(path), true) => {
-            (vec![Backend::Native, Backend::Rocprofv3], format!("{path} and {device} are there"))
+            (vec![BackendKind::Native, BackendKind::Rocprofv3], format!("{path} and {device} are there"))
         }
-        (Some(path), false) => (vec![Backend::Native], format!("{path} is there, and no {device} of a GPU")),
-        (None, true) => {
-            (vec![Backend::Native], format!("{device} is there, and no rocprofv3 in {}", rocm_tools::PLACES))
+        (Some(path), false) => {
+            (vec![BackendKind::Native], format!("{path} is there, and no {device} of a GPU"))
         }
-        (None, false) => (vec![Backend::Native], format!("there are neither rocprofv3 nor {device}")),
+        (None, true) => (
+            vec![BackendKind::Native],
+            format!("{device} is there, and no rocprofv3 in {}", rocm_tools::PLACES),
+        ),
+        (None, false) => (vec![BackendKind::Native], format!("there are neither rocprofv3 nor {device}")),
     }
 }
 
@@ -286,6 +289,6 @@ mod tests {
             assert_eq!(BackendChoice::These(backends).to_string(), names);
             assert!(why.contains(words), "{why}");
         }
-        assert_eq!(BackendChoice::Auto.resolve(true).backends, [Backend::Native]);
+        assert_eq!(BackendChoice::Auto.resolve(true).backends, [BackendKind::Native]);
     }
 }

@@ -29,8 +29,8 @@ pub(crate) mod scratch;
 pub(crate) mod start;
 pub(crate) mod start_mark;
 
-pub(crate) use choice::{Backend, BackendChoice, ChoiceError, ResolvedBackends};
+pub(crate) use choice::{BackendChoice, BackendChoiceError, BackendKind, ResolvedBackends};
 pub(crate) use harvest::ProfilerEnding;
 pub(crate) use prepare::plan;
-pub(crate) use request::{Asked, GpuRecording, Harvest, Plan};
+pub(crate) use request::{BackendPlan, BackendRequest, GpuRecording, HarvestRequest};
 pub(crate) use rocm_tools::ask;

@@ -1,18 +1,18 @@
 //! What the chosen profilers need, put together.
 
-use super::choice::{Backend, ResolvedBackends};
+use super::choice::{BackendKind, ResolvedBackends};
 use super::profilers::{debug_agent, rocprof_sys, rocprofv3, rpd_tracer, torch};
-use super::request::{Asked, GpuRecording, Harvest, Plan, Unavailable};
+use super::request::{BackendPlan, BackendRequest, GpuRecording, HarvestRequest, UnavailableBackend};
 use super::rocm_tools;
-use super::scratch::Scratch;
+use super::scratch::ScratchFolder;
 
 /// Finds the profilers and prepares them. What is missing is said, and the command runs without it. `rank` names the
 /// folder on the node; one that is not recorded gets no profiler.
-pub(crate) fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
+pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) -> BackendPlan {
     let ResolvedBackends { backends: chosen, reason, gpu } = asked.choice.resolve(asked.library);
-    let mut plan = Plan { nothing: chosen.is_empty() && asked.named, ..Plan::default() };
-    plan.native = chosen.contains(&Backend::Native);
-    plan.gpu = gpu.map(|device| match chosen.contains(&Backend::Rocprofv3) {
+    let mut plan = BackendPlan { nothing: chosen.is_empty() && asked.named, ..BackendPlan::default() };
+    plan.native = chosen.contains(&BackendKind::Native);
+    plan.gpu = gpu.map(|device| match chosen.contains(&BackendKind::Rocprofv3) {
         true => GpuRecording::Profiler(device),
         false => GpuRecording::NotInstalled(format!(
             "{} is there, and no rocprofv3 in {}",
@@ -22,7 +22,8 @@ pub(crate) fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
     });
     // Who asked for nothing hears only of what is unusual.
     plan.said.extend(reason.filter(|_| asked.named && plan.gpu.is_none()));
-    let others: Vec<Backend> = chosen.iter().copied().filter(|backend| *backend != Backend::Native).collect();
+    let others: Vec<BackendKind> =
+        chosen.iter().copied().filter(|backend| *backend != BackendKind::Native).collect();
     if asked.library && !plan.native {
         plan.say("warning: --trace is about roctx, MPI and RCCL of native, which was not chosen: add native to --backend".to_owned());
     }
@@ -38,10 +39,10 @@ pub(crate) fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
     if others.is_empty() && !asked.debug_agent || !is_recorded {
         return plan;
     }
-    let scratch = match Scratch::make(asked.scratch, rank) {
+    let scratch = match ScratchFolder::make(asked.scratch, rank) {
         Ok(scratch) => scratch,
         Err(error) => {
-            plan.refuse(Unavailable(format!(
+            plan.refuse(UnavailableBackend(format!(
                 "no folder for the files of a profiler in {}: {error}; the command runs without one: choose another \
                  with --scratch",
                 asked.scratch.display()
@@ -53,13 +54,13 @@ pub(crate) fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
     for backend in others {
         let prepared = scratch
             .folder(backend.name())
-            .map_err(|error| Unavailable(error.to_string()))
+            .map_err(|error| UnavailableBackend(error.to_string()))
             .and_then(|folder| match backend {
-                Backend::Native => Ok(()),
-                Backend::Rocprofv3 => rocprofv3::prepare(asked, &folder, &mut plan),
-                Backend::RocprofSys => rocprof_sys::prepare(asked, &folder, &mut plan),
-                Backend::RpdTracer => rpd_tracer::prepare(asked, &folder, &mut plan),
-                Backend::Torch => torch::prepare(asked, &folder, &mut plan),
+                BackendKind::Native => Ok(()),
+                BackendKind::Rocprofv3 => rocprofv3::prepare(asked, &folder, &mut plan),
+                BackendKind::RocprofSys => rocprof_sys::prepare(asked, &folder, &mut plan),
+                BackendKind::RpdTracer => rpd_tracer::prepare(asked, &folder, &mut plan),
+                BackendKind::Torch => torch::prepare(asked, &folder, &mut plan),
             });
         match prepared {
             Ok(()) => {
@@ -81,7 +82,7 @@ pub(crate) fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
         scratch.remove();
         return plan;
     }
-    plan.harvest = Some(Harvest {
+    plan.harvest = Some(HarvestRequest {
         scratch: scratch.path().to_owned().into(),
         backends: used,
         debug_agent: agent,

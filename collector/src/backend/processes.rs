@@ -14,18 +14,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Looks for processes that came since the last look. What is found is stopped, so that two looks are enough.
-const MOST_LOOKS: usize = 20;
+const MAX_SCANS: usize = 20;
 /// Most bytes of an environment.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_ENVIRONMENT_BYTES: u64 = 16 << 20;
 /// Processes between one and its ancestor.
-const MOST_ANCESTORS: usize = 64;
+const MAX_ANCESTORS: usize = 64;
 
 /// Kills the profiler that was started as `top` and not waited for yet, and what it has started, unless it is of the command. `all_below` says
 /// that there is no command.
 pub(crate) fn kill(folder: &Path, top: Option<i32>, all_below: bool) {
     let mut stopped: BTreeMap<i32, Option<OwnedFd>> = BTreeMap::new();
     let own = std::process::id() as i32;
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_SCANS {
         let before = stopped.len();
         for pid in own_processes().filter(|pid| *pid != own) {
             if stopped.contains_key(&pid) {
@@ -84,7 +84,7 @@ fn read(pid: i32, file: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let opened = File::open(format!("/proc/{pid}/{file}"));
     // What cannot be read, or only in part, is of somebody else.
-    let _ = opened.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+    let _ = opened.and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut bytes));
     bytes
 }
 
@@ -93,7 +93,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 fn is_below(mut pid: i32, ancestor: i32) -> bool {
-    for _ in 0..MOST_ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         match process_stat(pid) {
             Some(stat) if stat.ppid == ancestor => return true,
             Some(stat) if stat.ppid > 1 => pid = stat.ppid,

@@ -12,11 +12,11 @@ const INTERNAL: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
 /// Endings of what a profiler writes for people.
 const FOR_PEOPLE: [&str; 3] = ["txt", "csv", "log"];
 /// Characters of a name that is made of a path.
-const LONGEST_NAME: usize = 120;
+const MAX_NAME_LENGTH: usize = 120;
 
 /// The regular files below a folder, by name. Links are not followed.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ProfilerFiles {
     /// Lines for the log that a hook left.
     pub(super) notes: Vec<PathBuf>,
     /// Marks of processes whose profiler did not write, by a hook.
@@ -29,11 +29,11 @@ pub(super) struct Found {
     pub(super) more: bool,
 }
 
-impl Found {
+impl ProfilerFiles {
     /// Looks into a folder and those below it.
-    pub(super) fn in_folder(folder: &Path) -> Found {
+    pub(super) fn in_folder(folder: &Path) -> ProfilerFiles {
         let (files, more) = files_in(folder);
-        let mut found = Found { more, ..Found::default() };
+        let mut found = ProfilerFiles { more, ..ProfilerFiles::default() };
         for path in files.into_iter().filter(|path| !is_internal(path)) {
             if has_ending(&path, &["note"]) {
                 found.notes.push(path);
@@ -102,8 +102,8 @@ pub(super) fn flat_name(path: &Path, folder: &Path) -> (String, String) {
         .collect();
     let name = parts.join(".");
     // The end of a path says more than its beginning.
-    let cut = name.len().saturating_sub(LONGEST_NAME);
-    (name.get(cut..).unwrap_or_default().to_owned(), ending.chars().take(LONGEST_NAME).collect())
+    let cut = name.len().saturating_sub(MAX_NAME_LENGTH);
+    (name.get(cut..).unwrap_or_default().to_owned(), ending.chars().take(MAX_NAME_LENGTH).collect())
 }
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "x").unwrap();
         }
-        let found = Found::in_folder(folder.path());
+        let found = ProfilerFiles::in_folder(folder.path());
         let names = |paths: &[PathBuf]| -> Vec<(String, String)> {
             paths.iter().map(|path| flat_name(path, folder.path())).collect()
         };
@@ -152,7 +152,7 @@ mod tests {
         let deep = (0..=MAX_DEPTH).fold(folder.path().to_owned(), |path, _| path.join("d"));
         fs::create_dir_all(&deep).unwrap();
         fs::write(deep.join("trace.db"), "x").unwrap();
-        let found = Found::in_folder(folder.path());
+        let found = ProfilerFiles::in_folder(folder.path());
         assert!(found.more && found.traces.is_empty());
     }
 
@@ -161,6 +161,6 @@ mod tests {
         let (name, ending) = flat_name(Path::new("/s/a b/c\"d.tx t"), Path::new("/s"));
         assert_eq!((name.as_str(), ending.as_str()), ("a_b.c_d", "tx_t"));
         let (name, _) = flat_name(Path::new(&format!("/s/{}.db", "é".repeat(300))), Path::new("/s"));
-        assert_eq!(name.len(), LONGEST_NAME);
+        assert_eq!(name.len(), MAX_NAME_LENGTH);
     }
 }

@@ -1,7 +1,7 @@
 //! What was asked of the backends, and what the command is started with for them.
 
 use super::choice::BackendChoice;
-use super::scratch::Scratch;
+use super::scratch::ScratchFolder;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct BackendRequest<'a> {
     /// Which profilers.
     pub choice: &'a BackendChoice,
     /// Whether they were named, by an option or a variable.
@@ -36,18 +36,18 @@ pub struct Asked<'a> {
 
 /// Why a profiler is not used: one line, with the next step.
 #[derive(Debug)]
-pub(super) struct Unavailable(pub(super) String);
+pub(super) struct UnavailableBackend(pub(super) String);
 
-impl Asked<'_> {
+impl BackendRequest<'_> {
     /// The configuration, if one was named; it has to be a file that can be read.
-    pub(super) fn readable_config(&self) -> Result<Option<&Path>, Unavailable> {
+    pub(super) fn readable_config(&self) -> Result<Option<&Path>, UnavailableBackend> {
         let Some(path) = self.config else { return Ok(None) };
         let readable = File::open(path).and_then(|file| match file.metadata()?.is_file() {
             true => Ok(()),
             false => Err(io::Error::other("it is no file")),
         });
         let refused = |error| {
-            Unavailable(format!(
+            UnavailableBackend(format!(
                 "--backend-config {}: {error}: the command runs without a profiler; name a file that each node can read",
                 path.display()
             ))
@@ -56,9 +56,9 @@ impl Asked<'_> {
     }
 }
 
-impl Unavailable {
-    pub(super) fn missing(backend: &str, looked_for: &str) -> Unavailable {
-        Unavailable(format!(
+impl UnavailableBackend {
+    pub(super) fn missing(backend: &str, looked_for: &str) -> UnavailableBackend {
+        UnavailableBackend(format!(
             "backend {backend} is not installed: {looked_for}; load ROCm's module, or use --backend native"
         ))
     }
@@ -77,7 +77,7 @@ pub enum GpuRecording {
 
 /// What the command is started with.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct BackendPlan {
     /// Words in front of the command.
     pub front: Vec<OsString>,
     /// Variables beyond those of the library.
@@ -97,14 +97,14 @@ pub struct Plan {
     /// What was chosen and why, and what is not there: for the log.
     pub said: Vec<String>,
     /// What is fetched when the command has ended.
-    pub harvest: Option<Harvest>,
+    pub harvest: Option<HarvestRequest>,
     /// The folder on the node, which we look after.
-    pub scratch: Option<Scratch>,
+    pub scratch: Option<ScratchFolder>,
     /// A signal before the end has to end the program well, or nothing is written.
     pub ends_early: bool,
 }
 
-impl Plan {
+impl BackendPlan {
     /// Whether a profiler is there, beside our own library.
     pub fn has_profiler(&self) -> bool {
         self.harvest.as_ref().is_some_and(|harvest| !harvest.backends.is_empty())
@@ -115,7 +115,7 @@ impl Plan {
     }
 
     /// Goes on without a profiler. Where `auto` chose it, the line about what records what has the reason.
-    pub(super) fn refuse(&mut self, why: Unavailable) {
+    pub(super) fn refuse(&mut self, why: UnavailableBackend) {
         match &mut self.gpu {
             Some(gpu) => *gpu = GpuRecording::Unusable(why.0),
             None => self.said.push(format!("warning: {}", why.0)),
@@ -125,7 +125,7 @@ impl Plan {
 
 /// What is fetched when the command has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Harvest {
+pub struct HarvestRequest {
     /// The folder on the node.
     pub scratch: OsString,
     /// Folders in it: the names of backends.

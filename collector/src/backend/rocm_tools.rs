@@ -22,7 +22,7 @@ const TIME_TO_ANSWER: Duration = Duration::from_secs(30);
 /// Who waits for an answer looks this often whether the job is cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Most bytes of an answer.
-const MAX_ANSWER: u64 = 1 << 20;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 fn rocm() -> PathBuf {
     std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).map_or_else(|| ROCM.into(), PathBuf::from)
@@ -81,7 +81,7 @@ pub(super) fn ask_for(
         let done = done.clone();
         let reader = move || {
             let mut text = Vec::new();
-            let read = output.take(MAX_ANSWER).read_to_end(&mut text);
+            let read = output.take(MAX_ANSWER_BYTES).read_to_end(&mut text);
             let _ = done.send(read.is_ok().then_some(text));
         };
         std::thread::Builder::new().name("rpd-ask".to_owned()).spawn(reader).ok()?;

@@ -19,20 +19,20 @@ use std::time::Duration;
 pub(crate) const PREFIX: &str = "rpd-scratch-";
 const OWNER: &str = "owner";
 /// Entries that are looked at beside a folder.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 /// Files of a command that ran may be nowhere else, and are left for so long.
 const TIME_TO_FETCH: Duration = Duration::from_secs(24 * 3600);
 
 /// The folder. It is made anew, for the user alone.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchFolder {
     path: PathBuf,
-    _held: Option<Held>,
+    _held: Option<HeldScratch>,
 }
 
-impl Scratch {
+impl ScratchFolder {
     /// Makes `<root>/rpd-scratch-<rank>-<random>`: ranks that share a node, and steps of one job, never meet.
-    pub fn make(root: &Path, rank: &str) -> io::Result<Scratch> {
+    pub fn make(root: &Path, rank: &str) -> io::Result<ScratchFolder> {
         let random = random()? as u64;
         let root = std::path::absolute(root)?;
         // A profiler hook from such a folder could be code of another user.
@@ -41,9 +41,9 @@ impl Scratch {
         }
         let path = root.join(format!("{PREFIX}{rank}-{random:016x}"));
         DirBuilder::new().mode(0o700).create(&path)?;
-        let prepared = Held::begin(&path).and_then(|held| start_mark::make(&path).map(|()| held));
+        let prepared = HeldScratch::begin(&path).and_then(|held| start_mark::make(&path).map(|()| held));
         match prepared {
-            Ok(held) => Ok(Scratch { path, _held: held }),
+            Ok(held) => Ok(ScratchFolder { path, _held: held }),
             Err(error) => {
                 remove(&path);
                 Err(error)
@@ -71,13 +71,13 @@ impl Scratch {
 
 /// Somebody looks after a folder, until this is dropped or its process ends.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldScratch {
     _lock: File,
 }
 
-impl Held {
+impl HeldScratch {
     /// Of a new folder. `None` where files cannot be locked: there nobody clears up after us.
-    fn begin(folder: &Path) -> io::Result<Option<Held>> {
+    fn begin(folder: &Path) -> io::Result<Option<HeldScratch>> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(OWNER))?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
@@ -85,14 +85,14 @@ impl Held {
         }
         // Without these words nobody is the owner, so the lock comes first.
         file.write_all(machine::node().boot_id.as_bytes())?;
-        Ok(Some(Held { _lock: file }))
+        Ok(Some(HeldScratch { _lock: file }))
     }
 
     /// Beside the process that made the folder.
-    pub(crate) fn join(folder: &Path) -> Option<Held> {
+    pub(crate) fn join(folder: &Path) -> Option<HeldScratch> {
         let file = File::open(folder.join(OWNER)).ok()?;
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
-        Some(Held { _lock: file })
+        Some(HeldScratch { _lock: file })
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn clear_up(root: &Path) -> usize {
         return 0;
     }
     let boot_id = machine::node().boot_id;
-    let entries = fs::read_dir(root).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let entries = fs::read_dir(root).into_iter().flatten().flatten().take(MAX_ENTRIES);
     let left = entries.map(|entry| entry.path()).filter(|path| is_named_so(path));
     left.filter(|path| {
         let Some(_lock) = abandoned(path, &boot_id) else { return false };
@@ -176,11 +176,11 @@ mod tests {
     fn what_nobody_looks_after_is_removed_and_nothing_else() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        let make = |rank: &str| Scratch::make(root, rank).unwrap();
+        let make = |rank: &str| ScratchFolder::make(root, rank).unwrap();
         let (held, started, told, elsewhere, left) =
             (make("held"), make("started"), make("told"), make("elsewhere"), make("left"));
         let joined = make("joined");
-        let by_another = Held::join(joined.path()).unwrap();
+        let by_another = HeldScratch::join(joined.path()).unwrap();
         start_mark::claim(started.path()).unwrap();
         leave(told.path());
         fs::write(elsewhere.path().join(OWNER), "another boot").unwrap();
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_was_written_lately_is_young_however_long_the_job_ran() {
         let root = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(root.path(), "x").unwrap();
+        let scratch = ScratchFolder::make(root.path(), "x").unwrap();
         start_mark::claim(scratch.path()).unwrap();
         let folder = scratch.folder("rocprofv3").unwrap();
         fs::write(folder.join("1_results.db"), "x").unwrap();
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_folder_that_a_process_knows_of_stays() {
         let root = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(root.path(), "x").unwrap();
+        let scratch = ScratchFolder::make(root.path(), "x").unwrap();
         let path = scratch.path().to_owned();
         drop(scratch);
         let mut command = std::process::Command::new("sleep");

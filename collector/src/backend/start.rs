@@ -10,7 +10,7 @@
 //! and ends the same way.
 
 use super::processes;
-use super::start_mark::{self, Named, Record};
+use super::start_mark::{self, NamedProcess, StartRecord};
 use crate::child::signals::{self, SignalForwarder};
 use crate::child::{self, CommandEnding, ignoring, replace};
 use crate::log::warn;
@@ -62,9 +62,9 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     }
     let is_child = rustix::process::getppid().is_some_and(|own| *parent == *own.as_raw_nonzero().to_string());
     if is_child {
-        let own = Named::of(std::process::id() as i32);
+        let own = NamedProcess::of(std::process::id() as i32);
         // Without it, the number is that of the child.
-        let _ = Record::new(own, None, None).write(scratch);
+        let _ = StartRecord::new(own, None, None).write(scratch);
         return replace(&ignoring::words(mode, EARLY, command).unwrap_or_else(|| command.to_vec()));
     }
     if let Some(preload) = std::env::var_os(PRELOAD) {
@@ -84,7 +84,7 @@ pub(crate) fn below(arguments: &[OsString]) -> CommandEnding {
 }
 
 fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> CommandEnding {
-    let own = Named::of(std::process::id() as i32);
+    let own = NamedProcess::of(std::process::id() as i32);
     // Without a thread for it, signals end this process instead.
     let forwarder = SignalForwarder::install(false).ok();
     let variables: Vec<(String, OsString)> =
@@ -92,8 +92,8 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
     let words = ignoring::words(mode, EARLY, command);
     let (started, ending) = match child::start(words.as_deref().unwrap_or(command), &variables) {
         Ok(mut child) => {
-            let started = Named::of(child.id() as i32);
-            let _ = Record::new(started, Some(own), None).write(scratch);
+            let started = NamedProcess::of(child.id() as i32);
+            let _ = StartRecord::new(started, Some(own), None).write(scratch);
             if let Some(forwarder) = &forwarder {
                 forwarder.aim_at_command(started.pid, started.pid);
             }
@@ -101,13 +101,13 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
         }
         Err(code) => (own, CommandEnding::Code(code)),
     };
-    let _ = Record::new(started, Some(own), Some(ending)).write(scratch);
+    let _ = StartRecord::new(started, Some(own), Some(ending)).write(scratch);
     ending
 }
 
 /// What became of a profiler that was to start the command.
 #[derive(Debug)]
-pub(crate) enum Started {
+pub(crate) enum StartOutcome {
     /// The command runs, or has run.
     Yes,
     /// It ended before.
@@ -118,15 +118,15 @@ pub(crate) enum Started {
     Cancelled(i32),
 }
 
-/// Waits until the command runs. What is not [`Started::Yes`] has to be started by the caller, who has the mark now. Then
+/// Waits until the command runs. What is not [`StartOutcome::Yes`] has to be started by the caller, who has the mark now. Then
 /// nothing is left of the profiler.
-pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
+pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOutcome {
     let top = child.id() as i32;
     let until = Instant::now() + most;
     loop {
         let mut ended = child.try_wait().ok().flatten();
         if start_mark::is_claimed(scratch) {
-            return Started::Yes;
+            return StartOutcome::Yes;
         }
         let cancelled = signals::cancelled();
         if ended.is_none() && cancelled.is_none() && Instant::now() < until {
@@ -135,7 +135,7 @@ pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started
         }
         // Whoever takes the mark starts the command.
         if !start_mark::claim(scratch).unwrap_or_else(|_| !start_mark::is_claimed(scratch)) {
-            return Started::Yes;
+            return StartOutcome::Yes;
         }
         let until = Instant::now() + TIME_TO_LEAVE;
         while cancelled.is_some() && ended.is_none() && Instant::now() < until {
@@ -147,22 +147,22 @@ pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started
         return match (cancelled, ended) {
             (Some(signal), _) => {
                 let _ = child.wait();
-                Started::Cancelled(signal)
+                StartOutcome::Cancelled(signal)
             }
-            (None, Some(status)) => Started::Ended(status),
+            (None, Some(status)) => StartOutcome::Ended(status),
             (None, None) => {
                 let _ = child.wait();
-                Started::TooLong
+                StartOutcome::TooLong
             }
         };
     }
 }
 
 /// What the mark of a command that runs says; `None` if nobody could write it.
-pub(crate) fn record(scratch: &Path) -> Option<Record> {
+pub(crate) fn record(scratch: &Path) -> Option<StartRecord> {
     let until = Instant::now() + TIME_TO_WRITE;
     loop {
-        let record = Record::read(scratch);
+        let record = StartRecord::read(scratch);
         if record.is_some() || Instant::now() >= until {
             return record;
         }
@@ -177,5 +177,5 @@ pub(crate) fn was_asked_again(scratch: &Path) -> bool {
 
 /// Process id of the command, as its mark says: a profiler may stay above it.
 pub(crate) fn pid(scratch: &Path) -> Option<i32> {
-    Record::read(scratch).map(|record| record.command.pid)
+    StartRecord::read(scratch).map(|record| record.command.pid)
 }

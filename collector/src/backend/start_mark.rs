@@ -57,14 +57,14 @@ pub(super) fn was_asked_again(folder: &Path) -> bool {
 
 /// A process, and when it began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedProcess {
     pub(crate) pid: i32,
     ticks: u64,
 }
 
-impl Named {
-    pub(super) fn of(pid: i32) -> Named {
-        Named { pid, ticks: process_stat(pid).map_or(0, |stat| stat.start_ticks) }
+impl NamedProcess {
+    pub(super) fn of(pid: i32) -> NamedProcess {
+        NamedProcess { pid, ticks: process_stat(pid).map_or(0, |stat| stat.start_ticks) }
     }
 
     /// Whether it is still there; its number may have been given to another process.
@@ -75,18 +75,22 @@ impl Named {
 
 /// What the mark says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Record {
-    pub(crate) command: Named,
+pub(crate) struct StartRecord {
+    pub(crate) command: NamedProcess,
     /// Who waits for the command, where a profiler stays above it.
-    pub(crate) witness: Option<Named>,
+    pub(crate) witness: Option<NamedProcess>,
     /// How it ended, if somebody waited for it.
     pub(crate) ending: Option<CommandEnding>,
     namespace: u64,
 }
 
-impl Record {
-    pub(super) fn new(command: Named, witness: Option<Named>, ending: Option<CommandEnding>) -> Record {
-        Record { command, witness, ending, namespace: namespace() }
+impl StartRecord {
+    pub(super) fn new(
+        command: NamedProcess,
+        witness: Option<NamedProcess>,
+        ending: Option<CommandEnding>,
+    ) -> StartRecord {
+        StartRecord { command, witness, ending, namespace: namespace() }
     }
 
     /// Whether its numbers are those of processes that this process can see.
@@ -95,8 +99,8 @@ impl Record {
     }
 
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
-        let Record { command, witness, ending, namespace } = self;
-        let witness = witness.unwrap_or(Named { pid: 0, ticks: 0 });
+        let StartRecord { command, witness, ending, namespace } = self;
+        let witness = witness.unwrap_or(NamedProcess { pid: 0, ticks: 0 });
         let mut text =
             format!("{} {}\n{} {} {namespace}\n", command.pid, command.ticks, witness.pid, witness.ticks);
         match ending {
@@ -108,13 +112,13 @@ impl Record {
     }
 
     /// `None` as long as nothing is written, and for a mark that its taker left empty.
-    pub(crate) fn read(folder: &Path) -> Option<Record> {
+    pub(crate) fn read(folder: &Path) -> Option<StartRecord> {
         let mut text = String::new();
         File::open(folder.join(STARTED)).ok()?.take(BYTES as u64).read_to_string(&mut text).ok()?;
         // What is behind the last end of a line is room.
         let mut lines = text.rsplit_once('\n')?.0.lines();
         let named = |words: &mut std::str::SplitWhitespace<'_>| {
-            Some(Named { pid: words.next()?.parse().ok()?, ticks: words.next()?.parse().ok()? })
+            Some(NamedProcess { pid: words.next()?.parse().ok()?, ticks: words.next()?.parse().ok()? })
         };
         let command = named(&mut lines.next()?.split_whitespace())?;
         let mut words = lines.next()?.split_whitespace();
@@ -125,7 +129,12 @@ impl Record {
             let number = number.parse().ok()?;
             Some(if kind == "signal" { CommandEnding::Signal(number) } else { CommandEnding::Code(number) })
         });
-        Some(Record { command, witness: Some(witness).filter(|witness| witness.pid > 0), ending, namespace })
+        Some(StartRecord {
+            command,
+            witness: Some(witness).filter(|witness| witness.pid > 0),
+            ending,
+            namespace,
+        })
     }
 }
 
@@ -146,19 +155,19 @@ mod tests {
         make(folder).unwrap();
         note_again(folder);
         assert_eq!((claim(folder).unwrap(), claim(folder).unwrap()), (true, false));
-        assert!(is_claimed(folder) && !was_asked_again(folder) && Record::read(folder).is_none());
+        assert!(is_claimed(folder) && !was_asked_again(folder) && StartRecord::read(folder).is_none());
         note_again(folder);
         assert!(was_asked_again(folder));
-        let own = Named::of(std::process::id() as i32);
+        let own = NamedProcess::of(std::process::id() as i32);
         for (witness, ending) in [
             (None, None),
             (Some(own), None),
             (Some(own), Some(CommandEnding::Code(-7))),
             (None, Some(CommandEnding::Signal(9))),
         ] {
-            let record = Record::new(own, witness, ending);
+            let record = StartRecord::new(own, witness, ending);
             record.write(folder).unwrap();
-            let read = Record::read(folder).unwrap();
+            let read = StartRecord::read(folder).unwrap();
             // Nothing is taken back.
             assert_eq!((read.command, read.witness), (own, witness));
             assert!(read.ending == ending || ending.is_none());
@@ -172,7 +181,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for text in ["", "\n", "7", "7 8\n", "x 8\n0 0 1\n", "7 8\n0 0 x\n"] {
             std::fs::write(folder.path().join(STARTED), text).unwrap();
-            assert!(Record::read(folder.path()).is_none(), "{text:?}");
+            assert!(StartRecord::read(folder.path()).is_none(), "{text:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ pub(crate) use rpd_shard::size::Size;
 pub(crate) use trace::{Trace, name_of};
 pub(crate) use warn_signal::WarnSignal;
 
-use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
+use crate::backend::{BackendChoice, BackendChoiceError, BackendPlan, BackendRequest};
 use crate::clock_probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use crate::host::cpus::CollectorCpus;
 use crate::shard_output::DEFAULT_MAX_BYTES;
@@ -328,13 +328,13 @@ impl Options {
     }
 
     /// Whether what is asked for goes together.
-    pub fn check(&self) -> Result<(), ChoiceError> {
+    pub fn check(&self) -> Result<(), BackendChoiceError> {
         let library = self.trace.clone().unwrap_or_default().library;
         self.backend.as_ref().map_or(Ok(()), |choice| choice.check(&library))
     }
 
     /// What is recorded, as the profilers that the plan found leave it.
-    pub fn recorded(&self, plan: &Plan) -> Trace {
+    pub fn recorded(&self, plan: &BackendPlan) -> Trace {
         let mut trace = match plan.has_profiler() {
             true => self.trace.clone().unwrap_or_default(),
             false => self.recorded_alone(),
@@ -354,9 +354,9 @@ impl Options {
     }
 
     /// What is asked of profilers.
-    pub fn asked(&self) -> Asked<'_> {
+    pub fn asked(&self) -> BackendRequest<'_> {
         static AUTO: BackendChoice = BackendChoice::Auto;
-        Asked {
+        BackendRequest {
             choice: self.backend.as_ref().unwrap_or(&AUTO),
             named: self.backend.is_some(),
             library: self.trace.as_ref().is_some_and(|trace| !trace.library.is_empty()),

@@ -1,16 +1,16 @@
 //! Profilers: prepared as for a run, in a folder that goes again.
 
 use super::Finding;
-use crate::backend::{self, Backend, BackendChoice, Plan, ResolvedBackends, scratch};
+use crate::backend::{self, BackendChoice, BackendKind, BackendPlan, ResolvedBackends, scratch};
 use crate::command_line::Options;
 use crate::session::{Identity, announced};
 use std::path::Path;
 
 /// What a run would start the command with. Removes what was made for it on the node.
 pub(super) struct Prepared {
-    pub(super) plan: Plan,
+    pub(super) plan: BackendPlan,
     /// Those that are there.
-    pub(super) usable: Vec<Backend>,
+    pub(super) usable: Vec<BackendKind>,
     /// Why, where nobody has named them.
     why: Option<String>,
     /// What records what, where `auto` found a GPU.
@@ -24,11 +24,11 @@ impl Prepared {
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
         let plan = backend::plan(&asked, &identity.label(), is_recorded);
         let ResolvedBackends { backends: mut usable, reason, .. } = asked.choice.resolve(asked.library);
-        let prepared = |backend: &Backend| {
+        let prepared = |backend: &BackendKind| {
             let mut harvested = plan.harvest.iter().flat_map(|harvest| &harvest.backends);
             harvested.any(|name| name == backend.name())
         };
-        usable.retain(|backend| *backend == Backend::Native || !is_recorded || prepared(backend));
+        usable.retain(|backend| *backend == BackendKind::Native || !is_recorded || prepared(backend));
         let announced = announced(options, &plan).filter(|_| is_recorded);
         Prepared { plan, usable, why: reason, announced }
     }
@@ -55,7 +55,7 @@ impl Prepared {
     pub(super) fn recorded(&self, options: &Options) -> String {
         let trace = options.recorded(&self.plan);
         let each = self.usable.iter().map(|backend| match backend {
-            Backend::Native => trace.to_string(),
+            BackendKind::Native => trace.to_string(),
             other => format!("what {} records", other.name()),
         });
         match each.collect::<Vec<_>>() {

@@ -4,7 +4,7 @@ use super::spawn;
 use super::watched::Watched;
 use crate::backend::ProfilerEnding;
 use crate::backend::processes;
-use crate::backend::start_mark::Record;
+use crate::backend::start_mark::StartRecord;
 use crate::child::CommandEnding;
 use crate::child::signals::{self, SignalForwarder};
 use rustix::process::{Pid, Signal, kill_process};
@@ -43,7 +43,7 @@ pub(super) struct Ended {
 impl Below {
     /// `None` where the command is the process `top` that was started. The profiler may stay for `patience` after the command.
     /// Its mark is in `scratch`.
-    pub(super) fn of(record: &Record, scratch: PathBuf, patience: Duration, top: i32) -> Option<Below> {
+    pub(super) fn of(record: &StartRecord, scratch: PathBuf, patience: Duration, top: i32) -> Option<Below> {
         let witness = record.witness.filter(|_| record.command.pid != top)?;
         Some(Below {
             pid: record.command.pid,
@@ -57,7 +57,7 @@ impl Below {
     /// Waits for the end of the command, and for that of the profiler, which has to come then.
     pub(super) fn wait(&self, profiler: &mut Child, forwarder: &SignalForwarder) -> Ended {
         self.witness.wait(None);
-        let mut told = Record::read(&self.scratch).and_then(|record| record.ending);
+        let mut told = StartRecord::read(&self.scratch).and_then(|record| record.ending);
         if told.is_none() && !self.command.wait(Some(Duration::ZERO)) {
             // Only SIGKILL ends the witness before the command, and whoever sent it to the witness meant the command.
             self.command.send(Signal::KILL);
@@ -125,7 +125,7 @@ impl Below {
     }
 }
 
-fn watched(process: crate::backend::start_mark::Named) -> Watched {
+fn watched(process: crate::backend::start_mark::NamedProcess) -> Watched {
     let watched = Watched::of(process.pid);
     if process.is_there() { watched } else { Watched::gone(process.pid) }
 }

@@ -11,7 +11,7 @@ use super::control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
 use super::empty::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
 use super::recorders::{Begun, ProbePlan, begin, beginning, step_aside};
-use crate::backend::harvest::{Target, bring_in};
+use crate::backend::harvest::{HarvestTarget, import_profiler_files};
 use crate::backend::scratch;
 use crate::clock_probe::ProbeAgent;
 use crate::host::machine;
@@ -37,7 +37,7 @@ pub(crate) fn main() -> io::Result<()> {
         return Err(io::Error::other("this argument is for rpd-collect itself"));
     };
     let scratch = start.harvest.as_ref().map(|harvest| PathBuf::from(&harvest.scratch));
-    let _held = scratch.as_deref().and_then(scratch::Held::join);
+    let _held = scratch.as_deref().and_then(scratch::HeldScratch::join);
     let log = log_path(&start);
     open_log(&start, &control);
     if let Some(cpus) = &start.cpus
@@ -114,7 +114,10 @@ pub(crate) fn main() -> io::Result<()> {
     }
     if let (Some(harvest), Some(usual)) = (&start.harvest, own) {
         let busy = Busy::begin(&control);
-        bring_in(harvest, &Target { place: &place, shard, usual, without_front, profiler });
+        import_profiler_files(
+            harvest,
+            &HarvestTarget { place: &place, shard, usual, without_front, profiler },
+        );
         busy.end();
     }
     // What is left was told in the log.

@@ -58,7 +58,7 @@ pub(super) fn until_the_end(
     let together = process.wait(Some(TIME_TO_FOLLOW));
     process.wait(None);
     // Who stands between a profiler and the command writes it down as soon as it knows.
-    let ending = || scratch.and_then(start_mark::Record::read).and_then(|record| record.ending);
+    let ending = || scratch.and_then(start_mark::StartRecord::read).and_then(|record| record.ending);
     let until = Instant::now() + TIME_TO_WRITE;
     let mut exit = ending();
     while exit.is_none() && above.is_some() && Instant::now() < until {

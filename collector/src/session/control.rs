@@ -19,7 +19,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Harvest, ProfilerEnding};
+use crate::backend::{HarvestRequest, ProfilerEnding};
 use crate::clock_probe::ProbeChoice;
 use crate::host::cpus::CpuList;
 use crate::shard_output::{EarlyShard, ShardPlace};
@@ -106,7 +106,7 @@ pub(super) struct Start {
     /// A warning names the command: the library cannot be preloaded into it.
     pub(super) is_command_unseen: bool,
     /// What profilers leave behind.
-    pub(super) harvest: Option<Harvest>,
+    pub(super) harvest: Option<HarvestRequest>,
     /// What is kept of a command that does nothing that is recorded.
     pub(super) wanted: Wanted,
     /// The command line, secrets masked.

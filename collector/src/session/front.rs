@@ -2,8 +2,8 @@
 
 use super::below::Below;
 use super::control::{Control, ToCollector};
-use crate::backend::start::{self, Started};
-use crate::backend::{Plan, start_mark};
+use crate::backend::start::{self, StartOutcome};
+use crate::backend::{BackendPlan, start_mark};
 use crate::child::{self, CommandEnding, PROFILER, signals, signals::SignalForwarder};
 use crate::command_line::Trace;
 use crate::log::warn;
@@ -55,7 +55,7 @@ impl Front {
     /// Takes the words out of the plan; `None` where no profiler stands in front of the command.
     /// `alone` is what our own library records without a profiler. `speaks` if this rank prints the warnings that concern all
     /// ranks.
-    pub(super) fn of(plan: &mut Plan, alone: Trace, speaks: bool) -> Option<Front> {
+    pub(super) fn of(plan: &mut BackendPlan, alone: Trace, speaks: bool) -> Option<Front> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
         let mut words = std::mem::take(&mut plan.front);
@@ -87,15 +87,15 @@ impl Front {
                     NotStarted { ending: CommandEnding::Signal(signal), profiler: Some((pid, why)) }
                 };
                 match start::wait(&mut child, &self.scratch, self.wait) {
-                    Started::Yes => return Ok(self.running(child)),
-                    Started::Cancelled(signal) => return Err(ended_by(signal)),
-                    Started::Ended(status) => match CommandEnding::from(status) {
+                    StartOutcome::Yes => return Ok(self.running(child)),
+                    StartOutcome::Cancelled(signal) => return Err(ended_by(signal)),
+                    StartOutcome::Ended(status) => match CommandEnding::from(status) {
                         CommandEnding::Signal(signal) if CANCELS.contains(&signal) => {
                             return Err(ended_by(signal));
                         }
                         _ => format!("ended before it started the command ({status})"),
                     },
-                    Started::TooLong => {
+                    StartOutcome::TooLong => {
                         format!("did not start the command within {} s, and was killed", self.wait.as_secs())
                     }
                 }
@@ -122,7 +122,7 @@ impl Front {
     }
 
     fn running(&self, child: Child) -> Running {
-        let record = start::record(&self.scratch).filter(start_mark::Record::is_of_here);
+        let record = start::record(&self.scratch).filter(start_mark::StartRecord::is_of_here);
         let below =
             record.and_then(|record| Below::of(&record, self.scratch.clone(), self.wait, child.id() as i32));
         Running { child, below, without: None }

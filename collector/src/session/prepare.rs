@@ -11,7 +11,7 @@ use super::unrecorded::{PrepareError, SMALLEST_CGROUP, is_first};
 use super::unseen_program::{refuse_unseen, unseen_command};
 use super::variables::variables;
 use crate::backend::plan;
-use crate::backend::scratch::Scratch;
+use crate::backend::scratch::ScratchFolder;
 use crate::child::signals::{self, SignalForwarder};
 use crate::command_line::{Options, WarnSignal};
 use crate::drain::RingListener;
@@ -36,7 +36,7 @@ pub(crate) struct Session {
     /// The line that names the backend of each kind of call. Printed once the profiler has started the command.
     pub(super) announcement: Option<String>,
     /// What profilers write on the node.
-    pub(super) scratch: Option<Scratch>,
+    pub(super) scratch: Option<ScratchFolder>,
     pub(super) forwarder: SignalForwarder,
     pub(super) control: Arc<Control>,
     /// Does not end the command.
@@ -137,7 +137,7 @@ impl Session {
                 })
             }
             Err(error) => {
-                scratch.iter().for_each(Scratch::remove);
+                scratch.iter().for_each(ScratchFolder::remove);
                 // A signal that came meanwhile would be lost.
                 Err(signals::cancelled().map_or(error, PrepareError::Cancelled))
             }

@@ -4,7 +4,7 @@ use super::control::{Received, ToCollector, ToLauncher};
 use super::front::{NotStarted, Running};
 use super::prepare::{NOTE, Session};
 use super::spawn;
-use crate::backend::scratch::{self, Scratch};
+use crate::backend::scratch::{self, ScratchFolder};
 use crate::backend::{ProfilerEnding, start_mark};
 use crate::child::{self, CommandEnding, ignoring};
 use crate::command_line::WarnSignal;
@@ -53,7 +53,7 @@ impl Session {
             None => {
                 let ending = wait_for(&mut child);
                 let above =
-                    self.scratch.as_ref().and_then(|scratch| start_mark::Record::read(scratch.path()));
+                    self.scratch.as_ref().and_then(|scratch| start_mark::StartRecord::read(scratch.path()));
                 (above.and_then(|record| record.ending).unwrap_or(ending), ProfilerEnding::Unseen)
             }
             Some(below) => {
@@ -91,7 +91,7 @@ impl Session {
                 drop(self.control);
                 spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
                 self.early.iter().for_each(EarlyShard::remove);
-                self.scratch.iter().for_each(Scratch::remove);
+                self.scratch.iter().for_each(ScratchFolder::remove);
             }
         }
         ending

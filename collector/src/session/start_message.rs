@@ -2,7 +2,7 @@
 
 use super::control::{Start, Wanted};
 use super::identity::Identity;
-use crate::backend::Plan;
+use crate::backend::BackendPlan;
 use crate::child::preload;
 use crate::command_line::{Options, Share};
 use crate::host::cpus::CpuPlacement;
@@ -18,7 +18,7 @@ pub(super) fn start_of(
     options: &Options,
     placement: CpuPlacement,
     own: Identity,
-    plan: Plan,
+    plan: BackendPlan,
     (warnings, is_command_unseen): (Vec<String>, bool),
 ) -> Start {
     let run = RunIdentity {

@@ -1,18 +1,22 @@
 //! A command that our library cannot be in.
 
 use super::unrecorded::{PrepareError, is_first};
-use crate::backend::Plan;
+use crate::backend::BackendPlan;
 use crate::child::program::ProgramFile;
 use crate::command_line::Options;
 
 /// Warns of a command that our library cannot be in.
-pub(super) fn unseen_command(options: &Options, plan: &Plan) -> Option<String> {
+pub(super) fn unseen_command(options: &Options, plan: &BackendPlan) -> Option<String> {
     let (what, next) = traced_program(options, plan)?.unseen()?;
     Some(format!("warning: {what}; {next}"))
 }
 
 /// Refuses a command that our library certainly cannot be in.
-pub(super) fn refuse_unseen(options: &Options, plan: &Plan, rank: Option<u32>) -> Result<(), PrepareError> {
+pub(super) fn refuse_unseen(
+    options: &Options,
+    plan: &BackendPlan,
+    rank: Option<u32>,
+) -> Result<(), PrepareError> {
     match traced_program(options, plan).and_then(|program| program.unseen()) {
         Some((what, next)) => {
             let ranks = options.ranks.clone().unwrap_or_default();
@@ -23,7 +27,7 @@ pub(super) fn refuse_unseen(options: &Options, plan: &Plan, rank: Option<u32>) -
 }
 
 /// The program that our library is to be in; `None` if it is to be in none.
-fn traced_program(options: &Options, plan: &Plan) -> Option<ProgramFile> {
+fn traced_program(options: &Options, plan: &BackendPlan) -> Option<ProgramFile> {
     let wanted = plan.native && !options.recorded(plan).library.is_empty();
     options.command.first().filter(|_| wanted).map(|name| ProgramFile::find(name))
 }

@@ -1,6 +1,6 @@
 //! What the command finds in its environment beyond what is there.
 
-use crate::backend::Plan;
+use crate::backend::BackendPlan;
 use crate::child::preload;
 use crate::command_line::Options;
 use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE};
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 /// Variables for our own library, and for the profilers of the plan.
 pub(crate) fn variables(
     options: &Options,
-    plan: &Plan,
+    plan: &BackendPlan,
     socket: &str,
 ) -> Result<Vec<(String, OsString)>, preload::PreloadError> {
     let mut variables: Vec<(String, OsString)> = plan.variables.clone();

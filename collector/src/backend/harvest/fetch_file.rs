@@ -1,6 +1,6 @@
 //! One file of a profiler: as a shard, or copied as it is.
 
-use super::gathering::Gathering;
+use super::gathering::ProfilerHarvest;
 use crate::backend::profiler_files::flat_name;
 use crate::log::warn;
 use crate::run_folder::identity;
@@ -12,13 +12,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Lines about one file.
-pub(super) const MAX_TOLD: usize = 5;
+pub(super) const MAX_LINES_PER_FILE: usize = 5;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 /// Permissions of a copy.
 const COPY_MODE: u32 = 0o600;
 
-impl Gathering<'_> {
+impl ProfilerHarvest<'_> {
     /// One file to a shard. Returns whether that worked.
     pub(super) fn file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
         let label = format!("{backend}-{number}");
@@ -40,11 +40,14 @@ impl Gathering<'_> {
         match done {
             Ok(account) => {
                 let lines = account.warnings.len();
-                for line in account.warnings.iter().take(MAX_TOLD) {
+                for line in account.warnings.iter().take(MAX_LINES_PER_FILE) {
                     warn(format_args!("warning: {backend}: {line}"));
                 }
-                if lines > MAX_TOLD {
-                    warn(format_args!("warning: {backend}: and {} more such lines", lines - MAX_TOLD));
+                if lines > MAX_LINES_PER_FILE {
+                    warn(format_args!(
+                        "warning: {backend}: and {} more such lines",
+                        lines - MAX_LINES_PER_FILE
+                    ));
                 }
                 true
             }

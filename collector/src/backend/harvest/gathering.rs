@@ -1,6 +1,6 @@
 //! What is known while the files of a rank's profilers are fetched.
 
-use super::target::Target;
+use super::target::HarvestTarget;
 use crate::shard_output::ShardPlace;
 use rpd_shard::file::{KnownProcesses, Owner};
 use rpd_shard::record::{ClockSet, Process, ProfilerLoss, ProfilerLossReason, RunIdentity};
@@ -10,10 +10,10 @@ use std::io::Read;
 use std::path::Path;
 
 /// Most bytes of a text that a hook left for the log, or of a dump that is searched.
-const MAX_TEXT: u64 = 64 << 20;
+const MAX_TEXT_BYTES: u64 = 64 << 20;
 
-pub(super) struct Gathering<'a> {
-    pub(super) target: &'a Target<'a>,
+pub(super) struct ProfilerHarvest<'a> {
+    pub(super) target: &'a HarvestTarget<'a>,
     pub(super) usual: Process,
     pub(super) seen: Vec<Process>,
     pub(super) clocks: Vec<ClockSet>,
@@ -23,7 +23,7 @@ pub(super) struct Gathering<'a> {
     pub(super) losses: BTreeSet<ProfilerLoss>,
 }
 
-impl Gathering<'_> {
+impl ProfilerHarvest<'_> {
     pub(super) fn lose(&mut self, backend: &str, reason: ProfilerLossReason) {
         self.losses.insert(ProfilerLoss { profiler: backend.to_owned(), rank: self.usual.rank, reason });
     }
@@ -42,6 +42,6 @@ impl Gathering<'_> {
 
 pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let _ = File::open(path).and_then(|file| file.take(MAX_TEXT).read_to_end(&mut bytes));
+    let _ = File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes));
     bytes
 }

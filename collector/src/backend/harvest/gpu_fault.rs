@@ -1,8 +1,8 @@
 //! The dump of the ROCm Debug Agent: a kernel that faulted.
 
-use super::gathering::{Gathering, bytes_of};
+use super::gathering::{ProfilerHarvest, bytes_of};
 use crate::backend::profiler_files::files_in;
-use crate::backend::profilers::debug_agent::{self, DUMP, Fault};
+use crate::backend::profilers::debug_agent::{self, DUMP, KernelFault};
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
@@ -11,7 +11,7 @@ use rpd_shard::record::Process;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-impl Gathering<'_> {
+impl ProfilerHarvest<'_> {
     /// The dump of the debug agent, if a kernel faulted: beside the shards, with its code objects, and as a mark at the
     /// end of the rank's time.
     pub(super) fn dump(&mut self, folder: &Path) {
@@ -41,7 +41,7 @@ impl Gathering<'_> {
     }
 
     /// A mark at the end of the rank's time.
-    fn mark(&self, fault: &Fault) -> Result<(), WriteError> {
+    fn mark(&self, fault: &KernelFault) -> Result<(), WriteError> {
         let (file, _) =
             self.target.place.create_beside("debug-agent", "rpdshard").map_err(io::Error::other)?;
         let mut shard = ShardWriter::of_owner(BufWriter::new(file), &self.owner())?;

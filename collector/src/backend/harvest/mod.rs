@@ -11,19 +11,19 @@ mod profiler_output;
 mod target;
 mod unrecorded_rows;
 
-pub(crate) use target::{ProfilerEnding, Target};
+pub(crate) use target::{HarvestTarget, ProfilerEnding};
 
-use super::request::Harvest;
+use super::request::HarvestRequest;
 use super::{scratch, start};
 use crate::log::warn;
-use gathering::Gathering;
+use gathering::ProfilerHarvest;
 use rpd_shard::Shard;
 use rpd_shard::record::{Process, SYSTEM_SOURCE};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Makes shards of all that is there, and removes the folder.
-pub(crate) fn bring_in(harvest: &Harvest, target: &Target<'_>) {
+pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTarget<'_>) {
     let scratch_folder = Path::new(&harvest.scratch);
     let own = target.shard.as_ref().and_then(|path| Shard::open(path).ok());
     let (seen, clocks) = own.map_or_else(Default::default, |shard| {
@@ -39,7 +39,7 @@ pub(crate) fn bring_in(harvest: &Harvest, target: &Target<'_>) {
     if let Some(pid) = start::pid(scratch_folder).filter(|_| !target.without_front) {
         usual.pid = pid;
     }
-    let mut gathering = Gathering { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
+    let mut gathering = ProfilerHarvest { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
     for backend in &harvest.backends {
         gathering.backend(backend, &scratch_folder.join(backend));
     }

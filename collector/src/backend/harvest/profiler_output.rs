@@ -1,10 +1,10 @@
 //! The files of one profiler, and why there are none.
 
-use super::fetch_file::MAX_TOLD;
-use super::gathering::{Gathering, bytes_of};
-use super::target::{ProfilerEnding, Target};
+use super::fetch_file::MAX_LINES_PER_FILE;
+use super::gathering::{ProfilerHarvest, bytes_of};
+use super::target::{HarvestTarget, ProfilerEnding};
 use super::unrecorded_rows::{reason_with_files, reason_without_file};
-use crate::backend::profiler_files::{Found, is_trace};
+use crate::backend::profiler_files::{ProfilerFiles, is_trace};
 use crate::backend::profilers::torch;
 use crate::log::warn;
 use rpd_shard::record::{Exit, ProfilerLossReason};
@@ -20,7 +20,7 @@ const MAX_TEXTS: usize = 200;
 /// A file of a profiler and its format, or why it has none.
 type ProfilerFile = (PathBuf, Result<Format, &'static str>);
 
-fn target_is_without(target: &Target<'_>, backend: &str) -> bool {
+fn target_is_without(target: &HarvestTarget<'_>, backend: &str) -> bool {
     target.without_front && is_front(backend)
 }
 
@@ -29,12 +29,12 @@ fn is_front(backend: &str) -> bool {
     matches!(backend, "rocprofv3" | "rocprof-sys")
 }
 
-impl Gathering<'_> {
+impl ProfilerHarvest<'_> {
     /// The files of one profiler.
     pub(super) fn backend(&mut self, backend: &str, folder: &Path) {
-        let found = Found::in_folder(folder);
+        let found = ProfilerFiles::in_folder(folder);
         for note in &found.notes {
-            for line in text_of(note).lines().take(MAX_TOLD) {
+            for line in text_of(note).lines().take(MAX_LINES_PER_FILE) {
                 warn(format_args!("{backend}: {line}"));
             }
         }
@@ -82,10 +82,10 @@ impl Gathering<'_> {
         let unwritten = torch::unwritten(&found.marks);
         self.lose_without_file(backend, &files, !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
-            if number == MAX_TOLD {
+            if number == MAX_LINES_PER_FILE {
                 warn(format_args!(
                     "warning: torch wrote no file for {} more processes",
-                    unwritten.len() - MAX_TOLD
+                    unwritten.len() - MAX_LINES_PER_FILE
                 ));
                 break;
             }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Where it goes, and whose it is.
-pub(crate) struct Target<'a> {
+pub(crate) struct HarvestTarget<'a> {
     /// The place of the rank's shard.
     pub place: &'a ShardPlace,
     /// That shard, where there is one: it has clocks, and the processes that were traced.

@@ -1,6 +1,6 @@
 //! Decides whether rows of a profiler are missing, and records that in the run.
 
-use super::target::{ProfilerEnding, Target};
+use super::target::{HarvestTarget, ProfilerEnding};
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{Owner, WriteError};
@@ -29,7 +29,7 @@ pub(super) fn reason_with_files(profiler: ProfilerEnding) -> Option<ProfilerLoss
 }
 
 /// Writes the losses to a shard of their own beside that of the rank, which is complete by then.
-pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &Target<'_>, owner: &Owner) {
+pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &HarvestTarget<'_>, owner: &Owner) {
     if losses.is_empty() {
         return;
     }

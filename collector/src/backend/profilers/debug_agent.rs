@@ -1,6 +1,6 @@
 //! The ROCm Debug Agent: when a kernel faults, it writes which one, and the code object that it is from.
 
-use crate::backend::request::{Plan, Unavailable};
+use crate::backend::request::{BackendPlan, UnavailableBackend};
 use crate::backend::rocm_tools;
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,28 +11,28 @@ pub(crate) const DUMP: &str = "debug-agent.txt";
 /// Name of the folder with the code objects.
 pub(crate) const CODE_OBJECTS: &str = "code-objects";
 /// Most bytes of a dump that are searched.
-const MAX_DUMP: usize = 64 << 20;
+const MAX_DUMP_BYTES: usize = 64 << 20;
 /// Longest name of a kernel or code object that is told.
-const MAX_NAME: usize = 1024;
+const MAX_NAME_LENGTH: usize = 1024;
 
 /// Its variables, as the documents of ROCm give them. Options of the user stand behind ours.
-pub(crate) fn prepare(folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+pub(crate) fn prepare(folder: &Path, plan: &mut BackendPlan) -> Result<(), UnavailableBackend> {
     let library = rocm_tools::find_library(&LIBRARIES).ok_or_else(|| {
-        Unavailable(format!(
+        UnavailableBackend(format!(
             "no {} in {}: the command runs without --debug-agent; install rocm-debug-agent",
             LIBRARIES[0],
             rocm_tools::LIBRARY_PLACES
         ))
     })?;
     if folder.to_string_lossy().contains(' ') {
-        return Err(Unavailable(format!(
+        return Err(UnavailableBackend(format!(
             "{}: the Debug Agent takes no path with a space: choose another with --scratch",
             folder.display()
         )));
     }
     let objects = folder.join(CODE_OBJECTS);
     std::fs::create_dir_all(&objects)
-        .map_err(|error| Unavailable(format!("{}: cannot be made: {error}", objects.display())))?;
+        .map_err(|error| UnavailableBackend(format!("{}: cannot be made: {error}", objects.display())))?;
     let mut options = OsString::from("--all --output=");
     options.push(folder.join(DUMP));
     options.push(" --save-code-objects=");
@@ -50,7 +50,7 @@ pub(crate) fn prepare(folder: &Path, plan: &mut Plan) -> Result<(), Unavailable>
 
 /// What a dump says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct KernelFault {
     /// The kernel; the address of its code where it has no name.
     pub(crate) kernel: String,
     /// URI of the code object, where it is told.
@@ -61,10 +61,10 @@ pub(crate) struct Fault {
 
 /// The fault in a dump. With `--all` it has all waves: that which stopped for a reason is the one, and its line names
 /// the kernel; the disassembly of that kernel names the code object.
-pub(crate) fn fault_in(dump: &[u8]) -> Option<Fault> {
+pub(crate) fn fault_in(dump: &[u8]) -> Option<KernelFault> {
     const DISASSEMBLY: &str = "Disassembly for function ";
-    let text = String::from_utf8_lossy(&dump[..dump.len().min(MAX_DUMP)]);
-    let shortened = |name: &str| name.trim().chars().take(MAX_NAME).collect::<String>();
+    let text = String::from_utf8_lossy(&dump[..dump.len().min(MAX_DUMP_BYTES)]);
+    let shortened = |name: &str| name.trim().chars().take(MAX_NAME_LENGTH).collect::<String>();
     let is_fault = |line: &&str| {
         let stopped = line.split_once("stopped, reason:");
         stopped.is_some_and(|(_, reason)| !reason.trim_start().starts_with("NONE"))
@@ -87,7 +87,7 @@ pub(crate) fn fault_in(dump: &[u8]) -> Option<Fault> {
     // The URI stands behind the words, or on the line below them.
     let lines = part.unwrap_or_default().lines().take(20).skip_while(|line| !line.contains("code object:"));
     let code_object = lines.flat_map(str::split_whitespace).find(|word| word.contains("://"));
-    Some(Fault {
+    Some(KernelFault {
         kernel: shortened(&kernel),
         code_object: code_object.map(shortened),
         reason: reason.map(shortened),

@@ -1,7 +1,7 @@
 //! `rocprof-sys-sample` of ROCm Systems Profiler (before: Omnitrace). It becomes the command by exec; settings are
 //! variables with the prefix `ROCPROFSYS_`.
 
-use crate::backend::request::{Asked, Plan, Unavailable};
+use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -18,19 +18,23 @@ const RENAMED: [(&[&str], &str); 2] =
 const TAKING: [&str; 4] = ["-I", "--include", "-E", "--exclude"];
 
 /// What to put in front of the command, and its variables.
-pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+pub(crate) fn prepare(
+    asked: &BackendRequest<'_>,
+    folder: &Path,
+    plan: &mut BackendPlan,
+) -> Result<(), UnavailableBackend> {
     let Some(program) = rocm_tools::find(PROGRAM) else {
         let old = rocm_tools::find(PREDECESSOR).map_or(String::new(), |path| {
             format!("; {} is Omnitrace of ROCm 6.2, which is not driven", path.display())
         });
-        return Err(Unavailable::missing(
+        return Err(UnavailableBackend::missing(
             "rocprof-sys",
             &format!("no {PROGRAM} in {}{old}", rocm_tools::PLACES),
         ));
     };
     let config = asked.readable_config()?;
     let Some(help) = rocm_tools::ask(&program, &["--help".as_ref()], folder) else {
-        return Err(Unavailable(format!(
+        return Err(UnavailableBackend(format!(
             "{} --help does not answer: check that it runs on this node, or use --backend native",
             program.display()
         )));

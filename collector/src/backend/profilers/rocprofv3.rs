@@ -1,6 +1,6 @@
 //! `rocprofv3` of rocprofiler-sdk, as its guide "Using rocprofv3" describes it. It becomes the command by exec.
 
-use crate::backend::request::{Asked, Plan, Unavailable};
+use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -50,18 +50,23 @@ const RECORDS: [(&str, &[&str]); 7] = [
 /// Values that switch an option off.
 const OFF: [&str; 5] = ["false", "off", "no", "n", "0"];
 /// Most bytes of a configuration that are looked at.
-const MAX_CONFIG: u64 = 1 << 20;
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// It is asked for its options as long as it may take to start the command, within these bounds.
 const TIME_TO_ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
 /// What to put in front of the command. Without `-o`, a file is named by its process: those of a program that forks
 /// do not collide.
-pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
-    let program = rocm_tools::find(PROGRAM)
-        .ok_or_else(|| Unavailable::missing(PROGRAM, &format!("no {PROGRAM} in {}", rocm_tools::PLACES)))?;
+pub(crate) fn prepare(
+    asked: &BackendRequest<'_>,
+    folder: &Path,
+    plan: &mut BackendPlan,
+) -> Result<(), UnavailableBackend> {
+    let program = rocm_tools::find(PROGRAM).ok_or_else(|| {
+        UnavailableBackend::missing(PROGRAM, &format!("no {PROGRAM} in {}", rocm_tools::PLACES))
+    })?;
     let config = asked.readable_config()?;
     if let Some(ours) = asked.arguments.iter().find(|argument| is_ours(argument)) {
-        return Err(Unavailable(format!(
+        return Err(UnavailableBackend(format!(
             "--backend-arg {}: where and in which format {PROGRAM} writes is up to rpd-collect",
             ours.display()
         )));
@@ -71,7 +76,7 @@ pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         rocm_tools::ask_for(&program, &[option.as_ref()], folder, asked.wait.clamp(least, most))
     };
     let Some(help) = ask("--help").filter(|text| text.contains("--output-format")) else {
-        return Err(Unavailable(format!(
+        return Err(UnavailableBackend(format!(
             "{} --help fails or does not answer: check that it runs on this node (python3, ROCm's libraries), or use \
              --backend native",
             program.display()
@@ -128,7 +133,7 @@ fn recorded_by(arguments: &[OsString], config: Option<&Path>) -> Vec<&'static st
     }
     let mut text = Vec::new();
     if let Some(Ok(file)) = config.map(File::open)
-        && file.take(MAX_CONFIG).read_to_end(&mut text).is_ok()
+        && file.take(MAX_CONFIG_BYTES).read_to_end(&mut text).is_ok()
     {
         // YAML or JSON: the names are those of the options.
         let text = String::from_utf8_lossy(&text).replace('_', "-");

@@ -1,6 +1,6 @@
 //! The tracer of rocmProfileData, as its `runTracer.sh` starts it: a library in the program, and the name of a file.
 
-use crate::backend::request::{Asked, Plan, Unavailable};
+use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
 use std::path::Path;
 
@@ -10,12 +10,16 @@ const ROCTX: [&str; 3] = ["librocprofiler-sdk-roctx.so", "libroctx64.so", "libro
 /// All processes of a rank write to one file; those of different ranks must not.
 const FILE: &str = "trace.rpd";
 
-pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+pub(crate) fn prepare(
+    asked: &BackendRequest<'_>,
+    folder: &Path,
+    plan: &mut BackendPlan,
+) -> Result<(), UnavailableBackend> {
     let tracer = rocm_tools::find_library(&[LIBRARY]).ok_or_else(|| {
-        Unavailable::missing("rpd-tracer", &format!("no {LIBRARY} in {}", rocm_tools::LIBRARY_PLACES))
+        UnavailableBackend::missing("rpd-tracer", &format!("no {LIBRARY} in {}", rocm_tools::LIBRARY_PLACES))
     })?;
     if tracer.to_string_lossy().contains([' ', ':']) {
-        return Err(Unavailable(format!(
+        return Err(UnavailableBackend(format!(
             "{}: LD_PRELOAD takes no path with a space or a colon: install it elsewhere",
             tracer.display()
         )));
@@ -24,7 +28,7 @@ pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
     for argument in asked.arguments {
         let text = argument.to_string_lossy();
         let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.starts_with("RPDT_")) else {
-            return Err(Unavailable(format!(
+            return Err(UnavailableBackend(format!(
                 "--backend-arg {text}: rpd-tracer takes variables, as RPDT_AUTOSTART=0"
             )));
         };

@@ -1,6 +1,6 @@
 //! PyTorch's profiler, hooked in by a `sitecustomize` that Python imports when it starts.
 
-use crate::backend::request::{Asked, Plan, Unavailable};
+use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use rpd_shard::record::Exit;
 use std::fs::{self, File};
 use std::io::Read;
@@ -19,9 +19,13 @@ const SETTINGS: [(&str, &str); 6] = [
 ];
 
 /// Most bytes of what the hook says of a process.
-const MAX_MARK: u64 = 200;
+const MAX_MARK_BYTES: u64 = 200;
 
-pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+pub(crate) fn prepare(
+    asked: &BackendRequest<'_>,
+    folder: &Path,
+    plan: &mut BackendPlan,
+) -> Result<(), UnavailableBackend> {
     for argument in asked.arguments {
         let text = argument.to_string_lossy();
         let setting = text.split_once('=').and_then(|(name, value)| {
@@ -29,20 +33,20 @@ pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         });
         let Some((variable, value)) = setting else {
             let known: Vec<_> = SETTINGS.iter().map(|(setting, _)| *setting).collect();
-            return Err(Unavailable(format!(
+            return Err(UnavailableBackend(format!(
                 "--backend-arg {text}: torch takes {}, as duration=60",
                 known.join(", ")
             )));
         };
         if value.parse::<f64>().is_err() && !["on", "true", "yes", "off", "false", "no"].contains(&value) {
-            return Err(Unavailable(format!("--backend-arg {text}: {value:?} is no number")));
+            return Err(UnavailableBackend(format!("--backend-arg {text}: {value:?} is no number")));
         }
         plan.variables.push((variable.to_owned(), value.into()));
     }
     let python = folder.join("python");
     let hook = python.join("sitecustomize.py");
     let written = std::fs::create_dir_all(&python).and_then(|()| std::fs::write(&hook, HOOK));
-    written.map_err(|error| Unavailable(format!("{}: cannot be written: {error}", hook.display())))?;
+    written.map_err(|error| UnavailableBackend(format!("{}: cannot be written: {error}", hook.display())))?;
     plan.variables.push(("RPD_TORCH_OUTPUT".to_owned(), folder.into()));
     plan.python = Some(python);
     plan.say("backend torch: torch.profiler from the import of torch to the end of the program".to_owned());
@@ -51,16 +55,16 @@ pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
 
 /// A process whose profiler ran and wrote nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Unwritten {
+pub(crate) struct UnwrittenProcess {
     pub(crate) pid: i32,
     /// Its rank or number, if known.
     who: String,
 }
 
-impl Unwritten {
+impl UnwrittenProcess {
     /// For the log.
     pub(crate) fn line(&self) -> String {
-        let Unwritten { pid, who } = self;
+        let UnwrittenProcess { pid, who } = self;
         let who = if who.is_empty() { String::new() } else { format!(" ({who})") };
         format!(
             "torch wrote no file for process {pid}{who}: a signal, os._exit or exec ended it before its profiler could \
@@ -70,14 +74,14 @@ impl Unwritten {
 }
 
 /// The marks that the hook left in its folder and did not remove.
-pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<Unwritten> {
+pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
     let of_mark = |path: &std::path::PathBuf| {
         let name = path.file_stem()?.to_str()?;
         let pid = name.strip_prefix("torch-")?.parse().ok()?;
         let mut text = Vec::new();
-        File::open(path).ok()?.take(MAX_MARK).read_to_end(&mut text).ok()?;
+        File::open(path).ok()?.take(MAX_MARK_BYTES).read_to_end(&mut text).ok()?;
         let who = String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect();
-        Some(Unwritten { pid, who })
+        Some(UnwrittenProcess { pid, who })
     };
     marks.iter().filter_map(of_mark).collect()
 }
