@@ -35,7 +35,7 @@ mod run_folder;
 mod session;
 mod shard_output;
 
-pub use command_line::Options;
+pub use command_line::CollectOptions;
 pub use doctor::parser as doctor_parser;
 pub use host::machine::{clock_domain, node};
 pub use launcher::SourceDefaults;

@@ -2,7 +2,7 @@
 
 use crate::backend::start;
 use crate::child;
-use crate::command_line::{Loaded, Options, TABLE, command_alone};
+use crate::command_line::{CollectOptions, LoadedOptions, TABLE, command_alone};
 use crate::doctor;
 use crate::host::cpus;
 use crate::log::warn;
@@ -34,8 +34,8 @@ pub fn run(arguments: &[OsString]) -> ! {
     {
         std::process::exit(child::replace(&command));
     }
-    let loaded = Options::load(Options::parser(), arguments, |name| std::env::var_os(name));
-    let Loaded { options, warnings, settings } = loaded.unwrap_or_else(|error| {
+    let loaded = CollectOptions::load(CollectOptions::parser(), arguments, |name| std::env::var_os(name));
+    let LoadedOptions { options, warnings, settings } = loaded.unwrap_or_else(|error| {
         warn(format_args!("error: {error}"));
         std::process::exit(MISTAKE);
     });

@@ -5,7 +5,7 @@ mod page;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
 use page::page;
-use rpd_collect::{Options, doctor_parser};
+use rpd_collect::{CollectOptions, doctor_parser};
 use rpd_merge::cli::Cli;
 use std::fs;
 use std::io;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn write(prefix: &Path) -> io::Result<()> {
-    let programs = [Options::parser(), Cli::command()];
+    let programs = [CollectOptions::parser(), Cli::command()];
     let manuals = prefix.join("share/man/man1");
     fs::create_dir_all(&manuals)?;
     // The doctor has a parser of its own.

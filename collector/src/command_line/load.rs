@@ -1,6 +1,6 @@
 //! The options of a call: what is typed, variables of the environment, and files.
 
-use super::{Options, Size};
+use super::{CollectOptions, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use rpd_configs::{ConfigError, Layered, Origin, Program, site_file};
 use rpd_ring::layout::{RING_MAX, RING_MIN, ring_bytes};
@@ -38,23 +38,23 @@ const TYPED_ONLY: [&str; 2] = ["config", "print-config"];
 
 /// The options of a call, and what there is to say about them.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedOptions {
     /// What counts, with variables.
-    pub options: Options,
+    pub options: CollectOptions,
     /// For the log.
     pub warnings: Vec<String>,
     /// Who said what.
     pub settings: Layered,
 }
 
-impl Options {
+impl CollectOptions {
     /// Reads the options of a call. What is wrong with what was typed ends the process, as do `--help` and `--version`;
     /// what is wrong with a file that was typed is an error, and with one that was not, a warning.
     pub fn load(
         command: Command,
         arguments: &[OsString],
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Loaded, ConfigError> {
+    ) -> Result<LoadedOptions, ConfigError> {
         // What only asks runs nothing.
         let mut ours = arguments.iter().take_while(|word| *word != "--");
         let asks = ours.any(|word| word == "--print-config");
@@ -86,19 +86,20 @@ impl Options {
         let open = |name: &str| variable(name).filter(|_| !is_locked(name));
         let (options, about_variables) = read(&matches).or_variables(open);
         warnings.extend(settings.warnings.iter().cloned().chain(about_variables));
-        let options = together(Options { command: typed.command, ..options }, &settings, &mut warnings);
+        let options =
+            together(CollectOptions { command: typed.command, ..options }, &settings, &mut warnings);
         warnings.extend(other_ring_size(&options, &settings));
-        Ok(Loaded { options, warnings, settings })
+        Ok(LoadedOptions { options, warnings, settings })
     }
 
     /// The parser of a run.
     pub fn parser() -> Command {
-        Options::command()
+        CollectOptions::command()
     }
 }
 
 /// Says which size a ring gets whose wanted size is none that a ring can have.
-fn other_ring_size(options: &Options, settings: &Layered) -> Option<String> {
+fn other_ring_size(options: &CollectOptions, settings: &Layered) -> Option<String> {
     let wanted = options.ring_size?;
     let taken = ring_bytes(wanted.as_usize());
     (taken as u64 != wanted.0).then(|| {
@@ -113,7 +114,7 @@ fn other_ring_size(options: &Options, settings: &Layered) -> Option<String> {
 }
 
 /// What does not go together ends the call only if it was typed: else the job runs, with as much of it as goes.
-fn together(mut options: Options, settings: &Layered, warnings: &mut Vec<String>) -> Options {
+fn together(mut options: CollectOptions, settings: &Layered, warnings: &mut Vec<String>) -> CollectOptions {
     let Err(error) = options.check() else { return options };
     let (backend, trace) = (settings.origin(BACKEND), settings.origin(TRACE));
     if *backend == Origin::Typed && matches!(trace, Origin::Typed | Origin::Default) {
@@ -133,8 +134,8 @@ fn together(mut options: Options, settings: &Layered, warnings: &mut Vec<String>
     options
 }
 
-fn read(matches: &ArgMatches) -> Options {
-    Options::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+fn read(matches: &ArgMatches) -> CollectOptions {
+    CollectOptions::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
 }
 
 #[cfg(test)]
@@ -142,10 +143,10 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn load(words: &[&str], variable: &str) -> Loaded {
+    fn load(words: &[&str], variable: &str) -> LoadedOptions {
         let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
         let named = |name: &str| (name == CONFIG && !variable.is_empty()).then(|| variable.into());
-        Options::load(Options::parser(), &arguments, named).unwrap()
+        CollectOptions::load(CollectOptions::parser(), &arguments, named).unwrap()
     }
 
     #[test]
@@ -167,7 +168,7 @@ mod tests {
             ],
             &["c", "--ranks", "0,8-15", "--trace=mpi,system", "--probes", "off", "a", ""],
         ] {
-            let plain = Options::try_parse_from(words).unwrap();
+            let plain = CollectOptions::try_parse_from(words).unwrap();
             assert_eq!(format!("{:?}", load(words, "").options), format!("{plain:?}"), "{words:?}");
         }
     }
@@ -208,6 +209,6 @@ mod tests {
         let loaded = load(&["c", "a"], "high-overhead");
         assert!(loaded.warnings[0].contains("RPD_CONFIG: there is no preset"), "{:?}", loaded.warnings);
         let arguments = ["c", "--config", "high-overhead", "a"].map(OsString::from);
-        assert!(Options::load(Options::parser(), &arguments, |_| None).is_err());
+        assert!(CollectOptions::load(CollectOptions::parser(), &arguments, |_| None).is_err());
     }
 }

@@ -4,9 +4,9 @@ mod load;
 mod trace;
 mod warn_signal;
 
-pub(crate) use load::{Loaded, TABLE};
+pub(crate) use load::{LoadedOptions, TABLE};
 pub(crate) use rpd_shard::size::Size;
-pub(crate) use trace::{Trace, name_of};
+pub(crate) use trace::{TraceSelection, name_of};
 pub(crate) use warn_signal::WarnSignal;
 
 use crate::backend::{BackendChoice, BackendChoiceError, BackendPlan, BackendRequest};
@@ -96,7 +96,7 @@ EXIT STATUS:
 /// Runs a command and records its roctx ranges, MPI and RCCL calls.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "rpd-collect", version, about, after_help = EXAMPLES)]
-pub struct Options {
+pub struct CollectOptions {
     /// Output root; the shard goes to DIR/<run id>/rank-<rank>.rpdshard [default: rpd-out]
     #[arg(short = 'o', long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -115,7 +115,7 @@ pub struct Options {
 
     /// What to record: roctx, mpi, rccl, system (metrics of the node), or none [default: all]
     #[arg(long, value_name = "WHAT")]
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceSelection>,
 
     /// Most bytes of a shard; K, M, G are powers of 1024 [default: 2G]
     #[arg(long, value_name = "SIZE")]
@@ -131,7 +131,7 @@ pub struct Options {
 
     /// Who may read the files: user, or group [default: user]
     #[arg(long, value_name = "WHO")]
-    pub share: Option<Share>,
+    pub share: Option<FileSharing>,
 
     /// CPUs that the collector runs on, as 0,4-7; or auto: those that the job may use and no rank is bound to [default:
     /// those of the command]
@@ -140,7 +140,7 @@ pub struct Options {
 
     /// Whether nodes measure their clocks against each other: on, or off [default: on]
     #[arg(long, value_name = "SWITCH")]
-    pub probes: Option<Probes>,
+    pub probes: Option<ProbeSwitch>,
 
     /// Interface for that, as ib0 or 10.1.0.0/16 [default: all that are up]
     #[arg(long, value_name = "NAME|ADDRESS/PREFIX")]
@@ -207,7 +207,7 @@ pub struct Options {
 
     /// What to record where there is no profiler that records a part of it.
     #[arg(skip)]
-    pub without_profiler: Option<Trace>,
+    pub without_profiler: Option<TraceSelection>,
 
     /// The command to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -216,7 +216,7 @@ pub struct Options {
 
 /// Who may read what is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Share {
+pub enum FileSharing {
     /// The user alone.
     User,
     /// The user's group as well.
@@ -225,7 +225,7 @@ pub enum Share {
 
 /// Whether nodes measure their clocks against each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Probes {
+pub enum ProbeSwitch {
     /// Those of a job on several nodes do.
     On,
     /// No node does.
@@ -235,16 +235,16 @@ pub enum Probes {
 /// Text that is no switch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("probes are on or off, not {0:?}")]
-pub struct ProbesError(String);
+pub struct ProbeSwitchError(String);
 
-impl FromStr for Probes {
-    type Err = ProbesError;
+impl FromStr for ProbeSwitch {
+    type Err = ProbeSwitchError;
 
-    fn from_str(text: &str) -> Result<Probes, ProbesError> {
+    fn from_str(text: &str) -> Result<ProbeSwitch, ProbeSwitchError> {
         match text.trim() {
-            "on" => Ok(Probes::On),
-            "off" => Ok(Probes::Off),
-            _ => Err(ProbesError(text.to_owned())),
+            "on" => Ok(ProbeSwitch::On),
+            "off" => Ok(ProbeSwitch::Off),
+            _ => Err(ProbeSwitchError(text.to_owned())),
         }
     }
 }
@@ -252,28 +252,28 @@ impl FromStr for Probes {
 /// Text that names nobody.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("files can be shared with user or group, not with {0:?}")]
-pub struct ShareError(String);
+pub struct FileSharingError(String);
 
-impl FromStr for Share {
-    type Err = ShareError;
+impl FromStr for FileSharing {
+    type Err = FileSharingError;
 
-    fn from_str(text: &str) -> Result<Share, ShareError> {
+    fn from_str(text: &str) -> Result<FileSharing, FileSharingError> {
         match text.trim() {
-            "user" => Ok(Share::User),
-            "group" => Ok(Share::Group),
-            _ => Err(ShareError(text.to_owned())),
+            "user" => Ok(FileSharing::User),
+            "group" => Ok(FileSharing::Group),
+            _ => Err(FileSharingError(text.to_owned())),
         }
     }
 }
 
-impl Options {
+impl CollectOptions {
     /// The options, with the environment for what was not typed, and what is to be said about it. A
     /// variable must never stop a job: an empty one is none, and one that makes no sense is worth a
     /// warning.
-    pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (Options, Vec<String>) {
+    pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (CollectOptions, Vec<String>) {
         let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
         let mut warnings = Vec::new();
-        let options = Options {
+        let options = CollectOptions {
             output: self
                 .output
                 .filter(|path| !path.as_os_str().is_empty())
@@ -324,7 +324,7 @@ impl Options {
             ports: self.probe_ports,
             rate: self.probe_rate.map_or(DEFAULT_RATE, |rate| rate.0),
         };
-        (self.probes != Some(Probes::Off)).then_some(choice)
+        (self.probes != Some(ProbeSwitch::Off)).then_some(choice)
     }
 
     /// Whether what is asked for goes together.
@@ -334,7 +334,7 @@ impl Options {
     }
 
     /// What is recorded, as the profilers that the plan found leave it.
-    pub fn recorded(&self, plan: &BackendPlan) -> Trace {
+    pub fn recorded(&self, plan: &BackendPlan) -> TraceSelection {
         let mut trace = match plan.has_profiler() {
             true => self.trace.clone().unwrap_or_default(),
             false => self.recorded_alone(),
@@ -344,7 +344,7 @@ impl Options {
     }
 
     /// What is recorded where no profiler records a part of it.
-    pub fn recorded_alone(&self) -> Trace {
+    pub fn recorded_alone(&self) -> TraceSelection {
         self.without_profiler.as_ref().or(self.trace.as_ref()).cloned().unwrap_or_default()
     }
 
@@ -377,7 +377,7 @@ impl Options {
 }
 
 /// Characters of what is wrong with a variable; the value itself may be of any length.
-const LONGEST_ERROR: usize = 300;
+const MAX_ERROR_LENGTH: usize = 300;
 
 /// The value of a variable; none if it is not set or makes no sense.
 fn parsed<T>(name: &str, set: impl Fn(&str) -> Option<OsString>, warnings: &mut Vec<String>) -> Option<T>
@@ -387,7 +387,7 @@ where
     match set(name)?.to_string_lossy().parse() {
         Ok(value) => Some(value),
         Err(error) => {
-            let error: String = error.to_string().chars().take(LONGEST_ERROR).collect();
+            let error: String = error.to_string().chars().take(MAX_ERROR_LENGTH).collect();
             warnings.push(format!("warning: {name}: {error}; the default is used"));
             None
         }
@@ -397,7 +397,7 @@ where
 /// The command on a command line that nobody wants to be looked at: `RPD_DISABLE` must help even
 /// against mistakes in the options.
 pub(crate) fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
-    match Options::try_parse_from(arguments) {
+    match CollectOptions::try_parse_from(arguments) {
         Ok(options) => Some(options.command),
         Err(_) => {
             let dashes = arguments.iter().position(|argument| argument == "--")?;
@@ -410,8 +410,8 @@ pub(crate) fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
 mod tests {
     use super::*;
 
-    fn options(typed: &str) -> Options {
-        Options::try_parse_from(typed.split(' ')).unwrap()
+    fn options(typed: &str) -> CollectOptions {
+        CollectOptions::try_parse_from(typed.split(' ')).unwrap()
     }
 
     #[test]
@@ -470,7 +470,10 @@ mod tests {
         let probes = given.probe_choice().unwrap();
         assert_eq!((probes.interface.unwrap().to_string().as_str(), probes.rate), ("ib0", 7));
         assert_eq!(probes.ports.unwrap().to_string(), "4000-4001");
-        assert_eq!((given.ranks.unwrap().to_string(), given.share), ("1-3".to_owned(), Some(Share::Group)));
+        assert_eq!(
+            (given.ranks.unwrap().to_string(), given.share),
+            ("1-3".to_owned(), Some(FileSharing::Group))
+        );
         assert_eq!((given.max_size, given.ring_memory), (Some(Size(3 << 20)), Some(Size(3 << 20))));
         assert_eq!(given.collector_cpus, Some(CollectorCpus::Auto));
         assert_eq!(given.trace.unwrap().to_string(), "mpi");
@@ -495,7 +498,7 @@ mod tests {
             "--backend rocprof4",
             "--backend-wait 0",
         ] {
-            assert!(Options::try_parse_from(format!("c {typed} -- a").split(' ')).is_err(), "{typed}");
+            assert!(CollectOptions::try_parse_from(format!("c {typed} -- a").split(' ')).is_err(), "{typed}");
         }
     }
 

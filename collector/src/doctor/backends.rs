@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::backend::{self, BackendChoice, BackendKind, BackendPlan, ResolvedBackends, scratch};
-use crate::command_line::Options;
+use crate::command_line::CollectOptions;
 use crate::session::{Identity, announced};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// Finds the profilers, and asks them for their versions.
-    pub(super) fn of(options: &Options, identity: &Identity) -> Prepared {
+    pub(super) fn of(options: &CollectOptions, identity: &Identity) -> Prepared {
         let asked = options.asked();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
         let plan = backend::plan(&asked, &identity.label(), is_recorded);
@@ -34,7 +34,7 @@ impl Prepared {
     }
 
     /// Whether what is asked for is there, and goes together.
-    pub(super) fn check(&self, options: &Options) -> Vec<Finding> {
+    pub(super) fn check(&self, options: &CollectOptions) -> Vec<Finding> {
         if let Err(error) = options.check() {
             return vec![Finding::problem(error, "a run refuses this, and starts no command")];
         }
@@ -52,7 +52,7 @@ impl Prepared {
     }
 
     /// What is recorded, and by whom.
-    pub(super) fn recorded(&self, options: &Options) -> String {
+    pub(super) fn recorded(&self, options: &CollectOptions) -> String {
         let trace = options.recorded(&self.plan);
         let each = self.usable.iter().map(|backend| match backend {
             BackendKind::Native => trace.to_string(),

@@ -1,7 +1,7 @@
 //! Memory for rings, and what limits it.
 
 use super::Finding;
-use crate::command_line::{Options, Size};
+use crate::command_line::{CollectOptions, Size};
 use crate::host::cgroup;
 use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_DEFAULT, ring_bytes};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
@@ -12,7 +12,7 @@ const RING_MEMORY: Size = Size(rpd_ring::layout::MEMORY_DEFAULT as u64);
 const SMALLER: &str = "give the job more memory, or choose smaller rings with --ring-size and --ring-memory";
 
 /// Whether a ring can be had, and how much the job's limits leave for rings.
-pub(super) fn check(options: &Options) -> Vec<Finding> {
+pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
     let ring = options.ring_size.map_or(RING_DEFAULT, |size| ring_bytes(size.as_usize()));
     let bytes = (HEADER_BYTES + IDENTITY_LIMIT + ring) as u64;
     let mut findings = vec![match reserve(bytes) {

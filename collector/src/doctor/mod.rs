@@ -10,7 +10,7 @@ mod python;
 mod surroundings;
 
 use crate::child::program::ProgramFile;
-use crate::command_line::{Loaded, Options};
+use crate::command_line::{CollectOptions, LoadedOptions};
 use crate::host::random::random;
 use crate::launcher::LauncherEnvironment;
 use crate::session::{self, Identity};
@@ -84,8 +84,8 @@ fn say(line: std::fmt::Arguments<'_>) {
 /// Examines, prints, and returns the exit status.
 pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let loaded =
-        Options::load(parser(), arguments.get(1..).unwrap_or_default(), |name| std::env::var_os(name));
-    let Loaded { options, warnings, .. } = match loaded {
+        CollectOptions::load(parser(), arguments.get(1..).unwrap_or_default(), |name| std::env::var_os(name));
+    let LoadedOptions { options, warnings, .. } = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
             say(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
@@ -123,14 +123,14 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
 
 /// The parser of a run, of which the command may be missing.
 pub fn parser() -> Command {
-    let command = Options::parser().name("rpd-collect doctor").bin_name("rpd-collect doctor");
+    let command = CollectOptions::parser().name("rpd-collect doctor").bin_name("rpd-collect doctor");
     command
         .about("Checks whether everything is there that recording takes, and prints what would happen")
         .after_help(HELP)
         .mut_arg("command", |argument| argument.required(false))
 }
 
-fn what_would_happen(options: &Options, identity: &Identity, prepared: &Prepared) {
+fn what_would_happen(options: &CollectOptions, identity: &Identity, prepared: &Prepared) {
     let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
     say(format_args!("\nwhat would happen"));
     let command: Vec<String> =

@@ -4,7 +4,7 @@ use super::{Finding, library, python};
 use crate::child;
 use crate::child::program::ProgramFile;
 use crate::clock_probe::{self, ProbeChoice};
-use crate::command_line::Options;
+use crate::command_line::CollectOptions;
 use crate::host::cpus;
 use crate::launcher::{LauncherEnvironment, is_on_one_node};
 use crate::session::Identity;
@@ -20,7 +20,7 @@ pub(super) fn variables(warnings: &[String]) -> Vec<Finding> {
 }
 
 /// Where the command and the collector run.
-pub(super) fn cpus(options: &Options) -> Vec<Finding> {
+pub(super) fn cpus(options: &CollectOptions) -> Vec<Finding> {
     match cpus::describe(options.collector_cpus.as_ref()) {
         Ok(cpus::CpuPlacement { line: Some(line), .. }) => vec![Finding::Ok(line)],
         Ok(_) => vec![Finding::Note("not known here, so that --collector-cpus is ignored".to_owned())],
@@ -152,7 +152,7 @@ mod tests {
         let launcher = |variables: &str, typed: &str| {
             let environment: LauncherEnvironment =
                 variables.split(' ').filter_map(|v| v.split_once('=')).collect();
-            let options = Options::try_parse_from(typed.split(' ')).unwrap();
+            let options = CollectOptions::try_parse_from(typed.split(' ')).unwrap();
             launcher(&Identity::detect(&options, &environment, 0)).remove(0)
         };
         assert!(matches!(launcher("", "c -- a"), Finding::Note(_)));
@@ -165,7 +165,7 @@ mod tests {
         let clocks = |variables: &str, typed: &str| {
             let environment: LauncherEnvironment =
                 variables.split(' ').filter_map(|v| v.split_once('=')).collect();
-            let options = Options::try_parse_from(typed.split(' ')).unwrap();
+            let options = CollectOptions::try_parse_from(typed.split(' ')).unwrap();
             let identity = Identity::detect(&options, &environment, 0);
             clocks(options.probe_choice(), &identity, &environment).remove(0)
         };

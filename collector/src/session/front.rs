@@ -5,7 +5,7 @@ use super::control::{Control, ToCollector};
 use crate::backend::start::{self, StartOutcome};
 use crate::backend::{BackendPlan, start_mark};
 use crate::child::{self, CommandEnding, PROFILER, signals, signals::SignalForwarder};
-use crate::command_line::Trace;
+use crate::command_line::TraceSelection;
 use crate::log::warn;
 use rpd_ring::message::TRACE_VARIABLE;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ pub(super) struct Front {
     scratch: PathBuf,
     wait: Duration,
     /// What our own library records without the profiler, if it is there.
-    alone: Option<Trace>,
+    alone: Option<TraceSelection>,
     /// This rank prints the warning that the profiler did not start the command; the others only log it.
     speaks: bool,
 }
@@ -55,7 +55,7 @@ impl Front {
     /// Takes the words out of the plan; `None` where no profiler stands in front of the command.
     /// `alone` is what our own library records without a profiler. `speaks` if this rank prints the warnings that concern all
     /// ranks.
-    pub(super) fn of(plan: &mut BackendPlan, alone: Trace, speaks: bool) -> Option<Front> {
+    pub(super) fn of(plan: &mut BackendPlan, alone: TraceSelection, speaks: bool) -> Option<Front> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
         let mut words = std::mem::take(&mut plan.front);
@@ -101,7 +101,8 @@ impl Front {
                 }
             }
         };
-        let described = self.alone.as_ref().map(Trace::described).filter(|described| !described.is_empty());
+        let described =
+            self.alone.as_ref().map(TraceSelection::described).filter(|described| !described.is_empty());
         let native = described.map_or_else(String::new, |described| format!(", native records {described}"));
         let without = format!(
             "warning: {name} {why}: the command runs without it{native}; try it by hand on this node, or use --backend native"

@@ -1,6 +1,6 @@
 //! Run and rank of this collector, and where its shard goes.
 
-use crate::command_line::Options;
+use crate::command_line::CollectOptions;
 use crate::launcher::{self, LauncherEnvironment, RankIdentity, RunId};
 use crate::log::warn;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,11 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// From the options and the launcher's variables. `random` names a lone run.
-    pub(crate) fn detect(options: &Options, environment: &LauncherEnvironment, random: u128) -> Identity {
+    pub(crate) fn detect(
+        options: &CollectOptions,
+        environment: &LauncherEnvironment,
+        random: u128,
+    ) -> Identity {
         let rank = launcher::detect_rank(environment, options.rank_env.as_deref());
         if let Some(name) = options.rank_env.as_deref().filter(|name| environment.number(name).is_none()) {
             warn(format_args!(

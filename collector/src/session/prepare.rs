@@ -13,7 +13,7 @@ use super::variables::variables;
 use crate::backend::plan;
 use crate::backend::scratch::ScratchFolder;
 use crate::child::signals::{self, SignalForwarder};
-use crate::command_line::{Options, WarnSignal};
+use crate::command_line::{CollectOptions, WarnSignal};
 use crate::drain::RingListener;
 use crate::host::cgroup;
 use crate::host::cpus::CpuPlacement;
@@ -56,7 +56,7 @@ impl Session {
     /// Gets ready: finds the library, opens the socket, creates the shard, starts the collector. The warnings are
     /// about the options.
     pub(crate) fn prepare(
-        options: &Options,
+        options: &CollectOptions,
         mut placement: CpuPlacement,
         mut warnings: Vec<String>,
     ) -> Result<Session, PrepareError> {

@@ -4,7 +4,7 @@ use super::control::{Start, Wanted};
 use super::identity::Identity;
 use crate::backend::BackendPlan;
 use crate::child::preload;
-use crate::command_line::{Options, Share};
+use crate::command_line::{CollectOptions, FileSharing};
 use crate::host::cpus::CpuPlacement;
 use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
@@ -15,7 +15,7 @@ const LONGEST_COMMAND: usize = 4096;
 
 /// The first message to the collector process.
 pub(super) fn start_of(
-    options: &Options,
+    options: &CollectOptions,
     placement: CpuPlacement,
     own: Identity,
     plan: BackendPlan,
@@ -47,7 +47,7 @@ pub(super) fn start_of(
         rank_env: options.rank_env.clone(),
         ranks,
         max_bytes: options.max_bytes(),
-        share_group: options.share == Some(Share::Group),
+        share_group: options.share == Some(FileSharing::Group),
         ask_merge: options.ask_merge,
         marks: own.marks,
         library: library.iter().map(|word| (*word).to_owned()).collect(),

@@ -2,7 +2,7 @@
 
 use super::control::Start;
 use crate::child::{self, CommandEnding, preload, signals};
-use crate::command_line::Options;
+use crate::command_line::CollectOptions;
 use crate::log::TOO_MANY_FILES;
 use crate::log::warn;
 use crate::run_folder::RankFolder;
@@ -113,7 +113,7 @@ pub(super) fn is_first(rank: Option<u32>, ranks: &RankSet) -> bool {
 }
 
 /// Runs the command without recording it, or ends the call where `--require` asks for that.
-pub(crate) fn run_unrecorded(options: &Options, error: &PrepareError) -> ! {
+pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> ! {
     if let PrepareError::Cancelled(signal) = error {
         CommandEnding::Signal(*signal).leave();
     }

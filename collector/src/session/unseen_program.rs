@@ -3,17 +3,17 @@
 use super::unrecorded::{PrepareError, is_first};
 use crate::backend::BackendPlan;
 use crate::child::program::ProgramFile;
-use crate::command_line::Options;
+use crate::command_line::CollectOptions;
 
 /// Warns of a command that our library cannot be in.
-pub(super) fn unseen_command(options: &Options, plan: &BackendPlan) -> Option<String> {
+pub(super) fn unseen_command(options: &CollectOptions, plan: &BackendPlan) -> Option<String> {
     let (what, next) = traced_program(options, plan)?.unseen()?;
     Some(format!("warning: {what}; {next}"))
 }
 
 /// Refuses a command that our library certainly cannot be in.
 pub(super) fn refuse_unseen(
-    options: &Options,
+    options: &CollectOptions,
     plan: &BackendPlan,
     rank: Option<u32>,
 ) -> Result<(), PrepareError> {
@@ -27,7 +27,7 @@ pub(super) fn refuse_unseen(
 }
 
 /// The program that our library is to be in; `None` if it is to be in none.
-fn traced_program(options: &Options, plan: &BackendPlan) -> Option<ProgramFile> {
+fn traced_program(options: &CollectOptions, plan: &BackendPlan) -> Option<ProgramFile> {
     let wanted = plan.native && !options.recorded(plan).library.is_empty();
     options.command.first().filter(|_| wanted).map(|name| ProgramFile::find(name))
 }

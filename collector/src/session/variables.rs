@@ -2,13 +2,13 @@
 
 use crate::backend::BackendPlan;
 use crate::child::preload;
-use crate::command_line::Options;
+use crate::command_line::CollectOptions;
 use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE};
 use std::ffi::OsString;
 
 /// Variables for our own library, and for the profilers of the plan.
 pub(crate) fn variables(
-    options: &Options,
+    options: &CollectOptions,
     plan: &BackendPlan,
     socket: &str,
 ) -> Result<Vec<(String, OsString)>, preload::PreloadError> {
