@@ -17,11 +17,11 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 /// Lines of one log. What goes wrong this often is understood by then.
-const MOST_LINES: u64 = 1000;
+const MAX_LINES: u64 = 1000;
 /// Bytes of one line.
-const LINE_BYTES: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// Lines that wait for a file system that stalls; more are counted.
-const CHANNEL: usize = 64;
+const MAX_QUEUED_LINES: usize = 64;
 
 /// The command has ended, and there was nothing to record.
 static EMPTY: AtomicBool = AtomicBool::new(false);
@@ -80,7 +80,7 @@ pub(crate) fn open(place: LogPlace) {
 pub(crate) fn say(text: Arguments<'_>) -> bool {
     let Some(mut log) = log() else { return false };
     if let Some(place) = log.place.take() {
-        let (lines, incoming) = sync_channel(CHANNEL);
+        let (lines, incoming) = sync_channel(MAX_QUEUED_LINES);
         let thread = std::thread::Builder::new().name("rpd-log".to_owned());
         let writing = thread.spawn(move || write_all(&place, &incoming));
         log.open = writing.ok().map(|thread| (lines, thread));
@@ -145,7 +145,7 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
     let (mut warnings, mut written) = (0, 0);
     for line in lines {
         written += 1;
-        if written > MOST_LINES {
+        if written > MAX_LINES {
             continue;
         }
         let done = file.as_mut().is_ok_and(|file| file.write_all(line.as_bytes()).is_ok());
@@ -156,7 +156,7 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
             warnings += 1;
         }
     }
-    if let (Ok(file), Some(more)) = (&mut file, written.checked_sub(MOST_LINES + 1)) {
+    if let (Ok(file), Some(more)) = (&mut file, written.checked_sub(MAX_LINES + 1)) {
         let text = format!("warning: {} lines more", more + 1);
         let _ = file.write_all(one_line(SystemTime::now(), &text).as_bytes());
     }
@@ -195,7 +195,7 @@ fn one_line(now: SystemTime, text: &str) -> String {
         line.push_str(NOTE);
     }
     line.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }));
-    let end = (0..=LINE_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
+    let end = (0..=MAX_LINE_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
     line.truncate(end.unwrap_or(0));
     line.push('\n');
     line
@@ -230,8 +230,8 @@ mod tests {
         let at = UNIX_EPOCH + Duration::from_secs(951_827_696);
         assert_eq!(one_line(at, "warning: a\nb\u{1b}c"), "2000-02-29T12:34:56Z warning: a b c\n");
         assert_eq!(one_line(at, "a"), "2000-02-29T12:34:56Z note: a\n");
-        let long = one_line(at, &"\u{e4}".repeat(LINE_BYTES));
-        assert!(long.len() <= LINE_BYTES + 1 && long.ends_with("\u{e4}\n"));
+        let long = one_line(at, &"\u{e4}".repeat(MAX_LINE_BYTES));
+        assert!(long.len() <= MAX_LINE_BYTES + 1 && long.ends_with("\u{e4}\n"));
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         assert!(heard.lock().unwrap().is_empty());
-        let many = vec!["x"; MOST_LINES as usize + 5];
+        let many = vec!["x"; MAX_LINES as usize + 5];
         written(&place, &many);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.ends_with("warning: 5 lines more\n"), "{}", text.lines().last().unwrap());

@@ -6,7 +6,7 @@ use crate::command_line::{CollectOptions, LoadedOptions, TABLE, command_alone};
 use crate::doctor;
 use crate::host::cpus;
 use crate::log::warn;
-use crate::session::{self, Session};
+use crate::session::{self, CommandSession};
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -53,7 +53,7 @@ pub fn run(arguments: &[OsString]) -> ! {
             warn(format_args!("error: --{}: {error}", cpus::OPTION));
             std::process::exit(MISTAKE);
         });
-    let session = match Session::prepare(&options, placement, warnings) {
+    let session = match CommandSession::prepare(&options, placement, warnings) {
         Ok(session) => session,
         Err(error) => session::run_unrecorded(&options, &error),
     };

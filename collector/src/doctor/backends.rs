@@ -3,11 +3,11 @@
 use super::Finding;
 use crate::backend::{self, BackendChoice, BackendKind, BackendPlan, ResolvedBackends, scratch};
 use crate::command_line::CollectOptions;
-use crate::session::{Identity, announced};
+use crate::session::{SessionIdentity, announced};
 use std::path::Path;
 
 /// What a run would start the command with. Removes what was made for it on the node.
-pub(super) struct Prepared {
+pub(super) struct PreparedBackends {
     pub(super) plan: BackendPlan,
     /// Those that are there.
     pub(super) usable: Vec<BackendKind>,
@@ -17,9 +17,9 @@ pub(super) struct Prepared {
     announced: Option<String>,
 }
 
-impl Prepared {
+impl PreparedBackends {
     /// Finds the profilers, and asks them for their versions.
-    pub(super) fn of(options: &CollectOptions, identity: &Identity) -> Prepared {
+    pub(super) fn of(options: &CollectOptions, identity: &SessionIdentity) -> PreparedBackends {
         let asked = options.asked();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
         let plan = backend::plan(&asked, &identity.label(), is_recorded);
@@ -30,7 +30,7 @@ impl Prepared {
         };
         usable.retain(|backend| *backend == BackendKind::Native || !is_recorded || prepared(backend));
         let announced = announced(options, &plan).filter(|_| is_recorded);
-        Prepared { plan, usable, why: reason, announced }
+        PreparedBackends { plan, usable, why: reason, announced }
     }
 
     /// Whether what is asked for is there, and goes together.
@@ -65,7 +65,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedBackends {
     fn drop(&mut self) {
         if let Some(harvest) = &self.plan.harvest {
             scratch::remove(Path::new(&harvest.scratch));

@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// With less than this, even a short run does not fit.
-const LEAST: u64 = 16 << 20;
+const MIN_FREE_BYTES: u64 = 16 << 20;
 /// Bytes that are written on trial: quotas speak up only then.
 const TRIAL: usize = 64 << 10;
 const ELSEWHERE: &str = "choose another place with -o DIR or RPD_OUTPUT";
@@ -85,7 +85,7 @@ fn room(existing: &Path, max_bytes: u64) -> Vec<Finding> {
     let kind = kind.map_or(format!("file system {magic:#x}"), |(_, name)| (*name).to_owned());
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let text = format!("{kind}, {} free", Size(free));
-    let mut findings = vec![if free < LEAST {
+    let mut findings = vec![if free < MIN_FREE_BYTES {
         Finding::problem(text, ELSEWHERE)
     } else if free < max_bytes {
         Finding::Note(format!("{text}: less than the {} that a shard may have", Size(max_bytes)))

@@ -13,8 +13,8 @@ use crate::child::program::ProgramFile;
 use crate::command_line::{CollectOptions, LoadedOptions};
 use crate::host::random::random;
 use crate::launcher::LauncherEnvironment;
-use crate::session::{self, Identity};
-use backends::Prepared;
+use crate::session::{self, SessionIdentity};
+use backends::PreparedBackends;
 use clap::Command;
 use rpd_shard::file::folder_of_ranks;
 use rpd_shard::identity::masked_command;
@@ -56,11 +56,11 @@ impl Finding {
 
 /// The findings, printed one by one.
 #[derive(Default)]
-struct Report {
+struct DoctorReport {
     problems: u32,
 }
 
-impl Report {
+impl DoctorReport {
     fn print(&mut self, about: &str, findings: impl IntoIterator<Item = Finding>) {
         for finding in findings {
             let (kind, text) = match finding {
@@ -94,10 +94,10 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     };
     let environment = LauncherEnvironment::of_this_process();
     let random = random().unwrap_or_default();
-    let identity = Identity::detect(&options, &environment, random);
+    let identity = SessionIdentity::detect(&options, &environment, random);
     let program = options.command.first().map(|name| ProgramFile::find(name));
 
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     report.print("options", surroundings::variables(&warnings));
     report.print("library", library::check(program.as_ref()));
     report.print("socket", library::socket(random));
@@ -109,7 +109,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     report
         .print("mpi", surroundings::mpi(options.command.first().map(OsString::as_os_str), program.as_ref()));
     report.print("rocm", surroundings::rocm());
-    let prepared = Prepared::of(&options, &identity);
+    let prepared = PreparedBackends::of(&options, &identity);
     report.print("backend", prepared.check(&options));
     what_would_happen(&options, &identity, &prepared);
     match report.problems {
@@ -130,7 +130,7 @@ pub fn parser() -> Command {
         .mut_arg("command", |argument| argument.required(false))
 }
 
-fn what_would_happen(options: &CollectOptions, identity: &Identity, prepared: &Prepared) {
+fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepared: &PreparedBackends) {
     let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
     say(format_args!("\nwhat would happen"));
     let command: Vec<String> =

@@ -7,7 +7,7 @@ use crate::clock_probe::{self, ProbeChoice};
 use crate::command_line::CollectOptions;
 use crate::host::cpus;
 use crate::launcher::{LauncherEnvironment, is_on_one_node};
-use crate::session::Identity;
+use crate::session::SessionIdentity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) fn cpus(options: &CollectOptions) -> Vec<Finding> {
 }
 
 /// Which rank of which job this is.
-pub(super) fn launcher(identity: &Identity) -> Vec<Finding> {
+pub(super) fn launcher(identity: &SessionIdentity) -> Vec<Finding> {
     let (own, run) = (&identity.rank, &identity.run);
     let Some(rank) = own.rank else {
         return vec![Finding::Note("none: a process of its own, unless torchrun is below".to_owned())];
@@ -47,7 +47,7 @@ pub(super) fn launcher(identity: &Identity) -> Vec<Finding> {
 /// Whether the clocks of this node will be measured against those of others, and over which addresses.
 pub(super) fn clocks(
     choice: Option<ProbeChoice>,
-    identity: &Identity,
+    identity: &SessionIdentity,
     environment: &LauncherEnvironment,
 ) -> Vec<Finding> {
     let Some(choice) = choice else {
@@ -153,7 +153,7 @@ mod tests {
             let environment: LauncherEnvironment =
                 variables.split(' ').filter_map(|v| v.split_once('=')).collect();
             let options = CollectOptions::try_parse_from(typed.split(' ')).unwrap();
-            launcher(&Identity::detect(&options, &environment, 0)).remove(0)
+            launcher(&SessionIdentity::detect(&options, &environment, 0)).remove(0)
         };
         assert!(matches!(launcher("", "c -- a"), Finding::Note(_)));
         assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c -- a"), Finding::Problem { .. }));
@@ -166,7 +166,7 @@ mod tests {
             let environment: LauncherEnvironment =
                 variables.split(' ').filter_map(|v| v.split_once('=')).collect();
             let options = CollectOptions::try_parse_from(typed.split(' ')).unwrap();
-            let identity = Identity::detect(&options, &environment, 0);
+            let identity = SessionIdentity::detect(&options, &environment, 0);
             clocks(options.probe_choice(), &identity, &environment).remove(0)
         };
         let two = "RANK=1 WORLD_SIZE=2";

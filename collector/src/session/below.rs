@@ -1,7 +1,7 @@
 //! A command below a profiler that stays: two ends to wait for, and one of them is the job's.
 
 use super::spawn;
-use super::watched::Watched;
+use super::watched::WatchedProcess;
 use crate::backend::ProfilerEnding;
 use crate::backend::processes;
 use crate::backend::start_mark::StartRecord;
@@ -22,30 +22,35 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const TIME_TO_DIE: Duration = Duration::from_secs(5);
 
 /// The command.
-pub(super) struct Below {
+pub(super) struct CommandUnderProfiler {
     pub(super) pid: i32,
-    command: Watched,
+    command: WatchedProcess,
     /// Who waits for it, and ends as it does.
-    witness: Watched,
+    witness: WatchedProcess,
     scratch: PathBuf,
     /// A profiler may stay so long behind its end.
     patience: Duration,
 }
 
 /// How it ended, and how its profiler did.
-pub(super) struct Ended {
+pub(super) struct EndedCommand {
     pub(super) ending: CommandEnding,
     pub(super) profiler: ProfilerEnding,
     /// For the log.
     pub(super) notes: Vec<String>,
 }
 
-impl Below {
+impl CommandUnderProfiler {
     /// `None` where the command is the process `top` that was started. The profiler may stay for `patience` after the command.
     /// Its mark is in `scratch`.
-    pub(super) fn of(record: &StartRecord, scratch: PathBuf, patience: Duration, top: i32) -> Option<Below> {
+    pub(super) fn of(
+        record: &StartRecord,
+        scratch: PathBuf,
+        patience: Duration,
+        top: i32,
+    ) -> Option<CommandUnderProfiler> {
         let witness = record.witness.filter(|_| record.command.pid != top)?;
-        Some(Below {
+        Some(CommandUnderProfiler {
             pid: record.command.pid,
             command: watched(record.command),
             witness: watched(witness),
@@ -55,7 +60,7 @@ impl Below {
     }
 
     /// Waits for the end of the command, and for that of the profiler, which has to come then.
-    pub(super) fn wait(&self, profiler: &mut Child, forwarder: &SignalForwarder) -> Ended {
+    pub(super) fn wait(&self, profiler: &mut Child, forwarder: &SignalForwarder) -> EndedCommand {
         self.witness.wait(None);
         let mut told = StartRecord::read(&self.scratch).and_then(|record| record.ending);
         if told.is_none() && !self.command.wait(Some(Duration::ZERO)) {
@@ -104,7 +109,7 @@ impl Below {
                 "warning: how the command ended is not known; the exit status is the profiler's".to_owned(),
             );
         }
-        Ended { ending, profiler: ended, notes }
+        EndedCommand { ending, profiler: ended, notes }
     }
 
     /// Waits for a profiler whose command has ended: less long where a signal has ended the job, since a batch system kills
@@ -125,7 +130,7 @@ impl Below {
     }
 }
 
-fn watched(process: crate::backend::start_mark::NamedProcess) -> Watched {
-    let watched = Watched::of(process.pid);
-    if process.is_there() { watched } else { Watched::gone(process.pid) }
+fn watched(process: crate::backend::start_mark::NamedProcess) -> WatchedProcess {
+    let watched = WatchedProcess::of(process.pid);
+    if process.is_there() { watched } else { WatchedProcess::gone(process.pid) }
 }

@@ -1,6 +1,6 @@
 //! Keeps the launcher waiting while files of profilers are read.
 
-use super::control::{Control, ToLauncher};
+use super::control::{ControlChannel, ToLauncher};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ const TIME_TO_HARVEST: Duration = Duration::from_secs(30 * 60);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells the launcher every second that it has to wait on, for a time.
-pub(super) struct Busy(Sender<()>);
+pub(super) struct BusySignal(Sender<()>);
 
-impl Busy {
-    pub(super) fn begin(control: &Arc<Control>) -> Busy {
+impl BusySignal {
+    pub(super) fn begin(control: &Arc<ControlChannel>) -> BusySignal {
         let (ended, end) = channel();
         let control = Arc::clone(control);
         let tell = move || {
@@ -26,7 +26,7 @@ impl Busy {
         };
         // Without the thread, the launcher leaves earlier, and this goes on alone.
         let _ = std::thread::Builder::new().name("rpd-busy".to_owned()).spawn(tell);
-        Busy(ended)
+        BusySignal(ended)
     }
 
     pub(super) fn end(self) {

@@ -4,13 +4,13 @@
 //! stopped or killed. What is meant for the job's processes does not end it before the shard is
 //! complete, and when memory runs out the kernel takes it before any of the job's.
 
-use super::busy::Busy;
+use super::busy::BusySignal;
 use super::command;
 use super::command_end::until_the_end;
-use super::control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
+use super::control::{ControlChannel, ReceivedPacket, StartMessage, ToCollector, ToLauncher, WantedContent};
 use super::empty::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
-use super::recorders::{Begun, ProbePlan, begin, beginning, step_aside};
+use super::recorders::{ProbePlan, StartedRecorders, begin, beginning, step_aside};
 use crate::backend::harvest::{HarvestTarget, import_profiler_files};
 use crate::backend::scratch;
 use crate::clock_probe::ProbeAgent;
@@ -31,9 +31,9 @@ const TIME_ALONE: Duration = Duration::from_secs(60);
 
 /// Runs the collector process. Stdin is the control channel, stdout the listening socket.
 pub(crate) fn main() -> io::Result<()> {
-    let control = Arc::new(Control::from_descriptor(io::stdin().as_fd().try_clone_to_owned()?));
+    let control = Arc::new(ControlChannel::from_descriptor(io::stdin().as_fd().try_clone_to_owned()?));
     let socket = io::stdout().as_fd().try_clone_to_owned()?;
-    let (Received::Message(ToCollector::Start(start)), shard) = control.receive_with(None) else {
+    let (ReceivedPacket::Message(ToCollector::Start(start)), shard) = control.receive_with(None) else {
         return Err(io::Error::other("this argument is for rpd-collect itself"));
     };
     let scratch = start.harvest.as_ref().map(|harvest| PathBuf::from(&harvest.scratch));
@@ -47,7 +47,7 @@ pub(crate) fn main() -> io::Result<()> {
     }
     let beginning = beginning(&start, shard);
     let result = step_aside().and_then(|()| begin(&start, beginning?, socket));
-    let Begun { collector, system, probes, finished, side, defaults, place } = match result {
+    let StartedRecorders { collector, system, probes, finished, side, defaults, place } = match result {
         Ok(begun) => begun,
         Err(error) => {
             let text = format!("warning: the collector failed to start: {error}{}", next_step(&error));
@@ -62,7 +62,7 @@ pub(crate) fn main() -> io::Result<()> {
         without_front = without.is_some();
         // Our own library numbers the processes that it sees. Where there is none, a profiler may tell of the command, but one
         // that crashes with it does not.
-        is_told = start.wanted != Wanted::Events && start.library.is_empty();
+        is_told = start.wanted != WantedContent::Events && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
         // Now, since the job may be killed.
         if start.ask_merge
@@ -113,7 +113,7 @@ pub(crate) fn main() -> io::Result<()> {
         agent.leave();
     }
     if let (Some(harvest), Some(usual)) = (&start.harvest, own) {
-        let busy = Busy::begin(&control);
+        let busy = BusySignal::begin(&control);
         import_profiler_files(
             harvest,
             &HarvestTarget { place: &place, shard, usual, without_front, profiler },
@@ -127,7 +127,7 @@ pub(crate) fn main() -> io::Result<()> {
     if log::is_empty() && !start.refused {
         match unseen {
             Some(process) => name_unseen(&process, &start, &control),
-            None if start.wanted == Wanted::Events => explain_empty(&start, exit, &control),
+            None if start.wanted == WantedContent::Events => explain_empty(&start, exit, &control),
             None => {}
         }
     }
@@ -150,19 +150,19 @@ fn singleton_line(launched: u32) -> String {
     )
 }
 
-fn log_path(start: &Start) -> PathBuf {
+fn log_path(start: &StartMessage) -> PathBuf {
     log_folder(start).path().join(log_name(start))
 }
 
-fn log_folder(start: &Start) -> RankFolder {
+fn log_folder(start: &StartMessage) -> RankFolder {
     RankFolder::new(Path::new(&start.root), &start.run, start.share_group)
 }
 
-fn log_name(start: &Start) -> String {
+fn log_name(start: &StartMessage) -> String {
     format!("rank-{:05}.log", start.run.rank.unwrap_or(0))
 }
 
-fn open_log(start: &Start, control: &Arc<Control>) {
+fn open_log(start: &StartMessage, control: &Arc<ControlChannel>) {
     let launcher = Arc::clone(control);
     let instead = Box::new(move |line: &str| {
         let _ = launcher.send(&ToLauncher::Say { text: line.to_owned() });

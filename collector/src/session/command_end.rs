@@ -1,7 +1,7 @@
 //! How the collector process learns that the command has begun, and how it ended.
 
-use super::control::{Control, Received, ToCollector};
-use super::watched::Watched;
+use super::control::{ControlChannel, ReceivedPacket, ToCollector};
+use super::watched::WatchedProcess;
 use crate::backend::{ProfilerEnding, processes, start_mark};
 use crate::child::CommandEnding;
 use crate::drain::CommandEnd;
@@ -21,7 +21,7 @@ const TIME_TO_DIE: Duration = Duration::from_secs(5);
 
 /// Waits for the end of the command, and says when it has begun. None if it was never started.
 pub(super) fn until_the_end(
-    control: &Control,
+    control: &ControlChannel,
     scratch: Option<&Path>,
     patience: Duration,
     begun: impl FnOnce(i32, Option<String>),
@@ -30,22 +30,24 @@ pub(super) fn until_the_end(
     let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
     loop {
         match control.receive(None) {
-            Received::Message(ToCollector::Starting { pid }) => profiler = Some(Watched::of(pid)),
-            Received::Message(ToCollector::Started { pid, profiler: above, without }) => {
-                command = Some(Watched::of(pid));
-                profiler = above.map(Watched::of);
+            ReceivedPacket::Message(ToCollector::Starting { pid }) => {
+                profiler = Some(WatchedProcess::of(pid))
+            }
+            ReceivedPacket::Message(ToCollector::Started { pid, profiler: above, without }) => {
+                command = Some(WatchedProcess::of(pid));
+                profiler = above.map(WatchedProcess::of);
                 if let Some(begun) = begun.take() {
                     begun(pid, without);
                 }
             }
-            Received::Message(ToCollector::Nothing) => return None,
-            Received::Message(ToCollector::Note { text }) => warn(format_args!("{text}")),
-            Received::Message(ToCollector::Warned { signal }) => warned(signal),
-            Received::Message(ToCollector::Finish { pid, exit, profiler }) => {
+            ReceivedPacket::Message(ToCollector::Nothing) => return None,
+            ReceivedPacket::Message(ToCollector::Note { text }) => warn(format_args!("{text}")),
+            ReceivedPacket::Message(ToCollector::Warned { signal }) => warned(signal),
+            ReceivedPacket::Message(ToCollector::Finish { pid, exit, profiler }) => {
                 return Some((CommandEnd { pid, exit }, profiler));
             }
-            Received::Message(ToCollector::Start(_)) | Received::Nothing => {}
-            Received::Closed => break,
+            ReceivedPacket::Message(ToCollector::Start(_)) | ReceivedPacket::Nothing => {}
+            ReceivedPacket::Closed => break,
         }
     }
     // A profiler that had not started the command yet does so now, or becomes it.
@@ -77,7 +79,7 @@ pub(super) fn until_the_end(
 }
 
 /// Waits for a profiler whose command has ended, and kills it if it stays too long.
-fn end_in_time(profiler: &Watched, scratch: &Path, patience: Duration) -> ProfilerEnding {
+fn end_in_time(profiler: &WatchedProcess, scratch: &Path, patience: Duration) -> ProfilerEnding {
     if profiler.wait(Some(patience)) {
         return ProfilerEnding::Unseen;
     }

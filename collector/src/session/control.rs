@@ -32,7 +32,7 @@ const PACKET_BYTES: usize = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToCollector {
     /// What to do. The first message.
-    Start(Box<Start>),
+    Start(Box<StartMessage>),
     /// A profiler runs that is to start the command.
     Starting {
         /// Its process id.
@@ -72,7 +72,7 @@ pub(super) enum ToCollector {
 
 /// What the collector process is to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Start {
+pub(super) struct StartMessage {
     /// Run and rank.
     pub(super) run: RunIdentity,
     /// Output root, absolute.
@@ -108,7 +108,7 @@ pub(super) struct Start {
     /// What profilers leave behind.
     pub(super) harvest: Option<HarvestRequest>,
     /// What is kept of a command that does nothing that is recorded.
-    pub(super) wanted: Wanted,
+    pub(super) wanted: WantedContent,
     /// The command line, secrets masked.
     pub(super) command: String,
     /// The shard, if it was created before the command. The open file comes with this message.
@@ -117,7 +117,7 @@ pub(super) struct Start {
     pub(super) refused: bool,
 }
 
-impl Start {
+impl StartMessage {
     /// Where the shard of this rank goes.
     pub(super) fn place(&self, domain: ClockDomain) -> ShardPlace {
         ShardPlace {
@@ -127,7 +127,7 @@ impl Start {
             domain,
             max_bytes: self.max_bytes,
             share_group: self.share_group,
-            always: self.wanted != Wanted::Events && self.is_recorded(),
+            always: self.wanted != WantedContent::Events && self.is_recorded(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Start {
 
 /// What is kept of a command that does nothing that is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum Wanted {
+pub(super) enum WantedContent {
     /// Nothing, unless it has a rank.
     Events,
     /// The clocks, which files of profilers need.
@@ -174,10 +174,10 @@ pub(super) enum ToLauncher {
 
 /// One end.
 #[derive(Debug)]
-pub(super) struct Control(OwnedFd);
+pub(super) struct ControlChannel(OwnedFd);
 
 /// What was there to receive.
-pub(super) enum Received<T> {
+pub(super) enum ReceivedPacket<T> {
     /// A message.
     Message(T),
     /// The other process is gone, or talks nonsense.
@@ -186,17 +186,17 @@ pub(super) enum Received<T> {
     Nothing,
 }
 
-impl Control {
+impl ControlChannel {
     /// Two ends.
-    pub(super) fn pair() -> io::Result<(Control, OwnedFd)> {
+    pub(super) fn pair() -> io::Result<(ControlChannel, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Control(ours), theirs))
+        Ok((ControlChannel(ours), theirs))
     }
 
     /// The end that this process was given.
-    pub(super) fn from_descriptor(descriptor: OwnedFd) -> Control {
-        Control(descriptor)
+    pub(super) fn from_descriptor(descriptor: OwnedFd) -> ControlChannel {
+        ControlChannel(descriptor)
     }
 
     /// Sends a message, or gives up at once.
@@ -222,7 +222,7 @@ impl Control {
     }
 
     /// Waits for a message, if a moment is given until then.
-    pub(super) fn receive<T: DeserializeOwned>(&self, until: Option<Instant>) -> Received<T> {
+    pub(super) fn receive<T: DeserializeOwned>(&self, until: Option<Instant>) -> ReceivedPacket<T> {
         self.receive_with(until).0
     }
 
@@ -230,14 +230,14 @@ impl Control {
     pub(super) fn receive_with<T: DeserializeOwned>(
         &self,
         until: Option<Instant>,
-    ) -> (Received<T>, Option<File>) {
+    ) -> (ReceivedPacket<T>, Option<File>) {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             match self.wait(left) {
-                Ok(false) => return (Received::Nothing, None),
+                Ok(false) => return (ReceivedPacket::Nothing, None),
                 Ok(true) => {}
                 Err(Errno::INTR) => continue,
-                Err(_) => return (Received::Closed, None),
+                Err(_) => return (ReceivedPacket::Closed, None),
             }
             let mut bytes = vec![0; PACKET_BYTES + 1];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -251,7 +251,7 @@ impl Control {
             };
             let packet = bytes.get(..got).filter(|packet| (1..=PACKET_BYTES).contains(&packet.len()));
             let message = packet.and_then(|packet| wire::decode(packet).ok());
-            return (message.map_or(Received::Closed, Received::Message), last_file(&mut rights));
+            return (message.map_or(ReceivedPacket::Closed, ReceivedPacket::Message), last_file(&mut rights));
         }
     }
 
@@ -278,9 +278,9 @@ mod tests {
     use super::*;
     use rustix::net::send;
 
-    fn pair() -> (Control, Control) {
-        let (ours, theirs) = Control::pair().unwrap();
-        (ours, Control::from_descriptor(theirs))
+    fn pair() -> (ControlChannel, ControlChannel) {
+        let (ours, theirs) = ControlChannel::pair().unwrap();
+        (ours, ControlChannel::from_descriptor(theirs))
     }
 
     #[test]
@@ -290,10 +290,14 @@ mod tests {
         let profiler = ProfilerEnding::default();
         ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9), profiler }).unwrap();
         drop(ours);
-        let Received::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else { panic!() };
-        let Received::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else { panic!() };
+        let ReceivedPacket::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else {
+            panic!()
+        };
+        let ReceivedPacket::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else {
+            panic!()
+        };
         assert_eq!(exit, Exit::Signal(9));
-        assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));
+        assert!(matches!(theirs.receive::<ToCollector>(None), ReceivedPacket::Closed));
     }
 
     #[test]
@@ -305,13 +309,14 @@ mod tests {
         ours.send(&ToCollector::Nothing).unwrap();
         file.write_all(b"header").unwrap();
         file.rewind().unwrap();
-        let (Received::Message(ToCollector::Nothing), Some(mut same)) = theirs.receive_with(None) else {
+        let (ReceivedPacket::Message(ToCollector::Nothing), Some(mut same)) = theirs.receive_with(None)
+        else {
             panic!()
         };
         let mut text = String::new();
         same.read_to_string(&mut text).unwrap();
         assert_eq!(text, "header");
-        assert!(matches!(theirs.receive_with::<ToCollector>(None), (Received::Message(_), None)));
+        assert!(matches!(theirs.receive_with::<ToCollector>(None), (ReceivedPacket::Message(_), None)));
     }
 
     #[test]
@@ -321,7 +326,7 @@ mod tests {
         let sent = (0..100_000).take_while(|_| ours.send(&ToLauncher::Say { text: text.clone() }).is_ok());
         assert!(sent.count() < 100_000);
         let soon = Instant::now() + Duration::from_millis(10);
-        assert!(matches!(ours.receive::<ToCollector>(Some(soon)), Received::Nothing));
+        assert!(matches!(ours.receive::<ToCollector>(Some(soon)), ReceivedPacket::Nothing));
         assert!(ours.send(&ToLauncher::Say { text: "x".repeat(PACKET_BYTES) }).is_err());
         drop(theirs);
     }
@@ -332,14 +337,14 @@ mod tests {
         ours.send(&ToCollector::Warned { signal: 10 }).unwrap();
         theirs.send(&ToLauncher::Busy).unwrap();
         drop(theirs);
-        assert!(matches!(ours.receive::<ToLauncher>(None), Received::Message(ToLauncher::Busy)));
-        assert!(matches!(ours.receive::<ToLauncher>(None), Received::Closed));
+        assert!(matches!(ours.receive::<ToLauncher>(None), ReceivedPacket::Message(ToLauncher::Busy)));
+        assert!(matches!(ours.receive::<ToLauncher>(None), ReceivedPacket::Closed));
     }
 
     #[test]
     fn nonsense_ends_the_talk() {
         let (ours, theirs) = pair();
         send(&ours.0, &[0xff; 99], SendFlags::empty()).unwrap();
-        assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));
+        assert!(matches!(theirs.receive::<ToCollector>(None), ReceivedPacket::Closed));
     }
 }

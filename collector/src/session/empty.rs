@@ -1,6 +1,6 @@
 //! What is said of a rank of which no event was recorded.
 
-use super::control::{Control, Start, ToLauncher};
+use super::control::{ControlChannel, StartMessage, ToLauncher};
 use super::preloaded::{UnseenProcess, hint_for_container};
 use crate::command_line::name_of;
 use crate::log;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
 /// Prints nothing about a command into which the library cannot be preloaded: a warning at the start named it. `exit` is the
 /// exit of the command.
-pub(super) fn explain_empty(start: &Start, exit: Exit, launcher: &Control) {
+pub(super) fn explain_empty(start: &StartMessage, exit: Exit, launcher: &ControlChannel) {
     let metrics = log::has_metrics();
     let Some(why) = why_empty(start, exit, metrics).filter(|_| !start.is_command_unseen) else { return };
     let beside = if metrics { " beside system metrics" } else { "" };
@@ -19,13 +19,13 @@ pub(super) fn explain_empty(start: &Start, exit: Exit, launcher: &Control) {
 }
 
 /// Names a process whose calls could not be recorded, where none of any other was.
-pub(super) fn name_unseen(process: &UnseenProcess, start: &Start, launcher: &Control) {
+pub(super) fn name_unseen(process: &UnseenProcess, start: &StartMessage, launcher: &ControlChannel) {
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
     say_of_rank(start, launcher, process.line(&library, &start.command));
 }
 
 /// In the log of a rank, or on the stderr of a process that has none.
-fn say_of_rank(start: &Start, launcher: &Control, text: String) {
+fn say_of_rank(start: &StartMessage, launcher: &ControlChannel, text: String) {
     match start.run.rank {
         Some(_) => warn(format_args!("{text}")),
         None => drop(launcher.send(&ToLauncher::Say { text })),
@@ -33,7 +33,7 @@ fn say_of_rank(start: &Start, launcher: &Control, text: String) {
 }
 
 /// The reason why no event was recorded; `None` if metrics of the node are all that was to be recorded, and they were.
-fn why_empty(start: &Start, exit: Exit, metrics: bool) -> Option<String> {
+fn why_empty(start: &StartMessage, exit: Exit, metrics: bool) -> Option<String> {
     if let Some(rank) = start.run.rank.filter(|_| !start.is_recorded()) {
         return Some(format!("rank {rank} is not among the ranks to record, {}", start.ranks));
     }

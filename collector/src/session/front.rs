@@ -1,7 +1,7 @@
 //! A profiler in front of the command: it starts the command, or the command is started without it.
 
-use super::below::Below;
-use super::control::{Control, ToCollector};
+use super::below::CommandUnderProfiler;
+use super::control::{ControlChannel, ToCollector};
 use crate::backend::start::{self, StartOutcome};
 use crate::backend::{BackendPlan, start_mark};
 use crate::child::{self, CommandEnding, PROFILER, signals, signals::SignalForwarder};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const CANCELS: [i32; 8] = [1, 2, 3, 9, 10, 12, 15, 24];
 
 /// What it takes to start it.
-pub(super) struct Front {
+pub(super) struct ProfilerLaunch {
     words: Vec<OsString>,
     /// Where the command leaves its mark.
     scratch: PathBuf,
@@ -29,11 +29,11 @@ pub(super) struct Front {
 }
 
 /// The command runs.
-pub(super) struct Running {
+pub(super) struct RunningCommand {
     /// What was started: the command, or a profiler above it.
     pub(super) child: Child,
     /// The command, if a profiler stays above it.
-    pub(super) below: Option<Below>,
+    pub(super) below: Option<CommandUnderProfiler>,
     /// Why it runs without the profiler.
     pub(super) without: Option<String>,
 }
@@ -51,16 +51,16 @@ impl From<i32> for NotStarted {
     }
 }
 
-impl Front {
+impl ProfilerLaunch {
     /// Takes the words out of the plan; `None` where no profiler stands in front of the command.
     /// `alone` is what our own library records without a profiler. `speaks` if this rank prints the warnings that concern all
     /// ranks.
-    pub(super) fn of(plan: &mut BackendPlan, alone: TraceSelection, speaks: bool) -> Option<Front> {
+    pub(super) fn of(plan: &mut BackendPlan, alone: TraceSelection, speaks: bool) -> Option<ProfilerLaunch> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
         let mut words = std::mem::take(&mut plan.front);
         words.extend(start::words(&scratch, plan.ends_early));
-        Some(Front { words, scratch, wait, alone: Some(alone).filter(|_| plan.native), speaks })
+        Some(ProfilerLaunch { words, scratch, wait, alone: Some(alone).filter(|_| plan.native), speaks })
     }
 
     /// Starts the command, once, whatever the profiler does. Who ends the job while the profiler starts ends the
@@ -70,8 +70,8 @@ impl Front {
         command: &[OsString],
         variables: &[(String, OsString)],
         forwarder: &SignalForwarder,
-        control: &Control,
-    ) -> Result<Running, NotStarted> {
+        control: &ControlChannel,
+    ) -> Result<RunningCommand, NotStarted> {
         let whole: Vec<OsString> = self.words.iter().chain(command).cloned().collect();
         let sign = (PROFILER.to_owned(), self.scratch.clone().into_os_string());
         let of_profiler: Vec<_> = variables.iter().cloned().chain([sign]).collect();
@@ -119,13 +119,14 @@ impl Front {
             variables.push((TRACE_VARIABLE.to_owned(), alone.library_words().into()));
         }
         let child = child::start(command, &variables)?;
-        Ok(Running { child, below: None, without: Some(without) })
+        Ok(RunningCommand { child, below: None, without: Some(without) })
     }
 
-    fn running(&self, child: Child) -> Running {
+    fn running(&self, child: Child) -> RunningCommand {
         let record = start::record(&self.scratch).filter(start_mark::StartRecord::is_of_here);
-        let below =
-            record.and_then(|record| Below::of(&record, self.scratch.clone(), self.wait, child.id() as i32));
-        Running { child, below, without: None }
+        let below = record.and_then(|record| {
+            CommandUnderProfiler::of(&record, self.scratch.clone(), self.wait, child.id() as i32)
+        });
+        RunningCommand { child, below, without: None }
     }
 }

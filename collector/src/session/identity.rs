@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 /// Who this collector is, and where its shard goes.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct SessionIdentity {
     /// Rank, and where it comes from.
     pub rank: RankIdentity,
     /// The run.
@@ -19,13 +19,13 @@ pub(crate) struct Identity {
     pub root: PathBuf,
 }
 
-impl Identity {
+impl SessionIdentity {
     /// From the options and the launcher's variables. `random` names a lone run.
     pub(crate) fn detect(
         options: &CollectOptions,
         environment: &LauncherEnvironment,
         random: u128,
-    ) -> Identity {
+    ) -> SessionIdentity {
         let rank = launcher::detect_rank(environment, options.rank_env.as_deref());
         if let Some(name) = options.rank_env.as_deref().filter(|name| environment.number(name).is_none()) {
             warn(format_args!(
@@ -37,7 +37,7 @@ impl Identity {
         let root = options.output.as_deref().unwrap_or(Path::new("rpd-out"));
         // The file is made later, by another process: by then the path must not depend on anything.
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-        Identity { marks: launcher::slurm_marks(environment, &run), rank, run, root }
+        SessionIdentity { marks: launcher::slurm_marks(environment, &run), rank, run, root }
     }
 
     /// Names this rank in the name of a folder on its node.

@@ -1,6 +1,6 @@
 //! Starting the collector process, while its shard is created.
 
-use super::control::{Control, Start, ToCollector};
+use super::control::{ControlChannel, StartMessage, ToCollector};
 use super::spawn;
 use super::unrecorded::{MAX_CREATE_TIME, PrepareError, wait_for_shard};
 use crate::host::machine;
@@ -26,9 +26,9 @@ pub(super) struct LaunchedCommand {
 /// # Errors
 /// If the process cannot be started, and with `require` also if there is no shard. Then neither is left.
 pub(super) fn launch(
-    mut start: Start,
+    mut start: StartMessage,
     require: bool,
-    control: &Control,
+    control: &ControlChannel,
     spawn: impl FnOnce() -> io::Result<Child>,
 ) -> Result<LaunchedCommand, PrepareError> {
     let is_recorded = start.ranks.contains(start.run.rank);

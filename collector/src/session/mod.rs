@@ -33,8 +33,8 @@ mod watched;
 
 pub(crate) use announced::announced;
 pub(crate) use collecting::main as collect;
-pub(crate) use identity::Identity;
-pub(crate) use prepare::Session;
+pub(crate) use identity::SessionIdentity;
+pub(crate) use prepare::CommandSession;
 pub(crate) use spawn::COLLECT;
 pub(crate) use unrecorded::run_unrecorded;
 pub(crate) use variables::variables;

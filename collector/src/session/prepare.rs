@@ -1,13 +1,13 @@
 //! A session before its command starts.
 
 use super::announced::announced;
-use super::control::{Control, ToCollector};
-use super::front::Front;
-use super::identity::Identity;
+use super::control::{ControlChannel, ToCollector};
+use super::front::ProfilerLaunch;
+use super::identity::SessionIdentity;
 use super::launch::{LaunchedCommand, launch};
-use super::spawn::{self, Inherited};
+use super::spawn::{self, InheritedDescriptors};
 use super::start_message::start_of;
-use super::unrecorded::{PrepareError, SMALLEST_CGROUP, is_first};
+use super::unrecorded::{MIN_CGROUP_BYTES, PrepareError, is_first};
 use super::unseen_program::{refuse_unseen, unseen_command};
 use super::variables::variables;
 use crate::backend::plan;
@@ -29,16 +29,16 @@ use std::sync::Arc;
 pub(super) const NOTE: &str = "note: ";
 
 /// Everything that is ready before the command starts.
-pub(crate) struct Session {
+pub(crate) struct CommandSession {
     pub(super) variables: Vec<(String, OsString)>,
     /// A profiler that starts the command.
-    pub(super) front: Option<Front>,
+    pub(super) front: Option<ProfilerLaunch>,
     /// The line that names the backend of each kind of call. Printed once the profiler has started the command.
     pub(super) announcement: Option<String>,
     /// What profilers write on the node.
     pub(super) scratch: Option<ScratchFolder>,
     pub(super) forwarder: SignalForwarder,
-    pub(super) control: Arc<Control>,
+    pub(super) control: Arc<ControlChannel>,
     /// Does not end the command.
     pub(super) warn_signal: Option<WarnSignal>,
     pub(super) collector: Child,
@@ -52,24 +52,24 @@ pub(crate) struct Session {
     pub(super) said: u64,
 }
 
-impl Session {
+impl CommandSession {
     /// Gets ready: finds the library, opens the socket, creates the shard, starts the collector. The warnings are
     /// about the options.
     pub(crate) fn prepare(
         options: &CollectOptions,
         mut placement: CpuPlacement,
         mut warnings: Vec<String>,
-    ) -> Result<Session, PrepareError> {
+    ) -> Result<CommandSession, PrepareError> {
         warnings.extend(placement.line.take_if(|line| !line.starts_with(NOTE)));
         let failed = |what| move |source| PrepareError::Resource { what, source };
-        if let Some(cgroup) = cgroup::tightest().filter(|cgroup| cgroup.limit < SMALLEST_CGROUP) {
+        if let Some(cgroup) = cgroup::tightest().filter(|cgroup| cgroup.limit < MIN_CGROUP_BYTES) {
             return Err(PrepareError::Memory(cgroup.limit >> 10));
         }
-        let inherited = Inherited::of_this_process();
+        let inherited = InheritedDescriptors::of_this_process();
         let random = random().map_err(failed("read /dev/urandom"))?;
         let (socket, name) =
             RingListener::bind(random).map_err(failed("open a socket for the traced processes"))?;
-        let own = Identity::detect(options, &LauncherEnvironment::of_this_process(), random);
+        let own = SessionIdentity::detect(options, &LauncherEnvironment::of_this_process(), random);
         let speaks = own.speaks();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
         // Who is ended while profilers are asked has to clear up.
@@ -102,9 +102,9 @@ impl Session {
                     .push(format!("warning: run id {chosen:?} is no name for a folder; the folder is {id}"));
             }
             forwarder.get_ready(plan.ends_early);
-            let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
+            let (control, theirs) = ControlChannel::pair().map_err(failed("open sockets"))?;
             let control = Arc::new(control);
-            let front = Front::of(&mut plan, options.recorded_alone(), speaks);
+            let front = ProfilerLaunch::of(&mut plan, options.recorded_alone(), speaks);
             if let Some(line) = announcement.take_if(|_| front.is_none()) {
                 warn(format_args!("{line}"));
                 said += u64::from(line.starts_with("warning"));
@@ -121,7 +121,7 @@ impl Session {
             Ok((variables, front, announcement, control, launched, said)) => {
                 let warn_signal = options.warn_signal;
                 let LaunchedCommand { collector, early, refused } = launched;
-                Ok(Session {
+                Ok(CommandSession {
                     variables,
                     front,
                     announcement,

@@ -1,6 +1,6 @@
 //! What the collector process starts before the command: its threads, and the shard that they write to.
 
-use super::control::Start;
+use super::control::StartMessage;
 use crate::child::signals;
 use crate::clock_probe::{ProbeAgent, ProbeConfig};
 use crate::drain::{RingCollector, RingListener};
@@ -32,7 +32,7 @@ pub(super) fn step_aside() -> io::Result<()> {
 }
 
 /// What runs until the command has ended.
-pub(super) struct Begun {
+pub(super) struct StartedRecorders {
     pub(super) collector: RingCollector,
     pub(super) system: Option<SystemSampler>,
     pub(super) probes: Option<ProbePlan>,
@@ -51,7 +51,7 @@ pub(super) struct ProbePlan {
 impl ProbePlan {
     /// None for a node without others, and for one of which nothing is recorded.
     fn of(
-        start: &Start,
+        start: &StartMessage,
         rank: &RankIdentity,
         domain: &ClockDomain,
         output: &ShardOutput,
@@ -73,7 +73,7 @@ impl ProbePlan {
 }
 
 /// What the launcher has made of the shard.
-pub(super) fn beginning(start: &Start, file: Option<File>) -> io::Result<ShardBeginning> {
+pub(super) fn beginning(start: &StartMessage, file: Option<File>) -> io::Result<ShardBeginning> {
     let Some(early) = start.early.clone() else {
         return Ok(if start.refused { ShardBeginning::Refused } else { ShardBeginning::Nothing });
     };
@@ -83,7 +83,11 @@ pub(super) fn beginning(start: &Start, file: Option<File>) -> io::Result<ShardBe
     Ok(ShardBeginning::Shard(file, early))
 }
 
-pub(super) fn begin(start: &Start, beginning: ShardBeginning, socket: OwnedFd) -> io::Result<Begun> {
+pub(super) fn begin(
+    start: &StartMessage,
+    beginning: ShardBeginning,
+    socket: OwnedFd,
+) -> io::Result<StartedRecorders> {
     let domain = machine::clock_domain();
     let defaults = SourceDefaults {
         rank: detect_rank(&LauncherEnvironment::of_this_process(), start.rank_env.as_deref()),
@@ -111,5 +115,5 @@ pub(super) fn begin(start: &Start, beginning: ShardBeginning, socket: OwnedFd) -
     });
     let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);
     let collector = RingCollector::start(RingListener::new(socket), defaults.clone(), output)?;
-    Ok(Begun { collector, system, probes, finished, side, defaults, place })
+    Ok(StartedRecorders { collector, system, probes, finished, side, defaults, place })
 }

@@ -1,8 +1,8 @@
 //! A session from the start of its command to the exit status.
 
-use super::control::{Received, ToCollector, ToLauncher};
-use super::front::{NotStarted, Running};
-use super::prepare::{NOTE, Session};
+use super::control::{ReceivedPacket, ToCollector, ToLauncher};
+use super::front::{NotStarted, RunningCommand};
+use super::prepare::{CommandSession, NOTE};
 use super::spawn;
 use crate::backend::scratch::{self, ScratchFolder};
 use crate::backend::{ProfilerEnding, start_mark};
@@ -21,18 +21,18 @@ const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 /// A collector that has said its last word is gone at once.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// Lines of the collector that no log could hold; more would be a flood.
-const MOST_LINES: usize = 20;
+const MAX_LINES: usize = 20;
 
-impl Session {
+impl CommandSession {
     /// Runs the command to its end, waits for the shard, and says how to end.
     pub(crate) fn run(self, command: &[OsString]) -> CommandEnding {
         let started = match &self.front {
             Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
             None => child::start(&self.words(command), &self.variables)
-                .map(|child| Running { child, below: None, without: None })
+                .map(|child| RunningCommand { child, below: None, without: None })
                 .map_err(NotStarted::from),
         };
-        let Running { mut child, below, without } = match started {
+        let RunningCommand { mut child, below, without } = match started {
             Ok(running) => running,
             Err(not_started) => return self.give_up(not_started),
         };
@@ -110,17 +110,17 @@ impl Session {
         loop {
             match self.control.receive(Some(until)) {
                 // Without a place for the log, either.
-                Received::Message(ToLauncher::Say { text }) if self.is_said(&text) => {}
-                Received::Message(ToLauncher::Say { text }) => {
+                ReceivedPacket::Message(ToLauncher::Say { text }) if self.is_said(&text) => {}
+                ReceivedPacket::Message(ToLauncher::Say { text }) => {
                     lines.push(text);
-                    lines.truncate(MOST_LINES);
+                    lines.truncate(MAX_LINES);
                 }
-                Received::Message(ToLauncher::SayOnce { text }) => {
+                ReceivedPacket::Message(ToLauncher::SayOnce { text }) => {
                     lines.extend(self.speaks.then_some(text));
                     self.said += 1;
                 }
-                Received::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
-                Received::Message(ToLauncher::Done { warnings, log }) => {
+                ReceivedPacket::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
+                ReceivedPacket::Message(ToLauncher::Done { warnings, log }) => {
                     done = true;
                     let warnings = warnings.saturating_sub(self.said);
                     if warnings > 0 && self.speaks {
@@ -128,9 +128,9 @@ impl Session {
                         lines.push(format!("warning: {warnings} warning{s} about this run in {log}"));
                     }
                 }
-                Received::Closed => break,
-                Received::Nothing if done => break,
-                Received::Nothing => {
+                ReceivedPacket::Closed => break,
+                ReceivedPacket::Nothing if done => break,
+                ReceivedPacket::Nothing => {
                     lines.push(format!(
                         "warning: the shard was not finished within {} s after the end of the command; what is \
                          in it so far can be read",

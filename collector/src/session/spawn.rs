@@ -20,14 +20,14 @@ const SHELLS: [(&str, &[&str], u32); 2] = [("/bin/bash", &["-p", "-c"], u32::MAX
 /// Descriptors beyond stdin, stdout and stderr that somebody meant for the command. A collector that
 /// held them, too, would keep the far ends waiting when the command is gone.
 #[derive(Debug)]
-pub(super) struct Inherited(Vec<u32>);
+pub(super) struct InheritedDescriptors(Vec<u32>);
 
-impl Inherited {
+impl InheritedDescriptors {
     /// Those of this process now: to be called before it opens any of its own.
-    pub(super) fn of_this_process() -> Inherited {
+    pub(super) fn of_this_process() -> InheritedDescriptors {
         let open = fs::read_dir("/proc/self/fd").into_iter().flatten();
         let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        Inherited(numbers.filter(|number| *number > 2 && is_inherited(*number)).collect())
+        InheritedDescriptors(numbers.filter(|number| *number > 2 && is_inherited(*number)).collect())
     }
 }
 
@@ -39,7 +39,11 @@ fn is_inherited(number: u32) -> bool {
 
 /// Starts the collector process with its end of the control channel and the listening socket. It is
 /// in a process group of its own, so that what is meant for the job's group leaves it alone.
-pub(super) fn start(inherited: &Inherited, control: OwnedFd, socket: OwnedFd) -> io::Result<Child> {
+pub(super) fn start(
+    inherited: &InheritedDescriptors,
+    control: OwnedFd,
+    socket: OwnedFd,
+) -> io::Result<Child> {
     let mut command = executable(&inherited.0);
     command.stdin(Stdio::from(control)).stdout(Stdio::from(socket)).stderr(Stdio::null());
     command.process_group(0).spawn()

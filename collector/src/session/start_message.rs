@@ -1,7 +1,7 @@
 //! What the collector process is told to do.
 
-use super::control::{Start, Wanted};
-use super::identity::Identity;
+use super::control::{StartMessage, WantedContent};
+use super::identity::SessionIdentity;
 use crate::backend::BackendPlan;
 use crate::child::preload;
 use crate::command_line::{CollectOptions, FileSharing};
@@ -11,16 +11,16 @@ use rpd_shard::record::RunIdentity;
 use std::path::PathBuf;
 
 /// Characters of a command line that are told to the collector.
-const LONGEST_COMMAND: usize = 4096;
+const MAX_COMMAND_CHARS: usize = 4096;
 
 /// The first message to the collector process.
 pub(super) fn start_of(
     options: &CollectOptions,
     placement: CpuPlacement,
-    own: Identity,
+    own: SessionIdentity,
     plan: BackendPlan,
     (warnings, is_command_unseen): (Vec<String>, bool),
-) -> Start {
+) -> StartMessage {
     let run = RunIdentity {
         run_id: own.run.id,
         run_id_from: own.run.from,
@@ -33,15 +33,15 @@ pub(super) fn start_of(
     let preloaded = (!library.is_empty()).then(preload::library_of_this_process).and_then(Result::ok);
     let ranks = options.ranks.clone().unwrap_or_default();
     let wanted = match &plan.harvest {
-        _ if !ranks.contains(own.rank.rank) => Wanted::Events,
-        Some(_) if !plan.nothing => Wanted::Clocks,
-        None if !plan.nothing && plan.native => Wanted::Events,
+        _ if !ranks.contains(own.rank.rank) => WantedContent::Events,
+        Some(_) if !plan.nothing => WantedContent::Clocks,
+        None if !plan.nothing && plan.native => WantedContent::Events,
         // Nothing was asked for, or nothing of it is there.
-        _ => Wanted::Identity,
+        _ => WantedContent::Identity,
     };
     let command: Vec<String> =
         options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    Start {
+    StartMessage {
         run,
         root: own.root.into(),
         rank_env: options.rank_env.clone(),
@@ -61,7 +61,7 @@ pub(super) fn start_of(
         harvest: plan.harvest,
         wanted,
         // A packet has to hold it.
-        command: masked_command(&command).chars().take(LONGEST_COMMAND).collect(),
+        command: masked_command(&command).chars().take(MAX_COMMAND_CHARS).collect(),
         early: None,
         refused: false,
     }

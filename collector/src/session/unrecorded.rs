@@ -1,6 +1,6 @@
 //! A command that cannot be recorded: the reason, the rank that prints it, and whether the command runs.
 
-use super::control::Start;
+use super::control::StartMessage;
 use crate::child::{self, CommandEnding, preload, signals};
 use crate::command_line::CollectOptions;
 use crate::log::TOO_MANY_FILES;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// In a memory cgroup with fewer bytes there is no room for two processes more.
-pub(super) const SMALLEST_CGROUP: u64 = 32 << 20;
+pub(super) const MIN_CGROUP_BYTES: u64 = 32 << 20;
 /// Exit status of a call that does not start its command, as of `env` and `timeout`.
 const NOT_STARTED: i32 = 125;
 /// A file system that does not answer within this time does not delay the command any longer.
@@ -33,7 +33,7 @@ pub(crate) enum PrepareError {
     #[error("{0}")]
     Preload(#[from] preload::PreloadError),
     /// Its memory would be missing in the job.
-    #[error("the memory cgroup of the job may have {0} KiB, and {SMALLEST_CGROUP} are needed to record: give the job more", SMALLEST_CGROUP = SMALLEST_CGROUP >> 10)]
+    #[error("the memory cgroup of the job may have {0} KiB, and {MIN_CGROUP_BYTES} are needed to record: give the job more", MIN_CGROUP_BYTES = MIN_CGROUP_BYTES >> 10)]
     Memory(u64),
     /// The socket, a thread, a process or a descriptor could not be had.
     #[error("failed to {what}: {source}{}", crate::log::next_step(source))]
@@ -73,7 +73,7 @@ pub(crate) enum PrepareError {
 /// With `require`, if there is no shard.
 pub(super) fn wait_for_shard(
     creation: Option<ShardCreation>,
-    start: &mut Start,
+    start: &mut StartMessage,
     require: bool,
 ) -> Result<Option<File>, PrepareError> {
     if !start.ranks.contains(start.run.rank) {

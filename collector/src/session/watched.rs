@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The process.
-pub(super) struct Watched {
+pub(super) struct WatchedProcess {
     pub(super) pid: i32,
     pidfd: Option<OwnedFd>,
     /// It had ended before, and another process may have its number.
     is_gone: bool,
 }
 
-impl Watched {
-    pub(super) fn of(pid: i32) -> Watched {
+impl WatchedProcess {
+    pub(super) fn of(pid: i32) -> WatchedProcess {
         let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Watched { pid, pidfd, is_gone: false }
+        WatchedProcess { pid, pidfd, is_gone: false }
     }
 
     /// One that has ended.
-    pub(super) fn gone(pid: i32) -> Watched {
-        Watched { pid, pidfd: None, is_gone: true }
+    pub(super) fn gone(pid: i32) -> WatchedProcess {
+        WatchedProcess { pid, pidfd: None, is_gone: true }
     }
 
     /// Sends a signal, if it is still there and the kernel tells it from others.
