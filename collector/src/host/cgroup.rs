@@ -1,17 +1,18 @@
-//! The memory that the job may have.
+//! The memory limit of the job.
 
 use std::path::{Path, PathBuf};
 
 /// A memory cgroup with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryCgroup {
-    /// Bytes that it may have.
+    /// Limit in bytes.
     pub limit: u64,
-    /// Bytes that it has.
+    /// Bytes in use.
     pub used: u64,
 }
 
-/// The memory cgroup with the least left, of this process's and those above, in version 1 or 2.
+/// Returns the memory cgroup with the least free memory: the one of this process or one above it, in version
+/// 1 or 2.
 pub(crate) fn tightest() -> Option<MemoryCgroup> {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     tightest_of(&memberships, Path::new("/sys/fs/cgroup"))
@@ -31,7 +32,7 @@ fn tightest_of(memberships: &str, root: &Path) -> Option<MemoryCgroup> {
             }
             _ => continue,
         };
-        // In a container the path may be that of the host, of which only the root is visible.
+        // In a container the path may be the path on the host, of which only the root is visible.
         let mut folder = Some(Path::new(path.trim_start_matches('/')));
         while let Some(path) = folder {
             let number =
@@ -42,7 +43,7 @@ fn tightest_of(memberships: &str, root: &Path) -> Option<MemoryCgroup> {
             folder = path.parent();
         }
     }
-    // Version 1 says "none" with a number near that of all addresses.
+    // Version 1 represents "no limit" by a number near the size of the address space.
     found.retain(|cgroup| cgroup.limit < 1 << 60);
     found.into_iter().min_by_key(|cgroup| cgroup.limit.saturating_sub(cgroup.used))
 }

@@ -1,19 +1,21 @@
-//! One collector per node and run for what needs to be done once: whoever holds the address.
+//! A name that one process per node holds, for work that one collector per node and run does.
 
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use std::io;
 use twox_hash::XxHash3_128;
 
-/// An abstract address that only one process of the network namespace can have. The kernel gives it
-/// free when its holder ends, in whatever way.
+/// An abstract socket address, which only one process of the network namespace can hold. The kernel releases
+/// it when its holder ends in any way.
 pub(crate) struct NodeClaim {
     _socket: OwnedFd,
 }
 
 impl NodeClaim {
-    /// Fails while another process has the address for this work: a word, and whatever tells those apart
-    /// that do the same.
+    /// Claims the address for a kind of work, `work`, on an object, `of`.
+    ///
+    /// # Errors
+    /// If another process holds the address.
     pub(crate) fn take(work: &str, of: &str) -> io::Result<NodeClaim> {
         let user = rustix::process::geteuid().as_raw();
         let name = format!("rpd-{work}-{user}-{:032x}", XxHash3_128::oneshot(of.as_bytes()));

@@ -1,7 +1,7 @@
 //! The CPUs that the collector process runs on.
 //!
-//! The traced program is not concerned: the collector process changes its own affinity, and that before it
-//! has a second thread.
+//! The collector process changes its own affinity before it starts a second thread. The traced program keeps
+//! its affinity.
 
 use rpd_configs::Origin;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -11,28 +11,28 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// The option.
+/// Name of the option.
 pub(crate) const OPTION: &str = "collector-cpus";
 
-/// Numbers of CPUs, as `0,4-7` in text.
+/// CPU numbers, written as `0,4-7`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CpuList(BTreeSet<usize>);
 
-/// Where the collector is to run.
+/// The CPUs that the user wants for the collector.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CollectorCpus {
-    /// Beside the rank: where the job may run, and no rank of this node that is known does.
+    /// CPUs that the job may use and that no known rank of this node is bound to.
     Auto,
-    /// On these.
+    /// These CPUs.
     List(CpuList),
 }
 
-/// Text that is neither.
+/// A text that is neither a list of CPUs nor `auto`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("CPUs are a list as 0,4-7 of numbers below {MAX_CPU}, or auto, not {0:?}", MAX_CPU = CpuSet::MAX_CPU)]
 pub struct CpuListError(String);
 
-/// A list on which nothing can run.
+/// A list without any CPU that the job may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job may run on none of the CPUs {asked}; it may on {allowed}")]
 pub(crate) struct NotAllowedError {
@@ -40,23 +40,23 @@ pub(crate) struct NotAllowedError {
     allowed: CpuList,
 }
 
-/// What becomes of the option.
+/// Result of the option.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CpuPlacement {
-    /// The CPUs; none: those of the command.
+    /// The CPUs; `None` for those of the command.
     pub cpus: Option<CpuList>,
-    /// A line for the log: a warning, or a note.
+    /// A line for the log: a warning or a note.
     pub line: Option<String>,
 }
 
-/// CPUs of this node as they are seen from here.
+/// The CPUs of this node as this process sees them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NodeCpus {
-    /// The job may run on them, whatever its ranks are bound to.
+    /// CPUs that the job may use, whatever its ranks are bound to.
     allowed: CpuList,
-    /// Those of the rank.
+    /// CPUs of this rank.
     own: CpuList,
-    /// Those that other processes of the launcher are bound to.
+    /// CPUs that other processes of the launcher are bound to.
     siblings: CpuList,
 }
 
@@ -72,7 +72,7 @@ impl FromStr for CpuList {
     }
 }
 
-/// `3`, `4-7`, or every second one: `0-14:2`.
+/// Parses `3`, `4-7`, or a range with a step: `0-14:2`.
 fn numbers(part: &str) -> Option<impl Iterator<Item = usize>> {
     let (range, step) = part.split_once(':').map_or((part, Some(1)), |(range, step)| (range, number(step)));
     let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -103,15 +103,15 @@ impl fmt::Display for CpuList {
 }
 
 impl CpuList {
-    /// Those of a set of the system.
+    /// Reads a set of the system.
     fn of(set: &CpuSet) -> CpuList {
         CpuList((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
     }
 
-    /// Has the calling thread run on these CPUs, and the threads that it starts.
+    /// Binds the calling thread, and the threads that it starts, to these CPUs.
     ///
     /// # Errors
-    /// What the system says, as where the job may run on none of them.
+    /// If the system refuses, for example because the job may use none of them.
     pub fn apply(&self) -> io::Result<()> {
         let mut set = CpuSet::new();
         self.0.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
@@ -135,7 +135,8 @@ impl FromStr for CollectorCpus {
 }
 
 impl NodeCpus {
-    /// None where the system does not say it, as on a node with more CPUs than a set of them can hold.
+    /// Reads the CPUs of this process. `None` if the system does not provide them, for example on a node with
+    /// more CPUs than a set can hold.
     pub(crate) fn of_this_process() -> Option<NodeCpus> {
         let own = CpuList::of(&sched_getaffinity(None).ok()?);
         let allowed = allowed()?;
@@ -143,10 +144,10 @@ impl NodeCpus {
         Some(NodeCpus { allowed, own, siblings })
     }
 
-    /// Where the collector runs.
+    /// Chooses the CPUs of the collector.
     ///
     /// # Errors
-    /// If it can run on no CPU of the list.
+    /// If the job may use no CPU of the list.
     pub(crate) fn place(&self, wanted: &CollectorCpus) -> Result<CpuPlacement, NotAllowedError> {
         match wanted {
             CollectorCpus::Auto => Ok(self.beside()),
@@ -182,8 +183,8 @@ impl NodeCpus {
     }
 }
 
-/// The CPUs that the job may run on: the kernel leaves those of a set that its cgroup allows. Tried with a
-/// thread that does nothing else.
+/// Returns the CPUs that the job may use. Asks for all CPUs in a thread of its own: the kernel reduces the
+/// set to the CPUs that the cgroup allows.
 fn allowed() -> Option<CpuList> {
     let tried = std::thread::Builder::new().name("rpd-cpus".to_owned()).spawn(|| {
         CpuList((0..CpuSet::MAX_CPU).collect()).apply().ok()?;
@@ -192,11 +193,12 @@ fn allowed() -> Option<CpuList> {
     tried.ok()?.join().ok()?
 }
 
-/// Wrappers between a launcher and this process that are looked through.
+/// Wrappers between the launcher and this process that are skipped.
 const MAX_WRAPPERS: usize = 4;
 
-/// The CPUs of the other processes that the launcher started, as far as they are bound by now: one that may run anywhere is
-/// bound to none. The launcher is the first process above this one with several children: a wrapper such as a shell has one.
+/// Returns the CPUs of the other processes that the launcher started, if those are bound by now. A process
+/// that may run on every CPU of the job counts as not bound. The launcher is the first process above this one
+/// with several children: a wrapper such as a shell has one.
 fn cpus_of_siblings(allowed: &CpuList) -> CpuList {
     let (mut own, mut parent) = (std::process::id(), std::os::unix::process::parent_id());
     let mut siblings = children_of(parent);
@@ -229,11 +231,11 @@ fn parent_of(pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// What becomes of the option of a call, which comes from `origin`. What was typed has to be possible; anything else stops
-/// no job.
+/// Applies the option of a call, which comes from `origin`. A list that was typed must be possible; one from
+/// any other origin never stops a job.
 ///
 /// # Errors
-/// If the collector could run on no CPU that was typed.
+/// If the job may use no CPU of a list that was typed.
 pub(crate) fn placement(
     wanted: Option<&CollectorCpus>,
     origin: &Origin,
@@ -253,10 +255,10 @@ pub(crate) fn placement(
     }
 }
 
-/// What `rpd-collect doctor` says about it: where both run, or why they cannot.
+/// Describes for `rpd-collect doctor` where the command and the collector would run.
 ///
 /// # Errors
-/// If the collector could run on no CPU of the list.
+/// If the job may use no CPU of the list.
 pub(crate) fn describe(wanted: Option<&CollectorCpus>) -> Result<CpuPlacement, NotAllowedError> {
     let Some(node) = NodeCpus::of_this_process() else { return Ok(CpuPlacement::default()) };
     let placed = wanted.map_or_else(|| Ok(CpuPlacement::default()), |wanted| node.place(wanted))?;

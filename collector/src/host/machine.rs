@@ -1,9 +1,9 @@
-//! This node, and its clocks.
+//! This node and its clocks.
 
 use rpd_shard::record::{ClockDomain, ClockSet, Node};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The node as `uname` and `/etc/machine-id` describe it.
+/// Describes the node as `uname` and `/etc/machine-id` do.
 pub fn node() -> Node {
     let uname = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -19,7 +19,7 @@ pub fn node() -> Node {
     }
 }
 
-/// The clocks that this process reads.
+/// Returns the clock domain of this process.
 pub fn clock_domain() -> ClockDomain {
     let time_namespace = rustix::fs::stat("/proc/self/ns/time").map_or(0, |stat| stat.st_ino);
     ClockDomain { boot_id: line_of("/proc/sys/kernel/random/boot_id"), time_namespace }
@@ -34,12 +34,12 @@ pub(crate) fn boottime() -> i64 {
     nanoseconds(ClockId::Boottime)
 }
 
-/// `CLOCK_MONOTONIC_RAW`, ns: the clock that nobody corrects.
+/// `CLOCK_MONOTONIC_RAW`, ns: the clock that NTP does not adjust.
 pub(crate) fn monotonic_raw() -> i64 {
     nanoseconds(ClockId::MonotonicRaw)
 }
 
-/// `CLOCK_REALTIME`, ns since 1970: the clock that administrators and NTP set.
+/// `CLOCK_REALTIME`, ns since 1970: the clock that administrators and NTP adjust.
 pub(crate) fn realtime() -> i64 {
     nanoseconds(ClockId::Realtime)
 }
@@ -49,11 +49,11 @@ fn nanoseconds(clock: ClockId) -> i64 {
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }
 
-/// Times that a clock set is read, of which the tightest counts: an interrupt in between costs
-/// thousands of ns, a quiet reading about a hundred.
+/// Number of readings of a clock set, of which the tightest counts. An interrupt during a reading costs
+/// thousands of ns; an undisturbed reading takes about a hundred.
 const READINGS: usize = 5;
 
-/// All clocks at one moment, as close together as they can be had.
+/// Reads all clocks as close together as possible.
 pub(crate) fn clock_set(domain: &ClockDomain) -> ClockSet {
     let read = || {
         let before = nanoseconds(ClockId::Boottime);

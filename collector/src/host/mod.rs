@@ -1,6 +1,6 @@
-//! This node as the collector finds it: its identity and clocks, memory limits, and names that one process holds.
+//! This node as the collector finds it: its identity and clocks, its memory limit, and claims.
 //!
-//! Nothing here knows a run, a rank or a shard.
+//! This room knows no run, rank or shard.
 
 pub(crate) mod cgroup;
 pub(crate) mod claim;

@@ -1,8 +1,8 @@
-//! Random numbers of the kernel.
+//! Random numbers from the kernel.
 
 use std::io::{self, Read};
 
-/// Names that nobody can guess.
+/// Returns a random number for names that nobody can guess.
 pub(crate) fn random() -> io::Result<u128> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A moment, to the second.
+/// A time of day with its date, to the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UtcTime {
     /// Year, month and day.
@@ -12,7 +12,7 @@ pub(crate) struct UtcTime {
 }
 
 impl From<SystemTime> for UtcTime {
-    /// Before 1970 counts as 1970.
+    /// Times before 1970 become 1970.
     fn from(time: SystemTime) -> UtcTime {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let second = seconds % 86_400;
@@ -20,8 +20,8 @@ impl From<SystemTime> for UtcTime {
     }
 }
 
-/// Year, month and day (UTC) of a number of days since 1970. In years that begin in March the leap
-/// day is the last, so that a formula does for all months.
+/// Converts days since 1970 to year, month and day (UTC). Counts years from March, so that the leap day is
+/// the last day of a year and one formula fits all months.
 fn civil_date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let era = shifted / 146_097;
