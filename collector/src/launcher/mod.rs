@@ -1,7 +1,7 @@
-//! Which run and which rank this is: what the launcher says in its variables.
+//! Run and rank of a process, from the variables of its launcher.
 //!
-//! Nothing here reads the environment of this process; it is passed in, since every traced process
-//! has one of its own.
+//! Callers pass the environment, since every traced process has its own. This room does not read the
+//! environment of this process by itself.
 
 mod hydra;
 mod run_id;
@@ -14,37 +14,37 @@ pub use source_defaults::SourceDefaults;
 
 use std::collections::HashMap;
 
-/// Variables by name.
+/// Environment variables of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LauncherEnvironment(HashMap<String, String>);
 
 impl LauncherEnvironment {
-    /// The variables of this process. Those that are not UTF-8 are of no interest.
+    /// Reads the variables of this process. Skips those that are not UTF-8.
     pub(crate) fn of_this_process() -> LauncherEnvironment {
         let utf8 = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         LauncherEnvironment(utf8.collect())
     }
 
-    /// A variable that is set to something.
+    /// Returns a variable that is set and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A variable that is a number.
+    /// Returns a variable that holds a number.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
         self.get(name)?.trim().parse().ok()
     }
 }
 
-/// Rank, size and local rank, as the launcher's variables tell; `rank_env` is the variable that the
-/// user says has the rank.
+/// Determines rank, size and local rank from the launcher's variables. `rank_env` is the variable that the
+/// user named for the rank.
 pub(crate) fn detect_rank(environment: &LauncherEnvironment, rank_env: Option<&str>) -> RankIdentity {
     rpd_shard::identity::detect_rank(|name| environment.get(name), rank_env)
 }
 
-/// Whether the launcher says that all ranks are on this node, or there is no launcher. Who is not told
-/// may have company.
+/// Whether all ranks run on this node according to the launcher, or there is no launcher. `false` if the
+/// launcher does not say.
 pub(crate) fn is_on_one_node(environment: &LauncherEnvironment, rank: &RankIdentity) -> bool {
     let Some(from) = &rank.rank_from else { return true };
     if rank.rank.is_none() || rank.size == Some(1) {
@@ -89,7 +89,7 @@ mod tests {
             ("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2", false),
             ("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4", true),
             ("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2", false),
-            // mpirun in an allocation: its own daemons are a step of their own.
+            // With mpirun in an allocation, the daemons of mpirun are a step of their own.
             (
                 "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NUM_NODES=1 OMPI_COMM_WORLD_RANK=1 \
                  OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2",

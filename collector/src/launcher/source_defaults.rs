@@ -1,20 +1,20 @@
-//! What a collector knows of each process before that says anything.
+//! Facts about traced processes that the collector knows before they report anything.
 
 use super::RankIdentity;
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{ClockDomain, Node};
 
-/// What processes have from their collector unless they say something else.
+/// Properties of a traced process, unless the process reports other ones.
 #[derive(Clone, Debug)]
 pub struct SourceDefaults {
     /// Rank of the collector.
     pub rank: RankIdentity,
-    /// The rank comes from a variable that the user named, and which processes do not report.
+    /// The rank comes from a variable that the user named. Traced processes do not report it.
     pub rank_is_named: bool,
     /// Ranks to record.
     pub ranks: RankSet,
-    /// Its node.
+    /// Node of the collector.
     pub node: Node,
-    /// Its clocks.
+    /// Clock domain of the collector.
     pub domain: ClockDomain,
 }
