@@ -1,7 +1,8 @@
-//! The shard of a rank before its collector runs: created, with its header, before the command starts.
+//! The shard of a rank before its collector runs: the launcher creates it with its header before it starts
+//! the command.
 //!
-//! A merge finds the rank by it even if the collector is killed at once. The header is in the file, not
-//! synced: it survives the death of every process, not that of the machine.
+//! The shard tells a merge about the rank even if the collector is killed at once. The header is in the file,
+//! but not synced: it survives the death of every process, but not of the machine.
 
 use super::ShardPlace;
 use super::shard_file::ShardFile;
@@ -19,24 +20,25 @@ use std::time::Duration;
 
 /// State of the shard when the writing thread starts.
 pub(crate) enum ShardBeginning {
-    /// No shard yet: it is created when there is something to write.
+    /// No shard yet. The writing thread creates it for the first row.
     Nothing,
-    /// A shard that was created before the command.
+    /// The launcher created this shard.
     Shard(File, EarlyShard),
-    /// The file system has refused a shard, and that was said.
+    /// The file system refused a shard, and the launcher printed that.
     Refused,
 }
 
-/// A shard that was created before the command started; the launcher and the collector share this description.
+/// A shard that was created before the command started. The launcher sends this description to the collector
+/// process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EarlyShard {
     folder: RankFolder,
     name: OsString,
-    /// Device and inode: another file may have the name by now.
+    /// Device and inode, because another file may have the name by now.
     id: (u64, u64),
-    /// What has the usual name of the shard, if that was taken.
+    /// What has the usual name of the shard, if that name was taken.
     pub(super) beside: Option<String>,
-    /// How many folders of its path were made for it.
+    /// Number of folders of the path that were created for the shard.
     made: usize,
 }
 
@@ -45,26 +47,27 @@ impl EarlyShard {
         self.folder.path().join(&self.name)
     }
 
-    /// Removes the file, and the folders that were made for it if nothing else is in them.
+    /// Removes the file, and the folders that were created for it if they are empty.
     ///
-    /// The launcher and the collector share this description, which holds no descriptor: the folder is opened again, and
-    /// has to belong to this user.
+    /// Both processes have this description, which holds no descriptor. So this opens the folder again, which
+    /// must belong to this user.
     pub(crate) fn remove(&self) {
         self.folder.remove_file(Path::new(&self.name), self.id);
         self.folder.remove_empty(self.made);
     }
 }
 
-/// A shard that is being created, in a thread of its own: a file system that stalls must not hold the command.
+/// A shard that a separate thread creates, so that a stalled file system does not delay the command.
 pub(crate) struct ShardCreation {
     thread: JoinHandle<Result<(File, EarlyShard), PlaceError>>,
     created: Receiver<()>,
 }
 
 impl ShardCreation {
-    /// Starts to create the shard and to write its header; `None` if there is no thread for that.
+    /// Starts a thread that creates the shard and writes its header. `None` if no thread can be started.
     pub(crate) fn begin(place: ShardPlace) -> Option<ShardCreation> {
-        // The channel has no buffer: a shard that is created too late has no receiver and is removed.
+        // The channel has no buffer: if the receiver is gone, the thread removes the shard that it created
+        // too late.
         let (done, created) = sync_channel(0);
         let create = move || {
             let created = create(&place);
@@ -79,13 +82,13 @@ impl ShardCreation {
         Some(ShardCreation { thread, created })
     }
 
-    /// The shard. `Ok(None)` if the file system does not answer within `limit`: then the command starts, and the
-    /// collector creates the shard when that is possible.
+    /// Returns the shard. `Ok(None)` if the file system does not answer within `limit`. Then the launcher
+    /// starts the command, and the collector creates the shard later.
     pub(crate) fn wait(self, limit: Duration) -> Result<Option<(File, EarlyShard)>, PlaceError> {
         if self.created.recv_timeout(limit).is_err() {
             return Ok(None);
         }
-        // What the thread has made is read after its end, which sanitizers in this process understand, too.
+        // Joining the thread makes its result visible to sanitizers in this process as well.
         self.thread.join().ok().transpose()
     }
 }
@@ -109,8 +112,8 @@ fn create(place: &ShardPlace) -> Result<(File, EarlyShard), PlaceError> {
     }
 }
 
-/// Another process of the same run id may remove the folder between its creation and that of the file,
-/// because nothing happened there.
+/// Another process with the same run id may remove the empty folder after this one created it and before this
+/// one creates the file.
 fn create_again_if_removed(place: &ShardPlace) -> Result<NewShard, PlaceError> {
     match place.create() {
         Err(PlaceError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => place.create(),
@@ -128,7 +131,7 @@ fn write_header(file: File, place: &ShardPlace) -> io::Result<File> {
     Ok(shard.into_disk())
 }
 
-/// A shard in memory: its header, its identity, and the ranks that were chosen.
+/// Begins a shard in memory: its header, its identity, and the selection of ranks.
 pub(super) fn begin(file: File, place: &ShardPlace) -> Result<ShardFile<File>, WriteError> {
     let mut shard = ShardFile::new(file, &place.run, place.max_bytes)?;
     if let Some(selection) = place.ranks.selection() {
@@ -169,7 +172,7 @@ mod tests {
         assert!(early.path().exists() && early.path().parent().unwrap().ends_with("ranks-00000"));
         early.remove();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        // What is not empty stays.
+        // Folders that are not empty stay.
         fs::create_dir(folder.path().join("root")).unwrap();
         let (_file, early) = create(&place(&folder.path().join("root"))).unwrap();
         fs::write(folder.path().join("root/run/merge.wanted"), "").unwrap();

@@ -1,4 +1,4 @@
-//! From items to rows of a shard.
+//! Converts items to rows of a shard.
 
 use super::rows::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
 use rpd_shard::ShardWriter;
@@ -8,7 +8,7 @@ use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
 use rpd_shard::model::{TableId, Value};
 use rpd_shard::record::{Loss, LossCause};
 
-/// Puts items into a shard.
+/// Writes items to a shard.
 pub(super) struct ItemRows<'a> {
     pub(super) writer: &'a mut ShardWriter<Vec<u8>>,
     /// Id in the shard of each name.
@@ -16,7 +16,7 @@ pub(super) struct ItemRows<'a> {
 }
 
 impl ItemRows<'_> {
-    /// Puts an item into the shard; what the format does not take is counted.
+    /// Writes an item to the shard. Counts an item that the format does not accept.
     #[inline]
     pub(super) fn put_or_count(&mut self, item: &OutputItem) -> Result<(), WriteError> {
         match self.put(item) {
@@ -33,7 +33,7 @@ impl ItemRows<'_> {
         let (source, table) = row_of(item);
         self.writer.loss(Loss { source, table, cause: LossCause::OverLimit, rows: Some(1) });
         if matches!(item, OutputItem::Name(_)) {
-            // The names behind it keep their places.
+            // Names that follow keep their numbers.
             self.names.push(self.writer.string(b"(too long)")?);
         }
         Ok(())
@@ -147,7 +147,7 @@ fn int(value: Option<i32>) -> Value<'static> {
     Value::from(value.map(i64::from))
 }
 
-/// The process and table that an item is a row of.
+/// Returns the process and the table of an item.
 fn row_of(item: &OutputItem) -> (u32, Option<TableId>) {
     match item {
         OutputItem::Name(_) => (0, Some(STRING)),

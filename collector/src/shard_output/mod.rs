@@ -1,5 +1,5 @@
-//! Rows in, shard out: one thread that encodes, compresses and writes, so that a file system that
-//! stalls holds up nobody but itself for a while.
+//! Writes rows to the shard. One thread encodes, compresses and writes, so that a stalled file system blocks
+//! no other thread for a while.
 
 mod early;
 mod item_rows;
@@ -21,19 +21,19 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// The way to the writing thread.
+/// Sends batches to the writing thread.
 pub struct ShardOutput {
     batches: queue::BatchSender,
 }
 
 impl ShardOutput {
-    /// Starts the thread. The receiver hears which shard is finished, or that there is none.
+    /// Starts the thread. The receiver gets the path of the finished shard, or `None` if there is none.
     pub fn start(place: ShardPlace) -> io::Result<(ShardOutput, Receiver<Option<PathBuf>>)> {
         ShardOutput::start_with(place, ShardBeginning::Nothing)
     }
 
-    /// Starts the thread with a shard that was created before the command, if there is one. It is removed at the end if
-    /// nothing happened.
+    /// Starts the thread with a shard that was created before the command, if there is one. The thread
+    /// removes that shard at the end if nothing was recorded.
     pub(crate) fn start_with(
         place: ShardPlace,
         beginning: ShardBeginning,
@@ -46,33 +46,33 @@ impl ShardOutput {
         Ok((ShardOutput { batches }, finished))
     }
 
-    /// Hands a batch over and gets an empty one. Waits while the writer is far behind.
+    /// Sends a batch and returns an empty one. Blocks while the writing thread is far behind.
     pub fn send(&self, batch: OutputBatch) -> OutputBatch {
-        // The writer only goes away by panicking; then the rest is lost, and the command runs on.
+        // The writing thread ends early only by a panic. Then the rest is lost, and the command continues.
         self.batches.send(batch)
     }
 
-    /// A second way to the writing thread. What comes behind [`OutputItem::End`] is not written.
+    /// Returns a second sender. The writing thread ignores what arrives after [`OutputItem::End`].
     pub fn side(&self) -> SideOutput {
         SideOutput { batches: self.batches.side() }
     }
 
-    /// For tests that look at what they would send.
+    /// Makes an output without a writing thread, for tests that inspect the batch that they would send.
     #[cfg(test)]
     pub(crate) fn into_nothing() -> ShardOutput {
         ShardOutput { batches: queue::queue().0 }
     }
 }
 
-/// A way to the writing thread for somebody who has other things to do than to wait for it. Must not
-/// send [`OutputItem::Name`], [`OutputItem::Thread`] or [`OutputItem::End`], whose order is the collecting thread's.
+/// Sends batches from threads that must not block for long. They must not send [`OutputItem::Name`],
+/// [`OutputItem::Thread`] or [`OutputItem::End`], whose order the collecting thread determines.
 #[derive(Clone)]
 pub struct SideOutput {
     batches: queue::SideSender,
 }
 
 impl SideOutput {
-    /// For tests that look at what they send: the queue takes one batch at a time.
+    /// Makes a queue of one batch for tests that inspect what they send.
     #[cfg(test)]
     pub(crate) fn to_test() -> (ShardOutput, SideOutput, TestQueue) {
         let (batches, taken) = queue::with_limit(1);
@@ -80,24 +80,24 @@ impl SideOutput {
         (ShardOutput { batches }, side, TestQueue(taken))
     }
 
-    /// Hands a batch over if there is room, or gives it back.
+    /// Sends a batch if there is room; otherwise returns it.
     pub fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         self.batches.try_send(batch)
     }
 
-    /// Waits for room; gives the batch back when the writing thread has ended.
+    /// Sends a batch and waits for room. Returns the batch if the writing thread has ended.
     pub fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         self.batches.send(batch)
     }
 }
 
-/// In place of the writing thread.
+/// Replaces the writing thread.
 #[cfg(test)]
 pub(crate) struct TestQueue(queue::BatchReceiver);
 
 #[cfg(test)]
 impl TestQueue {
-    /// Takes a batch that waits.
+    /// Removes a waiting batch.
     pub(crate) fn take(&self) -> Option<Vec<OutputItem>> {
         match self.0.receive(std::time::Duration::ZERO) {
             queue::ReceivedBatch::Batch(batch) => Some(batch.items),

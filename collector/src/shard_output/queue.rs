@@ -1,27 +1,27 @@
-//! Batches on their way from the collecting to the writing thread, bounded by their bytes.
+//! Queue of batches from the collecting thread to the writing thread, bounded by bytes.
 
 use super::rows::{EventSpan, OutputBatch, OutputItem};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes that wait for a file system that stalls, give or take a batch. Then rings fill up, and what
-/// they drop is counted there.
+/// Maximum number of bytes that wait for a stalled file system, plus at most one batch. After that the rings
+/// fill up, and producers count what they drop.
 const QUEUE_BYTES: usize = 12 << 20;
-/// Bytes of a full batch, give or take texts.
+/// Bytes of a full batch without texts.
 const FULL_BYTES: usize =
     OutputBatch::FULL * size_of::<OutputItem>() + OutputBatch::FULL_RANGES * size_of::<EventSpan>();
-/// Empty batches that are kept for their memory.
+/// Number of empty batches that are kept to reuse their memory.
 const EMPTY_BATCHES: usize = 2;
 
 struct State {
-    /// Most bytes that wait.
+    /// Maximum number of bytes that wait.
     limit: usize,
-    /// With the bytes of each.
+    /// Batches with their bytes.
     waiting: VecDeque<(OutputBatch, usize)>,
     bytes: usize,
     empty: Vec<OutputBatch>,
-    /// One of the two sides is gone.
+    /// One of the two ends is gone.
     closed: bool,
 }
 
@@ -35,7 +35,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room and puts a batch in; gives it back if nobody takes batches any more.
+    /// Waits for room and appends a batch. Returns the batch if the receiver is gone.
     fn put(&self, batch: OutputBatch) -> (MutexGuard<'_, State>, Result<(), OutputBatch>) {
         let bytes = bytes_of(&batch);
         let mut state = self.lock();
@@ -67,22 +67,22 @@ impl State {
     }
 }
 
-/// The side that gives.
+/// Sending end. The queue closes when it is dropped.
 pub(super) struct BatchSender(Arc<Shared>);
 
-/// A second one that gives. Its end is not the end of the queue.
+/// Another sending end. Dropping it does not close the queue.
 #[derive(Clone)]
 pub(super) struct SideSender(Arc<Shared>);
 
-/// The side that takes.
+/// Receiving end.
 pub(super) struct BatchReceiver(Arc<Shared>);
 
-/// What [`BatchReceiver::receive`] found.
+/// Result of [`BatchReceiver::receive`].
 pub(super) enum ReceivedBatch {
     Batch(OutputBatch),
-    /// Nothing came in time.
+    /// No batch arrived in time.
     Nothing,
-    /// Nothing will come.
+    /// No batch will arrive.
     Closed,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn queue() -> (BatchSender, BatchReceiver) {
     with_limit(QUEUE_BYTES)
 }
 
-/// A queue in which at most so many bytes wait, or one batch.
+/// Makes a queue in which at most `limit` bytes wait, or one batch.
 pub(super) fn with_limit(limit: usize) -> (BatchSender, BatchReceiver) {
     let state = State { limit, waiting: VecDeque::new(), bytes: 0, empty: Vec::new(), closed: false };
     let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -98,8 +98,8 @@ pub(super) fn with_limit(limit: usize) -> (BatchSender, BatchReceiver) {
 }
 
 impl BatchSender {
-    /// Hands a batch over and gets an empty one. Waits while too much is waiting. If nobody takes
-    /// batches any more, it is lost.
+    /// Sends a batch and returns an empty one. Waits while the queue is full. Drops the batch if the receiver
+    /// is gone.
     pub(super) fn send(&self, batch: OutputBatch) -> OutputBatch {
         let (mut state, _) = self.0.put(batch);
         let empty = state.empty.pop();
@@ -108,14 +108,14 @@ impl BatchSender {
         empty.unwrap_or_default()
     }
 
-    /// Another way into the queue.
+    /// Returns another sending end.
     pub(super) fn side(&self) -> SideSender {
         SideSender(Arc::clone(&self.0))
     }
 }
 
 impl SideSender {
-    /// Hands a batch over if there is room, or gives it back.
+    /// Sends a batch if there is room; otherwise returns it.
     pub(super) fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let bytes = bytes_of(&batch);
         let mut state = self.0.lock();
@@ -128,7 +128,7 @@ impl SideSender {
         put
     }
 
-    /// Waits for room; gives the batch back if nobody takes batches any more.
+    /// Sends a batch and waits for room. Returns the batch if the receiver is gone.
     pub(super) fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let (state, put) = self.0.put(batch);
         drop(state);
@@ -138,7 +138,7 @@ impl SideSender {
 }
 
 impl BatchReceiver {
-    /// Takes the next batch; waits for one at most this long.
+    /// Removes the next batch. Waits for one at most `wait`.
     pub(super) fn receive(&self, wait: Duration) -> ReceivedBatch {
         let nothing = |state: &mut State| state.waiting.is_empty() && !state.closed;
         let state = self.0.changed.wait_timeout_while(self.0.lock(), wait, nothing);
@@ -155,7 +155,7 @@ impl BatchReceiver {
         }
     }
 
-    /// Gives a batch back for its memory.
+    /// Returns a batch to reuse its memory.
     pub(super) fn give_back(&self, mut batch: OutputBatch) {
         batch.clear();
         let mut state = self.0.lock();
@@ -177,7 +177,7 @@ impl Drop for BatchReceiver {
     }
 }
 
-/// Bytes in memory. Process records are few.
+/// Returns the bytes of a batch in memory. Ignores process records, which are few.
 fn bytes_of(batch: &OutputBatch) -> usize {
     let text = |item: &OutputItem| match item {
         OutputItem::Name(text) => text.len(),
@@ -204,7 +204,7 @@ mod tests {
         let mut taken = 0;
         let mut most = 0;
         loop {
-            // The sender is at its limit, or done.
+            // The sender is at its limit, or has ended.
             while receiver.0.lock().bytes + (2 << 20) < QUEUE_BYTES && !receiver.0.lock().closed {
                 std::thread::yield_now();
             }

@@ -1,54 +1,54 @@
-//! What the collecting thread hands to the writing thread.
+//! Items that the collecting thread sends to the writing thread.
 
 use super::system_rows::SystemRows;
 use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 
-/// A string, numbered from 0 in the order of [`OutputItem::Name`].
+/// A string. Strings are numbered from 0 in the order of [`OutputItem::Name`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NameId(pub u32);
 
-/// Something with a beginning and mostly an end. Times in ns of `CLOCK_BOOTTIME`.
+/// An interval in a thread. Times in ns of `CLOCK_BOOTTIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventSpan {
-    /// The process, by its number in the shard.
+    /// Number of the process in the shard.
     pub source: u32,
-    /// Key of the thread's row.
+    /// Key of the row of the thread.
     pub thread: i64,
-    /// Beginning.
+    /// Start.
     pub start: i64,
-    /// End; none if it was still open.
+    /// End; `None` if it was still open.
     pub end: Option<i64>,
     /// Text of the range, or name of the function.
     pub name: NameId,
-    /// Its own stack id.
+    /// Stack id.
     pub stack: i64,
-    /// Stack id of what it is in, 0 for nothing.
+    /// Parent stack id; 0 for none.
     pub parent: i64,
 }
 
-/// What an MPI call has beyond a [`EventSpan`].
+/// Columns of an MPI call besides those of an [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MpiRow {
     /// Communicator.
     pub comm: Option<NameId>,
-    /// Rank of the other side.
+    /// Rank of the peer.
     pub peer: Option<i32>,
     /// Root.
     pub root: Option<i32>,
     /// Tag.
     pub tag: Option<i32>,
-    /// Bytes handed over or room given.
+    /// Bytes that the call sends, or size of its receive buffer.
     pub bytes: Option<i64>,
     /// Number of the call on the communicator, from 1.
     pub seq: Option<i64>,
 }
 
-/// What an RCCL call has beyond a [`EventSpan`].
+/// Columns of an RCCL call besides those of an [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RcclRow {
     /// Communicator.
     pub comm: Option<NameId>,
-    /// Rank of the other side.
+    /// Rank of the peer.
     pub peer: Option<i32>,
     /// Root.
     pub root: Option<i32>,
@@ -62,115 +62,115 @@ pub struct RcclRow {
     pub seq: Option<i64>,
 }
 
-/// What a completed request has beyond a [`EventSpan`].
+/// Columns of a completed request besides those of an [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestRow {
-    /// Rank that the message came from.
+    /// Rank that sent the message.
     pub peer: Option<i32>,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: Option<i32>,
-    /// Its bytes.
+    /// Bytes of the message.
     pub bytes: Option<i64>,
 }
 
-/// What a communicator has beyond a [`EventSpan`].
+/// Columns of a communicator besides those of an [`EventSpan`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommunicatorRow {
-    /// What calls on it say.
+    /// The name by which calls refer to it.
     pub comm: NameId,
     /// The name that the program gave it.
     pub label: Option<NameId>,
-    /// Number of its ranks, and which of them this process is.
+    /// Number of its ranks, and rank of this process in it.
     pub size_rank: Option<(u32, u32)>,
 }
 
-/// One thing to write.
+/// An item to write.
 #[derive(Clone, PartialEq, Debug)]
 pub enum OutputItem {
     /// The next string.
     Name(Box<[u8]>),
-    /// A thread; its key is the number of threads of its process so far.
+    /// A thread. Its key is its ordinal among the threads of its process.
     Thread {
         /// The process.
         source: u32,
-        /// Parent's process id.
+        /// Process id of the parent.
         ppid: i32,
-        /// Thread id of the system.
+        /// Thread id from the system.
         tid: i32,
         /// Name.
         name: Box<str>,
-        /// When its ring was made.
+        /// Time at which its ring was created.
         start: i64,
     },
-    /// A roctx mark: its time is `start`.
+    /// A roctx mark at time `start`.
     Mark(EventSpan),
     /// An MPI call.
     Mpi(EventSpan, MpiRow),
     /// An RCCL call.
     Rccl(EventSpan, RcclRow),
-    /// A request that is complete: its time is `start`, `stack` that of the call that started it, and
-    /// `parent` that of the call that saw it complete.
+    /// A completed request at time `start`. `stack` is the stack id of the call that started it, `parent`
+    /// that of the call that completed it.
     Request(EventSpan, RequestRow),
-    /// A communicator was made or named: its time is `start`.
+    /// A communicator that was created or named at time `start`.
     Communicator(EventSpan, CommunicatorRow),
-    /// A process, new or changed.
+    /// A process that is new or has changed.
     Process(Box<Process>),
-    /// The command of this rank, started or ended.
+    /// The command of this rank, when it starts and when it ends.
     Command(Box<Process>),
     /// A reading of the clocks.
     Clock(Box<ClockSet>),
-    /// Clocks of another node.
+    /// A probe burst to another node.
     Probes(Box<ProbeBurst>),
     /// Counters of the node.
     System(Box<SystemRows>),
-    /// Something that is lost.
+    /// An entry of the loss ledger.
     Loss(Loss),
-    /// All that came before goes to the disk now: a signal says that the end is near.
+    /// Asks the writing thread to sync everything before this item, because a signal announces the end.
     Keep {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
-    /// The shard is complete.
+    /// The end of the shard.
     End,
 }
 
-/// What is handed over at a time: first the items in order, then the ranges.
+/// Items that are sent together: first the items in order, then the ranges.
 #[derive(Debug, Default)]
 pub struct OutputBatch {
     /// Everything but ranges.
     pub items: Vec<OutputItem>,
-    /// roctx ranges, which use names and threads of the items. They are most of what there is, and
-    /// much smaller than an item.
+    /// roctx ranges, which refer to names and threads of the items. Ranges are most of the data and much
+    /// smaller than an item.
     pub ranges: Vec<EventSpan>,
 }
 
 impl OutputBatch {
-    /// Handed over when it has this many items, ...
+    /// Number of items at which a batch is full.
     pub const FULL: usize = 2048;
-    /// ... or this many ranges.
+    /// Number of ranges at which a batch is full.
     pub const FULL_RANGES: usize = 8192;
 
-    /// A batch without ranges.
+    /// Makes a batch without ranges.
     pub fn of(items: Vec<OutputItem>) -> OutputBatch {
         OutputBatch { items, ranges: Vec::new() }
     }
 
-    /// Whether it should be handed over.
+    /// Whether the batch should be sent.
     pub fn is_full(&self) -> bool {
         self.items.len() >= OutputBatch::FULL || self.ranges.len() >= OutputBatch::FULL_RANGES
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the batch has neither items nor ranges.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && self.ranges.is_empty()
     }
 
-    /// Whether it is the last one.
+    /// Whether this is the last batch.
     pub fn is_last(&self) -> bool {
         self.items.last() == Some(&OutputItem::End)
     }
 
-    /// Empties it, but keeps its memory.
+    /// Empties the batch, but keeps its memory.
     pub fn clear(&mut self) {
         self.items.clear();
         self.ranges.clear();

@@ -1,9 +1,9 @@
-//! The shard on its disk: what is written when, and what happens when the disk takes no more.
+//! The file of a shard: when bytes are written, and what happens when the disk is full.
 //!
-//! Bytes are buffered here and nowhere else, so that it is known how many are in the file. After the
-//! first error nothing is written until the end: rows are counted. Then the end goes behind the last
-//! whole block. If there is no room for it, the last blocks are given up and it is written over them:
-//! a disk or quota that is full still takes what goes into blocks that the file already has.
+//! Bytes are buffered only here, so that the number of bytes in the file is known. After the first error no
+//! block is written; rows are counted. The ending is then written after the last whole block. If there is no
+//! room for it, it replaces the last blocks: a full disk or quota still accepts data in blocks that the file
+//! already has.
 
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
@@ -15,13 +15,13 @@ use std::os::unix::fs::FileExt;
 /// Bytes of one write, unless a flush comes first.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Where bytes go. Tests have one that runs full.
+/// Storage for the bytes. Tests use one that can be full.
 pub(super) trait ShardDisk {
-    /// Writes a part of the bytes, as `pwrite(2)`.
+    /// Writes some of the bytes, as `pwrite(2)` does.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Cuts the file, as `ftruncate(2)`.
+    /// Truncates the file, as `ftruncate(2)` does.
     fn cut(&self, length: u64) -> io::Result<()>;
-    /// Keeps what was written, as `fdatasync(2)`.
+    /// Syncs the data, as `fdatasync(2)` does.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -44,48 +44,48 @@ pub(super) struct ShardFile<D> {
     disk: D,
     pub(super) writer: ShardWriter<Vec<u8>>,
     most_bytes: u64,
-    /// Bytes that the file has.
+    /// Number of bytes in the file.
     reached: u64,
 }
 
 /// How a shard ended.
 pub(super) enum ShardEnding {
-    /// Complete.
+    /// The shard has its ending.
     Complete,
-    /// Cut behind its last whole block, as by a kill. Bytes that are left.
+    /// The shard ends after its last whole block, as after a kill. Holds the remaining bytes.
     Cut(u64, WriteError),
 }
 
 impl<D: ShardDisk> ShardFile<D> {
-    /// Starts a shard of at most so many bytes. Nothing is written yet.
+    /// Begins a shard of at most `max_bytes`. Writes nothing yet.
     pub(super) fn new(disk: D, run: &RunIdentity, most_bytes: u64) -> Result<ShardFile<D>, WriteError> {
         let mut writer = ShardWriter::new(Vec::new(), run)?;
         writer.set_limit(most_bytes);
         Ok(ShardFile { disk, writer, most_bytes, reached: 0 })
     }
 
-    /// Writes what is buffered if it is enough.
+    /// Writes the buffer if it is large enough.
     pub(super) fn write_if_much(&mut self) -> Result<(), WriteError> {
         if self.writer.unwritten().1.len() < WRITE_BYTES { Ok(()) } else { self.write() }
     }
 
-    /// Writes everything that there is.
+    /// Writes the whole buffer.
     pub(super) fn flush(&mut self) -> Result<(), WriteError> {
         let flushed = self.writer.flush();
         self.write().and(flushed)
     }
 
-    /// Gives the disk back; what is buffered is dropped.
+    /// Returns the disk and drops the buffer.
     pub(super) fn into_disk(self) -> D {
         self.disk
     }
 
-    /// Has the disk keep what is written.
+    /// Syncs what was written.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.disk.sync()
     }
 
-    /// Gives up on more rows: from now on they are counted.
+    /// Stops writing rows: from now on they are only counted.
     pub(super) fn stop(&mut self) {
         let _ = self.write();
         self.writer.stop(self.reached);
@@ -101,7 +101,7 @@ impl<D: ShardDisk> ShardFile<D> {
         Ok(written?)
     }
 
-    /// Ends the shard. What cannot be written is counted.
+    /// Ends the shard. Counts what cannot be written.
     pub(super) fn finish(mut self) -> (D, ShardEnding) {
         let _ = self.flush();
         let ended = match self.end() {
@@ -109,7 +109,7 @@ impl<D: ShardDisk> ShardFile<D> {
             Err(error) => {
                 self.writer.stop(self.reached);
                 let whole = self.writer.bytes_written();
-                // If this fails too, what is behind the last whole block is damage to a reader.
+                // If this fails too, a reader reports everything after the last whole block as damage.
                 let _ = self.disk.cut(whole);
                 ShardEnding::Cut(whole, error)
             }
@@ -117,8 +117,8 @@ impl<D: ShardDisk> ShardFile<D> {
         (self.disk, ended)
     }
 
-    /// Writes the end: behind the last block, else over the last ones, else (file systems that never
-    /// write in place) in the room that they leave.
+    /// Writes the ending after the last block. If that fails, writes it over the last blocks, or, on file
+    /// systems that never overwrite in place, into the space that they free.
     fn end(&mut self) -> Result<(), WriteError> {
         match self.end_within(self.most_bytes, false) {
             Err(WriteError::Io(_)) => {}
@@ -145,7 +145,7 @@ impl<D: ShardDisk> ShardFile<D> {
     }
 }
 
-/// Writes all bytes, and notes how far the file reaches.
+/// Writes all bytes and tracks the length of the file.
 fn put(disk: &impl ShardDisk, mut bytes: &[u8], mut offset: u64, reached: &mut u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match disk.write_at(bytes, offset) {

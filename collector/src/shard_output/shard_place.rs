@@ -1,4 +1,4 @@
-//! Where the shard goes.
+//! Location of the shard.
 
 use crate::run_folder::RankFolder;
 use rpd_files::{EntryKind, HeldFolder, effective_uid, user_name};
@@ -9,20 +9,20 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// Asks the site for a merge of the run that it lies in.
+/// Name of the empty file by which a run asks the site for a merge.
 const MERGE_WANTED: &str = "merge.wanted";
-/// Shards of one rank in one folder: several steps may have the same run id by mistake.
+/// Maximum number of shards of one rank in one folder: several steps may have the same run id by mistake.
 const MAX_SHARDS_OF_ONE_RANK: u32 = 1000;
 
-/// The shard could not be made.
+/// The shard could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
-    /// No folder.
+    /// The folder cannot be created.
     #[error("failed to make the folder {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// Something else has the name of an empty file that scripts look for.
@@ -33,49 +33,49 @@ pub(crate) enum PlaceError {
         /// What has the name.
         what: String,
     },
-    /// No file.
+    /// The file cannot be created.
     #[error("failed to create {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Most bytes of a shard unless told otherwise.
+/// Default limit for the bytes of a shard.
 pub(crate) const DEFAULT_MAX_BYTES: u64 = 2 << 30;
 
-/// Which shard, and where.
+/// A shard and its location.
 #[derive(Clone, Debug)]
 pub struct ShardPlace {
     /// Output root, absolute.
     pub root: PathBuf,
-    /// Run and rank.
+    /// Identity of the run and the rank.
     pub run: RunIdentity,
     /// Ranks that are recorded.
     pub ranks: RankSet,
-    /// Clocks of the collector.
+    /// Clock domain of the collector.
     pub domain: ClockDomain,
-    /// Most bytes of the shard. Rows that find no room are counted in its ledger.
+    /// Maximum number of bytes. The ledger counts the rows that do not fit.
     pub max_bytes: u64,
-    /// The group may read it, too.
+    /// The group may read the shard as well.
     pub share_group: bool,
-    /// It is made even if nothing happens: for its clocks and its identity.
+    /// Create the shard even if nothing is recorded, for its clocks and its identity.
     pub always: bool,
 }
 
-/// A shard that did not exist before.
+/// A new shard.
 pub(super) struct NewShard {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    /// What has the usual name of the shard, if that was taken.
+    /// What has the usual name of the shard, if that name was taken.
     pub(super) beside: Option<String>,
 }
 
 impl ShardPlace {
     /// Creates `rank-<rank>.rpdshard` in the folder of the rank, or `.1.rpdshard` and so on if that exists.
-    /// The folder is for the user alone, and so is the file, unless they are shared with the group.
+    /// The user alone may read the folder and the file, unless they are shared with the group.
     pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
         let rank = self.run.rank.unwrap_or(0);
         let (file, path, attempt) = self.create_numbered(|attempt| match attempt {
@@ -88,13 +88,14 @@ impl ShardPlace {
 }
 
 impl ShardPlace {
-    /// What has the usual name of a shard.
+    /// Describes what has the usual name of a shard.
     fn taken_by(&self, name: &str) -> String {
         let trap = self.folder().open().ok().and_then(|folder| trap_in(&folder, name));
         trap.map_or_else(|| "a shard".to_owned(), |what| format!("{what} in place of the shard"))
     }
 
-    /// Creates `rank-<rank>.<label>.<ending>` there, or with a number behind the label if that exists.
+    /// Creates `rank-<rank>.<label>.<ending>` in the folder of the rank, with a number after the label if
+    /// that exists.
     pub(crate) fn create_beside(&self, label: &str, ending: &str) -> Result<(File, PathBuf), PlaceError> {
         let rank = self.run.rank.unwrap_or(0);
         let (file, path, _) = self.create_numbered(|attempt| match attempt {
@@ -104,7 +105,7 @@ impl ShardPlace {
         Ok((file, path))
     }
 
-    /// Creates the first file that does not exist, and says at which attempt.
+    /// Creates the first file that does not exist, and returns the number of the attempt.
     fn create_numbered(&self, name: impl Fn(u32) -> String) -> Result<(File, PathBuf, u32), PlaceError> {
         let place = self.folder();
         let failed = |source| PlaceError::Folder { path: place.path(), source };
@@ -124,7 +125,7 @@ impl ShardPlace {
         })
     }
 
-    /// The folder of the rank's files.
+    /// Returns the folder of the rank.
     pub(crate) fn folder(&self) -> RankFolder {
         RankFolder::new(&self.root, &self.run, self.share_group)
     }
@@ -136,7 +137,7 @@ impl ShardPlace {
         self.leave(MERGE_WANTED)
     }
 
-    /// An empty file in the folder of the run. One rank makes it, which all runs have.
+    /// Creates an empty file in the folder of the run. Only rank 0 does, which every run has.
     pub(crate) fn leave(&self, name: &str) -> Result<(), PlaceError> {
         if self.run.rank.is_some_and(|rank| rank != 0) {
             return Ok(());
@@ -155,7 +156,8 @@ impl ShardPlace {
     }
 }
 
-/// What has the name of an empty file; `None` if an earlier process of this user left that, or if nothing has it any more.
+/// Describes what has the name of an empty file. `None` if an earlier process of this user created it, or if
+/// nothing has the name any more.
 fn trap_in(folder: &HeldFolder, name: &str) -> Option<String> {
     let found = folder.stat(name).ok()?;
     match found.kind {
@@ -167,7 +169,7 @@ fn trap_in(folder: &HeldFolder, name: &str) -> Option<String> {
     }
 }
 
-/// Creates a file that the group may read if the folder is shared, whatever the umask is.
+/// Creates a file. If the folder is shared the group may read the file, whatever the umask.
 fn create_in(folder: &HeldFolder, name: &str, place: &RankFolder) -> io::Result<File> {
     let file = folder.create(name, place.file_mode())?;
     if place.is_shared() {

@@ -1,5 +1,5 @@
-//! Counters and values as rows of RocPD, as rocprofiler-systems writes its own: a description per
-//! counter, and per tick an event that sample and values refer to.
+//! Counters and their values as rows of RocPD, in the form of rocprofiler-systems: a description per counter,
+//! and per tick an event to which sample and values refer.
 
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
@@ -10,52 +10,52 @@ use std::io::Write;
 
 /// Category of the events.
 const CATEGORY: &[u8] = b"SYSTEM_METRICS";
-/// Name of the track that the samples are on.
+/// Name of the track of the samples.
 const TRACK_NAME: &[u8] = b"system";
-/// Key of the one track, the one node and the one process of the source.
+/// Key of the only track, node and process of the source.
 const ONLY: Value<'static> = Value::Int(1);
 const NOTHING: Value<'static> = Value::Text(b"{}");
 
-/// What counters belong to.
+/// Device that counters belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MetricAgent {
     /// The CPUs of the node, or a GPU.
     pub(crate) is_gpu: bool,
     /// Model, or driver and PCI address.
     pub(crate) name: String,
-    /// Name of the product, where the device says so.
+    /// Name of the product, if the device has one.
     pub(crate) product: String,
     /// PCI address of a GPU.
     pub(crate) pci: String,
 }
 
-/// A counter. Its place in [`MetricsDescription::counters`] is that of its value.
+/// A counter. Its index in [`MetricsDescription::counters`] is the index of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MetricCounter {
-    /// Name, with the device's in it, unless the agent is the device.
+    /// Name. It contains the name of the device, unless the agent is the device.
     pub(crate) name: String,
-    /// For people.
+    /// Description for users.
     pub(crate) description: &'static str,
     /// Unit of the values.
     pub(crate) units: &'static str,
-    /// What part of the node it is about.
+    /// Component of the node.
     pub(crate) component: &'static str,
-    /// Place of its agent.
+    /// Index of its agent.
     pub(crate) agent: usize,
-    /// Number of the device among those of the component.
+    /// Index of the device among those of the component.
     pub(crate) instance: usize,
 }
 
 /// Rows of the system metrics.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SystemRows {
-    /// What is sampled; once, before the first tick.
+    /// Description of the counters. Sent once, before the first tick.
     Described(MetricsDescription),
-    /// A sample.
+    /// The values of one tick.
     Tick(MetricsTick),
 }
 
-/// What is sampled.
+/// Agents and counters of the node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricsDescription {
     pub(crate) source: u32,
@@ -63,20 +63,20 @@ pub struct MetricsDescription {
     pub(crate) counters: Vec<MetricCounter>,
 }
 
-/// A sample.
+/// The values of one tick.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricsTick {
     pub(crate) source: u32,
     /// ns of `CLOCK_BOOTTIME`.
     pub(crate) time: i64,
-    /// Time between samples from this one on, ms, where it is not what it was before.
+    /// Time between samples from this one on, ms, if it has changed.
     pub(crate) period: Option<u128>,
-    /// Keys of counters, and their values.
+    /// Keys of counters and their values.
     pub(crate) values: Vec<(i64, f64)>,
 }
 
 impl SystemRows {
-    /// Adds the rows to a shard.
+    /// Writes the rows to a shard.
     pub fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
         match self {
             SystemRows::Described(description) => description.write(writer),
@@ -155,7 +155,7 @@ impl MetricsTick {
         Ok(())
     }
 
-    /// The rows of a tick that is not written.
+    /// Returns ledger entries for the rows of a tick that is not written.
     pub(crate) fn losses(&self) -> [Loss; 3] {
         let loss = |table, rows| Loss {
             source: self.source,

@@ -16,16 +16,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A crash of the collector loses at most this much.
+/// Time between flushes: a crash of the collector loses at most this much.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// Rows in open blocks from which on a flush comes early: those of each process wait for a block of
-/// their own, and there may be many processes.
+/// Number of rows in open blocks that triggers an early flush. Each process has a block of its own, and there
+/// may be many processes.
 const FLUSH_ROWS: usize = 2 * 65_536;
-/// File systems whose errors come when a file is closed, and which wait for the server then:
-/// `NFS_SUPER_MAGIC`.
+/// `NFS_SUPER_MAGIC`. NFS reports write errors when a file is closed, and waits for the server then.
 const NFS: u32 = 0x6969;
 
-/// Writes batches until [`OutputItem::End`]; returns the shard. After an error it goes on taking them, so that nobody waits.
+/// Writes batches until [`OutputItem::End`]. Returns the path of the shard. After an error it keeps receiving
+/// batches, so that no sender blocks.
 pub(super) fn write_all(
     place: &ShardPlace,
     beginning: ShardBeginning,
@@ -54,7 +54,7 @@ pub(super) fn write_all(
             }
             ReceivedBatch::Nothing => {}
             ReceivedBatch::Closed => {
-                // The collecting thread is gone without a last word: nobody knows what is missing.
+                // The collecting thread ended without `End`, so the number of missing rows is unknown.
                 if let Some(Some(open)) = &mut shard {
                     open.flush();
                 }
@@ -83,7 +83,7 @@ pub(super) fn write_all(
     }
 }
 
-/// Has the file system keep what there is. Rows of the last moments follow within [`FLUSH_EVERY`].
+/// Syncs what was received so far. Rows of the last moments follow within [`FLUSH_EVERY`].
 fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
     let Some(Some(open)) = shard else { return };
     open.flush();
@@ -97,8 +97,8 @@ fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
     }
 }
 
-/// Whether an item comes from a traced process: counters and clocks of nodes alone are no answer to why
-/// there is nothing else.
+/// Whether an item comes from a traced process. Counters and clocks of the node do not explain why nothing
+/// else was recorded.
 fn is_of_a_process(item: &OutputItem) -> bool {
     !matches!(
         item,
@@ -112,8 +112,8 @@ fn is_of_a_process(item: &OutputItem) -> bool {
     )
 }
 
-/// Takes a batch to the shard, which is made if this is the first that calls for one. An inner `None`
-/// is a shard that cannot be made.
+/// Writes a batch to the shard, and creates the shard for the first batch that needs one. An inner `None` is
+/// a shard that could not be created.
 fn take(
     place: &ShardPlace,
     early: &mut Option<(File, EarlyShard)>,
@@ -121,14 +121,14 @@ fn take(
     batch: &OutputBatch,
 ) {
     if shard.is_none() {
-        // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
-        // one nevertheless, or nobody could tell a silent rank from a missing one.
+        // Clocks and the end alone do not create a shard, because nothing was recorded. A rank of a launcher
+        // gets one nevertheless: otherwise a merge could not distinguish a silent rank from a missing one.
         let something = !batch.ranges.is_empty()
             || batch.items.iter().any(|item| {
                 !matches!(item, OutputItem::Clock(_) | OutputItem::Keep { .. } | OutputItem::End)
             });
         let silent_end = batch.is_last() && !something;
-        // A rank that was not to be recorded leaves nothing, and the other shards say so.
+        // A rank that is not selected leaves no shard. The other shards record the selection.
         let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
         if something || silent_end && (expected || place.always) {
             *shard = Some(Recording::create(place, early.take()));
@@ -146,12 +146,13 @@ struct Recording {
     max_bytes: u64,
     /// Id in the shard of each name.
     names: Vec<i64>,
-    /// It was said that rows are not written any more.
+    /// The warning about rows that are no longer written was printed.
     told: bool,
 }
 
 impl Recording {
-    /// Makes the shard, or goes on with the one that was created before the command; or says why there is none.
+    /// Creates the shard, or continues the one that was created before the command. Prints the reason if
+    /// there is none.
     fn create(place: &ShardPlace, early: Option<(File, EarlyShard)>) -> Option<Recording> {
         let failed = |error: &dyn std::fmt::Display| {
             warn(format_args!("warning: {error}; the command runs on untraced"));
@@ -184,7 +185,7 @@ impl Recording {
         let mut result = put_rest(&mut self.file);
         if result.is_err() {
             self.file.stop();
-            // The rest is counted only, which does not fail.
+            // Only counts the rest, which cannot fail.
             let _ = put_rest(&mut self.file);
         } else {
             result = self.file.write_if_much();
@@ -197,7 +198,7 @@ impl Recording {
         self.tell(result.err());
     }
 
-    /// Says once that rows are not written any more.
+    /// Prints once that rows are no longer written.
     fn tell(&mut self, error: Option<WriteError>) {
         if self.told || error.is_none() && !self.file.writer.is_full() {
             return;
@@ -220,7 +221,7 @@ impl Recording {
         let (file, ended) = self.file.finish();
         match ended {
             ShardEnding::Complete => {}
-            // Less than its header and identity: nobody could tell what it is.
+            // Less than header and identity: no reader could identify the shard.
             ShardEnding::Cut(0, error) => {
                 let is_removed =
                     identity(&file).is_ok_and(|identity| place.folder().remove_file(&self.path, identity));
@@ -232,7 +233,7 @@ impl Recording {
                 warn(format_args!("warning: {error}; {path} has no end, and says not how much it misses"));
             }
         }
-        // The server is waited for when the file is closed, but only this tells what it says.
+        // Closing the file waits for the server, but only this call returns its error.
         let on_nfs = fstatfs(&file).is_ok_and(|found| found.f_type as u32 == NFS);
         if on_nfs && let Err(error) = file.sync_data() {
             warn(format_args!(

@@ -9,22 +9,22 @@ use rpd_shard::record::{Clock, ClockDomain, ClockSet, Exit, LossCause, Node, Pro
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// More than the end of the small shard of these tests needs, clocks and processes included.
+/// More bytes than the ending of the small shards here needs, clocks and processes included.
 const ROOM_FOR_THE_END: u64 = 3000;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {
-    /// Writes what fits, then says that there is no space.
+    /// Writes what fits, then reports that there is no space.
     Partial,
-    /// Writes all or nothing.
+    /// Writes everything or nothing.
     Whole,
-    /// No overwriting either, as long as the file is not cut: copy on write.
+    /// Refuses to overwrite as well, until the file is truncated: copy on write.
     CopyOnWrite,
-    /// After the first error nothing works any more.
+    /// Refuses everything after the first error.
     Broken,
 }
 
-/// A file system with room for so many bytes.
+/// A file system with room for a number of bytes.
 struct Small {
     bytes: RefCell<Vec<u8>>,
     longest: Cell<usize>,
@@ -112,7 +112,7 @@ fn process(source: u32) -> Process {
     }
 }
 
-/// What is done to a shard.
+/// An operation on a shard.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Rows of a source: a thread, and ranges with names up to this number.
@@ -127,7 +127,7 @@ enum Step {
 
 type Counts = BTreeMap<(u32, TableId), u64>;
 
-/// Plays the steps; says what was given to the shard, and how it ended.
+/// Runs the steps. Returns the rows that the shard was given, and how it ended.
 fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, ShardEnding) {
     let mut file = ShardFile::new(disk, &identity(), most_bytes).unwrap();
     let mut given = Counts::new();
@@ -176,7 +176,7 @@ fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, ShardEnding) 
     (given, ended)
 }
 
-/// Checks the shard that is there. Returns the number of its rows.
+/// Checks the shard in the file. Returns the number of its rows.
 fn check(disk: &Small, given: &Counts, ended: &ShardEnding) -> u64 {
     let bytes = disk.bytes.borrow();
     if let ShardEnding::Cut(0, _) = ended
@@ -190,7 +190,7 @@ fn check(disk: &Small, given: &Counts, ended: &ShardEnding) -> u64 {
         return 0;
     };
     let complete = matches!(ended, ShardEnding::Complete);
-    // What breaks behind its ledger leaves it, and it is right.
+    // Damage after the ledger leaves the ledger intact.
     assert!(shard.complete() == complete || disk.fault == Fault::Broken && !complete);
     assert!(shard.damage().is_empty() || disk.fault == Fault::Broken && !complete);
     let (strings, damaged) = shard.strings();
@@ -263,7 +263,7 @@ fn a_disk_that_is_full_after_any_byte_leaves_a_shard_that_accounts_for_every_row
             let (given, ended) = play(&disk, u64::MAX, &small_steps());
             let rows = check(&disk, &given, &ended);
             let complete = matches!(ended, ShardEnding::Complete);
-            // All or nothing: a piece of the size of the end must have got into the file before.
+            // With `All` the file must have received a piece of the size of the ending before.
             let enough = if fault == Fault::Whole { 2 * ROOM_FOR_THE_END } else { ROOM_FOR_THE_END };
             assert!(complete || fault == Fault::Broken || room < enough as usize, "{fault:?} {room}");
             assert_eq!(rows == all && complete, room >= whole, "{fault:?} {room}");
