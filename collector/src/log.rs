@@ -1,7 +1,7 @@
-//! Where the collector says what there is to say about its rank: stderr belongs to the program.
+//! The log of a rank. The collector writes its messages there because stderr belongs to the program.
 //!
-//! One line per message, `2026-08-14T12:34:56Z warning: text`. The file exists only if there is
-//! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
+//! One line per message: `2026-08-14T12:34:56Z warning: text`. The file exists only if there is a message. A
+//! separate thread writes it, so that a stalled file system blocks nothing else.
 
 use crate::host::utc::UtcTime;
 use crate::run_folder::{self, RankFolder};
@@ -16,44 +16,45 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// Lines of one log. What goes wrong this often is understood by then.
+/// Maximum number of lines in one log. Repeating a message more often adds nothing.
 const MAX_LINES: u64 = 1000;
-/// Bytes of one line.
+/// Maximum length of one line.
 const MAX_LINE_BYTES: usize = 4096;
-/// Lines that wait for a file system that stalls; more are counted.
+/// Lines that wait for a stalled file system. Further lines are only counted.
 const MAX_QUEUED_LINES: usize = 64;
 
-/// The command has ended, and there was nothing to record.
+/// The command has ended and no event was recorded.
 static EMPTY: AtomicBool = AtomicBool::new(false);
-/// The metrics of the node were recorded.
+/// Metrics of the node were recorded.
 static METRICS: AtomicBool = AtomicBool::new(false);
-/// Processes that the launcher started, where MPI has put the one of this rank into an `MPI_COMM_WORLD` of its own; 0 else.
+/// Number of processes that the launcher started, if MPI put the process of this rank into an
+/// `MPI_COMM_WORLD` of its own; otherwise 0.
 static SINGLETON_OF: AtomicU32 = AtomicU32::new(0);
 static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
 
-/// Where the log goes, and who hears what it cannot hold.
+/// Destination of the log, and the function that receives the lines it cannot hold.
 pub(crate) struct LogPlace {
-    /// The folder; it is made if there is something to say, but not for a second time.
+    /// The folder. The logging thread creates it for the first message, but never a second time.
     pub(crate) folder: RankFolder,
-    /// The name of the file in it.
+    /// Name of the file in the folder.
     pub(crate) name: String,
-    /// Hears every line that could not be written.
+    /// Receives every line that could not be written.
     pub(crate) instead: Box<dyn Fn(&str) + Send>,
 }
 
 /// The log of this process.
 struct Log {
-    /// Where it goes, until there is something to say.
+    /// Destination, until the first message.
     place: Option<LogPlace>,
     open: Option<(SyncSender<String>, JoinHandle<u64>)>,
-    /// Lines for which there was no room.
+    /// Number of lines that were dropped because the queue was full.
     missed: u64,
 }
 
 /// `EMFILE`
 pub(crate) const TOO_MANY_FILES: i32 = 24;
 
-/// What to do about an error of the system, behind its text; empty where that says enough.
+/// Returns advice for an error of the system, to append to its text. Empty if the text suffices.
 pub(crate) fn next_step(error: &io::Error) -> &'static str {
     const TOO_MANY_PROCESSES: i32 = 11;
     match error.raw_os_error() {
@@ -63,20 +64,20 @@ pub(crate) fn next_step(error: &io::Error) -> &'static str {
     }
 }
 
-/// One line: in the collector process into the log of its rank, else on stderr. A closed stderr is no
-/// reason to fail, and stdout belongs to the command.
+/// Writes one line: to the log of the rank in the collector process, otherwise to stderr. Ignores a closed
+/// stderr. Never writes to stdout, which belongs to the command.
 pub(crate) fn warn(text: Arguments<'_>) {
     if !say(text) {
         let _ = writeln!(io::stderr(), "rpd-collect: {text}");
     }
 }
 
-/// From now on, what [`warn`] says in this process goes to a log.
+/// Directs the messages of [`warn`] in this process to a log from now on.
 pub(crate) fn open(place: LogPlace) {
     let _ = LOG.set(Mutex::new(Log { place: Some(place), open: None, missed: 0 }));
 }
 
-/// Says a line in the log of this process. False if it has none.
+/// Writes a line to the log of this process. Returns `false` if this process has no log.
 pub(crate) fn say(text: Arguments<'_>) -> bool {
     let Some(mut log) = log() else { return false };
     if let Some(place) = log.place.take() {
@@ -91,7 +92,7 @@ pub(crate) fn say(text: Arguments<'_>) -> bool {
     true
 }
 
-/// Writes what is left and closes the log. Returns the number of warnings in it.
+/// Writes the remaining lines and closes the log. Returns the number of warnings in it.
 pub(crate) fn close() -> u64 {
     let Some((open, missed)) = log().map(|mut log| (log.open.take(), log.missed)) else { return 0 };
     let Some((lines, thread)) = open else { return 0 };
@@ -103,28 +104,31 @@ pub(crate) fn close() -> u64 {
     thread.join().unwrap_or(0)
 }
 
-/// Notes that no event was recorded, and whether metrics of the node were. The collecting process prints why at the end.
+/// Notes that no event was recorded, and whether metrics of the node were. The collector process prints the
+/// reason at the end.
 pub(crate) fn note_empty(metrics: bool) {
     METRICS.store(metrics, Relaxed);
     EMPTY.store(true, Relaxed);
 }
 
-/// Whether metrics of the node were recorded and no event.
+/// Whether metrics of the node were recorded, but no event.
 pub(crate) fn has_metrics() -> bool {
     METRICS.load(Relaxed)
 }
 
-/// Notes that the MPI process of this rank is alone in its `MPI_COMM_WORLD`, and how many the launcher started.
+/// Notes that the MPI process of this rank is alone in its `MPI_COMM_WORLD`, and how many processes the
+/// launcher started.
 pub(crate) fn note_singleton(launched: u32) {
     SINGLETON_OF.store(launched, Relaxed);
 }
 
-/// Number of processes that the launcher started, if MPI has put the one of this rank into an `MPI_COMM_WORLD` of its own.
+/// Returns the number of processes that the launcher started, if MPI put the process of this rank into an
+/// `MPI_COMM_WORLD` of its own.
 pub(crate) fn singleton_of() -> Option<u32> {
     Some(SINGLETON_OF.load(Relaxed)).filter(|launched| *launched > 0)
 }
 
-/// Whether there was nothing to record.
+/// Whether no event was recorded.
 pub(crate) fn is_empty() -> bool {
     EMPTY.load(Relaxed)
 }
@@ -133,7 +137,7 @@ fn log() -> Option<MutexGuard<'static, Log>> {
     Some(LOG.get()?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The logging thread. Returns the number of warnings that are in the file.
+/// Runs the logging thread. Returns the number of warnings in the file.
 fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
     let mut file = place.create();
     if let Err(error) = &file
@@ -171,7 +175,7 @@ impl LogPlace {
         };
         let file = folder.append(&self.name, self.folder.file_mode())?;
         if self.folder.is_shared() {
-            // Whatever the umask says: it was asked for.
+            // The user asked for a shared file, so the umask does not apply.
             let _ = file.set_permissions(Permissions::from_mode(self.folder.file_mode()));
         }
         Ok(file)
@@ -182,12 +186,12 @@ fn is_warning(line: &str) -> bool {
     line.split_once(' ').is_some_and(|(_, text)| text.starts_with(WARNING))
 }
 
-/// How a text begins that is a warning; any other is a note.
+/// Prefix of a warning. Any other text is a note.
 const WARNING: &str = "warning: ";
-/// How another line begins.
+/// Prefix of a note.
 const NOTE: &str = "note: ";
 
-/// A text as a line of the log: whatever is in it, it does not end the line.
+/// Formats a text as one line of the log. Replaces control characters, so that a text cannot end the line.
 fn one_line(now: SystemTime, text: &str) -> String {
     let UtcTime { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let mut line = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ");

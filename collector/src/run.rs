@@ -1,4 +1,4 @@
-//! From the arguments to the exit status.
+//! Interprets the arguments of `rpd-collect` and returns its exit status.
 
 use crate::backend::start;
 use crate::child;
@@ -10,7 +10,7 @@ use crate::session::{self, CommandSession};
 use std::ffi::OsString;
 use std::io::Write;
 
-/// Exit status for options that make no sense.
+/// Exit status for invalid options.
 const MISTAKE: i32 = 2;
 
 /// Runs `rpd-collect` with its arguments, the name of the program first: the launcher, the collector process, the
@@ -60,7 +60,7 @@ pub fn run(arguments: &[OsString]) -> ! {
     session.run(&options.command).leave()
 }
 
-/// The collector process. Returns its exit status.
+/// Runs the collector process. Returns its exit status.
 fn collect() -> i32 {
     match session::collect() {
         Ok(()) => 0,
@@ -71,7 +71,7 @@ fn collect() -> i32 {
     }
 }
 
-/// `RPD_DISABLE` set to anything but nothing and 0.
+/// Whether `RPD_DISABLE` is set to anything but an empty value or 0.
 fn disabled() -> bool {
     std::env::var_os("RPD_DISABLE").is_some_and(|value| !value.is_empty() && value != "0")
 }

@@ -1,7 +1,8 @@
 //! The folder of a run, below an output root that other users may write to.
 //!
-//! The root is opened as the user names it. Below it everything is reached from a descriptor, no link is followed,
-//! and a folder of another user is refused: it could be exchanged while the rank writes.
+//! The collector opens the root as the user names it. Below the root it opens everything relative to a
+//! descriptor, follows no link, and refuses a folder of another user, who could exchange it while the rank
+//! writes.
 
 use rpd_files::{FileRefused, HeldFolder};
 use rpd_shard::file::folder_of_ranks;
@@ -14,26 +15,26 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// The run folder was made: if it is gone, somebody does not want it.
+/// The run folder was created. If it is missing later, somebody removed it on purpose.
 static WAS_MADE: AtomicBool = AtomicBool::new(false);
 
-/// Notes that the run folder was made.
+/// Notes that the run folder was created.
 pub(crate) fn note_made() {
     WAS_MADE.store(true, Relaxed);
 }
 
-/// Whether this process, or its launcher, made the run folder.
+/// Whether this process or its launcher created the run folder.
 pub(crate) fn was_made() -> bool {
     WAS_MADE.load(Relaxed)
 }
 
-/// The folder for the files of one rank: that of the run, or one below it in a run of many ranks.
+/// The folder for the files of one rank: the folder of the run, or in a run of many ranks a folder below it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RankFolder {
-    /// A path, which may be no UTF-8.
+    /// A path, which is not necessarily UTF-8.
     root: OsString,
     run_id: String,
-    /// Folder of some ranks, in that of the run.
+    /// Folder for a range of ranks, in the folder of the run.
     below: Option<String>,
     share_group: bool,
 }
@@ -44,12 +45,12 @@ impl RankFolder {
         RankFolder { root: root.into(), run_id: run.run_id.clone(), below, share_group }
     }
 
-    /// The folder of the run alone.
+    /// The folder of the run itself.
     pub(crate) fn of_run(root: &Path, run_id: &str, share_group: bool) -> RankFolder {
         RankFolder { root: root.into(), run_id: run_id.to_owned(), below: None, share_group }
     }
 
-    /// Its path, for messages and for others.
+    /// The path, for messages and for other processes.
     pub(crate) fn path(&self) -> PathBuf {
         let of_run = self.root().join(&self.run_id);
         self.below.as_ref().map_or(of_run.clone(), |below| of_run.join(below))
@@ -59,12 +60,12 @@ impl RankFolder {
         Path::new(&self.root)
     }
 
-    /// Whether the group may read what is in it.
+    /// Whether the group may read the files in it.
     pub(crate) fn is_shared(&self) -> bool {
         self.share_group
     }
 
-    /// Mode of a file in it.
+    /// Mode of a file in the folder.
     pub(crate) fn file_mode(&self) -> u32 {
         if self.share_group { 0o640 } else { 0o600 }
     }
@@ -73,8 +74,8 @@ impl RankFolder {
         if self.share_group { 0o750 } else { 0o700 }
     }
 
-    /// Opens it, and makes it and the folders above it where they do not exist: for the user alone, or shared with the
-    /// group.
+    /// Creates the folder and its missing parents, and opens it. The user alone may read them, unless they
+    /// are shared with the group.
     pub(crate) fn make(&self) -> io::Result<HeldFolder> {
         self.make_root()?;
         let root = HeldFolder::open(self.root())?;
@@ -87,7 +88,7 @@ impl RankFolder {
         Ok(made)
     }
 
-    /// Opens it if it exists.
+    /// Opens the folder if it exists.
     pub(crate) fn open(&self) -> io::Result<HeldFolder> {
         let run = self.open_run()?;
         match &self.below {
@@ -100,26 +101,28 @@ impl RankFolder {
         check_owner(HeldFolder::open(self.root())?.open_folder(&self.run_id)?)
     }
 
-    /// Removes the file of this path, which lies in it, if it has this device and inode; returns whether it did.
+    /// Removes the file with this path from the folder if it has this device and inode. Returns whether it
+    /// did.
     pub(crate) fn remove_file(&self, path: &Path, identity: (u64, u64)) -> bool {
         let name = path.file_name().unwrap_or_default();
         self.open().and_then(|folder| folder.remove_if(name, identity)).unwrap_or(false)
     }
 
-    /// How many folders of its path do not exist.
+    /// Counts the folders of the path that do not exist.
     pub(crate) fn count_missing(&self) -> usize {
         self.path().ancestors().take_while(|folder| folder.symlink_metadata().is_err()).count()
     }
 
-    /// Removes the `count` innermost folders of its path, as far as they are empty.
+    /// Removes the `count` innermost folders of the path, as long as they are empty.
     pub(crate) fn remove_empty(&self, count: usize) {
         for level in 0..count {
             let _ = self.remove_level(level);
         }
     }
 
-    /// Removes the folder that has `level` folders of the path below it. It is empty and belongs to this user. Another
-    /// user who may write to the folder above can exchange it for another empty folder there, and reaches no others.
+    /// Removes the folder that has `level` folders of the path below it. The folder is empty and belongs to
+    /// this user. Another user with write access to its parent can exchange it for another empty folder
+    /// there, but cannot reach any other folder.
     fn remove_level(&self, level: usize) -> io::Result<()> {
         let levels_of_run = 1 + usize::from(self.below.is_some());
         let (above, name) = match &self.below {
@@ -141,10 +144,10 @@ impl RankFolder {
     fn make_in(&self, above: &HeldFolder, name: &str) -> io::Result<HeldFolder> {
         let (folder, is_new) = above.make_folder(name, self.mode())?;
         let folder = check_owner(folder)?;
-        // The user's word counts before the umask. Other ranks make the same folders: who is too late to
-        // make one may be too early to find it shared, but it will be.
+        // The user asked for sharing, so the umask does not apply. Other ranks create the same folders: a
+        // rank may find a folder before the creating rank has shared it, but that rank will.
         if is_new && self.share_group {
-            // Files go on to belong to the group of the folder, where that is so.
+            // Files inherit the group of the folder if it has the setgid bit.
             let _ = folder.set_mode(self.mode() | folder.mode() & 0o2000);
         }
         Ok(folder)
@@ -154,7 +157,7 @@ impl RankFolder {
         let new: Vec<&Path> = self.root().ancestors().take_while(|made| !made.exists()).collect();
         let made = DirBuilder::new().recursive(true).mode(self.mode()).create(self.root());
         made.map_err(|error| match error.kind() {
-            // Something else has the name.
+            // Something that is not a folder has this name.
             io::ErrorKind::AlreadyExists => rustix::io::Errno::NOTDIR.into(),
             _ => error,
         })?;
@@ -166,7 +169,7 @@ impl RankFolder {
     }
 }
 
-/// Device and inode of a file.
+/// Returns the device and the inode of a file.
 pub(crate) fn identity(file: &File) -> io::Result<(u64, u64)> {
     let found = file.metadata()?;
     Ok((found.dev(), found.ino()))
