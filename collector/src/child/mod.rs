@@ -1,4 +1,4 @@
-//! The command: how it is started, and how its end becomes ours.
+//! Starts the command, and ends this process as the command ended.
 
 pub(crate) mod ignoring;
 pub(crate) mod preload;
@@ -16,19 +16,20 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-/// Exit status for a command that is not there, as in a shell.
+/// Exit status for a command that does not exist, as in a shell.
 const NOT_FOUND: i32 = 127;
 /// Exit status for a command that cannot be executed, as in a shell.
 const NOT_EXECUTABLE: i32 = 126;
-/// `ENOEXEC`: a script without a first line that names its interpreter.
+/// `ENOEXEC`: a script whose first line does not name an interpreter.
 const NO_FORMAT: i32 = 8;
-/// `E2BIG`: arguments and environment are over the limit of the system.
+/// `E2BIG`: arguments and environment exceed the limit of the system.
 const TOO_BIG: i32 = 7;
 
-/// Set for a profiler that is to start the command: its scratch folder. What it starts inherits it, but not the command.
+/// Variable that marks a profiler that is to start the command; it holds the scratch folder. Processes of the
+/// profiler inherit it, the command does not.
 pub(crate) const PROFILER: &str = "RPD_PROFILER";
 
-/// Becomes the command. Returns only if that fails, with the exit status.
+/// Replaces this process by the command. Returns only if that fails, with the exit status.
 pub(crate) fn replace(command: &[OsString]) -> i32 {
     let Some((program, arguments)) = command.split_first() else { return NOT_FOUND };
     let error = of_no_profiler(Command::new(program).args(arguments)).exec();
@@ -40,7 +41,7 @@ pub(crate) fn replace(command: &[OsString]) -> i32 {
     failed_to_start(program, &error)
 }
 
-/// Starts the command with some variables more. On failure, the exit status.
+/// Starts the command with additional variables. On failure, prints the reason and returns the exit status.
 pub(crate) fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<Child, i32> {
     let Some((program, arguments)) = command.split_first() else { return Err(NOT_FOUND) };
     let spawn = |command: &mut Command| {
@@ -50,7 +51,7 @@ pub(crate) fn start(command: &[OsString], variables: &[(String, OsString)]) -> R
         .or_else(|error| match error.raw_os_error() {
             Some(NO_FORMAT) => spawn(&mut shell_for(program, arguments)),
             Some(TOO_BIG) => {
-                // There is room for the program's own environment, but not for ours beside it.
+                // The program's own environment fits, but not our variables as well.
                 let child = of_no_profiler(Command::new(program).args(arguments)).spawn()?;
                 warn(format_args!(
                     "warning: the environment has no room for our variables; the command runs untraced"
@@ -62,19 +63,19 @@ pub(crate) fn start(command: &[OsString], variables: &[(String, OsString)]) -> R
         .map_err(|error| failed_to_start(program, &error))
 }
 
-/// Takes the sign of a profiler away. Where it is not set, the environment stays in its order.
+/// Removes the variable that marks a profiler. If it is not set, the environment keeps its order.
 fn of_no_profiler(command: &mut Command) -> &mut Command {
     if std::env::var_os(PROFILER).is_some() { command.env_remove(PROFILER) } else { command }
 }
 
-/// What `execvp` does with a file that the kernel cannot execute.
+/// Runs a file that the kernel cannot execute with a shell, as `execvp` does.
 fn shell_for(program: &OsStr, arguments: &[OsString]) -> Command {
     let mut command = Command::new("/bin/sh");
     command.arg(program).args(arguments);
     command
 }
 
-/// Says why, in one line, and with which status a shell would end.
+/// Prints the reason in one line. Returns the exit status that a shell would return.
 fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
     let name = program.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
@@ -93,7 +94,7 @@ fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
     NOT_EXECUTABLE
 }
 
-/// The file that a command names, as a shell finds it.
+/// Finds the file of a command as a shell does.
 pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|path| path.exists());
@@ -102,7 +103,7 @@ pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// What the first line of a script names.
+/// Returns the interpreter that the first line of a script names.
 pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
     let mut start = Vec::new();
     std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
@@ -110,7 +111,7 @@ pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_owned())
 }
 
-/// How rpd-collect is to end.
+/// How the command ended, and how rpd-collect is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CommandEnding {
     /// With this exit status.
@@ -139,7 +140,7 @@ impl From<ExitStatus> for CommandEnding {
 }
 
 impl CommandEnding {
-    /// For the shard.
+    /// Converts it to the form in the shard.
     pub(crate) fn exit(self) -> Exit {
         match self {
             CommandEnding::Code(code) => Exit::Code(code),
@@ -147,21 +148,21 @@ impl CommandEnding {
         }
     }
 
-    /// Ends this process the same way.
+    /// Ends this process in the same way.
     pub(crate) fn leave(self) -> ! {
         let signal = match self {
             CommandEnding::Code(code) => std::process::exit(code),
             CommandEnding::Signal(signal) => signal,
         };
-        // The command has left its core dump; one of ours would only overwrite it.
+        // The command has written its core dump. A dump of this process would overwrite it.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
         let _ = signal_hook::low_level::emulate_default_handler(signal);
         if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
             let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
         }
-        // What is still here has a handler that cannot be taken away; an exec does. 128 + signal is
-        // how a shell reports a signal.
+        // This process still runs, so the signal has a handler that cannot be removed. An exec removes it.
+        // 128 + signal is the status by which a shell reports a signal.
         let _ = Command::new("/bin/sh").args(["-c", &format!("kill -{signal} $$")]).exec();
         std::process::exit(128 + signal)
     }

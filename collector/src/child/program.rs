@@ -1,4 +1,5 @@
-//! The command, looked at without running it: what would run, and whether our library can be in it.
+//! Inspects the command without running it: which file would run, and whether our library can be preloaded
+//! into it.
 
 use super::find;
 use rustix::process::{getegid, geteuid};
@@ -9,14 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What runs a file that the kernel cannot execute.
+/// Runs files that the kernel cannot execute.
 const SHELL: &str = "/bin/sh";
-/// Scripts whose interpreter is a script, ...
+/// Maximum number of scripts whose interpreter is a script.
 const MAX_INTERPRETERS: usize = 4;
-/// Most bytes of an ELF file that are looked at for its loader.
+/// Maximum number of program headers that are searched for the loader.
 const MAX_PROGRAM_HEADERS: u16 = 512;
 
-/// Rights that a file gives to whoever runs it, for which the loader ignores `LD_PRELOAD`.
+/// Privileges that a file grants to its process. The loader ignores `LD_PRELOAD` for such a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramRights {
     /// Those of its owner or its group.
@@ -26,7 +27,7 @@ pub(crate) enum ProgramRights {
 }
 
 impl ProgramRights {
-    /// Whether the file gives them to this user, who does not have them: the loader disregards others.
+    /// Whether the file grants them to this user, who does not have them. Otherwise the loader ignores them.
     fn are_new(self, path: &Path) -> bool {
         match self {
             ProgramRights::SetId => gives_other_id(path),
@@ -44,30 +45,30 @@ impl std::fmt::Display for ProgramRights {
     }
 }
 
-/// What a command would run.
+/// The file that a command would run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProgramFile {
-    /// There is no such file.
+    /// The file does not exist.
     Missing(OsString),
-    /// Started by this loader.
+    /// The file has a loader.
     Dynamic {
-        /// The program, or that which interprets it.
+        /// The program, or the interpreter of the script.
         path: PathBuf,
         /// Loader.
         loader: PathBuf,
         /// It is the interpreter of a script.
         is_interpreter: bool,
-        /// What keeps the loader from preloading a library, if anything does.
+        /// Privileges that keep the loader from preloading a library.
         rights: Option<ProgramRights>,
     },
-    /// No loader, so nothing can be preloaded.
+    /// The file has no loader, so nothing can be preloaded.
     Static(PathBuf),
-    /// Not of this machine's kind.
+    /// The file is for another kind of machine.
     Foreign(PathBuf),
 }
 
 impl ProgramFile {
-    /// What a command would run, scripts followed to their interpreter.
+    /// Finds the file that a command would run. Follows scripts to their interpreter.
     pub(crate) fn find(name: &OsStr) -> ProgramFile {
         let mut name = name.to_owned();
         for depth in 0..MAX_INTERPRETERS {
@@ -87,16 +88,17 @@ impl ProgramFile {
                 ProgramFile::Dynamic { path, loader, is_interpreter, rights }
             }
             Some(None) => ProgramFile::Static(path),
-            // What the kernel cannot execute is given to a shell.
+            // A shell runs what the kernel cannot execute.
             None if !is_interpreter && !is_elf(&path) => ProgramFile::of(PathBuf::from(SHELL), true),
             None => ProgramFile::Foreign(path),
         }
     }
 
-    /// Why no library of ours can be in it, and what to do about that; `None` if nothing is known to be in the way.
+    /// Returns why our library cannot be preloaded, and what the user can do about it. `None` if no reason is
+    /// known.
     pub(crate) fn unseen(&self) -> Option<(String, &'static str)> {
         match self {
-            // A loader that is started with the name of a program loads it as any other.
+            // A loader that is started with the name of a program loads that program normally.
             ProgramFile::Static(path) if is_loader(path) => None,
             ProgramFile::Static(path) => Some((
                 format!(
@@ -117,7 +119,7 @@ impl ProgramFile {
     }
 }
 
-/// Whether a setuid or setgid file gives this user an id that it does not have.
+/// Whether a setuid or setgid file grants this user an id that the user does not have.
 fn gives_other_id(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| {
         let mode = file.permissions().mode();
@@ -141,7 +143,7 @@ fn rights_of(path: &Path) -> Option<ProgramRights> {
     bytes.is_ok_and(|bytes| bytes > 0).then_some(ProgramRights::Capabilities)
 }
 
-/// What the first line of a script names; behind `env`, what that looks for.
+/// Returns the interpreter in the first line of a script, or the program that `env` there looks for.
 fn interpreter(path: &Path) -> Option<OsString> {
     let mut start = Vec::new();
     File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
@@ -158,8 +160,8 @@ fn is_elf(path: &Path) -> bool {
     File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0)).is_ok() && &magic == b"\x7fELF"
 }
 
-/// The loader that a program names: `PT_INTERP` of a 64-bit ELF file of this byte order. An inner none
-/// is a program without loader.
+/// Returns the loader of a program: `PT_INTERP` of a 64-bit ELF file of this byte order. An inner `None` is a
+/// program without a loader.
 fn loader(path: &Path) -> Option<Option<PathBuf>> {
     const PT_INTERP: u32 = 3;
     const MAX_LOADER_PATH: u64 = 4096;
@@ -189,7 +191,7 @@ fn loader(path: &Path) -> Option<Option<PathBuf>> {
     Some(None)
 }
 
-/// A number of some bytes in the byte order of this machine.
+/// Reads a number of `BYTES` bytes in the byte order of this machine.
 fn number<const BYTES: usize>(from: &[u8], at: usize) -> Option<u64> {
     let mut word = [0; 8];
     let bytes = from.get(at..at + BYTES)?;
