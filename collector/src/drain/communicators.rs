@@ -1,10 +1,10 @@
-//! Names for communicators on which all their ranks agree without talking to each other.
+//! Names for communicators on which all their ranks agree without communication.
 //!
-//! A handle means something in one process only, and may be reused. What all ranks of a communicator
-//! share is how it was made: all ranks of the parent made the same call, the how-manieth on the parent,
-//! and of those that came out of one call (by a split) no two have the same rank 0. So
-//! `MPI_COMM_WORLD/2@4` is what the second such call on `MPI_COMM_WORLD` made, for the group whose rank 0
-//! is rank 4 of `MPI_COMM_WORLD`; `MPI_COMM_WORLD/2@4/1@4` is what was made from that.
+//! A handle is valid in one process only, and may be reused. All ranks of a communicator share how it was
+//! created: all ranks of the parent made the same call with the same ordinal on the parent, and no two
+//! communicators from one call (a split) have the same rank 0. So `MPI_COMM_WORLD/2@4` comes from the second
+//! such call on `MPI_COMM_WORLD`, for the group whose rank 0 is rank 4 of `MPI_COMM_WORLD`;
+//! `MPI_COMM_WORLD/2@4/1@4` was created from that.
 //!
 //! | name | made by |
 //! |---|---|
@@ -23,44 +23,44 @@ use rpd_ring::record::{
 use std::collections::{HashMap, VecDeque};
 use twox_hash::XxHash3_64;
 
-/// Communicators that are told apart, per process.
+/// Maximum number of communicators per process that are distinguished.
 const MAX_COMMUNICATORS: usize = 1 << 16;
-/// Communicators that are remembered after they were freed: calls on them may still be in the ring of
-/// another thread.
+/// Maximum number of freed communicators that are remembered: the ring of another thread may still contain
+/// calls on them.
 const MAX_FREED_COMMUNICATORS: usize = 1 << 10;
-/// Longest name; a longer one is a hash, the same in all ranks.
+/// Maximum length of a name. A longer one becomes a hash, the same in all ranks.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The communicators of a process.
 #[derive(Default)]
 pub(super) struct KnownCommunicators {
     known: HashMap<(RecordedLibrary, u64), KnownCommunicator>,
-    /// Communicators of one way to be made, for the ways that the library does not count.
+    /// Ordinals for the ways of creation that the library does not count.
     made: HashMap<String, u32>,
-    /// Those that were freed, oldest first.
+    /// Freed communicators, oldest first.
     freed: VecDeque<(RecordedLibrary, u64)>,
     unknown: u32,
 }
 
-/// What is known of one.
+/// A communicator of a process.
 #[derive(Clone, Debug)]
 pub(super) struct KnownCommunicator {
     text: Box<str>,
-    /// Its name, for rows.
+    /// Name for rows.
     pub(super) name: NameId,
-    /// Number of its ranks, and which of them this process is.
+    /// Number of its ranks, and rank of this process in it.
     pub(super) size_rank: Option<(u32, u32)>,
 }
 
 impl KnownCommunicators {
-    /// The communicator with this handle, which may not have been seen before.
+    /// Returns the communicator with this handle. Makes one if its creation was not recorded.
     pub(super) fn get(
         &mut self,
         library: RecordedLibrary,
         handle: u64,
         out: &mut RowOutbox,
     ) -> &KnownCommunicator {
-        // Past the limit all others are one.
+        // Beyond the limit all others share one entry.
         let full = self.known.len() >= MAX_COMMUNICATORS && !self.known.contains_key(&(library, handle));
         let handle = if full { u64::MAX - 2 } else { handle };
         let unknown = &mut self.unknown;
@@ -77,7 +77,7 @@ impl KnownCommunicators {
         })
     }
 
-    /// Notes a new communicator and returns its name; none if this rank got none.
+    /// Adds a new communicator and returns its name. `None` if this rank did not get one.
     pub(super) fn add(&mut self, made: &NewCommunicator, out: &mut RowOutbox) -> Option<NameId> {
         if made.handle == 0 {
             return None;
@@ -91,13 +91,13 @@ impl KnownCommunicators {
         Some(name)
     }
 
-    /// Whether a communicator is one whose making is still to be read: it is in the ring of another
+    /// Whether the record that creates this communicator is still to be read, from the ring of another
     /// thread.
     pub(super) fn is_to_come(&self, library: RecordedLibrary, handle: u64) -> bool {
         (COMM_MADE..COMM_MADE * 2).contains(&handle) && !self.known.contains_key(&(library, handle))
     }
 
-    /// A communicator is gone. Its handle may come again for another one, its number does not.
+    /// Removes a communicator. A handle may be reused; a number is not.
     pub(super) fn free(&mut self, library: RecordedLibrary, handle: u64) {
         if handle < COMM_MADE {
             self.known.remove(&(library, handle));

@@ -1,4 +1,4 @@
-//! The socket on which threads hand over their rings.
+//! The socket to which threads send their rings.
 
 use rpd_ring::RingConsumer;
 use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_MAX};
@@ -16,64 +16,64 @@ use rustix::net::{
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 
-/// Connections that the kernel queues while we are busy. A program's threads start together.
+/// Maximum number of connections that the kernel queues. Threads of a program start together.
 const BACKLOG: i32 = 4096;
-/// Connections without their message yet; more are refused until some are done.
+/// Maximum number of connections without their message yet. Others wait in the kernel.
 const MAX_WAITING_CONNECTIONS: usize = 4096;
 
-/// What a thread has sent.
+/// A message that a thread or process sent.
 pub(super) enum ArrivedMessage {
     /// A ring, checked and mapped.
     Ring {
-        /// Process id in our pid namespace; 0 if it has none there.
+        /// Process id in this pid namespace; 0 if the process has none there.
         pid: i32,
         /// The ring.
         ring: RingConsumer,
     },
     /// A thread without a ring.
     Untraced {
-        /// Process id in our pid namespace; 0 if it has none there.
+        /// Process id in this pid namespace; 0 if the process has none there.
         pid: i32,
-        /// Why.
+        /// The reason.
         why: UntracedReason,
     },
-    /// Events that no ring has counted.
+    /// Events that were counted in no ring.
     Lost {
-        /// Process id in our pid namespace; 0 if it has none there.
+        /// Process id in this pid namespace; 0 if the process has none there.
         pid: i32,
-        /// How many.
+        /// Number of events.
         events: u64,
     },
     /// A process has ended, or is about to.
     Ended {
-        /// Who says so: process id in our pid namespace; 0 if it has none there.
+        /// Sender: process id in this pid namespace; 0 if it has none there.
         from: i32,
         /// Its process id, as the sender sees it.
         pid: i32,
-        /// How.
+        /// How it ended.
         exit: Exit,
     },
-    /// Something that is no message of this version.
+    /// Data that is not a message of this version.
     Nonsense,
 }
 
-/// The listening socket, and connections whose message is still to come.
+/// The listening socket, and connections whose message has not arrived.
 pub(crate) struct RingListener {
     socket: OwnedFd,
     waiting: Vec<(OwnedFd, i32)>,
-    /// There was no descriptor for a connection: until some are closed, it is no news that there is one.
+    /// There was no descriptor for a connection. Until some are closed, a waiting connection is no event.
     exhausted: bool,
-    /// Descriptors that are given up for a connection and the ring that comes with it. Where all are in
-    /// use, the kernel would throw the ring away, and its thread would go on writing into it.
+    /// Descriptors that are reserved for a connection and its ring. If all descriptors were in use the kernel
+    /// would discard the ring, and its thread would keep writing into it.
     spare: Vec<OwnedFd>,
 }
 
-/// A connection and a ring.
+/// One for a connection, one for a ring.
 const SPARE: usize = 2;
 
 impl RingListener {
-    /// Opens a socket on an abstract address that cannot be guessed, and returns its name for
-    /// [`rpd_ring::message::SOCKET_VARIABLE`]. Connections wait in it until somebody listens.
+    /// Opens a socket on an abstract address that nobody can guess. Returns its name for
+    /// [`rpd_ring::message::SOCKET_VARIABLE`]. Connections wait in the socket until a process accepts them.
     pub(crate) fn bind(random: u128) -> io::Result<(OwnedFd, String)> {
         let name = format!("rpd-{random:032x}");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -83,7 +83,7 @@ impl RingListener {
         Ok((socket, format!("@{name}")))
     }
 
-    /// Listens on a socket of [`RingListener::bind`].
+    /// Uses a socket of [`RingListener::bind`].
     pub(crate) fn new(socket: OwnedFd) -> RingListener {
         let mut listener = RingListener { socket, waiting: Vec::new(), exhausted: false, spare: Vec::new() };
         listener.keep_spare();
@@ -98,7 +98,7 @@ impl RingListener {
         }
     }
 
-    /// What to wait on for news.
+    /// Returns the descriptors to wait on.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let socket = (!self.exhausted).then_some(self.socket.as_fd());
         socket.into_iter().chain(self.waiting.iter().map(|(socket, _)| socket.as_fd()))
@@ -109,15 +109,15 @@ impl RingListener {
         self.exhausted
     }
 
-    /// Takes in everything that has arrived.
+    /// Receives everything that has arrived.
     pub(super) fn receive(&mut self, mut each: impl FnMut(ArrivedMessage)) {
         self.exhausted = false;
-        // Without descriptors for all that wait, one after the other.
+        // Without enough descriptors, receives one connection after the other.
         while self.accept() && self.take_messages(&mut each) {}
         self.take_messages(&mut each);
     }
 
-    /// Accepts connections. Returns whether there may be more that no descriptor was left for.
+    /// Accepts connections. Returns whether more may wait for which there was no descriptor.
     fn accept(&mut self) -> bool {
         let mut given_up = false;
         while self.waiting.len() < MAX_WAITING_CONNECTIONS {
@@ -137,7 +137,7 @@ impl RingListener {
             if let Ok(peer) = socket_peercred(&connection)
                 && peer.uid == rustix::process::geteuid()
             {
-                // Taken as a number: rustix panics on its own when it is asked to show a pid of 0.
+                // Reads the raw number: rustix panics when it formats a pid of 0.
                 let pid = peer.pid.as_raw_nonzero().get();
                 self.waiting.push((connection, pid));
             }
@@ -145,10 +145,10 @@ impl RingListener {
         false
     }
 
-    /// Takes in the messages that are there. Returns whether there were any.
+    /// Receives the messages that have arrived. Returns whether there were any.
     fn take_messages(&mut self, each: &mut impl FnMut(ArrivedMessage)) -> bool {
         let waiting = self.waiting.len();
-        // Only while messages are taken: others open files, too.
+        // Released only while messages are received: other code opens files, too.
         self.spare.pop();
         self.waiting.retain(|(connection, pid)| match receive_message(connection) {
             Received::NotYet => true,
@@ -178,7 +178,7 @@ fn receive_message(connection: &OwnedFd) -> Received {
         match recvmsg(connection, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
             Ok(message) => message.bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Received::NotYet,
-            // The kernel could not give it to us: what came with it is lost, and counted.
+            // The kernel could not pass the descriptor: the ring is lost, and counted.
             Err(_) => return Received::Message(None, None),
         };
     let mut file = None;
@@ -207,7 +207,7 @@ fn arrival(pid: i32, message: Option<LibraryMessage>, file: Option<OwnedFd>) -> 
     }
 }
 
-/// From a status as `waitpid` gives it.
+/// Converts a status as `waitpid` returns it.
 fn exit_of(status: i32) -> Exit {
     match status & 0x7f {
         0 => Exit::Code(status >> 8 & 0xff),
@@ -215,7 +215,7 @@ fn exit_of(status: i32) -> Exit {
     }
 }
 
-/// Maps a ring if it can be neither too large nor shrink under our feet.
+/// Maps a ring if it is not too large and its file cannot shrink.
 fn map(file: &OwnedFd) -> Option<RingConsumer> {
     let sealed = SealFlags::SHRINK | SealFlags::GROW;
     if !fcntl_get_seals(file).ok()?.contains(sealed) {

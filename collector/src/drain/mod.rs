@@ -1,6 +1,6 @@
-//! Rings in, rows out: one thread that takes in new rings, drains all of them, pairs beginnings
-//! with ends, and notices the end of processes. While it sleeps, others wait for producers that fill their
-//! rings, and read them at once.
+//! Reads rings and produces rows. One thread receives new rings, drains all of them, pairs begins with ends,
+//! and detects the end of processes. While it sleeps, other threads wait for producers that fill their rings,
+//! and read those at once.
 
 mod communicators;
 mod listener;
@@ -27,19 +27,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thread::CollectingThread;
 
-/// The command has ended: drain what is left and complete the shard.
+/// Message that the command has ended: drain the rest and complete the shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandEnd {
-    /// Its process id.
+    /// Process id of the command.
     pub pid: i32,
     /// How it ended.
     pub exit: Exit,
 }
 
-/// What the collecting thread is told.
+/// A command to the collecting thread.
 #[derive(Clone, Copy, Debug)]
 enum CollectorCommand {
-    /// Has all that was recorded so far written and kept by the file system, since this signal warns of an end.
+    /// Write and sync all that was recorded so far, because this signal announces the end of the job.
     Keep(i32),
     Finish(CommandEnd),
 }
@@ -65,15 +65,16 @@ impl RingCollector {
         Ok(RingCollector { commands, wake })
     }
 
-    /// Asks the thread to finish. The output says when that is done.
+    /// Asks the thread to finish. The output reports when it has.
     pub(crate) fn finish(&self, finish: CommandEnd) {
         let _ = self.commands.send(CollectorCommand::Finish(finish));
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Has all that was recorded so far written and kept by the file system: the end may come without another word.
+    /// Asks the thread to write and sync all that was recorded so far, because a signal announces the end of
+    /// the job.
     pub(crate) fn keep(&self, signal: i32) {
-        // Where there is no room, one that comes later is on its way.
+        // If the channel is full an earlier command is still pending.
         let _ = self.commands.try_send(CollectorCommand::Keep(signal));
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }

@@ -1,4 +1,4 @@
-//! Texts to numbers, without keeping the texts: the writing thread has them.
+//! Maps texts to numbers without keeping the texts, which the writing thread has.
 
 use crate::shard_output::{NameId, OutputItem};
 use rpd_ring::record::RecordedLibrary;
@@ -8,8 +8,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 use twox_hash::XxHash3_128;
 
-/// Numbers of the texts seen so far, by their 128-bit hash: two texts with the same one would need
-/// more texts than any job has.
+/// Numbers of the known texts by their 128-bit hash. A collision would need more texts than any job has.
 #[derive(Default)]
 pub(super) struct NameTable {
     numbers: HashMap<u128, NameId, BuildHasherDefault<AlreadyHashed>>,
@@ -17,7 +16,7 @@ pub(super) struct NameTable {
 }
 
 impl NameTable {
-    /// The number of a text. A new text goes out first.
+    /// Returns the number of a text. Sends a new text first.
     pub(super) fn id(&mut self, text: &[u8], out: &mut Vec<OutputItem>) -> NameId {
         let next = NameId(u32::try_from(self.numbers.len()).unwrap_or(u32::MAX));
         match self.numbers.entry(XxHash3_128::oneshot(text)) {
@@ -29,7 +28,7 @@ impl NameTable {
         }
     }
 
-    /// The number of the name of a function; none for a number that no function has.
+    /// Returns the number of the name of a function; `None` if no function has that number.
     pub(super) fn function(
         &mut self,
         library: RecordedLibrary,
@@ -49,7 +48,7 @@ impl NameTable {
     }
 }
 
-/// Takes a part of the key, which is a hash.
+/// Uses a part of the key, which is a hash already.
 #[derive(Default)]
 struct AlreadyHashed(u64);
 

@@ -1,4 +1,4 @@
-//! Rows on their way to the writing thread.
+//! Collects rows for the writing thread.
 
 use super::names::NameTable;
 use crate::shard_output::{EventSpan, NameId, OutputBatch, OutputItem, ShardOutput};
@@ -40,7 +40,7 @@ impl RowOutbox {
         self.names.function(library, number, &mut self.batch.items)
     }
 
-    /// Hands over what is there.
+    /// Sends the collected rows.
     pub(super) fn send(&mut self) {
         if !self.batch.is_empty() {
             self.batch = self.output.send(std::mem::take(&mut self.batch));

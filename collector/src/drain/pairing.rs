@@ -1,4 +1,4 @@
-//! From the log of a thread to rows: beginnings wait for their ends.
+//! Converts the records of a thread to rows: a begin waits for its end.
 
 use super::communicators::KnownCommunicators;
 use super::outbox::RowOutbox;
@@ -10,11 +10,11 @@ use rpd_ring::record::{
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 
-/// Most ranges and calls that are kept open, per thread and per process. The library stops long
-/// before; a ring full of nonsense does not.
+/// Maximum number of open ranges and calls, per thread and per process. The library stops long before; a ring
+/// with invalid content does not.
 const MAX_OPEN_SPANS: usize = 1 << 18;
 
-/// What is open in a thread, outermost first.
+/// Open ranges and calls of a thread, outermost first.
 #[derive(Default)]
 pub(super) struct ThreadLog {
     open: Vec<OpenSpan>,
@@ -24,43 +24,43 @@ pub(super) struct ThreadLog {
 struct OpenSpan {
     span: EventSpan,
     sort: OpenKind,
-    /// The communicator of a call.
+    /// Communicator of a call.
     comm: Option<(RecordedLibrary, u64)>,
 }
 
-/// What can be open in a thread.
+/// Kind of an open range or call.
 #[derive(Clone, Copy)]
 enum OpenKind {
     Range,
     Mpi {
         row: MpiRow,
-        /// The requests that it starts may be receives.
+        /// Requests that the call starts may be receives.
         may_receive: bool,
     },
     Rccl(RcclRow),
 }
 
-/// What the threads of a process share.
+/// State that the threads of a process share.
 #[derive(Default)]
 pub(super) struct ProcessLog {
-    /// Number in the shard.
+    /// Number of the process in the shard.
     source: u32,
-    /// Stack ids given so far.
+    /// Number of stack ids that were assigned.
     stacks: i64,
     /// Ranges with an id, which any thread may stop.
     ranges: HashMap<u64, EventSpan>,
-    /// Stops that were read before their start: it is in the ring of another thread.
+    /// Stops that were read before their start, which is in the ring of another thread.
     stops: HashMap<u64, i64>,
     communicators: KnownCommunicators,
-    /// Calls that have ended on communicators whose making is still to be read.
+    /// Completed calls on communicators whose creation has not been read yet.
     waiting: HashMap<(RecordedLibrary, u64), Vec<OutputItem>>,
     waiting_count: usize,
     requests: PendingRequests,
-    /// Size of `MPI_COMM_WORLD`, from its record until it is taken.
+    /// Size of `MPI_COMM_WORLD`, until it is taken.
     world_size: Option<u32>,
 }
 
-/// A record that fits nothing: the row that it would have made is lost.
+/// A record without its partner: the row is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnmatchedRecord;
 
@@ -69,7 +69,7 @@ impl ProcessLog {
         ProcessLog { source, ..ProcessLog::default() }
     }
 
-    /// Takes one record of a thread; rows that are complete go out.
+    /// Applies one record of a thread. Emits the rows that are complete.
     #[inline]
     pub(super) fn apply(
         &mut self,
@@ -102,7 +102,7 @@ impl ProcessLog {
             RingRecord::RangeStop { time, id } => {
                 match self.ranges.remove(&id) {
                     Some(span) => out.range(EventSpan { end: Some(time), ..span }),
-                    // Its start may still come, or was dropped and counted.
+                    // The start may still arrive, or it was dropped and counted.
                     None if self.stops.len() < MAX_OPEN_SPANS => {
                         self.stops.insert(id, time);
                     }
@@ -197,7 +197,7 @@ impl ProcessLog {
         EventSpan { source: self.source, thread, start, end: None, name: NameId(0), stack: 0, parent: 0 }
     }
 
-    /// Something that the innermost call did: it has that call's stack id and parent.
+    /// Makes a span for an action of the innermost call, with the stack id and parent of that call.
     fn in_call(&mut self, log: &ThreadLog, thread: i64, time: i64, name: NameId) -> EventSpan {
         match log.open.last() {
             Some(open) => EventSpan {
@@ -210,8 +210,8 @@ impl ProcessLog {
         }
     }
 
-    /// The row of something that has ended, or never will. Calls on a communicator whose making is still
-    /// to be read wait for it.
+    /// Emits a range or call that has ended, or never will. Calls wait if the creation of their communicator
+    /// has not been read yet.
     fn emit(&mut self, open: OpenSpan, end: Option<i64>, out: &mut RowOutbox) {
         let span = EventSpan { end, ..open.span };
         let item = match open.sort {
@@ -229,7 +229,7 @@ impl ProcessLog {
         out.push(on_communicator(item, name));
     }
 
-    /// The calls that have waited for a communicator.
+    /// Emits the calls that waited for a communicator.
     fn release(&mut self, library: RecordedLibrary, handle: u64, out: &mut RowOutbox) {
         let Some(items) = self.waiting.remove(&(library, handle)) else { return };
         self.waiting_count -= items.len();
@@ -237,7 +237,7 @@ impl ProcessLog {
         items.into_iter().for_each(|item| out.push(on_communicator(item, name)));
     }
 
-    /// A request is complete: which and when is in `seen`.
+    /// Emits a completed request. `seen` has the thread and time of its completion.
     fn complete(
         &self,
         started: StartedRequest,
@@ -266,7 +266,7 @@ impl ProcessLog {
         if made.birth == CommunicatorBirth::World {
             self.world_size = made.size_rank.map(|(size, _)| size);
         }
-        // A split may leave this rank without one.
+        // After a split this rank may have no new communicator.
         let Some(comm) = self.communicators.add(made, out) else { return };
         let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
         let span = self.in_call(log, thread, time, name);
@@ -274,25 +274,24 @@ impl ProcessLog {
         self.release(made.library, made.handle, out);
     }
 
-    /// The thread records nothing more: what is open in it stays open.
+    /// Ends a thread. Emits what is open as open.
     pub(super) fn end_thread(&mut self, log: ThreadLog, out: &mut RowOutbox) {
         for open in log.open {
             self.emit(open, None, out);
         }
     }
 
-    /// Takes the size of `MPI_COMM_WORLD`, in processes, where its record has come since the last call.
+    /// Takes the size of `MPI_COMM_WORLD` in processes, if its record arrived since the last call.
     pub(super) fn take_world_size(&mut self) -> Option<u32> {
         self.world_size.take()
     }
 
-    /// Takes the number of completed requests whose start was not on record.
+    /// Takes the number of completed requests whose start was not recorded.
     pub(super) fn take_unmatched_requests(&mut self) -> u64 {
         self.requests.take_unmatched()
     }
 
-    /// The process records nothing more: ranges without stop stay open, and communicators that were
-    /// awaited will not come.
+    /// Ends the process. Ranges without a stop stay open, and awaited communicators will not arrive.
     pub(super) fn end(&mut self, out: &mut RowOutbox) {
         let mut awaited: Vec<_> = self.waiting.keys().copied().collect();
         awaited.sort_unstable();
@@ -317,8 +316,8 @@ impl ThreadLog {
         Ok(())
     }
 
-    /// Takes out the innermost one of a sort. Mostly that is the last: a range may begin in a
-    /// callback inside of an MPI call and end after it, or the reverse.
+    /// Removes the innermost entry of a kind. It is usually the last one, but a range may begin in a callback
+    /// within an MPI call and end after it, or the reverse.
     fn close(&mut self, sort: impl Fn(&OpenSpan) -> bool) -> Option<OpenSpan> {
         let at = self.open.iter().rposition(sort)?;
         Some(self.open.remove(at))
@@ -328,7 +327,7 @@ impl ThreadLog {
         self.open.iter().rev().find(|open| sort(open))
     }
 
-    /// A blocking receive from anyone knows now who it was.
+    /// Adds the source of the message to a blocking receive from any source.
     fn received(&mut self, message: &RequestCompletion) {
         if let Some(OpenSpan { sort: OpenKind::Mpi { row, .. }, .. }) =
             self.open.iter_mut().rev().find(|open| open.is_mpi())
@@ -353,7 +352,7 @@ impl OpenSpan {
     }
 }
 
-/// The row of a call, without its communicator.
+/// Makes the row of a call, without its communicator.
 fn mpi_row(call: &MpiCall) -> MpiRow {
     MpiRow {
         comm: None,
@@ -365,7 +364,7 @@ fn mpi_row(call: &MpiCall) -> MpiRow {
     }
 }
 
-/// The row of a call, without its communicator.
+/// Makes the row of a call, without its communicator.
 fn rccl_row(call: &RcclCall, out: &mut RowOutbox) -> RcclRow {
     let datatype = call.datatype.and_then(rccl::datatype);
     let count = call.count.and_then(|count| i64::try_from(count).ok());
@@ -381,7 +380,7 @@ fn rccl_row(call: &RcclCall, out: &mut RowOutbox) -> RcclRow {
     }
 }
 
-/// The row of a call with its communicator.
+/// Adds the communicator to the row of a call.
 fn on_communicator(item: OutputItem, name: NameId) -> OutputItem {
     match item {
         OutputItem::Mpi(span, row) => OutputItem::Mpi(span, MpiRow { comm: Some(name), ..row }),
@@ -400,7 +399,7 @@ mod tests {
     /// Name, start, end, stack id, parent's stack id.
     type Row = (String, i64, Option<i64>, i64, i64);
 
-    /// Applies the log of one thread, and ends it. Returns its rows, and how many records were misfits.
+    /// Applies the records of one thread and ends it. Returns its rows and the number of unmatched records.
     fn rows(log: &[RingRecord<'_>]) -> (Vec<Row>, usize) {
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
@@ -483,7 +482,8 @@ mod tests {
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let mut process = ProcessLog::new(1);
         let (mut user, mut maker) = (ThreadLog::default(), ThreadLog::default());
-        // The ring of the thread that uses it is read first; the second one's making was dropped.
+        // The ring of the thread that uses the first communicator is read first. The creation of the second
+        // one was dropped.
         for (time, comm) in [(10, COMM_MADE + 1), (20, COMM_MADE + 2)] {
             let call = call(mpi::MpiFunction::MPI_Barrier, Some(comm));
             for record in [RingRecord::MpiEnter { time, call }, RingRecord::MpiExit { time: time + 1 }] {
@@ -515,7 +515,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any log: a row for every beginning, stack ids that are unique, parents that came before.
+        /// For any records: one row for every begin, unique stack ids, and parents that come before their
+        /// children.
         #[test]
         fn every_beginning_is_one_row(kinds in proptest::collection::vec((0u8..7, 0u64..4), 0..200)) {
             let barrier = call(mpi::MpiFunction::MPI_Barrier, Some(5));

@@ -1,48 +1,49 @@
-//! How long the collecting thread waits between two looks into the rings.
+//! Computes how long the collecting thread sleeps between two reads of the rings.
 
 use std::time::Duration;
 
-/// Longest pause between two looks into rings whose producers do not wake us. A ring of 1 MiB holds more
-/// than 10 ms of the busiest program that does anything else.
+/// Maximum pause if producers cannot wake the collecting thread. A ring of 1 MiB holds more than 10 ms of the
+/// busiest program that does anything else.
 pub(super) const PAUSE_UNWOKEN: Duration = Duration::from_millis(10);
-/// Longest pause where all producers wake us. What a program has recorded in this time is lost if it is
-/// killed together with us.
+/// Maximum pause if all producers can wake the collecting thread. What a program recorded in this time is
+/// lost if it is killed together with the collector.
 const PAUSE_LONGEST: Duration = Duration::from_millis(500);
-/// The pause after which a ring is taken to be as full as it was when its producer called.
+/// Assumed time in which a ring became as full as it was when its producer called.
 const PAUSE_CALLED: Duration = Duration::from_millis(1);
-/// A shorter pause than this is none.
+/// A shorter pause is skipped.
 const PAUSE_SHORTEST: Duration = Duration::from_micros(250);
-/// Pause while there is no ring: new ones and the end of the command wake us.
+/// Pause while there is no ring. New rings and the end of the command wake the thread.
 pub(super) const PAUSE_EMPTY: Duration = Duration::from_secs(1);
-/// How full the fullest ring should be when it is looked at. Looking more often takes CPU time from the
-/// program; the rest of the ring is for the times when we are not given any.
+/// Target fill level of the fullest ring. More frequent reads take CPU time from the program. The rest of the
+/// ring is for times in which the collector gets no CPU time.
 const FULLNESS: f32 = 1.0 / 8.0;
-/// The same for pauses in which producers wake us: so full that they seldom have to.
+/// Target fill level for pauses in which producers can wake the thread: low enough that they rarely have to.
 const FULLNESS_ASLEEP: f32 = FULLNESS / 4.0;
 
-/// What was found after a pause.
+/// State of the rings after a pause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingLook {
-    /// The pause that was to be.
+    /// The intended pause.
     pub(super) pause: Duration,
-    /// A producer has ended the pause.
+    /// A producer ended the pause.
     pub(super) is_called: bool,
-    /// How full the fullest ring was, from 0 to 1.
+    /// Fill level of the fullest ring, from 0 to 1.
     pub(super) fullness: f32,
-    /// The longest pause until the next look.
+    /// Maximum length of the next pause.
     pub(super) longest: Duration,
 }
 
-/// The longest pause after a look: `is_watched` says that every producer can wake us, `is_called` that one
-/// has. One that writes that much will go on, and one that calls for nothing must not keep us busy.
+/// Returns the maximum pause. `is_watched` if every producer can wake the thread, `is_called` if one did. A
+/// producer that fills its ring goes on doing so, and one that calls for no reason must not keep the
+/// collector busy.
 pub(super) fn longest_pause(is_watched: bool, is_called: bool) -> Duration {
     if is_watched && !is_called { PAUSE_LONGEST } else { PAUSE_UNWOKEN }
 }
 
-/// The pause after which the fullest ring will be about as full as it should be, if all goes on as it
-/// did. A burst shortens it at once, a lull lets it grow.
+/// Returns the pause after which the fullest ring should reach the target, if the rate stays the same. A
+/// burst shortens the pause at once; a quiet phase lengthens it gradually.
 pub(super) fn next_pause(look: RingLook) -> Duration {
-    // How long the ring of the call took to fill is not known.
+    // How long the ring of the producer took to fill is unknown.
     let last = if look.is_called { PAUSE_CALLED } else { look.pause };
     let last = last.clamp(PAUSE_SHORTEST, PAUSE_LONGEST);
     let for_fullness = |wanted: f32| last.mul_f32((wanted / look.fullness.max(f32::EPSILON)).min(2.0));
@@ -71,7 +72,7 @@ mod tests {
             assert_eq!(pause, longest);
             assert_eq!(look(PAUSE_UNWOKEN, 0.25, longest), PAUSE_UNWOKEN / 2);
             assert_eq!(look(Duration::from_millis(1), 0.9, longest), Duration::ZERO);
-            // A program that goes on at one pace: the pause settles where the ring is as full as it should be.
+            // At a constant rate the pause settles where the ring reaches the target.
             for (filled_per_ms, expected) in [(1.0 / 40.0, 4..=6), (1.0 / 8000.0, 200..=250)] {
                 for _ in 0..50 {
                     pause = look(pause, pause.as_secs_f32() * 1e3 * filled_per_ms, longest);
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(look(pause, 0.0, longest_pause(false, false)), PAUSE_UNWOKEN);
     }
 
-    /// So little is in a ring in any pause longer than today's that the rest of it is for late looks.
+    /// A longer pause than today's would fill so little of a ring that the rest suffices for late reads.
     #[test]
     fn nobody_sleeps_long_beside_a_ring_that_fills() {
         for per_ms in [1e-5f32, 1e-4, 1e-3, 1e-2] {

@@ -1,4 +1,4 @@
-//! The processes that have rings, and who they are.
+//! The processes that have rings, and their identities.
 
 use super::pairing::ProcessLog;
 use crate::host::machine;
@@ -13,9 +13,10 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Processes that have ended and may still hear how: their parents say so a moment later.
+/// Maximum number of ended processes whose exit status may still arrive: their parents report it a moment
+/// later.
 const MAX_RECENTLY_ENDED: usize = 1024;
-/// Ancestors that are looked at for the rank that a worker belongs to.
+/// Maximum number of ancestors that are searched for the rank of a worker.
 const MAX_ANCESTORS: usize = 32;
 
 /// A traced process.
@@ -24,29 +25,29 @@ pub(super) struct TracedProcess {
     pub(super) log: ProcessLog,
     /// Readable when the process has ended.
     pub(super) pidfd: Option<Arc<OwnedFd>>,
-    /// No threads and rows will come any more.
+    /// The process sends no more threads and rows.
     pub(super) ended: bool,
-    /// Rows of the thread table given so far.
+    /// Number of rows in the thread table.
     threads: i64,
-    /// As the process itself sees it, for the case that it has no number in our namespace.
+    /// Process id that the process sees itself, in case it has no number in this namespace.
     own_pid: i32,
 }
 
 /// All traced processes, in the order of their numbers in the shard.
 pub(super) struct TracedProcesses {
     all: Vec<TracedProcess>,
-    /// Places of those that have not ended.
+    /// Indices of processes that have not ended.
     living: Vec<usize>,
-    /// Places of those that have ended, and are still known in full.
+    /// Indices of processes that have ended and are still complete.
     ended: VecDeque<usize>,
     defaults: SourceDefaults,
 }
 
-/// Where a thread is to be entered.
+/// The process of a new thread.
 pub(super) struct EnteredThread {
-    /// Place of the process.
+    /// Index of the process.
     pub(super) at: usize,
-    /// The process is new, or is another program since its last thread was entered.
+    /// The process is new, or runs another program than at its last new thread.
     pub(super) changed: bool,
 }
 
@@ -59,28 +60,28 @@ impl TracedProcesses {
         self.all.get_mut(at)
     }
 
-    /// Places of the processes that have not ended.
+    /// Returns the indices of the processes that have not ended.
     pub(super) fn living(&self) -> &[usize] {
         &self.living
     }
 
-    /// What to wait on for the ends of processes, with their places.
+    /// Returns the descriptors that signal the ends of processes, with indices.
     pub(super) fn pidfds(&self) -> impl Iterator<Item = (usize, &Arc<OwnedFd>)> {
         self.living.iter().filter_map(|at| Some((*at, self.all.get(*at)?.pidfd.as_ref()?)))
     }
 
-    /// The latest process of a process id.
+    /// Finds the latest process with a process id.
     pub(super) fn find(&mut self, pid: i32) -> Option<&mut TracedProcess> {
         self.all.iter_mut().rev().find(|source| source.process.pid == pid)
     }
 
-    /// Notes the end of a process. Returns what is known of it now.
+    /// Marks a process as ended. Returns its record.
     pub(super) fn end(&mut self, at: usize, exit: Option<Exit>) -> Option<Process> {
         let source = self.all.get_mut(at)?;
         source.ended = true;
         source.pidfd = None;
         source.process.last_seen = Some(machine::boottime());
-        // What is known already was said by the process or its parent.
+        // An exit status that is known was reported by the process or its parent.
         if exit.is_some() && !matches!((source.process.exit, exit), (Some(_), Some(Exit::Unknown))) {
             source.process.exit = exit;
         }
@@ -96,20 +97,20 @@ impl TracedProcesses {
         Some(process)
     }
 
-    /// The clocks of the collector.
+    /// Returns the clock domain of the collector.
     pub(super) fn domain(&self) -> &ClockDomain {
         &self.defaults.domain
     }
 
-    /// The process of a process id, to count a loss for.
+    /// Returns the number of the process with a process id, for a loss.
     pub(super) fn number_of(&self, pid: i32) -> u32 {
         let found = self.all.iter().rev().find(|source| source.process.pid == pid);
         found.map_or(0, |source| source.process.source)
     }
 
-    /// Notes how a process has ended, as `from` says: of itself, or of its child by the number that the
-    /// child has in the namespace of `from`. Returns the process if its end is known already, so that
-    /// it is written once more.
+    /// Notes how a process ended, as process `from` reports: of itself, or of its child, by the child's
+    /// number in the namespace of `from`. Returns the record if the process is known to have ended, so that
+    /// it is written again.
     pub(super) fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) -> Option<Process> {
         let is_it = |source: &&mut TracedProcess| {
             let own = source.own_pid == pid && (source.process.pid == from || source.process.ppid == from);
@@ -120,7 +121,7 @@ impl TracedProcesses {
         source.ended.then(|| source.process.clone())
     }
 
-    /// Whether a process is to be recorded: its own rank decides.
+    /// Whether a process is to be recorded, according to its own rank.
     pub(super) fn is_wanted(&self, header: RingHeader<'_>) -> bool {
         if self.defaults.ranks.selection().is_none() {
             return true;
@@ -129,7 +130,7 @@ impl TracedProcesses {
         self.defaults.ranks.contains(self.rank_of(&identity).rank)
     }
 
-    /// The rank of a process by its own variables, or else that of the collector.
+    /// Returns the rank from the variables of a process, or else the rank of the collector.
     fn rank_of(&self, identity: &ProcessIdentity) -> RankIdentity {
         let environment: LauncherEnvironment = identity.environment.iter().cloned().collect();
         let own = detect_rank(&environment, None);
@@ -137,8 +138,8 @@ impl TracedProcesses {
         if own.rank.is_none() || keep { self.defaults.rank.clone() } else { own }
     }
 
-    /// Finds or makes the process that a new ring belongs to. Process id and start time name it, so
-    /// that a program after an exec is the same process, and a reused number is not.
+    /// Finds or makes the process of a new ring. Process id and start time identify it: a program after an
+    /// exec is the same process, and a reused number is not.
     pub(super) fn enter(&mut self, pid: i32, header: RingHeader<'_>) -> EnteredThread {
         let facts = header.facts();
         let identity = identity::decode(&header.identity());
@@ -198,7 +199,7 @@ impl TracedProcesses {
         }
     }
 
-    /// Whether a traced process of the same rank is among the ancestors.
+    /// Whether an ancestor is a traced process of the same rank.
     fn is_below_rank(&self, ppid: i32, rank: Option<u32>, restart: u32) -> bool {
         let mut ancestor = ppid;
         for _ in 0..MAX_ANCESTORS {
@@ -219,24 +220,24 @@ impl TracedProcesses {
 }
 
 impl TracedProcess {
-    /// The key of a new row of the thread table.
+    /// Returns the key of a new row of the thread table.
     pub(super) fn next_thread(&mut self) -> i64 {
         self.threads += 1;
         self.threads
     }
 
-    /// Gives back the memory of what will not be written again.
+    /// Frees the memory of a record that will not be written again.
     fn forget(&mut self) {
         self.process.environment = Vec::new();
         self.process.command = String::new();
         self.process.node = Node::default();
         self.log = ProcessLog::default();
-        // Nobody finds it by its number any more, which may belong to another process by now.
+        // Another process may have this number by now.
         (self.process.pid, self.own_pid) = (0, 0);
     }
 }
 
-/// The number in the shard of a process at a place.
+/// Returns the number in the shard of the process with this index.
 fn number_at(place: usize) -> u32 {
     match u32::try_from(place).unwrap_or(u32::MAX - 2) + 1 {
         number if number < SYSTEM_SOURCE => number,

@@ -1,46 +1,46 @@
-//! Which call started a request that another call has seen complete.
+//! Matches the start of a request with its completion in another call.
 
 use crate::shard_output::{EventSpan, NameId};
 use rpd_ring::record::RequestCompletion;
 use std::collections::{HashMap, VecDeque};
 
-/// Requests that are remembered, per process; the oldest of a handle are forgotten past that.
+/// Maximum number of requests that are remembered per process.
 const MAX_PENDING_REQUESTS: usize = 1 << 18;
 
-/// The call that started an operation.
+/// The call that started a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StartedRequest {
-    /// Its stack id.
+    /// Stack id of the call.
     pub(super) stack: i64,
-    /// Its function.
+    /// Name of the function.
     pub(super) name: NameId,
-    /// When the request was there.
+    /// Time of the request.
     pub(super) time: i64,
-    /// It may be a receive: the status of its completion tells of a message.
+    /// The request may be a receive, whose completion has the status of a message.
     pub(super) may_receive: bool,
 }
 
-/// Requests by handle. Several may have the same one at a time: MPI libraries give all operations that
-/// are complete at once a common request. Those are matched in the order in which they were started.
+/// Requests by handle. Several may have the same handle at a time: MPI libraries give all operations that
+/// complete immediately a common request. Those are matched in the order of their starts.
 #[derive(Default)]
 pub(super) struct PendingRequests {
     started: HashMap<u64, VecDeque<StartedRequest>>,
-    /// Completions that were read before their start: it is in the ring of another thread.
+    /// Completions that were read before their start, which is in the ring of another thread.
     early: HashMap<u64, VecDeque<(RequestCompletion, EventSpan)>>,
     remembered: usize,
-    /// Completions whose start was not read.
+    /// Number of completions whose start was not read.
     unmatched: u64,
 }
 
 impl PendingRequests {
-    /// An operation was started. Returns its completion if that was read before.
+    /// Adds the start of a request. Returns its completion if that was read before.
     pub(super) fn start(
         &mut self,
         request: u64,
         started: StartedRequest,
     ) -> Option<(RequestCompletion, EventSpan)> {
         if let Some(early) = self.early.get_mut(&request) {
-            // What was complete before this start belongs to a start that was not recorded.
+            // A completion before this start belongs to a start that was not recorded.
             while let Some((completion, seen)) = early.pop_front() {
                 self.remembered -= 1;
                 if seen.start >= started.time {
@@ -57,7 +57,7 @@ impl PendingRequests {
         None
     }
 
-    /// An operation is complete. Returns the call that started it, if that is known by now.
+    /// Adds a completion. Returns the call that started the request, if it is known.
     pub(super) fn complete(
         &mut self,
         completion: &RequestCompletion,
@@ -75,14 +75,14 @@ impl PendingRequests {
         None
     }
 
-    /// Takes the number of completions whose start will not be read any more.
+    /// Takes the number of completions whose start will not arrive.
     pub(super) fn take_unmatched(&mut self) -> u64 {
         let early: usize = self.early.drain().map(|(_, waiting)| waiting.len()).sum();
         self.remembered -= early;
         std::mem::take(&mut self.unmatched) + early as u64
     }
 
-    /// Nobody will see an operation complete.
+    /// Removes a request that was freed without a completion.
     pub(super) fn free(&mut self, request: u64) {
         self.take(request);
     }

@@ -1,6 +1,7 @@
-//! The rings of all threads, and what is read from them.
+//! The rings of all threads.
 //!
-//! [`super::thread`] says when. A thread of [`super::wakeups`] also reads, when a producer calls.
+//! [`super::thread`] decides when they are read. A thread of [`super::wakeups`] reads them as well, when a
+//! producer calls.
 
 use super::CommandEnd;
 use super::listener::ArrivedMessage;
@@ -23,9 +24,9 @@ use rustix::fd::OwnedFd;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Bytes of a ring that are read before it is the next one's turn.
+/// Bytes that are read from a ring before the next ring.
 pub(super) const BYTES_PER_TURN: u64 = 1 << 20;
-/// All that a ring held when it was looked at: what comes meanwhile is not waited for.
+/// Reads all that a ring contains at the start of the read.
 const WHOLE_RING: u64 = u64::MAX;
 
 /// All rings and their processes.
@@ -34,37 +35,37 @@ pub(super) struct RingDrain {
     rings: Vec<ThreadRing>,
     out: RowOutbox,
     wakeups: WakeupThreads,
-    /// How full the fullest ring was for which a producer has called, since that was asked for.
+    /// Fill level of the fullest ring at the calls of producers since the last query.
     called_fullness: Option<f32>,
-    /// The clocks at the start, until there is a shard to write them to.
+    /// The clocks at the start, until there is a shard for them.
     start_clocks: Option<ClockSet>,
-    /// Reasons for threads without a ring that were told.
+    /// Reasons for threads without a ring that were printed.
     told_untraced: Vec<UntracedReason>,
-    /// Events for which a ring had no room.
+    /// Number of events that did not fit into a ring.
     dropped: u64,
-    /// Processes with such threads, until they say at their end how many events those had.
+    /// Processes with threads without a ring, until they report the number of events of those.
     uncounted: HashSet<i32>,
 }
 
-/// Processes that are remembered for what they have still to say.
+/// Maximum number of processes whose report is awaited.
 const MAX_UNCOUNTED_PROCESSES: usize = 1 << 16;
 
-/// One thread's ring.
+/// The ring of one thread.
 struct ThreadRing {
     consumer: RingConsumer,
-    /// A thread waits for its producer's call; none if there is no thread for it.
+    /// Registration with a thread that waits for the producer's call; `None` if there is no such thread.
     watched: Option<WatchedRing>,
     log: ThreadLog,
-    /// Place of its process.
+    /// Index of its process.
     source: usize,
-    /// Key of its row in the thread table.
+    /// Key of the row of the thread.
     thread: i64,
-    /// Thread id of the system.
+    /// Thread id from the system.
     tid: i32,
 }
 
 impl RingDrain {
-    /// `wake` is written to when a producer has called.
+    /// `wake` is an eventfd that is written to when a producer has called.
     pub(super) fn new(
         defaults: SourceDefaults,
         output: ShardOutput,
@@ -87,27 +88,28 @@ impl RingDrain {
         })
     }
 
-    /// Has every producer call from now on. False if one has no need to, as there is much in its ring.
+    /// Requests a call from every producer. Returns `false` if a ring is so full already that its producer
+    /// has called.
     pub(super) fn fall_asleep(&mut self) -> bool {
         self.called_fullness = None;
-        // All of them, whatever the first ones say.
+        // Asks all of them, whatever the first ones return.
         let full = self.rings.iter().filter(|ring| !ring.consumer.fall_asleep()).count();
         self.wakeups.expect_calls();
         full == 0
     }
 
-    /// Has no producer call any more. Whether one has.
+    /// Ends the request for calls. Returns whether a producer has called.
     pub(super) fn wake_up(&self) -> bool {
         self.rings.iter().filter(|ring| ring.consumer.wake_up()).count() > 0
     }
 
-    /// Reads every ring once, at the call of a producer.
+    /// Reads every ring once, after the call of a producer.
     pub(super) fn answer_call(&mut self) {
         let fullness = self.drain_all(BYTES_PER_TURN);
         self.called_fullness = Some(self.called_fullness.map_or(fullness, |before| before.max(fullness)));
     }
 
-    /// How full the fullest ring was at the calls since this was asked; none without a call.
+    /// Returns the fill level of the fullest ring at the calls since the last query; `None` without a call.
     pub(super) fn take_called_fullness(&mut self) -> Option<f32> {
         self.called_fullness.take()
     }
@@ -117,29 +119,29 @@ impl RingDrain {
         self.rings.is_empty()
     }
 
-    /// Whether every producer can wake us.
+    /// Whether every producer can wake the collecting thread.
     pub(super) fn is_watched(&self) -> bool {
         self.rings.iter().all(|ring| ring.watched.is_some())
     }
 
-    /// What is readable when a process has ended, with the place of the process.
+    /// Returns the descriptors that become readable when a process ends, with the indices of the processes.
     pub(super) fn pidfds(&self) -> Vec<(usize, Arc<OwnedFd>)> {
         self.sources.pidfds().map(|(at, pidfd)| (at, Arc::clone(pidfd))).collect()
     }
 
-    /// Hands over the rows that are complete.
+    /// Sends the rows that are complete.
     pub(super) fn send(&mut self) {
         self.out.send();
     }
 
-    /// Hands over all that is there, to be kept.
+    /// Reads all rings and asks the writing thread to sync everything.
     pub(super) fn keep(&mut self, signal: i32) {
         self.drain_all(WHOLE_RING);
         self.out.push(OutputItem::Keep { signal });
         self.out.send();
     }
 
-    /// Takes in what threads have sent.
+    /// Processes what threads have sent.
     pub(super) fn take_in(&mut self, arrivals: Vec<ArrivedMessage>) {
         for arrival in arrivals {
             match arrival {
@@ -163,13 +165,13 @@ impl RingDrain {
         }
     }
 
-    /// Threads of a process had events that nobody has counted.
+    /// Records that threads of a process had an unknown number of events.
     fn lose_uncounted(&mut self, pid: i32) {
         let source = self.sources.number_of(pid);
         self.lose(source, None, LossCause::NoMemory, None);
     }
 
-    /// Says once for each reason that a thread is not recorded.
+    /// Prints once for each reason that a thread is not recorded.
     fn tell_untraced(&mut self, pid: i32, why: UntracedReason) {
         if self.told_untraced.contains(&why) {
             return;
@@ -190,7 +192,7 @@ impl RingDrain {
     fn enter(&mut self, pid: i32, consumer: RingConsumer) {
         let Some(header) = consumer.header() else { return };
         if !self.sources.is_wanted(header) {
-            // Nobody reads it: its thread goes on until it is full, and then leaves it alone.
+            // The collector does not read this ring. Its thread fills it and then stops writing.
             header.close();
             return;
         }
@@ -200,7 +202,7 @@ impl RingDrain {
         }
         let Some(header) = consumer.header() else { return };
         let EnteredThread { at, changed } = self.sources.enter(pid, header);
-        // The same thread comes again after an exec, which took its old ring away from it.
+        // After an exec the same thread sends a new ring; the exec unmapped the old one.
         while let Some(old) = self.rings.iter().position(|ring| ring.source == at && ring.tid == facts.tid) {
             self.end_ring(old);
         }
@@ -230,7 +232,7 @@ impl RingDrain {
         });
     }
 
-    /// Reads every ring once. Returns how full the fullest one was.
+    /// Reads every ring once. Returns the fill level of the fullest one.
     pub(super) fn drain_all(&mut self, budget: u64) -> f32 {
         let mut fullest: f32 = 0.0;
         let mut at = 0;
@@ -246,8 +248,8 @@ impl RingDrain {
         fullest
     }
 
-    /// Reads a ring. Returns how far it came, and whether the ring is done with: its thread has ended
-    /// and it is empty, or it holds nonsense.
+    /// Reads a ring. Returns the progress, and whether the ring is finished: its thread has ended and it is
+    /// empty, or its content is invalid.
     fn drain_one(&mut self, at: usize, budget: u64) -> (DrainProgress, bool) {
         let nothing = DrainProgress { records: 0, empty: true, fullness: 0.0 };
         let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
@@ -276,10 +278,10 @@ impl RingDrain {
         }
     }
 
-    /// Reads a ring to its end and removes it. Its thread does not write any more, or is given up.
+    /// Reads a ring to its end and removes it. Its thread no longer writes, or is given up.
     fn end_ring(&mut self, at: usize) {
         let mut rounds = 0;
-        // A thread that is given up may write for ever; one ring's worth and what came meanwhile.
+        // A thread that is given up may write forever: this reads one ring and what arrives meanwhile.
         while rounds < 4
             && matches!(self.drain_one(at, WHOLE_RING), (DrainProgress { records: 1.., .. }, false))
         {
@@ -288,7 +290,7 @@ impl RingDrain {
         self.remove_ring(at);
     }
 
-    /// Removes a ring: what is open stays open, and what its thread dropped goes to the ledger.
+    /// Removes a ring. What is open stays open, and the drops of its thread go to the ledger.
     fn remove_ring(&mut self, at: usize) {
         if at >= self.rings.len() {
             return;
@@ -319,7 +321,7 @@ impl RingDrain {
         self.out.push(OutputItem::Loss(Loss { source, table, cause, rows }));
     }
 
-    /// A process has ended: its rings are read to their ends.
+    /// Ends a process: reads its rings to their ends.
     pub(super) fn end_source(&mut self, at: usize, exit: Exit) {
         while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
             self.end_ring(ring);
@@ -330,7 +332,7 @@ impl RingDrain {
         }
     }
 
-    /// A process says how it, or a child of it, has ended.
+    /// Notes how a process or its child ended, as the process reports.
     fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) {
         if let Some(process) = self.sources.note_exit(from, pid, exit) {
             self.out.push(OutputItem::Process(Box::new(process)));
@@ -338,25 +340,25 @@ impl RingDrain {
     }
 
     pub(super) fn read_clocks(&mut self) {
-        // Without a process there is no shard yet that they could go to.
+        // Without a process there is no shard yet for the clocks.
         if self.start_clocks.is_none() {
             let set = machine::clock_set(self.sources.domain());
             self.out.push(OutputItem::Clock(Box::new(set)));
         }
     }
 
-    /// Rings were never taken in, as there was no descriptor for them.
+    /// Records that rings were never received, because there was no descriptor for them.
     pub(super) fn lose_rings(&mut self) {
         self.lose(0, None, LossCause::NoMemory, None);
     }
 
-    /// Says how the command has ended, and all that was still to be said.
+    /// Records how the command ended and everything that is still pending.
     pub(super) fn finish(&mut self, finish: CommandEnd) {
-        // Killed, or still there: they have not come to say it.
+        // These processes were killed or still run, so they did not report.
         for pid in std::mem::take(&mut self.uncounted) {
             self.lose_uncounted(pid);
         }
-        // Its end may have been noticed before its exit status was known.
+        // The end of the process may have been noticed before its exit status was known.
         if let Some(command) = self.sources.find(finish.pid)
             && command.process.exit != Some(finish.exit)
         {
@@ -378,13 +380,13 @@ impl RingDrain {
         self.out.send();
     }
 
-    /// A process records nothing more.
+    /// Ends the records of a process.
     fn end_log(&mut self, at: usize) {
         let Some(source) = self.sources.get_mut(at) else { return };
         source.log.end(&mut self.out);
         let (number, unmatched) = (source.process.source, source.log.take_unmatched_requests());
-        // Of requests that were started in a pause nobody wants to hear; where calls were dropped, what
-        // they had started is lost with them.
+        // Requests that were started during a pause do not count. If calls were dropped, the requests that
+        // they started are lost with them.
         if unmatched > 0 && self.dropped > 0 {
             self.lose(number, Some(MPI_REQUEST), LossCause::RingFull, Some(unmatched));
         }
@@ -401,7 +403,7 @@ impl RingDrain {
         }
     }
 
-    /// Reads what a process has recorded so far and leaves it alone from now on.
+    /// Reads what a process has recorded so far and ignores it from now on.
     fn leave_source(&mut self, at: usize) {
         while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
             self.end_ring(ring);
@@ -410,7 +412,7 @@ impl RingDrain {
         if let Some(source) = self.sources.get_mut(at) {
             let gone = process_stat(source.process.pid).is_none();
             if !gone {
-                // Whatever it does from now on is in no shard.
+                // What the process does from now on is in no shard.
                 let number = source.process.source;
                 self.lose(number, None, LossCause::Truncated, None);
             }

@@ -1,4 +1,4 @@
-//! The collecting thread: waits for news, takes in new rings, reads all of them, and ends.
+//! The collecting thread: waits for events, receives new rings, reads all of them, and ends.
 
 use super::listener::RingListener;
 use super::pause::{PAUSE_EMPTY, PAUSE_UNWOKEN, RingLook, longest_pause, next_pause};
@@ -11,34 +11,35 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Rows wait so long for their batch to fill: a little less than the longest pause, so that each round after one sends them.
+/// Maximum time that rows wait for their batch to fill: a little less than the longest pause, so that each
+/// round after such a pause sends them.
 const SEND_EVERY: Duration = Duration::from_millis(450);
 /// Time between two readings of the clocks.
 const CLOCKS_EVERY: Duration = Duration::from_secs(5);
-/// Times that rings which wait for a descriptor are asked for at the end.
+/// Maximum number of attempts at the end to receive rings that wait for a descriptor.
 const MAX_ROUNDS: usize = 1000;
 
 /// The state of the collecting thread.
 pub(super) struct CollectingThread {
     pub(super) listener: RingListener,
     pub(super) commands: Receiver<CollectorCommand>,
-    /// An eventfd: there is a command, or a producer has called.
+    /// An eventfd: a command was sent, or a producer has called.
     pub(super) wake: Arc<OwnedFd>,
-    /// Nobody holds it while waiting.
+    /// Not locked during a wait.
     pub(super) drain: Arc<Mutex<RingDrain>>,
 }
 
-/// What a wait has ended with.
+/// Result of a wait.
 struct News {
-    /// Places of the processes that have ended: everything that they recorded is in their rings by now, or
-    /// on its way through the socket.
+    /// Indices of the processes that have ended. Everything that they recorded is in their rings, or in the
+    /// socket.
     ended: Vec<usize>,
     /// A producer has called.
     is_called: bool,
 }
 
 impl CollectingThread {
-    /// Runs until the command has ended and everything it left is handed over.
+    /// Runs until the command has ended and everything it recorded was sent.
     pub(super) fn run(mut self) {
         let mut pause = PAUSE_EMPTY;
         let (mut sent, mut clocks) = (Instant::now(), Instant::now());
@@ -76,9 +77,9 @@ impl CollectingThread {
         self.finish(finish);
     }
 
-    /// What there is to do: to finish, or to keep what is there because of a signal.
+    /// Returns the next command: to finish, or to write everything because of a signal.
     fn told(&self) -> (Option<CommandEnd>, Option<i32>) {
-        // Before the commands are read: one that comes now wakes us again.
+        // Cleared before the commands are read, so that a later command wakes the thread again.
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         let (mut finish, mut warned) = (None, None);
         for command in self.commands.try_iter() {
@@ -90,7 +91,7 @@ impl CollectingThread {
         (finish, warned)
     }
 
-    /// Waits for news, at most for the pause; in a long one also for calls of producers.
+    /// Waits for events, at most for the pause. In a long pause producers may call as well.
     fn sleep(&self, pause: Duration) -> News {
         if pause <= PAUSE_UNWOKEN {
             return News { ended: self.wait(pause), is_called: false };
@@ -117,20 +118,20 @@ impl CollectingThread {
         ended.map(|(_, (at, _))| *at).collect()
     }
 
-    /// Takes in new rings.
+    /// Receives new rings.
     fn take_in(&mut self) {
         let mut arrivals = Vec::new();
         self.listener.receive(|arrival| arrivals.push(arrival));
         lock(&self.drain).take_in(arrivals);
     }
 
-    /// The command has ended. Other processes below it may live on: they are drained once more, and
-    /// what is open in them stays open.
+    /// Finishes after the command has ended. Reads other processes below it once more. What is open in those
+    /// stays open.
     fn finish(mut self, finish: CommandEnd) {
         self.take_in();
         lock(&self.drain).drain_all(BYTES_PER_TURN);
         lock(&self.drain).end_living(finish);
-        // What ended has given its descriptors back, for rings that still wait for one.
+        // Ended processes have freed descriptors for rings that still wait for one.
         let mut rounds = 0;
         while self.listener.is_exhausted() && rounds < MAX_ROUNDS {
             rounds += 1;
@@ -145,7 +146,7 @@ impl CollectingThread {
     }
 }
 
-/// A thread that panicked has left the rings readable.
+/// A thread that panicked leaves the rings readable.
 pub(super) fn lock(drain: &Mutex<RingDrain>) -> MutexGuard<'_, RingDrain> {
     drain.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,16 @@
-//! The threads that wait for producers while the collecting thread sleeps long.
+//! The threads that wait for producers during a long sleep of the collecting thread.
 //!
 //! ```text
 //! producer --futex--> rpd-wakeup --eventfd--> rpd-collect
 //!                         '- reads the rings
 //! ```
 //!
-//! The collecting thread waits for descriptors, and a futex is none. One thread waits for all rings; before
-//! Linux 5.16, which cannot wait for several futexes, each of a few threads waits for one ring. A ring that
-//! no thread waits for has to be looked at as often as it may fill.
+//! The collecting thread waits for descriptors, and a futex has none. One thread waits for all rings. Before
+//! Linux 5.16, which cannot wait for several futexes, each of a few threads waits for one ring. The
+//! collecting thread must read a ring without such a thread as often as it may fill.
 //!
-//! The thread that was woken reads the rings itself: on busy cores a second thread would get one late. The
-//! collecting thread goes on from there.
+//! The thread that wakes up reads the rings itself: on busy cores a second thread would run late. The
+//! collecting thread continues from there.
 
 use super::rings::RingDrain;
 use super::thread::lock;
@@ -20,9 +20,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Threads where each waits for one ring. Every thread counts against the limit of the user's processes.
+/// Maximum number of threads that wait for one ring each. Every thread counts against the user's process
+/// limit.
 const MAX_SINGLE_THREADS: usize = 4;
-/// Threads where each waits for [`MAX_RINGS`] rings.
+/// Maximum number of threads that wait for [`MAX_RINGS`] rings each.
 const MAX_MULTI_THREADS: usize = 8;
 
 /// The waiting threads, started as rings need them.
@@ -30,19 +31,19 @@ pub(super) struct WakeupThreads {
     waiters: Vec<Arc<Waiter>>,
     /// The eventfd of the collecting thread.
     wake: Arc<OwnedFd>,
-    /// What reads the rings.
+    /// The rings to read.
     drain: Weak<Mutex<RingDrain>>,
     can_wait_for_many: bool,
-    /// No thread could be started: there will be no further attempt.
+    /// A thread could not be started. There is no further attempt.
     is_refused: bool,
 }
 
-/// What the collecting thread and a waiting thread share.
+/// State that the collecting thread and a waiting thread share.
 struct Waiter {
     rings: Mutex<Vec<RingWakeup>>,
-    /// Changes with the rings, and when the thread shall look at them again.
+    /// Changes with the rings, and when the thread must look at them again.
     notice: WakeupNotice,
-    /// The collecting thread was woken: nothing is waited for until it falls asleep again.
+    /// The collecting thread is awake: nothing is waited for until it sleeps again.
     has_reported: AtomicBool,
     is_ended: AtomicBool,
     wake: Arc<OwnedFd>,
@@ -62,7 +63,7 @@ impl WakeupThreads {
         WakeupThreads { waiters: Vec::new(), wake, drain, can_wait_for_many, is_refused: false }
     }
 
-    /// Has a thread wait for a ring; none if there is no thread for it.
+    /// Registers a ring with a thread; `None` if there is no thread for it.
     pub(super) fn watch(&mut self, ring: RingWakeup) -> Option<WatchedRing> {
         let (rings, threads) =
             if self.can_wait_for_many { (MAX_RINGS, MAX_MULTI_THREADS) } else { (1, MAX_SINGLE_THREADS) };
@@ -95,7 +96,7 @@ impl WakeupThreads {
         Some(waiter)
     }
 
-    /// Has the threads wait for calls again. To be called after the rings say that their consumer sleeps.
+    /// Starts waiting for calls again. Must be called after the rings record that their consumer sleeps.
     pub(super) fn expect_calls(&self) {
         for waiter in &self.waiters {
             if waiter.has_reported.swap(false, AcqRel) {
@@ -122,7 +123,7 @@ impl Waiter {
 
     fn run(&self) {
         loop {
-            // Before anything else is looked at: a change that comes now ends the wait.
+            // Read before anything else, so that a later change ends the wait.
             let seen = self.notice.value();
             if self.is_ended.load(Acquire) {
                 return;
@@ -135,7 +136,7 @@ impl Waiter {
             let states: Vec<_> = rings.into_iter().map(|ring| (ring.state(), ring)).collect();
             if states.iter().any(|(state, _)| state.is_called()) {
                 self.has_reported.store(true, Release);
-                // First, so that both may begin at once.
+                // Starts the thread first, so that both may begin at once.
                 let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
                 if let Some(drain) = self.drain.upgrade() {
                     lock(&drain).answer_call();
@@ -176,7 +177,7 @@ mod tests {
         (RingProducer::new(left).unwrap(), RingConsumer::new(right).unwrap())
     }
 
-    /// Whether the eventfd was written within the time, which it then is not any more.
+    /// Whether the eventfd was written within the time. Clears it.
     fn is_woken(wake: &OwnedFd, ms: i64) -> bool {
         let timeout = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
         let ready = poll(&mut [PollFd::new(wake, PollFlags::IN)], Some(&timeout)).unwrap() > 0;
@@ -197,7 +198,7 @@ mod tests {
         threads.expect_calls();
     }
 
-    /// Every ring wakes the sleeper, once for each sleep, in any order of rings that come and go.
+    /// Every ring wakes the sleeper, once per sleep, while rings come and go in any order.
     #[test]
     fn every_producer_wakes_a_collector_that_sleeps() {
         for can_wait_for_many in [true, false] {
@@ -217,12 +218,12 @@ mod tests {
                 sleep(&threads, &mut rings);
                 write_an_eighth(&mut rings[at].0);
                 assert!(is_woken(&wake, 10_000), "ring {at}, {can_wait_for_many}");
-                // Neither the same nor another ring wakes it again while it is awake.
+                // No ring wakes it again while it is awake.
                 assert_eq!(rings.iter().filter(|(_, consumer)| consumer.wake_up()).count(), 1);
                 rings.iter_mut().for_each(|(producer, _)| write_an_eighth(producer));
                 assert!(!is_woken(&wake, 20));
             }
-            // Without the first ring, and with another one in its place.
+            // Without the first ring, and with another ring in its place.
             drop(watched.remove(0));
             drop(rings.remove(0));
             rings.push(ring());
@@ -236,7 +237,7 @@ mod tests {
         }
     }
 
-    /// A program that writes nonsense there keeps no thread busy.
+    /// A program that writes invalid values there keeps no thread busy.
     #[test]
     fn a_ring_that_calls_or_closes_by_itself_wakes_once() {
         for nonsense in [2u64, 3, 77, u64::MAX] {
