@@ -1,34 +1,34 @@
-//! Files of `/proc` and `/sys` that are read again and again.
+//! Reads files of `/proc` and `/sys` repeatedly.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a file that are looked at.
+/// Maximum number of bytes to read from a file.
 pub(super) const MAX_FILE_BYTES: usize = 64 << 10;
-/// Most entries of a folder that are looked at.
+/// Maximum number of entries to read from a folder.
 const MAX_FOLDER_ENTRIES: usize = 4096;
-/// Longest name of a device.
+/// Maximum length of a device name.
 pub(super) const MAX_NAME_BYTES: usize = 64;
-/// The kernel hands over this much in one piece.
+/// The kernel returns up to this many bytes in one read.
 const PAGE: usize = 4096;
 
-/// A file of which a limited number of bytes is read from its beginning each time.
+/// A file whose first bytes are read again each time.
 pub(super) struct BoundedFile {
     path: PathBuf,
-    /// Open between two readings, which makes them cheap.
+    /// Stays open between two reads, which makes them cheap.
     file: Option<File>,
     limit: usize,
 }
 
 impl BoundedFile {
-    /// A file with at most a page of interest.
+    /// Opens a file of which one page is read.
     pub(super) fn page(path: &Path) -> Option<BoundedFile> {
         BoundedFile::open(path, PAGE)
     }
 
-    /// A file with any number of lines, of which [`MAX_FILE_BYTES`] are read.
+    /// Opens a file with any number of lines, of which [`MAX_FILE_BYTES`] are read.
     pub(super) fn lines(path: &Path) -> Option<BoundedFile> {
         BoundedFile::open(path, MAX_FILE_BYTES)
     }
@@ -37,12 +37,12 @@ impl BoundedFile {
         Some(BoundedFile { path: path.to_owned(), file: Some(File::open(path).ok()?), limit })
     }
 
-    /// Opens the file anew for each reading from now on: descriptors are few.
+    /// Opens the file for each read from now on, because descriptors are few.
     pub(super) fn close(&mut self) {
         self.file = None;
     }
 
-    /// What is in it now. A line that was cut by the limit is left out.
+    /// Returns the content. Omits a line that the limit truncates.
     pub(super) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
         let opened;
         let file = match &self.file {
@@ -71,14 +71,14 @@ impl BoundedFile {
     }
 }
 
-/// The text of a small file that is read once, without the line end; none if there is none.
+/// Returns the text of a small file, without the line end; `None` if the file cannot be read.
 pub(super) fn text_of(path: &Path) -> Option<String> {
     let mut buffer = [0; PAGE];
     let file = BoundedFile::page(path)?;
     Some(String::from_utf8_lossy(file.read(&mut buffer).ok()?).trim().to_owned())
 }
 
-/// Names in a folder, in their order: shorter ones first, so that 2 is before 10.
+/// Returns the names in a folder, shorter ones first, so that 2 is before 10.
 pub(super) fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_FOLDER_ENTRIES);
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

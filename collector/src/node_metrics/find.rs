@@ -1,4 +1,4 @@
-//! Which files this node has. What is absent is not sampled.
+//! Finds the files of this node to sample.
 
 use super::file::{BoundedFile, MAX_FILE_BYTES, MAX_NAME_BYTES, names_in, text_of};
 use super::gpu;
@@ -7,13 +7,13 @@ use super::parse;
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::Path;
 
-/// Most interfaces, most disks and most InfiniBand ports that are sampled.
+/// Maximum number of interfaces, of disks and of InfiniBand ports.
 const MAX_DEVICES: usize = 16;
-/// Place of the agent that stands for the CPUs and for the node as a whole.
+/// Index of the agent for the CPUs and for the node as a whole.
 const NODE: usize = 0;
 
 impl NodeMetrics {
-    /// Looks for everything that can be sampled below `root`. So many files stay open.
+    /// Finds everything that can be sampled below `root`. At most `most_open` files stay open.
     pub(super) fn find(root: &Path, most_open: usize) -> NodeMetrics {
         let mut metrics = NodeMetrics::new(most_open);
         metrics.agents.push(MetricAgent {
@@ -68,7 +68,7 @@ fn find_cpu_and_memory(root: &Path, metrics: &mut NodeMetrics) {
             memory("memory.swap_used", "Swap space in use"),
         ],
     );
-    // ns to percent. `thread-self` is the thread that opens it: the sampling one.
+    // Converts ns to percent. `thread-self` is the thread that opens the file: the sampling thread.
     metrics.add(
         BoundedFile::page(&root.join("proc/thread-self/schedstat")),
         FileMeaning::Rate(1e-7, None),
@@ -109,7 +109,7 @@ fn find_disks(root: &Path, metrics: &mut NodeMetrics) {
     }
 }
 
-/// Partitions have no folder of their own below `/sys/block`; loop and ram devices are no disks.
+/// Partitions have no folder of their own below `/sys/block`. Loop and ram devices are not disks.
 fn is_whole_disk(root: &Path, name: &str) -> bool {
     let no_disk = ["loop", "ram", "zram"].iter().any(|prefix| name.starts_with(prefix));
     !no_disk && root.join("sys/block").join(name.replace('/', "!")).exists()
@@ -148,7 +148,7 @@ fn two_each(
     counters.collect()
 }
 
-/// The devices that a file names.
+/// Returns the devices that a file lists.
 fn names_of(path: &Path, parse: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut buffer = vec![0; MAX_FILE_BYTES];
     let text =

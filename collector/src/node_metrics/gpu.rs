@@ -1,18 +1,18 @@
-//! amdgpu devices and their files.
+//! Finds amdgpu devices and their files.
 
 use super::file::{BoundedFile, names_in, text_of};
 use super::metrics::{FileMeaning, NodeMetrics};
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::{Path, PathBuf};
 
-/// Most devices that are sampled.
+/// Maximum number of devices.
 const MAX_GPUS: usize = 16;
 /// PCI vendor id of AMD.
 const AMD: &str = "0x1002";
-/// Sensors `temp1` to this are looked at.
+/// Number of temperature sensors to try, from `temp1` on.
 const MAX_SENSORS: usize = 8;
 
-/// Adds every device of AMD, in the order of their PCI addresses.
+/// Adds every device of AMD, in the order of PCI addresses.
 pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
     let cards = root.join("sys/class/drm");
     let is_card = |name: &String| {
@@ -34,7 +34,7 @@ pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
 }
 
 fn describe(device: &Path) -> MetricAgent {
-    // It goes into JSON as it is.
+    // The address goes into JSON without escaping.
     let pci: String = device
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())

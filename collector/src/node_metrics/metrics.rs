@@ -1,37 +1,37 @@
-//! Files to values.
+//! Reads values of counters from files.
 
 use super::file::{BoundedFile, MAX_FILE_BYTES};
 use super::parse::{self, CpuTimes};
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::time::Instant;
 
-/// Most counters of a node.
+/// Maximum number of counters of a node.
 pub(super) const MAX_COUNTERS: usize = 256;
-/// A file that fails this often in a row is no longer read.
+/// Number of consecutive failures after which a file is no longer read.
 const MAX_FAILURES: u32 = 3;
-/// Bytes of a sector of `/proc/diskstats`, whatever the device has.
+/// Bytes of a sector in `/proc/diskstats`, independent of the device.
 const SECTOR: f64 = 512.0;
 
-/// The counters of a node, and the files that they come from.
+/// The counters of a node, and their files.
 pub(super) struct NodeMetrics {
     pub(super) agents: Vec<MetricAgent>,
     pub(super) counters: Vec<MetricCounter>,
     probes: Vec<SampledFile>,
-    /// Files that stay open.
+    /// Maximum number of files that stay open.
     most_open: usize,
     buffer: Vec<u8>,
 }
 
-/// A file.
+/// A file that is sampled.
 struct SampledFile {
     file: BoundedFile,
     meaning: FileMeaning,
-    /// Place of its first counter.
+    /// Index of its first counter.
     first: usize,
     failures: u32,
 }
 
-/// What is in a file, and what was in it before.
+/// Format of a file, with its previous content.
 pub(super) enum FileMeaning {
     /// `/proc/stat`: four counters.
     Cpu(Option<CpuTimes>),
@@ -41,9 +41,9 @@ pub(super) enum FileMeaning {
     Interfaces(DeviceFlows),
     /// `/proc/diskstats`: two counters per disk.
     Disks(DeviceFlows),
-    /// A sum that grows, times this per second.
+    /// An increasing sum, reported as a rate per second times this factor.
     Rate(f64, Option<(i64, u64)>),
-    /// A value, divided by this.
+    /// A value, divided by this number.
     Value(f64),
 }
 
@@ -60,7 +60,7 @@ impl NodeMetrics {
         NodeMetrics { agents, counters, probes, most_open, buffer: vec![0; MAX_FILE_BYTES] }
     }
 
-    /// Adds a file and its counters; not if there are too many.
+    /// Adds a file and its counters, unless there are too many.
     pub(super) fn add(
         &mut self,
         file: Option<BoundedFile>,
@@ -78,8 +78,8 @@ impl NodeMetrics {
         }
     }
 
-    /// Reads all files, as far as `until` allows. A value is none where there is none: the first time
-    /// of a difference, a file that fails.
+    /// Reads all files until `until`. A value is `None` if there is none: at the first reading of a
+    /// difference, or for a file that fails.
     pub(super) fn sample(&mut self, time: i64, until: Instant, values: &mut Vec<Option<f64>>) {
         values.clear();
         values.resize(self.counters.len(), None);
@@ -99,7 +99,7 @@ impl NodeMetrics {
 }
 
 impl FileMeaning {
-    /// Sets the values of the counters, from the first on. False if the text makes no sense.
+    /// Sets the values of the counters, starting with the first. Returns `false` if the text is invalid.
     fn read(&mut self, text: &str, time: i64, values: &mut [Option<f64>]) -> bool {
         match self {
             FileMeaning::Cpu(last) => {
@@ -161,13 +161,13 @@ impl DeviceFlows {
     }
 }
 
-/// Growth per second over so many ns; none for a sum that went back, as after a reset.
+/// Returns the increase per second over `ns`. `None` for a sum that decreased, as after a reset.
 fn rate(before: u64, now: u64, ns: i64) -> Option<f64> {
     let growth = now.checked_sub(before)?;
     (ns > 0).then(|| growth as f64 * 1e9 / ns as f64)
 }
 
-/// Digits that are noise cost space.
+/// Rounds, because digits without significance cost space.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -31,26 +31,26 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// [`SystemSampler::stop`] waits for no longer, whatever a file or the file system does.
+/// Maximum time for [`SystemSampler::stop`], whatever a file or the file system does.
 const TIME_TO_STOP: Duration = Duration::from_millis(100);
 
-/// What a sampler needs to know.
+/// Configuration of a sampler.
 #[derive(Clone, Debug)]
 pub struct SystemConfig {
     /// Its number among the processes of the shard.
     pub source: u32,
-    /// Folder of the run: one sampler of each run on each node. Two runs with one id in two folders are two runs.
+    /// Folder of the run. Each node has one sampler per run; equal run ids in two folders are two runs.
     pub run: PathBuf,
-    /// The collector: rank, node, clocks.
+    /// Rank, node and clocks of the collector.
     pub defaults: SourceDefaults,
-    /// What `proc` and `sys` are in: `/`.
+    /// Folder that contains `proc` and `sys`: `/`.
     pub root: PathBuf,
-    /// How long to wait for the sampler of another collector to end before the next look.
+    /// Interval between two attempts to become the sampler of the node.
     pub retry: Duration,
 }
 
 impl SystemConfig {
-    /// Time between two looks whether the other sampler of the node has ended.
+    /// Default for [`SystemConfig::retry`].
     pub const RETRY: Duration = Duration::from_secs(5);
 }
 
@@ -72,8 +72,8 @@ impl SystemSampler {
         Ok(SystemSampler { stop, ended })
     }
 
-    /// Ends the thread and waits until its last rows are handed over, at most 100 ms: a file may hang
-    /// in its driver, and the writing thread in its file system.
+    /// Ends the thread and waits at most 100 ms for its last rows: a file may hang in its driver, and the
+    /// writing thread in its file system.
     pub fn stop(self) {
         drop(self.stop);
         let _ = self.ended.recv_timeout(TIME_TO_STOP);
@@ -106,14 +106,14 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
     outbox.end();
 }
 
-/// A quarter of the limit: the others are for the threads that are to be traced.
+/// Returns a quarter of the descriptor limit. The others are for the traced threads.
 fn most_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // The first ones are for the shard, the socket and the processes.
+    // The first descriptors are for the shard, the socket and the processes.
     usize::try_from(limit.saturating_sub(32) / 4).unwrap_or(usize::MAX)
 }
 
-/// False when it is time to stop.
+/// Returns `false` when the sampler must stop.
 fn sleep_until(time: Instant, stopped: &Receiver<()>) -> bool {
     let pause = time.saturating_duration_since(Instant::now());
     stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)

@@ -1,4 +1,4 @@
-//! Ticks on their way to the writing thread.
+//! Collects ticks for the writing thread.
 
 use super::SystemConfig;
 use super::metrics::NodeMetrics;
@@ -9,16 +9,15 @@ use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputIt
 use rpd_shard::record::{Clock, Exit, Process};
 use std::time::{Duration, Instant};
 
-/// A collector whose command ends within this time sends nothing: system metrics alone are no reason
-/// for a shard.
+/// A collector whose command ends within this time sends no metrics: they alone do not justify a shard.
 const HOLD_BACK: Duration = Duration::from_secs(1);
 const _: () = assert!(SEND_EVERY.as_millis() >= HOLD_BACK.as_millis());
-/// Time between two batches, each of which wakes the writing thread.
+/// Interval between two batches, each of which wakes the writing thread.
 const SEND_EVERY: Duration = Duration::from_secs(1);
-/// Items that are kept while the writing thread is far behind: a minute.
+/// Maximum number of items that are kept while the writing thread is far behind: a minute.
 const MAX_KEPT_ITEMS: usize = 600;
 
-/// Turns values into items, and hands them over when there is room.
+/// Converts values to items, and sends them when there is room.
 pub(super) struct MetricsOutbox {
     process: Process,
     began: Instant,
@@ -26,9 +25,9 @@ pub(super) struct MetricsOutbox {
     items: Vec<OutputItem>,
     steps: ChangedValues,
     period: Option<Duration>,
-    /// When the last batch was handed over; at first, the start.
+    /// Time of the last batch, or of the start.
     last_sent: Instant,
-    /// Something was handed over.
+    /// A batch was sent.
     sent: bool,
 }
 
@@ -45,7 +44,7 @@ impl MetricsOutbox {
             agents: metrics.agents.clone(),
             counters: metrics.counters.clone(),
         });
-        // Without any other process in the shard nobody else would bring the clocks.
+        // If the shard has no other process, no other thread sends the clocks.
         let items = vec![
             OutputItem::Clock(Box::new(machine::clock_set(&process.domain))),
             OutputItem::Process(Box::new(process.clone())),
@@ -81,7 +80,7 @@ impl MetricsOutbox {
         }
     }
 
-    /// The collector will say how much is missing. One entry per table, however long it takes.
+    /// Counts a tick as lost. There is one entry per table, however long this lasts.
     fn lose(&mut self, tick: &MetricsTick) {
         for loss in tick.losses() {
             let known = self.items.iter_mut().find_map(|item| match item {
@@ -104,7 +103,7 @@ impl MetricsOutbox {
         }
     }
 
-    /// Hands over the rest and notes the end, if anything was handed over before. Waits for room.
+    /// Sends the rest and the end of the process, if a batch was sent before. Waits for room.
     pub(super) fn end(mut self) {
         if !self.sent && self.began.elapsed() < HOLD_BACK {
             return;
@@ -120,7 +119,7 @@ impl MetricsOutbox {
     }
 }
 
-/// The collector's own process: rows need one that they belong to, and no traced one measured them.
+/// Describes the collector's own process, to which the rows belong.
 fn describe(config: &SystemConfig) -> Process {
     let rank = &config.defaults.rank;
     let stat = OwnStat::read();
@@ -146,17 +145,17 @@ fn describe(config: &SystemConfig) -> Process {
     }
 }
 
-/// What `/proc/self/stat` says of this process.
+/// Fields of `/proc/self/stat`.
 struct OwnStat {
     ppid: i32,
     start_ticks: u64,
 }
 
 impl OwnStat {
-    /// Zeros where it cannot be read.
+    /// Reads the file. Zeros if it cannot be read.
     fn read() -> OwnStat {
         let stat = super::file::text_of("/proc/self/stat".as_ref()).unwrap_or_default();
-        // The command in parentheses may hold anything, so count from its end.
+        // The command in parentheses may contain any character, so the fields are counted from its end.
         let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
         let number = |field: usize| fields.split_ascii_whitespace().nth(field)?.parse().ok();
         let ppid = number(1).and_then(|ppid| i32::try_from(ppid).ok()).unwrap_or(0);
@@ -186,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Ticks, their values, and rows lost of three tables.
+    /// Counts ticks, their values, and lost rows of three tables.
     fn count(items: &[OutputItem]) -> (u64, u64, [u64; 3]) {
         let (mut ticks, mut values, mut lost) = (0, 0, [0; 3]);
         for item in items {

@@ -1,15 +1,15 @@
-//! When to sample.
+//! Computes when to sample.
 
 use std::time::{Duration, Instant};
 
-/// Time between two samples, ...
+/// Interval between two samples.
 const PERIOD: Duration = Duration::from_millis(100);
-/// ... and at most, on a node whose files are slow.
+/// Maximum interval, on a node whose files are slow.
 const MAX_PERIOD: Duration = Duration::from_secs(1);
-/// Sampling that takes longer than this halves the rate.
+/// Duration of a sample above which the rate is halved.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// Points in time that are whole periods apart, so that no delay adds up.
+/// Points in time that are whole periods apart, so that delays do not add up.
 pub(super) struct SamplingPace {
     period: Duration,
     last: Instant,
@@ -24,14 +24,14 @@ impl SamplingPace {
         self.period
     }
 
-    /// Takes note of how long a sample took.
+    /// Notes how long a sample took.
     pub(super) fn took(&mut self, time: Duration) {
         if time > SLOW {
             self.period = (self.period * 2).min(MAX_PERIOD);
         }
     }
 
-    /// The next point in time after `now`. What was missed is not made up.
+    /// Returns the next point in time after `now`. Skips the points that were missed.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let passed = now.saturating_duration_since(self.last).as_nanos() / self.period.as_nanos();
         let periods = u32::try_from(passed).unwrap_or(u32::MAX).saturating_add(1);

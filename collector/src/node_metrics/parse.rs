@@ -1,6 +1,6 @@
-//! Texts of `/proc` and `/sys` to numbers. What cannot be understood is passed over.
+//! Parses files of `/proc` and `/sys`. Skips what it cannot parse.
 
-/// Time that all CPUs together spent, clock ticks since boot. Steal is in the total alone.
+/// Time that all CPUs together spent, clock ticks since boot. Only the total includes steal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CpuTimes {
     user: u64,
@@ -11,10 +11,10 @@ pub(super) struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Percent of all CPUs since an earlier reading: user, system, iowait, idle. None if no time has
-    /// passed.
+    /// Returns percentages of all CPUs since an earlier reading: user, system, iowait, idle. `None` if no
+    /// time has passed.
     pub(super) fn since(self, before: CpuTimes) -> Option<[f64; 4]> {
-        // The kernel lets iowait and idle go back a little at times.
+        // The kernel sometimes decreases iowait and idle a little.
         let parts = [
             self.user.saturating_sub(before.user),
             self.system.saturating_sub(before.system),
@@ -27,7 +27,7 @@ impl CpuTimes {
     }
 }
 
-/// The first line of `/proc/stat`.
+/// Parses the first line of `/proc/stat`.
 pub(super) fn cpu_times(stat: &str) -> Option<CpuTimes> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let mut numbers = line.split_ascii_whitespace().map_while(|word| word.parse::<u64>().ok());
@@ -44,7 +44,7 @@ pub(super) fn cpu_times(stat: &str) -> Option<CpuTimes> {
     })
 }
 
-/// `/proc/meminfo`: memory used (total less available) and swap used, bytes.
+/// Parses `/proc/meminfo`: memory used (total less available) and swap used, bytes.
 pub(super) fn memory_used(meminfo: &str) -> Option<[f64; 2]> {
     let bytes = |name: &str| -> Option<u64> {
         let rest = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -59,7 +59,7 @@ pub(super) fn memory_used(meminfo: &str) -> Option<[f64; 2]> {
 /// A device and two of its counters.
 pub(super) type DeviceFlow<'a> = (&'a str, [u64; 2]);
 
-/// `/proc/net/dev`: per interface bytes received and sent.
+/// Parses `/proc/net/dev`: bytes received and sent per interface.
 pub(super) fn interfaces(dev: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
     dev.lines().filter_map(|line| {
         let (name, counters) = line.split_once(':')?;
@@ -70,7 +70,7 @@ pub(super) fn interfaces(dev: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
     })
 }
 
-/// `/proc/diskstats`: per block device sectors of 512 bytes read and written.
+/// Parses `/proc/diskstats`: sectors of 512 bytes read and written per block device.
 pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
     diskstats.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(2);
@@ -81,12 +81,12 @@ pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
     })
 }
 
-/// The first word of a file, as a number.
+/// Parses the first word of a file as a number.
 pub(super) fn number(text: &str) -> Option<i64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// As [`number`], for counters that may use all 64 bits.
+/// Like [`number`], for counters that may use all 64 bits.
 pub(super) fn count(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -102,7 +102,7 @@ mod tests {
         let after = cpu_times("cpu  140 30 50 4100 60 11 12 18 3 0\n").unwrap();
         assert_eq!(after.since(before), Some([25.0, 15.0, 5.0, 50.0]));
         assert_eq!(after.since(after), None);
-        // A kernel of old, and an iowait that went back.
+        // An old kernel, and an iowait that decreased.
         let old = cpu_times("cpu 1 2 3 4").unwrap();
         assert_eq!(old.iowait, 0);
         let back = CpuTimes { iowait: 49, idle: 4010, ..before };
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((number("-40000\n"), number(""), count("7 8 9")), (Some(-40_000), None, Some(7)));
     }
 
-    /// Texts that look as if they might mean something.
+    /// Texts that resemble valid ones.
     fn texts() -> impl Strategy<Value = Vec<u8>> {
         let words = proptest::sample::select(vec![
             "cpu ",

@@ -1,17 +1,17 @@
-//! Values to write: those that changed, and all of them once a second.
+//! Selects the values to write: those that changed, and all of them once a second.
 
-/// A value that stays the same is written again after this much time, ns. A reader that knows the
-/// period tells a value that stays from one that is no longer read.
+/// Interval after which an unchanged value is written again, ns. So a reader that knows the period can
+/// distinguish an unchanged value from one that is no longer read.
 const AGAIN: i64 = 1_000_000_000;
 
-/// What was written last of each counter.
+/// The last written value of each counter.
 #[derive(Debug, Default)]
 pub(super) struct ChangedValues {
     written: Vec<Option<(f64, i64)>>,
 }
 
 impl ChangedValues {
-    /// The values of a tick that are to be written, each with the key of its counter.
+    /// Returns the values of a tick that must be written, each with the key of its counter.
     pub(super) fn take(&mut self, time: i64, values: &[Option<f64>]) -> Vec<(i64, f64)> {
         self.written.resize(values.len(), None);
         let mut out = Vec::new();
@@ -27,7 +27,7 @@ impl ChangedValues {
         out
     }
 
-    /// What was taken last was not written: the next tick has everything.
+    /// Forgets what was written, because the last values were lost: the next tick has all values.
     pub(super) fn forget(&mut self) {
         self.written.clear();
     }

@@ -1,4 +1,4 @@
-//! A made tree of `/proc` and `/sys`, and the exact values that come out of it.
+//! A simulated tree of `/proc` and `/sys`, and the exact values that it must give.
 
 use super::metrics::{MAX_COUNTERS, NodeMetrics};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// ns between the two samples.
 const PASSED: i64 = 500_000_000;
 
-/// A node of a made-up machine.
+/// A simulated node.
 struct Node(tempfile::TempDir);
 
 impl Node {
@@ -41,7 +41,7 @@ impl Node {
     }
 }
 
-/// Values of the counters by name, those of GPUs with the number of the GPU.
+/// Values of the counters by name. Those of GPUs have the number of the GPU.
 fn sample(metrics: &mut NodeMetrics, time: i64) -> BTreeMap<String, f64> {
     let mut values = Vec::new();
     metrics.sample(time, Instant::now() + Duration::from_secs(60), &mut values);
@@ -86,7 +86,7 @@ fn full_node() -> Node {
         node.write(&format!("sys/class/infiniband/mlx5_0/ports/1/counters/{file}"), words);
     }
 
-    // The lower PCI address has the higher card number. A card of another vendor, and a connector.
+    // The lower PCI address has the higher card number. Also a card of another vendor, and a connector.
     let first = node.card("card1", "0000:03:00.0", "0x1002");
     node.write(&format!("{first}/gpu_busy_percent"), "97\n");
     node.write(&format!("{first}/mem_busy_percent"), "40\n");
