@@ -1,13 +1,13 @@
-//! How many questions of others an agent answers.
+//! Limit on the replies of an agent to other nodes.
 
 use super::DEFAULT_RATE;
 use std::str::FromStr;
 
-/// Answers a second, as `--probe-rate 10000` gives them: at least one.
+/// Replies per second, as in `--probe-rate 10000`. At least one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeRate(pub u32);
 
-/// Text that is no rate.
+/// A text that is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no number of answers a second: write a whole one of 1 to 4294967295, as {DEFAULT_RATE}")]
 pub struct ProbeRateError(String);

@@ -1,4 +1,4 @@
-//! Answering: who asks, and that nobody is answered twice.
+//! Replies to children: which agents probe this one. No request is answered twice.
 
 use super::burst::{MAX_QUESTIONS, PeerRoute};
 use super::kernel_times::ReceiveTime;
@@ -6,30 +6,30 @@ use super::packet::{BurstId, PacketKind, ProbePacket, STAYS};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Agents that are known at a time. A tree has ten for a thousand nodes; one whose other nodes are gone
-/// has all.
+/// Maximum number of known agents. A tree of a thousand nodes has ten per agent; an agent whose ancestors are
+/// gone may have all.
 const MAX_CHILDREN: usize = 4096;
 
-/// An agent that asks.
+/// An agent that probes this one.
 #[derive(Debug)]
 struct ChildAgent {
     burst: BurstId,
-    /// Questions of its burst that were answered.
+    /// Requests of its burst that were answered, a bit for each.
     seen: [u64; MAX_QUESTIONS as usize / 64],
     route: PeerRoute,
     last: Instant,
     left: bool,
-    /// It has left this parent and goes on.
+    /// The child has left this parent and continues.
     stays: bool,
 }
 
-/// All agents that ask this one.
+/// All agents that probe this one.
 #[derive(Debug, Default)]
 pub(super) struct ChildAgents(HashMap<u64, ChildAgent>);
 
 impl ChildAgents {
-    /// The answer to a question, but for the time when it is sent. `None` where it was answered before,
-    /// or comes from a burst before the last: somebody sends it again.
+    /// Makes the reply to a request, without the time at which it is sent. `None` if the request was answered
+    /// before or belongs to an older burst: it was sent again.
     pub(super) fn answer(
         &mut self,
         question: &ProbePacket,
@@ -63,7 +63,7 @@ impl ChildAgents {
         })
     }
 
-    /// A child says that it will not ask any more.
+    /// Removes a child that sends no more requests.
     pub(super) fn part(&mut self, goodbye: &ProbePacket) {
         if let Some(child) = self.0.get_mut(&goodbye.from).filter(|child| child.burst == goodbye.burst) {
             child.left = true;
@@ -71,21 +71,22 @@ impl ChildAgents {
         }
     }
 
-    /// A child that has left this parent and goes on, with its last burst.
+    /// Notes that a child has left this parent and continues, with its last burst.
     pub(super) fn heir(&self) -> Option<(u64, BurstId, PeerRoute)> {
         let heir =
             self.0.iter().filter(|(_, child)| child.left && child.stays).min_by_key(|(from, _)| **from);
         heir.map(|(from, child)| (*from, child.burst, child.route))
     }
 
-    /// A child does not answer that it becomes the root.
+    /// Notes that a child does not reply to the offer to become the root.
     pub(super) fn pass_over(&mut self, heir: u64) {
         if let Some(child) = self.0.get_mut(&heir) {
             child.stays = false;
         }
     }
 
-    /// Those that asked within this time and have not said goodbye, with their last bursts.
+    /// Returns the children that sent a request within `within` and have not said goodbye, with their last
+    /// bursts.
     pub(super) fn waiting(
         &self,
         within: Duration,

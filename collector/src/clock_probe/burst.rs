@@ -1,4 +1,4 @@
-//! One burst of questions to one agent, and what comes of it.
+//! One probe burst to one agent, and its result.
 
 use super::kernel_times::ReceiveTime;
 use super::packet::{BurstId, PacketKind, ProbePacket};
@@ -6,22 +6,22 @@ use rpd_shard::record::{ClockDomain, Probe, ProbeBurst};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// Questions of one burst at most: the answerer keeps a bit for each.
+/// Maximum number of requests in one burst: the replying agent keeps a bit for each.
 pub(super) const MAX_QUESTIONS: u32 = 256;
-/// Questions without an answer one after the other that end a burst.
+/// Number of consecutive requests without a reply that ends a burst.
 const SILENCE: u32 = 5;
 
-/// Probes of a burst with kernel times on both sides, from which on the others are left out.
+/// Number of probes with kernel times on both sides that suffices to drop the others.
 const ENOUGH_KERNEL_PROBES: usize = 3;
 
-/// A way to another agent: an address of it, and the socket of ours that reaches it.
+/// A route to another agent: one of its addresses, and our socket that reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PeerRoute {
     pub(super) socket: usize,
     pub(super) to: SocketAddr,
 }
 
-/// A question that may still be answered.
+/// A request that may still be answered.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     number: u32,
@@ -30,31 +30,31 @@ struct Question {
     until: Instant,
 }
 
-/// An answered question, by both kinds of receive times.
+/// An answered request, with both kinds of receive times.
 #[derive(Clone, Copy, Debug)]
 struct Answered {
     route: PeerRoute,
     /// With t2 and t4 as the programs read them.
     program: Probe,
-    /// With t2 and t4 as the kernels noted them, if both did.
+    /// With t2 and t4 as the kernels stamped them, if both did.
     kernel: Option<Probe>,
 }
 
-/// A burst under way.
+/// A burst that is running.
 #[derive(Debug)]
 pub(super) struct OpenBurst {
     pub(super) id: BurstId,
     /// Hashes of the two clock domains.
     own: u64,
     pub(super) peer: u64,
-    /// Questions to ask.
+    /// Requests that are still to be sent.
     pub(super) wanted: u32,
     sent: u32,
     open: Vec<Question>,
     probes: Vec<Answered>,
-    /// Answered probes that were discarded.
+    /// Number of answered probes that were discarded.
     discarded: usize,
-    /// Questions without an answer since the last answer.
+    /// Number of requests without a reply since the last reply.
     silent: u32,
 }
 
@@ -65,32 +65,32 @@ impl OpenBurst {
         OpenBurst { id, own, peer, wanted, sent: 0, open, probes, discarded: 0, silent: 0 }
     }
 
-    /// Asks for `more` questions than were asked so far.
+    /// Adds `more` requests to those sent so far.
     pub(super) fn extend(&mut self, more: u32) {
         self.wanted = self.wanted.max(self.sent.saturating_add(more).min(MAX_QUESTIONS));
     }
 
-    /// Whether there is a question left to ask.
+    /// Whether a request is still to be sent.
     pub(super) fn has_more(&self) -> bool {
         self.sent < self.wanted && self.silent < SILENCE
     }
 
-    /// Whether no question waits for its answer.
+    /// Whether no request waits for its reply.
     pub(super) fn is_quiet(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Answers so far, with those that were discarded.
+    /// Returns the number of replies, with those that were discarded.
     pub(super) fn answers(&self) -> usize {
         self.probes.len() + self.discarded
     }
 
-    /// Whether the other side has fallen silent.
+    /// Whether the other agent has fallen silent.
     pub(super) fn is_in_vain(&self) -> bool {
         self.silent >= SILENCE || self.answers() == 0
     }
 
-    /// The next question, but for the time when it is sent: see [`OpenBurst::sent`].
+    /// Makes the next request, without the time at which it is sent: see [`OpenBurst::sent`].
     pub(super) fn ask(&mut self) -> ProbePacket {
         let number = self.sent;
         self.sent += 1;
@@ -106,7 +106,7 @@ impl OpenBurst {
         }
     }
 
-    /// The question was sent at this time, or could not be.
+    /// Notes when the request was sent, or that it could not be sent.
     pub(super) fn sent(&mut self, number: u32, route: PeerRoute, t1: Option<i64>, until: Instant) {
         match t1 {
             Some(t1) => self.open.push(Question { number, route, t1, until }),
@@ -114,7 +114,7 @@ impl OpenBurst {
         }
     }
 
-    /// Takes an answer in. False if nobody waits for it.
+    /// Adds a reply. Returns `false` if no request waits for it.
     pub(super) fn take(&mut self, answer: &ProbePacket, from: SocketAddr, received: ReceiveTime) -> bool {
         if (answer.kind, answer.burst, answer.from, answer.to)
             != (PacketKind::Answer, self.id, self.peer, self.own)
@@ -129,32 +129,32 @@ impl OpenBurst {
         let program = probe(answer.received.program, received.program);
         let noted = answer.received.kernel().zip(received.kernel());
         let kernel = noted.map(|(t2, t4)| probe(t2, t4)).filter(|probe| probe.round_trip().is_some());
-        // A clock that jumped in between.
+        // A clock stepped in between.
         if program.round_trip().is_some() {
             self.probes.push(Answered { route, program, kernel });
         }
         true
     }
 
-    /// Discards the probes so far: a clock was set. The questions under way go on.
+    /// Discards the probes so far, because a clock was stepped. Requests without a reply continue.
     pub(super) fn discard_probes(&mut self) {
         self.discarded += self.probes.len();
         self.probes.clear();
     }
 
-    /// When the next question is given up.
+    /// Returns when the next request is given up.
     pub(super) fn patience(&self) -> Option<Instant> {
         self.open.iter().map(|question| question.until).min()
     }
 
-    /// Gives up questions that were not answered in time.
+    /// Gives up requests that were not answered in time.
     pub(super) fn give_up(&mut self, now: Instant) {
         let before = self.open.len();
         self.open.retain(|question| question.until > now);
         self.silent += (before - self.open.len()) as u32;
     }
 
-    /// The way with the shortest round trip, and that time in ns.
+    /// Returns the route with the shortest round trip, and that time in ns.
     pub(super) fn best_route(&self) -> Option<(PeerRoute, i64)> {
         let trips = self
             .probes
@@ -163,9 +163,9 @@ impl OpenBurst {
         trips.min_by_key(|(_, trip)| *trip)
     }
 
-    /// What is recorded; `None` without an answer. Probes with kernel times on both sides are recorded alone if there
-    /// are three, or if all have them; else all are recorded with the times of the programs. So no recorded burst
-    /// mixes the two.
+    /// Makes the record of the burst; `None` without a reply. Probes with kernel times on both sides are
+    /// recorded alone if there are three, or if all probes have them. Otherwise all are recorded with the
+    /// times of the programs. So no recorded burst mixes the two.
     pub(super) fn result(&self, from: &ClockDomain, to: &ClockDomain) -> Option<ProbeBurst> {
         let by_kernels: Vec<Probe> = self.probes.iter().filter_map(|probe| probe.kernel).collect();
         let kernel_times = by_kernels.len() >= ENOUGH_KERNEL_PROBES.min(self.probes.len());
@@ -181,7 +181,7 @@ impl OpenBurst {
     }
 }
 
-/// Median absolute deviation of the offsets.
+/// Returns the median absolute deviation of the offsets.
 fn spread(probes: &[Probe]) -> i64 {
     let middle = |values: &mut Vec<i64>| {
         values.sort_unstable();
@@ -225,13 +225,13 @@ mod tests {
         ReceiveTime::of_program(time)
     }
 
-    /// As the kernel noted it so much earlier.
+    /// The kernel stamped the packet this much earlier.
     fn noted(time: ReceiveTime, delay: u32) -> ReceiveTime {
         ReceiveTime { delay: std::num::NonZeroU32::new(delay), ..time }
     }
 
-    /// Takes in probes with a round trip of 60 and 500 ahead by programs, of which the kernels of both noted the first
-    /// `both`, 20 and 10 earlier, and one kernel alone the others.
+    /// Adds probes with a round trip of 60 ns and an offset of 500 ns by the programs. Both kernels stamped
+    /// the first `both`, 20 and 10 ns earlier; one kernel alone stamped the others.
     fn measured(both: u32, all: u32) -> OpenBurst {
         let mut burst = OpenBurst::new(ID, 1, 2, 20);
         for number in 0..all {
@@ -293,7 +293,7 @@ mod tests {
             let question = asked(&mut burst, 9, time);
             let number = i64::from(question.number);
             if number % 4 != 3 {
-                // 500 ahead; each way back takes longer than the one before.
+                // An offset of 500 ns; each way back takes longer than the one before.
                 let answer = answer(&question, 530, 10);
                 assert!(burst.take(&answer, route(9).to, at(time + 70 + number)));
             } else {

@@ -1,21 +1,21 @@
-//! What agents need to know of each other: number, clock domain and addresses. As text in the file of the root, as
+//! Identity of an agent for other agents: number, clock domain and addresses. Text in the file of the root,
 //! bytes in packets.
 
 use super::interfaces::{MAX_ADDRESSES, is_global};
 use rpd_shard::record::ClockDomain;
 use std::net::{IpAddr, SocketAddr};
 
-/// Longest boot id; the kernel's have 36 bytes.
+/// Maximum length of a boot id. The kernel's ids have 36 bytes.
 const MAX_BOOT_ID: usize = 64;
-/// Codes of the families of addresses: their lengths in bytes.
+/// Codes of the address families: their lengths in bytes.
 const IPV4: u8 = 4;
 const IPV6: u8 = 16;
 
-/// Random number of an agent. A later agent of the same node has another one.
+/// Random number of an agent. A later agent on the same node has another number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(super) struct AgentId(pub(super) u64);
 
-/// An agent, the clock domain that it reads, and the addresses where it answers.
+/// An agent, its clock domain, and the addresses at which it replies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct AgentCard {
     pub(super) agent: AgentId,
@@ -24,7 +24,8 @@ pub(super) struct AgentCard {
 }
 
 impl AgentCard {
-    /// Whether other agents accept it: the boot id is short and plain, and every address can be sent to.
+    /// Whether other agents accept the card: the boot id is short and plain, and packets can be sent to every
+    /// address.
     pub(super) fn is_sound(&self) -> bool {
         let boot_id = &self.domain.boot_id;
         boot_id.len() <= MAX_BOOT_ID
@@ -33,7 +34,7 @@ impl AgentCard {
             && self.addresses.iter().all(|address| is_global(address.ip()) && address.port() != 0)
     }
 
-    /// Its lines, without an end mark.
+    /// Returns the lines of the card, without an end mark.
     pub(super) fn text(&self) -> String {
         let ClockDomain { boot_id, time_namespace } = &self.domain;
         let mut text = format!("agent {:016x}\nboot {boot_id}\nnamespace {time_namespace}\n", self.agent.0);
@@ -41,7 +42,7 @@ impl AgentCard {
         text
     }
 
-    /// Reads the lines of [`AgentCard::text`] up to `end`; `None` if they are not whole or not sound.
+    /// Reads the lines of [`AgentCard::text`] up to `end`; `None` if they are incomplete or invalid.
     pub(super) fn parse<'a>(mut lines: impl Iterator<Item = &'a str>, end: &str) -> Option<AgentCard> {
         let agent = AgentId(u64::from_str_radix(lines.next()?.strip_prefix("agent ")?, 16).ok()?);
         let boot_id = lines.next()?.strip_prefix("boot ")?.to_owned();
@@ -60,7 +61,7 @@ impl AgentCard {
         None
     }
 
-    /// Appends its bytes. The card must be sound.
+    /// Appends the bytes of the card, which must be valid.
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.agent.0.to_le_bytes());
         bytes.extend(self.domain.time_namespace.to_le_bytes());
@@ -82,7 +83,7 @@ impl AgentCard {
         }
     }
 
-    /// Reads a card from the front of `bytes` and returns the rest; `None` if it is not whole or not sound.
+    /// Reads a card from the start of `bytes` and returns the rest; `None` if it is incomplete or invalid.
     pub(super) fn read(bytes: &[u8]) -> Option<(AgentCard, &[u8])> {
         let (agent, bytes) = bytes.split_first_chunk()?;
         let (time_namespace, bytes) = bytes.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! The file by which the agents of a run find each other: `<run>/clocks/root`.
+//! The rendezvous file by which the agents of a run find each other: `<run>/clocks/root`.
 //!
 //! ```text
 //! rpd clock root 1
@@ -7,9 +7,9 @@
 //! end
 //! ```
 //!
-//! An agent reads it when it starts and when no agent that it asks answers, never in between. It appears whole: it is
-//! written under another name first. Everything else is said in packets. Only the root writes it, removes it, and
-//! sweeps what others have left in the folder.
+//! An agent reads the file when it starts and when no agent that it probes replies, never in between. The
+//! file appears complete, because it is written under another name first. Everything else is sent in packets.
+//! Only the root writes and removes the file, and removes what other agents left in the folder.
 
 use super::card::{AgentCard, AgentId};
 use super::packet::PacketKey;
@@ -22,22 +22,22 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Name of the folder in that of the run.
+/// Name of the rendezvous folder in the folder of the run.
 const FOLDER_NAME: &str = "clocks";
 const ROOT_FILE: &str = "root";
 /// First and last line of the file.
 const TITLE: &str = "rpd clock root 1";
 const END: &str = "end";
-/// The user's alone, also where the group may read the run: it has the secret.
+/// The file contains the secret, so the user alone may read it, even if the group may read the run.
 const ROOT_FILE_MODE: u32 = 0o600;
-/// Longest file.
+/// Maximum length of the file.
 const MAX_ROOT_FILE_BYTES: u64 = 4096;
-/// Entries of the folder that the sweeper looks at.
+/// Maximum number of entries that the sweeper inspects.
 const MAX_SWEPT_ENTRIES: usize = 1 << 16;
-/// A shared file system may report a time that is older by this much.
+/// Age by which a shared file system may report outdated times.
 const STALE: Duration = Duration::from_secs(60);
 
-/// The agent that gives the others their places in the tree.
+/// The agent that assigns the others their places in the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RootAgent {
     pub(super) card: AgentCard,
@@ -48,14 +48,14 @@ pub(super) struct RootAgent {
 /// Content of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RootFileContent {
-    /// No file.
+    /// There is no file.
     Nothing,
-    /// A file that is not whole, or nonsense.
+    /// The file is incomplete or invalid.
     Nonsense,
     Root(RootAgent),
 }
 
-/// The folder, held open for a few operations.
+/// The rendezvous folder, held open for a few operations.
 #[derive(Debug)]
 pub(super) struct RendezvousFolder {
     run: Arc<HeldFolder>,
@@ -65,7 +65,7 @@ pub(super) struct RendezvousFolder {
 }
 
 impl RendezvousFolder {
-    /// Opens it below the folder of the run.
+    /// Opens the folder below the folder of the run.
     pub(super) fn open(
         run: &Arc<HeldFolder>,
         #[cfg(test)] counts: &Arc<counts::FileCounts>,
@@ -84,7 +84,7 @@ impl RendezvousFolder {
         })
     }
 
-    /// Makes it below the folder of the run if it does not exist, and opens it.
+    /// Opens the folder below the folder of the run. Creates it if it does not exist.
     pub(super) fn make(
         run: &Arc<HeldFolder>,
         shared: bool,
@@ -96,7 +96,7 @@ impl RendezvousFolder {
         let (entries, is_new) = run.make_folder(FOLDER_NAME, mode)?;
         check_owner(&entries)?;
         if is_new && shared {
-            // Whatever the umask says: the user has asked for it.
+            // The user asked for sharing, so the umask does not apply.
             entries.set_mode(mode)?;
         }
         Ok(RendezvousFolder {
@@ -110,7 +110,7 @@ impl RendezvousFolder {
     /// Reads the file of the root.
     ///
     /// # Errors
-    /// Those of the file system, and a file that belongs to another user or that others may read or write.
+    /// If the file system fails, if the file belongs to another user, or if others may read or write it.
     pub(super) fn read_root(&self) -> io::Result<RootFileContent> {
         self.count(1);
         let file = match self.entries.open_file(ROOT_FILE) {
@@ -126,7 +126,7 @@ impl RendezvousFolder {
         if found.mode() & 0o077 != 0 {
             return Err(self.refused("others may read or write it, and it has the secret of the run"));
         }
-        // Room for all of it: two calls.
+        // With room for the whole file, two calls suffice.
         let mut text = Vec::with_capacity(MAX_ROOT_FILE_BYTES as usize);
         file.take(MAX_ROOT_FILE_BYTES).read_to_end(&mut text)?;
         let root = std::str::from_utf8(&text).ok().and_then(parse);
@@ -140,7 +140,7 @@ impl RendezvousFolder {
         let linked = self.entries.link(&draft, ROOT_FILE);
         let _ = self.entries.remove(&draft);
         let created = match linked {
-            // The file system knows no links: the file is not whole for a moment.
+            // The file system has no hard links: the file is incomplete for a moment.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => self.write_new(ROOT_FILE, root),
             linked => linked,
         };
@@ -150,15 +150,15 @@ impl RendezvousFolder {
         }
     }
 
-    /// Writes the file in place of that of a root that is silent, or has handed over.
+    /// Replaces the file of a root that is silent or has handed over.
     pub(super) fn replace_root(&self, root: &RootAgent) -> io::Result<()> {
         let draft = self.draft(root)?;
         self.count(1);
         self.entries.rename(&draft, ROOT_FILE).inspect_err(|_| drop(self.entries.remove(&draft)))
     }
 
-    /// Removes everything if the file names this root: it leaves, and has no heir. What a run that was killed has left
-    /// is removed once it is older than `expiry`.
+    /// Removes the file and the folder if the file names this root, which leaves and has no heir. Also
+    /// removes files of killed runs that are older than `expiry`.
     pub(super) fn remove_root(&self, root: AgentId, expiry: Duration) -> io::Result<()> {
         match self.read_root()? {
             RootFileContent::Root(found) if found.card.agent == root => {}
@@ -171,10 +171,10 @@ impl RendezvousFolder {
         self.run.remove_folder(FOLDER_NAME)
     }
 
-    /// Removes drafts, and files of earlier versions. All times are those of the file system.
+    /// Removes drafts and files of earlier versions. All times are those of the file system.
     fn sweep(&self, age: Duration) -> io::Result<()> {
         self.count(1);
-        // The root was removed just now.
+        // The removal of the root's file has just changed this time.
         let now = self.entries.own_stat()?.modified;
         let is_old = |name: &OsStr| {
             self.count(1);
@@ -191,7 +191,7 @@ impl RendezvousFolder {
         Ok(())
     }
 
-    /// Writes the file under a name that no other agent takes.
+    /// Writes the file under a name that no other agent uses.
     fn draft(&self, root: &RootAgent) -> io::Result<String> {
         let draft = format!(".{ROOT_FILE}.{:016x}", random()? as u64);
         self.write_new(&draft, root).inspect_err(|_| drop(self.entries.remove(&draft)))?;
@@ -231,7 +231,7 @@ fn check_owner(folder: &HeldFolder) -> io::Result<()> {
     if folder.is_own() { Ok(()) } else { Err(FileRefused::OtherOwner { owner: folder.owner() }.into()) }
 }
 
-/// Whether agents of this version or an earlier one give files this name.
+/// Whether agents of this or an earlier version use this file name.
 fn is_agent_file(name: &OsStr) -> bool {
     let is_old = |name: &str| name == "secret" || name.ends_with(".agent") || name.ends_with(".card");
     name.to_str().is_some_and(|name| name.starts_with('.') || is_old(name))
@@ -248,7 +248,7 @@ fn parse(text: &str) -> Option<RootAgent> {
     Some(RootAgent { card: AgentCard::parse(lines, END)?, key })
 }
 
-/// What tests count of an agent: calls of the file system in the folder, by the number of system calls but `close`.
+/// Counts the file operations of an agent in tests, as system calls without `close`.
 #[cfg(test)]
 pub(super) mod counts {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -264,7 +264,7 @@ pub(super) mod counts {
             self.all.fetch_add(operations, Ordering::Relaxed);
         }
 
-        /// Opening, and at least two reads.
+        /// A listing opens the folder and reads it at least twice.
         pub(super) fn add_listing(&self) {
             self.add(3);
             self.listings.fetch_add(1, Ordering::Relaxed);
@@ -401,7 +401,7 @@ mod tests {
         assert!(agent.create_root(&root(7)).unwrap());
         agent.remove_root(AgentId(7), EXPIRY).unwrap();
         assert!(!run.path().join(FOLDER_NAME).exists());
-        // Another agent that has it open still can make it anew.
+        // Another agent that has the folder open can create it again.
         assert!(agent.create_root(&root(8)).is_err());
         assert!(folder(run.path()).create_root(&root(8)).unwrap());
     }

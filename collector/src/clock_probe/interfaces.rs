@@ -1,4 +1,4 @@
-//! Which addresses of this node the others can reach.
+//! Finds the addresses of this node that other nodes can reach.
 
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -6,21 +6,21 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Addresses of one node at most.
+/// Maximum number of addresses of one node.
 pub(super) const MAX_ADDRESSES: usize = 8;
-/// Interfaces that an error lists.
+/// Maximum number of interfaces that an error lists.
 const MAX_LISTED_INTERFACES: usize = 16;
 
-/// Which interface the probes take, as `--probe-interface ib0` or `10.1.0.0/16` names it.
+/// The interface for probes, as `--probe-interface ib0` or `10.1.0.0/16` names it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ProbeInterface {
-    /// By its name.
+    /// By name.
     Name(String),
-    /// By its address, of which so many bits count.
+    /// By address, with the number of significant bits.
     Network(IpAddr, u8),
 }
 
-/// Text that names no interface.
+/// A text that does not name an interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no interface: write its name, as ib0, or its network, as 10.1.0.0/16")]
 pub struct ProbeInterfaceError(String);
@@ -37,7 +37,7 @@ impl FromStr for ProbeInterface {
             let prefix = prefix.map_or(Ok(bits), str::parse).map_err(|_| error())?;
             return if prefix <= bits { Ok(ProbeInterface::Network(address, prefix)) } else { Err(error()) };
         }
-        // What the kernel allows in a name.
+        // Characters that the kernel allows in a name.
         let is_name = (1..=15).contains(&text.len())
             && text.chars().all(|c| c.is_ascii_graphic() && !"/:".contains(c))
             && !text.starts_with('-')
@@ -73,26 +73,26 @@ fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     different.checked_shr(bits - u32::from(prefix)).unwrap_or(0) == 0
 }
 
-/// Why there is no address to probe from.
+/// The reason why there is no address for probes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AddressError {
-    /// The system does not tell.
+    /// The system does not list its interfaces.
     #[error("the network interfaces cannot be listed: {0}")]
     Io(#[from] io::Error),
-    /// None but loopback.
+    /// There is only the loopback interface.
     #[error("no network interface is up")]
     NothingUp,
-    /// None of those that were chosen; what else there is.
+    /// The chosen interface does not exist. Lists the others.
     #[error("no address of {chosen} is up on this node{}", listed(.there))]
     NotThere {
-        /// What was chosen.
+        /// The choice.
         chosen: ProbeInterface,
         /// Name and address of each interface.
         there: Vec<(String, IpAddr)>,
     },
 }
 
-/// The first interfaces, and what to do with them.
+/// Names the first interfaces and the next step.
 fn listed(there: &[(String, IpAddr)]) -> String {
     let shown = there.iter().take(MAX_LISTED_INTERFACES).map(|(name, address)| format!("{name} ({address})"));
     let shown = shown.collect::<Vec<_>>().join(", ");
@@ -107,13 +107,13 @@ fn listed(there: &[(String, IpAddr)]) -> String {
 struct RootFileContent {
     name: String,
     address: IpAddr,
-    /// There is hardware behind it: no bridge, tunnel or container's end.
+    /// The interface has hardware: it is no bridge, tunnel or end of a container.
     is_device: bool,
 }
 
-/// Addresses of interfaces that are up, in the order in which others try them: those with hardware first,
-/// IPv4 before IPv6. No loopback unless it was chosen, and none that is valid on one link only.
-/// There is at least one.
+/// Returns the addresses of interfaces that are up, in the order in which other agents try them: first those
+/// with hardware, IPv4 before IPv6. Loopback is included only if it was chosen; link-local addresses never
+/// are. Returns at least one.
 pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
     let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
     let found = up.map(|interface| RootFileContent {
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(ordered(Some("fd00::/16")), ["fd00::5"]);
         assert_eq!(ordered(Some("lo")), ["127.0.0.1", "::1"]);
         assert_eq!(ordered(Some("127.0.0.1")), ["127.0.0.1"]);
-        // It has one that is valid on its link only.
+        // The interface has a link-local address.
         assert_eq!(
             ordered(Some("eth1")),
             ["no address of eth1 is up on this node; give --probe-interface one of \

@@ -1,6 +1,6 @@
-//! The packets by which an agent joins the tree: its question to the root, and the place that it gets.
+//! The packets by which an agent joins the tree: its request to the root, and the place in the reply.
 //!
-//! Both have 640 bytes, so that no answer is longer than its question. Little endian:
+//! Both have 640 bytes, so that no reply is longer than its request. Little endian:
 //!
 //! ```text
 //!  0  4  RPDJ             32   4  place: number of the agent that joins
@@ -26,23 +26,23 @@ const KIND: usize = 5;
 const JOIN: u8 = 1;
 const PLACE: u8 = 2;
 
-/// A packet by which an agent joins, or its answer.
+/// A request to join, or its reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum JoinPacket {
     Join(JoinQuestion),
     Place(TreePlace),
 }
 
-/// An agent asks the root for its place in the tree, or for more of its candidates.
+/// Requests a place in the tree from the root, or more candidates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct JoinQuestion {
     /// The agent that joins.
     pub(super) card: AgentCard,
     /// The root.
     pub(super) to: AgentId,
-    /// Random; the answer has the same.
+    /// Random; the reply repeats it.
     pub(super) nonce: u64,
-    /// Candidates that the agent has already.
+    /// Number of candidates that the agent has already.
     pub(super) first: u16,
 }
 

@@ -45,21 +45,21 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Answers a second of one agent, unless told otherwise.
+/// Default number of replies per second of one agent.
 pub(crate) const DEFAULT_RATE: u32 = 10_000;
-/// The last burst is waited for no longer.
+/// Maximum time to wait for the last burst.
 const TIME_TO_MEASURE: Duration = Duration::from_millis(200);
-/// The whole end takes no longer.
+/// Maximum time for the end of the agent.
 const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
 
-/// What a user may choose.
+/// Settings of the user.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProbeChoice {
-    /// Which interface.
+    /// The interface; `None` for all.
     pub interface: Option<ProbeInterface>,
-    /// Which ports; any that the system gives if there are none.
+    /// The ports; `None` for any that the system assigns.
     pub ports: Option<ProbePorts>,
-    /// Answers a second.
+    /// Replies per second.
     pub rate: u32,
 }
 
@@ -69,18 +69,18 @@ impl Default for ProbeChoice {
     }
 }
 
-/// How often things happen.
+/// Intervals of an agent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbePace {
     /// Between two bursts.
     pub period: Duration,
-    /// From the start of the command to the first look into the folder.
+    /// From the start of the command to the first read of the file.
     pub first_look: Duration,
-    /// A root is silent if it has not answered for so long.
+    /// Time without a reply after which a root counts as silent.
     pub patience: Duration,
-    /// After which drafts of agents that were killed may be removed.
+    /// Age at which drafts of killed agents may be removed.
     pub expiry: Duration,
-    /// Between two looks whether the agent of the domain is gone.
+    /// Between two attempts to become the agent of the clock domain.
     pub retry: Duration,
 }
 
@@ -97,22 +97,22 @@ impl Default for ProbePace {
     }
 }
 
-/// What an agent needs to know.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeConfig {
     /// Output root, absolute.
     pub root: PathBuf,
-    /// The run: one agent per run and clock domain.
+    /// Run id: there is one agent per run and clock domain.
     pub run_id: String,
     /// Rank of the collector.
     pub rank: u32,
-    /// Whose clocks it reads.
+    /// The clock domain that it reads.
     pub domain: ClockDomain,
-    /// The group may list the folder; the file with the secret is the user's alone.
+    /// The group may list the folder. The file with the secret stays private to the user.
     pub share_group: bool,
-    /// What the user chose.
+    /// Settings of the user.
     pub choice: ProbeChoice,
-    /// How often things happen.
+    /// Intervals.
     pub pace: ProbePace,
     /// The clocks of the node: [`NodeClock::REAL`], or those of a test.
     pub clock: NodeClock,
@@ -121,7 +121,7 @@ pub(crate) struct ProbeConfig {
 }
 
 impl ProbeConfig {
-    /// With the usual pace and clock.
+    /// Uses the default intervals and the real clocks.
     pub(crate) fn new(
         root: PathBuf,
         run_id: String,
@@ -146,16 +146,16 @@ impl ProbeConfig {
     }
 }
 
-/// The agent of this collector, or the wish to become one. Ends when it is dropped.
+/// The agent of this collector, or its attempt to become one. Ends when it is dropped.
 pub(crate) struct ProbeAgent {
     signals: AgentSignals,
-    /// When the command ended.
+    /// Time at which the command ended.
     stopped: Option<Instant>,
 }
 
 impl ProbeAgent {
-    /// Starts the look-out, which starts the agent once no other collector of the run has the clocks of
-    /// this node.
+    /// Starts the rendezvous thread. That starts the agent thread once no other collector of the run measures
+    /// the clocks of this node.
     pub(crate) fn start(config: ProbeConfig, output: SideOutput) -> io::Result<ProbeAgent> {
         let signals = AgentSignals {
             wake: EventFlag::new()?,
@@ -171,29 +171,28 @@ impl ProbeAgent {
         Ok(ProbeAgent { signals, stopped: None })
     }
 
-    /// The command has ended: the last burst begins.
+    /// Starts the last burst, because the command has ended.
     pub(crate) fn stop(&mut self) {
         self.stopped.get_or_insert_with(Instant::now);
         self.signals.stop.set();
         self.signals.wake.set();
     }
 
-    /// Waits until the last burst is handed over, at most 200 ms from the end of the command.
+    /// Waits until the last burst is recorded, at most 200 ms from the end of the command.
     pub(crate) fn wait_until_measured(&mut self) {
         self.stop();
         let began = self.stopped.unwrap_or_else(Instant::now);
         self.signals.measured.wait(began + TIME_TO_MEASURE);
     }
 
-    /// Waits until those that ask this node have done so for the last time, at most 300 ms from the end of
-    /// the command.
+    /// Waits until the children have sent their last requests, at most 300 ms from the end of the command.
     pub(crate) fn leave(mut self) {
         self.stop();
         let began = self.stopped.unwrap_or_else(Instant::now);
         self.signals.ended.wait(began + TIME_TO_LEAVE);
     }
 
-    /// Ends it without a word and without a file operation, as if its process was killed.
+    /// Ends the agent without a message and without a file operation, as if its process was killed.
     #[cfg(test)]
     fn kill(self) {
         self.signals.killed.set();

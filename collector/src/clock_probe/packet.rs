@@ -1,7 +1,7 @@
 //! The packets of the agents, and their authentication.
 //!
-//! All have 96 bytes, so that no answer is longer than its question and both take the same time to make
-//! and to travel. Little endian:
+//! All have 96 bytes: no reply is longer than its request, and both take the same time to make and to travel.
+//! Little endian:
 //!
 //! ```text
 //!  0  4  RPDP            24  4  number of the probe in its burst
@@ -20,26 +20,26 @@ use std::num::NonZeroU32;
 
 /// Length of every packet.
 pub(super) const PACKET_BYTES: usize = 96;
-/// What the authentication covers: one block of BLAKE3.
+/// Number of authenticated bytes: one block of BLAKE3.
 const COVERED: usize = 64;
 const MAGIC: [u8; 8] = *b"RPDP\x02\0\0\0";
-/// Place of the kind, which is zero in [`MAGIC`].
+/// Position of the kind, which is zero in [`MAGIC`].
 const KIND: usize = 5;
 
-/// What a packet is for.
+/// Purpose of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PacketKind {
-    /// What time is it there? From a child to its parent.
+    /// A probe request, from a child to its parent.
     Ask,
-    /// The times.
+    /// The reply with the times.
     Answer,
-    /// The parent is about to leave: ask what there is to ask.
+    /// The parent is about to leave: send the last requests.
     Closing,
-    /// The child will not ask any more. Its number is [`STAYS`] if the child goes on without this parent.
+    /// The child sends no more requests. Its number is [`STAYS`] if the child continues without this parent.
     Goodbye,
-    /// The root leaves and wants this child to become the root.
+    /// The root leaves and offers its role to this child.
     Handover,
-    /// The child becomes the root.
+    /// The child accepts the role of the root.
     Heir,
 }
 
@@ -51,15 +51,15 @@ const KINDS: [(PacketKind, u8); 6] = [
     (PacketKind::Handover, 5),
     (PacketKind::Heir, 6),
 ];
-/// Number of a goodbye of a child that goes on; 0 if it ends.
+/// Number in a goodbye of a child that continues; 0 if the child ends.
 pub(super) const STAYS: u32 = 1;
 
-/// Names a burst. Later bursts of a clock domain have a larger `began`, whichever agent asks.
+/// Identifies a burst. Later bursts of a clock domain have a larger `began`, whichever agent sends them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct BurstId {
     /// `CLOCK_MONOTONIC_RAW` of the prober.
     pub(super) began: i64,
-    /// Random.
+    /// Random number.
     pub(super) nonce: u64,
 }
 
@@ -94,7 +94,7 @@ impl PacketKey {
         Ok(PacketKey(secret))
     }
 
-    /// Its bytes in hexadecimal digits, for the file of the root.
+    /// Returns the key in hexadecimal digits, for the file of the root.
     pub(super) fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -109,7 +109,7 @@ impl PacketKey {
         bytes?.try_into().ok().map(PacketKey)
     }
 
-    /// The packet as it is sent.
+    /// Returns the bytes of a packet with its authentication code.
     pub(super) fn seal(&self, packet: &ProbePacket) -> [u8; PACKET_BYTES] {
         let mut bytes = [0; PACKET_BYTES];
         let kind = KINDS.iter().find(|(kind, _)| *kind == packet.kind).map_or(0, |(_, code)| *code);
@@ -129,7 +129,7 @@ impl PacketKey {
         bytes
     }
 
-    /// Reads a packet; `None` unless somebody made it who knows the secret.
+    /// Reads a packet; `None` unless its sender knows the secret.
     pub(super) fn open(&self, bytes: &[u8]) -> Option<ProbePacket> {
         let bytes: &[u8; PACKET_BYTES] = bytes.try_into().ok()?;
         let mut head: [u8; 8] = field(bytes, 0);
@@ -137,7 +137,7 @@ impl PacketKey {
         let kind = KINDS.iter().find(|(_, code)| *code == kind).map(|(kind, _)| *kind)?;
         let delay = NonZeroU32::new(u32::from_le_bytes(field(bytes, 28)));
         let plain = head == MAGIC && (kind == PacketKind::Answer || delay.is_none());
-        // Takes the same time wherever the two differ.
+        // Compares in constant time.
         let authentic =
             plain && self.code(&bytes[..COVERED]) == blake3::Hash::from_bytes(field(bytes, COVERED));
         authentic.then(|| ProbePacket {
@@ -154,7 +154,7 @@ impl PacketKey {
         })
     }
 
-    /// Authentication code of some bytes.
+    /// Returns the authentication code of some bytes.
     pub(super) fn code(&self, covered: &[u8]) -> blake3::Hash {
         blake3::keyed_hash(&self.0, covered)
     }
@@ -166,7 +166,7 @@ impl std::fmt::Debug for PacketKey {
     }
 }
 
-/// A field of a packet.
+/// Returns a field of a packet.
 fn field<const N: usize>(bytes: &[u8; PACKET_BYTES], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes.get(at + i).copied().unwrap_or_default())
 }

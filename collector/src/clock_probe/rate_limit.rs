@@ -1,8 +1,8 @@
-//! A limit on how often something is done.
+//! Limits how often something is done.
 
 use std::time::Instant;
 
-/// Fills up at a rate, up to a second's worth.
+/// Refills at a constant rate, up to the amount of one second.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     per_second: f64,
@@ -16,7 +16,7 @@ impl RateLimit {
         RateLimit { per_second, left: per_second, filled: now }
     }
 
-    /// Takes one. False if there is none.
+    /// Takes one unit. Returns `false` if there is none.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         self.fill(now);
         let there = self.left >= 1.0;
@@ -26,7 +26,7 @@ impl RateLimit {
         there
     }
 
-    /// Whether there is none left.
+    /// Whether no unit is left.
     pub(super) fn is_empty(&mut self, now: Instant) -> bool {
         self.fill(now);
         self.left < 1.0

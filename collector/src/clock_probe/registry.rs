@@ -1,13 +1,13 @@
-//! The agents that have joined the tree of a root, in memory of the root alone.
+//! The agents that have joined the tree, in the memory of the root alone.
 
 use super::card::{AgentCard, AgentId};
 use super::tree;
 use std::collections::HashMap;
 
-/// Limit of agents in one tree. The numbers of more are not needed: there are no machines with as many nodes.
+/// Maximum number of agents in one tree. No machine has as many nodes.
 const MAX_MEMBERS: usize = 1 << 16;
 
-/// Gives each agent a number in the order of joining. The root itself is number 0.
+/// Assigns each agent a number in the order of joining. The root itself has number 0.
 #[derive(Debug)]
 pub(super) struct AgentRegistry {
     members: Vec<AgentCard>,
@@ -19,8 +19,8 @@ impl AgentRegistry {
         AgentRegistry { numbers: HashMap::from([(root.agent, 0)]), members: vec![root] }
     }
 
-    /// Returns the number of an agent, the same one each time that it joins. `None` for the root itself, and for new
-    /// agents where [`MAX_MEMBERS`] have joined.
+    /// Returns the number of an agent, which stays the same if it joins again. `None` for the root itself,
+    /// and for new agents beyond [`MAX_MEMBERS`].
     pub(super) fn join(&mut self, card: AgentCard) -> Option<u32> {
         if let Some(number) = self.numbers.get(&card.agent).copied() {
             let known = self.members.get_mut(number as usize).filter(|_| number > 0)?;
@@ -36,7 +36,7 @@ impl AgentRegistry {
         Some(number)
     }
 
-    /// Returns the agents that number `own` asks, the parent first and the root last.
+    /// Returns the agents that number `own` probes, the parent first and the root last.
     pub(super) fn candidates(&self, own: u32) -> Vec<&AgentCard> {
         tree::ancestors(own).filter_map(|number| self.members.get(number as usize)).collect()
     }

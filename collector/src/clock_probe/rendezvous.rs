@@ -1,5 +1,5 @@
-//! The look-out: the thread that does all file access for the clock probes. It may block on a slow file system; the
-//! agent thread, which timestamps packets, must not.
+//! The rendezvous thread, which does all file access for the clock probes. It may block on a slow file
+//! system; the agent thread, which timestamps packets, must not.
 //!
 //! ```text
 //! start:  read the root's file -> Join, or create it -> Lead
@@ -27,10 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Readings of a file that is not whole, before it is replaced.
+/// Number of reads of an incomplete file before it is replaced.
 const MAX_READINGS: u32 = 4;
-/// Longest pause between two looks of an agent that has heard of others, and of one that never has: there, packets of
-/// other nodes hardly arrive, and more looks bring nothing.
+/// Maximum interval between two reads of the file, for an agent that has heard of others and for one that
+/// never has. Packets of other nodes hardly reach the latter, so more reads are useless.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 const MAX_PAUSE_ALONE: Duration = Duration::from_secs(3_600);
 
@@ -40,20 +40,20 @@ pub(super) struct RendezvousThread {
     output: SideOutput,
 }
 
-/// The collector of a node that runs the agent.
+/// State of the collector that is the agent of its clock domain.
 struct ActiveAgent {
     run: Arc<HeldFolder>,
     card: AgentCard,
-    /// The secret of the run, as far as it is known.
+    /// The secret of the run, if known.
     key: Option<PacketKey>,
     board: Arc<Mutex<AgentMailbox>>,
     /// The file names this agent, or did when it was written.
     leads: bool,
-    /// The root that has handed over to this agent, until the file says so.
+    /// The root that handed over to this agent, until the file names this agent.
     heir_of: Option<AgentId>,
-    /// Silent roots that this agent has taken over from.
+    /// Silent roots that this agent has replaced.
     replaced: HashSet<AgentId>,
-    /// Looks since another agent was last heard, and what was heard then.
+    /// Reads of the file since another agent was last heard, and the count of packets then.
     looks: u32,
     heard: u64,
 }
@@ -71,10 +71,11 @@ impl RendezvousThread {
         self.signals.ended.set();
     }
 
-    /// Waits until no other collector of the node measures, then does, to the end of the command.
+    /// Waits until no other collector of the node measures, then measures until the end of the command.
     fn hold_office(&self) -> io::Result<()> {
         let pace = self.config.pace;
-        // A command that ends at once is not worth a file. Rank 0 is a little earlier, so that it is mostly the root.
+        // A very short command is not worth a file. Rank 0 starts a little earlier, so that it usually
+        // becomes the root.
         let first_look = if self.config.rank == 0 { pace.first_look / 2 } else { pace.first_look };
         if self.pause(first_look) {
             return Ok(());
@@ -92,7 +93,7 @@ impl RendezvousThread {
         let run = Arc::new(self.open_run()?);
         let (mut office, sockets) = self.open_office(run)?;
         let mut pause = pace.patience;
-        // The file system may be unable to read or write now and be able to later.
+        // The file system may recover from an error.
         let mut last_error = self.look(&mut office, None).err();
         while office.board().order.is_none() {
             if self.pause(pause) {
@@ -117,7 +118,7 @@ impl RendezvousThread {
         Ok(())
     }
 
-    /// Opens the folder of the run, which mostly exists: the shard is in it.
+    /// Opens the folder of the run, which usually exists because the shard is in it.
     fn open_run(&self) -> io::Result<HeldFolder> {
         let run = RankFolder::of_run(&self.config.root, &self.config.run_id, self.config.share_group);
         match run.open() {
@@ -151,7 +152,7 @@ impl RendezvousThread {
         Ok((office, sockets))
     }
 
-    /// Starts the agent thread. The first order for it is on the board.
+    /// Starts the agent thread. Its first order is in the mailbox.
     fn start_agent(&self, office: &ActiveAgent, sockets: ProbeSockets) -> io::Result<JoinHandle<bool>> {
         let key = office.key.clone().ok_or_else(|| io::Error::other("there is no secret of the run"))?;
         let equipment = AgentConfig {
@@ -170,7 +171,7 @@ impl RendezvousThread {
         thread.spawn(move || agent.run())
     }
 
-    /// Sleeps until the agent reports something or the command ends: no file operation and no wake-up in between.
+    /// Sleeps until the agent thread reports or the command ends, without file operations or wake-ups.
     fn serve(&self, office: &mut ActiveAgent) {
         loop {
             self.signals.news.wait_for_either(&self.signals.stop);
@@ -179,7 +180,7 @@ impl RendezvousThread {
             }
             self.signals.news.clear();
             let inherits_from = office.board().inherits_from.take();
-            // What cannot be read or written now may be later.
+            // A file that cannot be read or written now may be accessible later.
             let _ = match inherits_from {
                 Some(from) => self.inherit(office, from),
                 None => self.look_again(office),
@@ -187,7 +188,7 @@ impl RendezvousThread {
         }
     }
 
-    /// Has the agent join the tree of a root: the end of a look.
+    /// Orders the agent thread to join the tree of a root.
     fn join(&self, office: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
         office.leads = false;
         office.key = Some(root.key.clone());
@@ -196,7 +197,7 @@ impl RendezvousThread {
         Ok(())
     }
 
-    /// Has the agent be the root, since the file names it: the end of a look.
+    /// Orders the agent thread to be the root, which the file names.
     fn lead(&self, office: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
         office.leads = true;
         office.key = Some(root.key.clone());
@@ -205,7 +206,7 @@ impl RendezvousThread {
         Ok(())
     }
 
-    /// The root does not answer: reads the file again, the later the more often that was in vain.
+    /// Reads the file again because the root does not reply. Waits longer after each read in vain.
     fn look_again(&self, office: &mut ActiveAgent) -> io::Result<()> {
         let heard = office.board().heard;
         if heard != office.heard {
@@ -221,13 +222,14 @@ impl RendezvousThread {
         let mut board = office.board();
         let silent = board.silent_root.take().filter(|_| board.is_orphan);
         drop(board);
-        // It may have found an agent since.
+        // The agent thread may have found an agent since.
         let Some(silent) = silent else { return Ok(()) };
         office.looks += 1;
         self.look(office, Some(silent))
     }
 
-    /// Reads the file of the root, and becomes the root where there is none, or where it is `silent`.
+    /// Reads the file of the root. Becomes the root if there is no file, or if the file names the `silent`
+    /// root.
     fn look(&self, office: &mut ActiveAgent, silent: Option<AgentId>) -> io::Result<()> {
         for reading in 1..=MAX_READINGS {
             let folder = match self.folder(office) {
@@ -266,7 +268,8 @@ impl RendezvousThread {
         Ok(())
     }
 
-    /// Replaces a root that is silent, or no root: at most once each, and once in all where nothing was ever heard.
+    /// Replaces a silent root, or an invalid file: each root at most once, and only once in total if no
+    /// packet was ever received.
     fn take_over(
         &self,
         office: &mut ActiveAgent,
@@ -278,7 +281,7 @@ impl RendezvousThread {
         if office.replaced.contains(&replaced) || !office.replaced.is_empty() && office.heard == 0 {
             return Ok(());
         }
-        // One of many is first; the others join it.
+        // The delays differ, so that one agent is first and the others join it.
         let random = random().unwrap_or_default() as u8;
         let delay = if self.config.rank == 0 { 0.0 } else { f32::from(random) / 256.0 };
         if self.pause(self.config.pace.patience.mul_f32(0.7 * delay)) {
@@ -286,7 +289,7 @@ impl RendezvousThread {
         }
         match folder.read_root()? {
             RootFileContent::Root(root) if Some(root.card.agent) != silent_id => self.join(office, root),
-            // Removed in the meantime.
+            // The file was removed in the meantime.
             RootFileContent::Nothing => self.look(office, None),
             found => {
                 if let RootFileContent::Root(root) = found {
@@ -298,10 +301,10 @@ impl RendezvousThread {
         }
     }
 
-    /// The root has handed over to this agent, unless its file is another agent's by now.
+    /// Takes over from a root that handed over to this agent, unless the file names another agent by now.
     fn inherit(&self, office: &mut ActiveAgent, from: AgentId) -> io::Result<()> {
         office.heir_of = Some(from);
-        // At the end of a job, this agent ends next, and has only to remove the file.
+        // At the end of a job this agent ends next, and only has to remove the file.
         if self.pause(self.config.pace.patience / 3) {
             return Ok(());
         }
@@ -314,7 +317,8 @@ impl RendezvousThread {
         }
     }
 
-    /// Writes the file and leads at once, for agents that read it now. The agent that wrote last is the root.
+    /// Writes the file and becomes the root at once, for agents that read it now. The agent that wrote last
+    /// is the root.
     fn write_over(&self, office: &mut ActiveAgent, folder: &RendezvousFolder) -> io::Result<()> {
         let root = office.as_root()?;
         folder.replace_root(&root)?;
@@ -334,7 +338,7 @@ impl RendezvousThread {
         )
     }
 
-    /// For the root alone, so that no agent that ends leaves an empty folder.
+    /// Creates the folder. Only a root does, so that no other agent leaves an empty folder.
     fn make_folder(&self, office: &ActiveAgent) -> io::Result<RendezvousFolder> {
         RendezvousFolder::make(
             &office.run,
@@ -344,7 +348,7 @@ impl RendezvousThread {
         )
     }
 
-    /// Removes the file if this agent is the root and has no heir, or should have become the root just now.
+    /// Removes the file if this agent is the root without an heir, or was about to become the root.
     fn leave(&self, office: &ActiveAgent, has_handed_over: bool) {
         let own = Some(office.card.agent).filter(|_| office.leads && !has_handed_over);
         let inherited = office.heir_of.or(office.board().inherits_from);
@@ -388,7 +392,7 @@ impl ActiveAgent {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Content of the file with this agent as the root. The secret stays the same where one is known.
+    /// Returns the content of the file that names this agent as the root. Keeps the secret if it is known.
     fn as_root(&mut self) -> io::Result<RootAgent> {
         let key = match &self.key {
             Some(key) => key.clone(),

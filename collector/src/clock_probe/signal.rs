@@ -1,5 +1,5 @@
-//! Something that happens once or again, and that threads wait for with `poll`: its time-outs hold where
-//! the clocks of the job are replaced, those of a condition variable do not.
+//! A flag that threads wait for with `poll`. Unlike those of a condition variable, its time-outs are correct
+//! even if the clocks of the job are replaced.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +28,7 @@ impl EventFlag {
         self.wait(Instant::now())
     }
 
-    /// Waits until it is set, at most until a moment. Whether it is.
+    /// Waits until the flag is set, at most until `until`. Returns whether it is set.
     pub(super) fn wait(&self, until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -40,7 +40,7 @@ impl EventFlag {
         }
     }
 
-    /// Waits until one of two is set, without a limit.
+    /// Waits until one of two flags is set.
     pub(super) fn wait_for_either(&self, other: &EventFlag) {
         loop {
             let mut both = [PollFd::new(&*self.0, PollFlags::IN), PollFd::new(&*other.0, PollFlags::IN)];
@@ -55,7 +55,7 @@ impl EventFlag {
     }
 }
 
-/// A time-out of `poll`.
+/// Converts a duration to a time-out of `poll`.
 pub(super) fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }

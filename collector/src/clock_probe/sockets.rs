@@ -1,4 +1,4 @@
-//! The sockets of an agent: one for each address, so that what it sends has an address that it receives at.
+//! The sockets of an agent: one per address, so that the source address of each packet can receive replies.
 
 use super::burst::PeerRoute;
 use nix::cmsg_space;
@@ -13,17 +13,17 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::str::FromStr;
 
-/// Ports that anyone may bind.
+/// Ports that any user may bind.
 const LOWEST_PORT: u16 = 1024;
 
-/// Ports to bind, as `--probe-ports 40000-40100` names them.
+/// Ports to bind, as in `--probe-ports 40000-40100`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProbePorts {
     first: u16,
     last: u16,
 }
 
-/// Text that names no ports.
+/// A text that does not name ports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} are no ports: write the first and the last of 1024 to 65535, as 40000-40100")]
 pub struct ProbePortsError(String);
@@ -48,25 +48,25 @@ impl std::fmt::Display for ProbePorts {
     }
 }
 
-/// Why there is no socket at an address.
+/// The reason why there is no socket at an address.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BindError {
-    /// Others have all ports of the range.
+    /// All ports of the range are in use.
     #[error(
         "no port of {ports} is free on {address}; give --probe-ports a range with a port for each agent of this node"
     )]
     Taken {
-        /// What was chosen.
+        /// The chosen ports.
         ports: ProbePorts,
-        /// Where.
+        /// The address.
         address: IpAddr,
     },
-    /// The system does not let us.
+    /// The system refuses.
     #[error("no socket can be had at {address}: {source}")]
     Io {
-        /// Where.
+        /// The address.
         address: IpAddr,
-        /// What it says.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is no address.
@@ -81,18 +81,20 @@ pub(super) struct ProbeSockets {
     stamp_error: Option<io::Error>,
 }
 
-/// A packet that was read from a socket into the caller's bytes.
+/// A packet that was read into the caller's buffer.
 #[derive(Debug)]
 pub(super) struct ReceivedDatagram {
     pub(super) length: usize,
     pub(super) from: SocketAddr,
-    /// `CLOCK_REALTIME` in ns as the kernel noted it for this packet.
+    /// `CLOCK_REALTIME` in ns at which the kernel stamped the packet.
     pub(super) stamp: Option<i64>,
 }
 
 impl ProbeSockets {
-    /// Binds a port at each address that has one free. `random` says where in the range to begin. Fails where none
-    /// has, with what is wrong at the first.
+    /// Binds a free port at each address. `random` selects where in the range to begin.
+    ///
+    /// # Errors
+    /// If no address has a free port: the error of the first address.
     pub(super) fn bind(
         addresses: &[IpAddr],
         ports: Option<ProbePorts>,
@@ -109,7 +111,8 @@ impl ProbeSockets {
         if sockets.is_empty() {
             return Err(failure.unwrap_or(BindError::NoAddress));
         }
-        // Before any packet can arrive that counts: the kernel notes nothing for those that are in the queue.
+        // Enabled before the first packet, because the kernel does not stamp packets that are in the queue
+        // already.
         let stamp_error = sockets.iter().find_map(|(socket, _)| enable_stamps(socket).err());
         Ok(ProbeSockets { bound: sockets, stamp_error })
     }
@@ -118,23 +121,23 @@ impl ProbeSockets {
         self.bound.iter().map(|(_, address)| *address).collect()
     }
 
-    /// All of them, to wait for.
+    /// Returns all sockets.
     pub(super) fn all(&self) -> impl Iterator<Item = &UdpSocket> {
         self.bound.iter().map(|(socket, _)| socket)
     }
 
-    /// Why the kernel does not note the times of packets, if it does not.
+    /// Returns why the kernel does not stamp packets.
     pub(super) fn stamp_error(&self) -> Option<&io::Error> {
         self.stamp_error.as_ref()
     }
 
-    /// As on a kernel that does not note times.
+    /// Acts as a kernel that does not stamp packets.
     #[cfg(test)]
     pub(super) fn without_stamps(self) -> ProbeSockets {
         ProbeSockets { stamp_error: Some(io::ErrorKind::Unsupported.into()), ..self }
     }
 
-    /// Reads a packet from a socket, as much of it as there is room for. Does not wait.
+    /// Reads a packet from a socket, up to the length of the buffer. Does not block.
     pub(super) fn receive(&self, number: usize, bytes: &mut [u8]) -> io::Result<ReceivedDatagram> {
         let socket = self.get(number).ok_or(io::ErrorKind::NotFound)?;
         let (length, from, stamp) = receive::<SockaddrStorage>(socket, bytes)?;
@@ -146,14 +149,14 @@ impl ProbeSockets {
         self.bound.get(number).map(|(socket, _)| socket)
     }
 
-    /// The way to an address: through the socket whose own address the kernel would take for it.
+    /// Returns the route to an address: the socket whose own address the kernel would choose.
     pub(super) fn route(&self, to: SocketAddr) -> Option<PeerRoute> {
         let source = source_for(to).ok()?;
         let socket = self.bound.iter().position(|(_, own)| own.ip() == source)?;
         Some(PeerRoute { socket, to })
     }
 
-    /// Sends a packet. What cannot be sent is lost like one that is lost on the way.
+    /// Sends a packet. A packet that cannot be sent counts as lost.
     pub(super) fn send(&self, bytes: &[u8], route: PeerRoute) -> bool {
         self.get(route.socket).is_some_and(|socket| socket.send_to(bytes, route.to).is_ok())
     }
@@ -190,17 +193,17 @@ fn bind_one(
     })
 }
 
-/// Has the kernel note the time when each packet arrives at a socket.
+/// Asks the kernel to stamp each packet that arrives at a socket.
 pub(super) fn enable_stamps(socket: &impl AsFd) -> io::Result<()> {
     Ok(setsockopt(socket, sockopt::ReceiveTimestampns, &true)?)
 }
 
-/// Reads a packet of a socket without addresses; returns the time that the kernel noted for it, ns of `CLOCK_REALTIME`.
+/// Reads a packet from a socket without addresses. Returns the kernel's stamp, ns of `CLOCK_REALTIME`.
 pub(super) fn receive_stamp(socket: &impl AsRawFd) -> Option<i64> {
     receive::<()>(socket, &mut [0]).ok()?.2
 }
 
-/// Returns length, sender, and the kernel's time of the packet.
+/// Returns length, sender, and the kernel's stamp of the packet.
 fn receive<S: SockaddrLike>(
     socket: &impl AsRawFd,
     bytes: &mut [u8],
@@ -223,7 +226,7 @@ fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddr::from(*v6)))
 }
 
-/// The address that the kernel would send from. A datagram socket that is connected sends nothing.
+/// Returns the address that the kernel would send from. Connecting a datagram socket sends nothing.
 fn source_for(to: SocketAddr) -> io::Result<IpAddr> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -263,7 +266,8 @@ mod tests {
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");
     }
 
-    /// The kernel begins to note times of arrival a moment after it is asked to; until then it notes those of reading.
+    /// The kernel starts to stamp arrivals a moment after it is asked to. Until then its stamps are those of
+    /// the read.
     fn wait_for_stamps(sockets: &ProbeSockets, sender: &UdpSocket) {
         let has_arrived_before_it_was_read = || {
             sender.send_to(b"early", sockets.addresses()[0]).unwrap();

@@ -1,4 +1,4 @@
-//! Agents with made-up clocks on the loopback of this machine.
+//! Agents with simulated clocks on the loopback of this machine.
 
 mod hostile;
 mod kernel_times;
@@ -46,7 +46,7 @@ struct Node {
     shard: PathBuf,
 }
 
-/// A run of its own: other tests have the same machine.
+/// A run of its own, since other tests use the same machine.
 fn run_id(test: &str) -> String {
     format!("{test}-{}", std::process::id())
 }
@@ -83,7 +83,7 @@ fn start(config: ProbeConfig) -> Node {
 }
 
 impl Node {
-    /// Ends it as the end of a command does, and returns its bursts.
+    /// Ends the agent as the end of a command does. Returns its bursts.
     fn end(self) -> Vec<ProbeBurst> {
         self.end_within(Duration::from_secs(5))
     }
@@ -102,7 +102,7 @@ impl Node {
     }
 }
 
-/// Ends all at about the same time.
+/// Ends all agents at about the same time.
 fn end_all(nodes: Vec<Node>) -> Vec<Vec<ProbeBurst>> {
     let ending: Vec<_> = nodes.into_iter().map(|node| std::thread::spawn(|| node.end())).collect();
     ending.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -137,7 +137,7 @@ fn folder(root: &Path, test: &str) -> RendezvousFolder {
     RendezvousFolder::make(&run, false, &Default::default()).unwrap()
 }
 
-/// The root that the file names, once it is another one than `before`.
+/// Waits until the file names another root than `before`. Returns that root.
 fn next_root(root: &Path, test: &str, before: Option<AgentId>) -> RootAgent {
     let (folder, began) = (folder(root, test), Instant::now());
     loop {
@@ -164,7 +164,7 @@ fn start_in_order(root: &Path, test: &str, nodes: &[u64]) -> Vec<Node> {
     nodes.iter().map(start_next).collect()
 }
 
-/// When a node asked, by the true clock, ns.
+/// Times at which a node sent requests, by the true clock, ns.
 fn times(node: u64, bursts: &[ProbeBurst]) -> Vec<i64> {
     bursts.iter().map(|burst| burst.best[0].t1 - AHEAD[node as usize % 4]).collect()
 }
@@ -222,7 +222,7 @@ fn a_parent_that_ends_first_has_its_children_ask_once_more_and_does_not_wait_lon
     let bursts = child.end();
     assert_true(&bursts);
     assert!(bursts.last().unwrap().sent >= 200, "{bursts:?}");
-    // One that has died cannot say goodbye, and is waited for no longer than this.
+    // An agent that died cannot say goodbye. Others wait for it at most this long.
     let silent = start(config(root.path(), "first", 0));
     let (asker, key) = asker(root.path(), "first");
     assert!(asker.answer(&key.seal(&asker.question(1, 0))).is_some());
@@ -231,7 +231,7 @@ fn a_parent_that_ends_first_has_its_children_ask_once_more_and_does_not_wait_lon
     assert!(ended.elapsed() > Duration::from_millis(230) && took < Duration::from_millis(290), "{took:?}");
 }
 
-/// Somebody who knows the secret, or not, and asks by hand.
+/// A hand-made agent, with or without the secret.
 struct Asker {
     socket: UdpSocket,
     at: SocketAddr,
@@ -274,7 +274,7 @@ impl Asker {
         Some(answer[..length].to_vec())
     }
 
-    /// Nothing has come, and nothing comes before the answer to a good question.
+    /// No packet is pending, and none arrives before the reply to a valid request.
     fn assert_silence(&self, key: &PacketKey, began: i64) {
         let mut socket_is_silent = [0; 2000];
         self.socket.set_nonblocking(true).unwrap();

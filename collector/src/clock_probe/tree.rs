@@ -1,8 +1,9 @@
-//! The agents that an agent asks: its ancestors in a binomial tree of numbers, with number 0 as the root.
+//! The agents that an agent probes: its ancestors in a binomial tree of numbers, with number 0 as the root.
 
-/// Returns the parent of number `own`, then the further ancestors up to 0. The parent has the lowest bit cleared.
+/// Returns the parent of number `own`, then the further ancestors up to 0. The parent has the lowest bit
+/// cleared.
 ///
-/// All are lower than `own`, so that never two agents of one tree measure each other.
+/// All are lower than `own`, so that two agents of one tree never probe each other.
 pub(super) fn ancestors(own: u32) -> impl Iterator<Item = u32> {
     let parent = |at: &u32| (*at > 0).then(|| at & (at - 1));
     std::iter::successors(parent(&own), parent)

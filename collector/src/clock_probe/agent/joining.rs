@@ -1,4 +1,4 @@
-//! Joining: an agent asks the root for its place in the tree, and the root gives places.
+//! Joining the tree: an agent asks the root for its place, and the root assigns places.
 
 use super::{AgentOrder, AgentThread};
 use crate::clock_probe::burst::PeerRoute;
@@ -9,35 +9,35 @@ use crate::clock_probe::registry::AgentRegistry;
 use crate::host::random::random;
 use std::time::{Duration, Instant};
 
-/// The first distance of two questions to the root, as a part of the patience. Each later one is twice as long: five
-/// questions in all.
+/// First interval between two requests to the root, as a fraction of the patience. Each later interval is
+/// twice as long, which gives five requests.
 const GAPS: u32 = 30;
-/// A root that does not answer is left alone for at most this long, unless the look-out finds another one.
+/// Maximum time before an agent asks a silent root again, unless the rendezvous thread finds another root.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// A question to the root that is not answered yet.
+/// A request to the root without a reply yet.
 struct Joining {
     nonce: u64,
-    /// Candidates that have come so far.
+    /// Candidates received so far.
     candidates: Vec<AgentCard>,
-    /// When it is asked again, and how long it waits then.
+    /// Time of the next request, and the interval after it.
     next: Instant,
     gap: Duration,
-    /// When it gives up.
+    /// Time at which the agent gives up.
     until: Instant,
 }
 
-/// Position of the agent among the others.
+/// Place of the agent in the tree.
 #[derive(Default)]
 pub(super) struct TreeMembership {
     /// The root that this agent has joined or wants to join.
     root: Option<AgentCard>,
     joining: Option<Joining>,
-    /// Where this agent is the root itself: the others.
+    /// The other agents, if this agent is the root.
     registry: Option<AgentRegistry>,
     failures: u32,
     not_before: Option<Instant>,
-    /// The root that has handed over to this agent.
+    /// The root that handed over to this agent.
     inherited: Option<AgentId>,
 }
 
@@ -46,24 +46,24 @@ impl TreeMembership {
         self.registry.is_some()
     }
 
-    /// Whether an agent has got its place from this one, so that it must not be asked.
+    /// Whether an agent got its place from this one, so that this agent must not probe it.
     pub(super) fn is_below(&self, agent: AgentId) -> bool {
         self.registry.as_ref().is_some_and(|registry| registry.has(agent))
     }
 
-    /// When a question to the root is due.
+    /// Returns when a request to the root is due.
     pub(super) fn next_event(&self) -> Option<Instant> {
         self.joining.as_ref().map(|joining| joining.next.min(joining.until))
     }
 
-    /// Ends a question to the root.
+    /// Ends a request to the root.
     pub(super) fn stop_joining(&mut self) {
         self.joining = None;
     }
 }
 
 impl AgentThread {
-    /// Does what the look-out has found in the file of the root.
+    /// Executes an order of the rendezvous thread.
     pub(super) fn follow(&mut self, order: AgentOrder, now: Instant) {
         match order {
             AgentOrder::Join(RootAgent { card, key }) => {
@@ -81,7 +81,7 @@ impl AgentThread {
         }
     }
 
-    /// A round has ended, and no agent has answered: asks the root again where that may help.
+    /// Asks the root again after a round in which no agent replied, if that may help.
     pub(super) fn note_round_without_parent(&mut self, now: Instant) {
         let is_busy = self.asking.is_some() || self.leaving.is_some() || self.membership.joining.is_some();
         if is_busy || self.last_parent.is_some() || self.membership.is_root() {
@@ -102,7 +102,7 @@ impl AgentThread {
         self.ask_root(now);
     }
 
-    /// Sends the question to the root again when it is due, or gives up.
+    /// Sends the request to the root again when it is due, or gives up.
     pub(super) fn ask_root(&mut self, now: Instant) {
         let Some(joining) = &mut self.membership.joining else { return };
         if now >= joining.until {
@@ -173,15 +173,15 @@ impl AgentThread {
         self.enter_place(now);
     }
 
-    /// Asks the agents of its place from now on.
+    /// Probes the agents that its place names from now on.
     fn enter_place(&mut self, now: Instant) {
         let Some(Joining { mut candidates, .. }) = self.membership.joining.take() else { return };
-        // The root is an ancestor of all, also where the answer was cut off.
+        // The root is an ancestor of all agents, even if the reply was truncated.
         candidates.extend(self.membership.root.clone());
         let mut seen = std::collections::HashSet::from([self.with.card.agent]);
         candidates.retain(|card| seen.insert(card.agent));
         if let Some(root) = candidates.last() {
-            // It lives, so it may be asked at once.
+            // The root is alive, so it may be asked at once.
             self.known.entry(root.agent).or_default().not_before = None;
         }
         self.candidates = candidates;
@@ -192,7 +192,7 @@ impl AgentThread {
         }
     }
 
-    /// The root leaves, and this agent shall be the next one. Returns whether it will.
+    /// The root leaves and offers its role to this agent. Returns whether this agent accepts.
     pub(super) fn inherit(&mut self, from: AgentId) -> bool {
         if self.membership.inherited == Some(from) {
             return true;

@@ -1,4 +1,4 @@
-//! The end of an agent: its last burst, its children, and where it is the root, its heir.
+//! The end of an agent: its last burst, its children, and, for a root, its heir.
 
 use super::{AgentThread, OpenQuestion};
 use crate::clock_probe::burst::PeerRoute;
@@ -9,15 +9,15 @@ use crate::host::machine;
 use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
 
-/// An agent that leaves has this long for its last burst and its children.
+/// Time that a leaving agent has for its last burst and its children.
 const LEAVING: Duration = Duration::from_millis(300);
-/// A root has less: the file is to be written or removed in what is left.
+/// Time that a leaving root has. It needs the rest to write or remove the file.
 const LEAVING_AS_ROOT: Duration = Duration::from_millis(240);
-/// A root waits no longer for the last questions of its children before it looks for an heir.
+/// Time after which a root stops waiting for the last probes of its children and looks for an heir.
 const BEFORE_HANDOVER: Duration = Duration::from_millis(180);
-/// Time between two messages to children that the agent leaves.
+/// Interval between two messages to children of a leaving agent.
 const REMIND: Duration = Duration::from_millis(40);
-/// Time between two messages to an heir, and how many it gets.
+/// Interval between two messages to an heir, and their maximum number.
 const OFFER_AGAIN: Duration = Duration::from_millis(15);
 const MAX_OFFERS: u32 = 2;
 
@@ -30,7 +30,7 @@ pub(super) struct LeavingState {
     handed_over: bool,
 }
 
-/// A child was asked to be the next root.
+/// An offer of the root's role to a child.
 struct HeirOffer {
     heir: u64,
     sent: u32,
@@ -38,7 +38,7 @@ struct HeirOffer {
 }
 
 impl AgentThread {
-    /// The command has ended: the last questions are asked now.
+    /// Starts the last burst when the command has ended.
     pub(super) fn begin_leaving(&mut self, now: Instant) {
         if !self.with.signals.stop.is_set() || self.leaving.is_some() {
             return;
@@ -54,7 +54,7 @@ impl AgentThread {
         }
     }
 
-    /// Goes on with leaving: measured, then children, then the heir.
+    /// Continues to leave: first the last burst, then the children, then the heir.
     pub(super) fn leave(&mut self, now: Instant) {
         if self.leaving.is_some() && self.asking.is_none() && !self.measured {
             self.measured = true;
@@ -73,7 +73,7 @@ impl AgentThread {
         }
     }
 
-    /// Asks a child that goes on to be the next root; another one if it does not answer.
+    /// Offers the role of the root to a child that continues; to another child if that one does not reply.
     fn offer_root(&mut self, now: Instant) {
         if !self.may_hand_over(now) {
             return;
@@ -96,7 +96,7 @@ impl AgentThread {
         }
     }
 
-    /// Whether this agent is the root and its children have asked for the last time.
+    /// Whether this agent is the root and its children have sent their last probes.
     fn may_hand_over(&self, now: Instant) -> bool {
         let Some(leaving) = self.leaving.as_ref().filter(|leaving| !leaving.handed_over) else {
             return false;
@@ -105,14 +105,14 @@ impl AgentThread {
         self.membership.is_root() && self.measured && are_done
     }
 
-    /// Takes the answer of an heir.
+    /// Processes the reply of an heir.
     pub(super) fn hear_heir(&mut self, packet: &ProbePacket) {
         if let Some(leaving) = &mut self.leaving {
             leaving.handed_over |= leaving.offer.as_ref().is_some_and(|offer| offer.heir == packet.from);
         }
     }
 
-    /// The root leaves: answers whether this agent becomes the root.
+    /// Processes the offer of a leaving root: replies whether this agent becomes the root.
     pub(super) fn hear_handover(&mut self, packet: &ProbePacket, route: PeerRoute) {
         let from = AgentId(packet.from);
         if self.known.get(&from).is_none_or(|known| known.last_burst != packet.burst) {
@@ -122,7 +122,7 @@ impl AgentThread {
         self.send_word(kind, 0, packet.from, packet.burst, route);
     }
 
-    /// A word of farewell, about the last burst between the two.
+    /// Makes a goodbye packet that names the last burst between two agents.
     pub(super) fn say(&self, kind: PacketKind, to: u64, burst: BurstId, route: PeerRoute) {
         let stays = kind == PacketKind::Goodbye && self.leaving.is_none();
         self.send_word(kind, if stays { STAYS } else { 0 }, to, burst, route);
@@ -153,7 +153,7 @@ impl AgentThread {
         self.leaving.as_ref().is_some_and(|leaving| leaving.handed_over)
     }
 
-    /// When something is due that belongs to leaving.
+    /// Returns when the next step of leaving is due.
     pub(super) fn next_of_leaving(&self) -> Option<Instant> {
         let leaving = self.leaving.as_ref()?;
         let offer = leaving.offer.as_ref().filter(|_| !leaving.handed_over).map(|offer| offer.again);

@@ -1,4 +1,4 @@
-//! The agent's thread: asks its parent, answers its children.
+//! The agent thread: probes its parent and replies to its children.
 
 mod joining;
 mod leaving;
@@ -27,61 +27,61 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Packets that are read from one socket before anything else is done.
+/// Maximum number of packets to read from one socket before any other work.
 const MAX_PACKETS_PER_READ: usize = 64;
-/// Packets that are read for each one that may be answered.
+/// Packets that may be read for each reply that may be sent.
 const READ_PER_ANSWER: u32 = 2;
-/// Where more packets come than may be read, they are left lying for this long.
+/// Time for which packets stay unread when more arrive than may be read.
 const TOO_MANY: Duration = Duration::from_millis(2);
 
-/// What the look-out has the agent do.
+/// An order of the rendezvous thread to the agent thread.
 #[derive(Debug)]
 pub(super) enum AgentOrder {
     /// Join the tree of this root.
     Join(RootAgent),
-    /// Be the root.
+    /// Become the root.
     Lead(PacketKey),
 }
 
-/// What the agent and the look-out leave for each other.
+/// State that the agent thread and the rendezvous thread exchange.
 #[derive(Debug, Default)]
 pub(super) struct AgentMailbox {
-    /// For the agent.
+    /// For the agent thread.
     pub(super) order: Option<AgentOrder>,
-    /// For the look-out: this root does not answer.
+    /// For the rendezvous thread: this root does not reply.
     pub(super) silent_root: Option<AgentId>,
-    /// For the look-out: this root has handed over to the agent.
+    /// For the rendezvous thread: this root has handed over to this agent.
     pub(super) inherits_from: Option<AgentId>,
-    /// No agent that this one may ask answers.
+    /// No agent that this one may probe replies.
     pub(super) is_orphan: bool,
-    /// Packets with the right key that were read; as of the last news.
+    /// Number of packets with the right key that were read, at the last report.
     pub(super) heard: u64,
-    /// Other agents that were asked; as of the last news.
+    /// Number of other agents that were probed, at the last report.
     pub(super) others: usize,
 }
 
-/// What the threads of an agent, and who started them, wait for.
+/// Events that the threads of an agent and their owner wait for.
 #[derive(Clone, Debug)]
 pub(super) struct AgentSignals {
-    /// Something happened: there are other candidates, or it is time to stop.
+    /// There is an order for the agent thread, or the command has ended.
     pub(super) wake: EventFlag,
     /// The command has ended.
     pub(super) stop: EventFlag,
-    /// The look-out has to read the file of the root.
+    /// The rendezvous thread must read the file of the root.
     pub(super) news: EventFlag,
     /// The last burst is recorded.
     pub(super) measured: EventFlag,
-    /// The agent has ended, and the folder is left.
+    /// The agent has ended, and its files are removed.
     pub(super) ended: EventFlag,
-    /// The agent ends without a word, as if its process was killed.
+    /// The agent ends without a message, as if its process was killed.
     #[cfg(test)]
     pub(super) killed: EventFlag,
 }
 
-/// What an agent starts with.
+/// Initial state of the agent thread.
 pub(super) struct AgentConfig {
     pub(super) domain: ClockDomain,
-    /// Its own.
+    /// Card of this agent.
     pub(super) card: AgentCard,
     pub(super) key: PacketKey,
     pub(super) sockets: ProbeSockets,
@@ -92,7 +92,7 @@ pub(super) struct AgentConfig {
     pub(super) signals: AgentSignals,
 }
 
-/// What is known of another agent.
+/// State of another agent.
 #[derive(Default)]
 struct KnownPeer {
     route: Option<(PeerRoute, i64)>,
@@ -101,11 +101,11 @@ struct KnownPeer {
     not_before: Option<Instant>,
 }
 
-/// What is being asked.
+/// The probe burst that is running.
 enum OpenQuestion {
-    /// Which address of it is the nearest?
+    /// Which address of the agent has the shortest round trip?
     Way(OpenBurst, AgentCard),
-    /// The times.
+    /// The burst that measures the clocks.
     Times {
         burst: OpenBurst,
         card: AgentCard,
@@ -126,7 +126,7 @@ pub(super) struct AgentThread {
     may_read: RateLimit,
     may_answer: RateLimit,
     membership: TreeMembership,
-    /// Agents to ask, the parent first.
+    /// Agents to probe, the parent first.
     candidates: Vec<AgentCard>,
     known: HashMap<AgentId, KnownPeer>,
     /// Candidates that are still to be tried in this round.
@@ -136,14 +136,14 @@ pub(super) struct AgentThread {
     last_parent: Option<AgentCard>,
     leaving: Option<LeavingState>,
     measured: bool,
-    /// Packets with the right key that were read.
+    /// Number of packets with the right key that were read.
     heard: u64,
 }
 
 impl AgentThread {
     pub(super) fn new(with: AgentConfig, output: SideOutput) -> AgentThread {
         let (now, rate) = (Instant::now(), with.answers_per_second);
-        // The clocks of a rank that calls nothing would not be there otherwise.
+        // A rank without any call would have no other clock set.
         let items = vec![OutputItem::Clock(Box::new(machine::clock_set(&with.domain)))];
         AgentThread {
             own: with.card.agent.0,
@@ -167,8 +167,8 @@ impl AgentThread {
         }
     }
 
-    /// Runs until the command has ended and the children have said goodbye. Returns whether another agent is the root
-    /// in its place.
+    /// Runs until the command has ended and the children have said goodbye. Returns whether another agent has
+    /// become the root.
     pub(super) fn run(mut self) -> bool {
         while !self.is_killed() {
             let now = Instant::now();
@@ -198,7 +198,7 @@ impl AgentThread {
         false
     }
 
-    /// Takes in an order of the look-out, and the word that it is time to end.
+    /// Receives an order of the rendezvous thread, or the end of the command.
     fn hear_news(&mut self, now: Instant) {
         if !self.with.signals.wake.is_set() {
             return;
@@ -215,14 +215,15 @@ impl AgentThread {
         self.with.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the look-out the counts of this agent.
+    /// Reports the counts of this agent to the rendezvous thread.
     fn publish(&self) {
         let mut board = self.board();
         (board.heard, board.others) = (self.heard, self.known.len());
     }
 
-    /// Questions and answers go this way: what is done between the reading of the clock and the wire takes
-    /// both the same time. Returns that reading, `None` where nothing could be sent.
+    /// Stamps and sends a packet. Requests and replies use this function, so that the time between the
+    /// reading of the clock and the wire is the same for both. Returns the stamp; `None` if the packet could
+    /// not be sent.
     fn stamp_and_send(&self, mut packet: ProbePacket, route: PeerRoute) -> Option<i64> {
         packet.sent = (self.with.clock.raw)();
         self.with.sockets.send(&self.with.key.seal(&packet), route).then_some(packet.sent)
@@ -230,7 +231,7 @@ impl AgentThread {
 
     fn next_event(&mut self, now: Instant) -> Instant {
         let next = match &self.asking {
-            // Nothing is under way: there is something to send, or to conclude.
+            // Nothing is under way: the burst sends or concludes.
             Some(OpenQuestion::Way(burst, _) | OpenQuestion::Times { burst, .. }) if burst.is_quiet() => {
                 Some(now)
             }
@@ -245,7 +246,7 @@ impl AgentThread {
         next.into_iter().chain(others.into_iter().flatten()).min().unwrap_or(now)
     }
 
-    /// Waits for packets or news; returns the sockets with packets. Where too many come, none is looked at.
+    /// Waits for packets or orders. Returns the sockets with packets; none while too many packets arrive.
     fn wait(&mut self, until: Instant) -> Vec<usize> {
         let now = Instant::now();
         let flooded = self.may_read.is_empty(now);
@@ -259,9 +260,9 @@ impl AgentThread {
         ready.map(|(number, _)| number).collect()
     }
 
-    /// Reads what has arrived at a socket, some of it. A packet's time is read before anything else is done.
+    /// Reads some of the packets of a socket. Takes the receive time of a packet before anything else.
     fn receive(&mut self, number: usize) {
-        // One byte more than the longest packet: what is longer is none.
+        // One byte more than the longest packet, to detect longer ones.
         let mut bytes = [0; JOIN_BYTES + 1];
         for _ in 0..MAX_PACKETS_PER_READ {
             let before = self.kernel_times.before_read();
@@ -291,7 +292,7 @@ impl AgentThread {
         }
     }
 
-    /// Discards what the burst under way has measured if `CLOCK_REALTIME` was set.
+    /// Discards what the running burst has measured if `CLOCK_REALTIME` was stepped.
     fn discard_if_stepped(&mut self) {
         if self.kernel_times.take_step()
             && let Some(OpenQuestion::Times { burst, .. }) = &mut self.asking
@@ -314,7 +315,7 @@ impl AgentThread {
                     &mut self.asking
                     && burst.take(packet, route.to, time)
                 {
-                    // The next question goes out at once: both sides are awake now.
+                    // Sends the next request at once, while both sides are awake.
                     self.go_on(now);
                 }
             }
@@ -325,7 +326,7 @@ impl AgentThread {
         }
     }
 
-    /// The parent is about to leave: its last times are asked for now.
+    /// Starts the last burst to a parent that is about to leave.
     fn hear_closing(&mut self, packet: &ProbePacket, now: Instant) {
         let from = AgentId(packet.from);
         let is_new = self.known.get(&from).is_some_and(|known| known.last_burst == packet.burst);

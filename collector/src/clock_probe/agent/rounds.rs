@@ -1,4 +1,4 @@
-//! Rounds: whom to ask, on which way, and what comes of it.
+//! Rounds: which agent to probe, by which route, and what to record.
 
 use super::{AgentThread, OpenQuestion};
 use crate::clock_probe::burst::{MAX_QUESTIONS, OpenBurst, PeerRoute};
@@ -9,26 +9,26 @@ use crate::host::random::random;
 use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
 
-/// Questions of the first burst to a parent, and of the last one; of all in between.
+/// Requests in the first burst to a parent and in the last one; requests in the bursts between them.
 const MANY: u32 = 200;
 const FEW: u32 = 20;
-/// Questions to each address of another agent, to find the shortest way.
+/// Requests to each address of another agent, to find the shortest route.
 const SEARCH: u32 = 3;
-/// A question is given up after this time, or after four round trips if these are long.
+/// Minimum time before a request is given up: this or four round trips.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// A search for a way takes at most this long.
+/// Maximum duration of a search for a route.
 const SEARCH_TIME: Duration = Duration::from_millis(40);
-/// The last burst takes at most this long, ...
+/// Maximum duration of the last burst.
 const LAST_BURST: Duration = Duration::from_millis(150);
-/// An agent that does not answer is left alone for at most this long.
+/// Maximum time before an agent that does not reply is probed again.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// Items that are kept while the writing thread is far behind.
+/// Maximum number of items that are kept while the writing thread is far behind.
 const MAX_KEPT_ITEMS: usize = 512;
 
 const _: () = assert!(MANY <= MAX_QUESTIONS && SEARCH * MAX_ADDRESSES as u32 <= MAX_QUESTIONS);
 
 impl AgentThread {
-    /// Begins a round when it is time, and goes on with it: questions that are due, or given up.
+    /// Starts a round when it is due, and continues it: sends requests that are due, and gives up others.
     pub(super) fn ask(&mut self, now: Instant) {
         match &mut self.asking {
             Some(OpenQuestion::Way(burst, _)) | Some(OpenQuestion::Times { burst, .. }) => burst.give_up(now),
@@ -38,12 +38,12 @@ impl AgentThread {
         self.go_on(now);
     }
 
-    /// All agents do this every few seconds, each at its own time.
+    /// Every agent does this every few seconds, at a time of its own.
     fn begin_round(&mut self, now: Instant) {
         let period = self.with.pace.period;
         let random = random().unwrap_or_default() as u8;
         let jitter = period.mul_f32(f32::from(random) / 256.0);
-        // The first distance is anything up to a period, the others are about one.
+        // The first interval is random, up to one period. The others are about one period.
         self.next_round = match self.last_parent {
             Some(_) => now + period.mul_f32(0.9) + jitter.mul_f32(0.2),
             None => now + period.mul_f32(0.2) + jitter.mul_f32(0.8),
@@ -57,7 +57,7 @@ impl AgentThread {
         self.try_next(now);
     }
 
-    /// Asks the next candidate, if there is one left.
+    /// Probes the next candidate, if there is one.
     fn try_next(&mut self, now: Instant) {
         self.asking = None;
         while !self.to_try.is_empty() && self.asking.is_none() {
@@ -75,7 +75,7 @@ impl AgentThread {
         OpenBurst::new(BurstId { began: (self.with.clock.raw)(), nonce }, self.own, peer.0, wanted)
     }
 
-    /// Sends a few questions to each address of an agent at once.
+    /// Sends a few requests to each address of an agent at once.
     fn ask_the_way(&mut self, card: AgentCard, now: Instant) {
         let routes: Vec<PeerRoute> =
             card.addresses.iter().filter_map(|to| self.with.sockets.route(*to)).collect();
@@ -90,7 +90,7 @@ impl AgentThread {
         self.asking = Some(OpenQuestion::Way(burst, card));
     }
 
-    /// Starts a burst on the way that was found before.
+    /// Starts a burst by the route that was found before.
     fn ask_times(&mut self, card: AgentCard, _now: Instant) {
         let is_new = self.last_parent.as_ref().is_none_or(|parent| parent.agent != card.agent);
         let burst = self.burst(card.agent, if is_new { MANY } else { FEW });
@@ -101,7 +101,7 @@ impl AgentThread {
         self.asking = Some(OpenQuestion::Times { burst, card, route, wait, until: None, goodbye: false });
     }
 
-    /// The last questions to a parent, then goodbye: the command has ended, here or there.
+    /// Starts the last burst to a parent, followed by a goodbye, because a command has ended here or there.
     pub(super) fn ask_for_the_last_time(&mut self, card: AgentCard, now: Instant) {
         let is_asked =
             matches!(&self.asking, Some(OpenQuestion::Times { burst, .. }) if burst.peer == card.agent.0);
@@ -116,7 +116,7 @@ impl AgentThread {
         }
     }
 
-    /// Asks what is due, and draws the conclusions when everything is asked.
+    /// Sends what is due, and concludes a burst after its last request.
     pub(super) fn go_on(&mut self, now: Instant) {
         match self.asking.take() {
             Some(OpenQuestion::Way(burst, card)) if burst.is_quiet() => self.conclude_way(burst, card, now),
@@ -168,7 +168,7 @@ impl AgentThread {
         if goodbye {
             standing.not_before = Some(now + MAX_PAUSE);
             if let Some((route, _)) = standing.route.take() {
-                // One may get lost.
+                // Sent twice, because one may get lost.
                 (0..2).for_each(|_| self.say(PacketKind::Goodbye, peer.0, burst.id, route));
             }
             self.last_parent = None;
@@ -189,7 +189,7 @@ impl AgentThread {
         self.board().is_orphan = false;
     }
 
-    /// Leaves an agent that does not answer alone for a while, each time longer.
+    /// Pauses the probes of an agent that does not reply, longer each time.
     fn note_silence(&mut self, peer: AgentId, now: Instant) {
         let standing = self.known.entry(peer).or_default();
         let pause = self.with.pace.period.saturating_mul(1 << standing.failures.min(5));

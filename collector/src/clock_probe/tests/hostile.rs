@@ -5,7 +5,7 @@ use super::super::join::{JOIN_BYTES, JoinPacket, JoinQuestion, TreePlace};
 use super::super::packet::PACKET_BYTES;
 use super::*;
 
-/// A generator of numbers that nobody needs to be good.
+/// A simple random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
 fn nothing_but_a_new_question_with_the_right_key_is_answered() {
     let root = tempfile::tempdir().unwrap();
     let mut config = config(root.path(), "ill", 0);
-    // The flood is to be read, not left lying.
+    // The flood must be read, not left in the queue.
     config.choice.rate = 10_000_000;
     let node = start(config);
     let (asker, key) = asker(root.path(), "ill");
@@ -153,7 +153,7 @@ fn packets_that_are_sent_again_give_no_probe_and_no_answer() {
         if let Ok((length, from)) = middle.recv_from(&mut bytes) {
             child_at = Some(from);
             if let Some(JoinPacket::Join(join)) = JoinPacket::open(&found.key, &bytes[..length]) {
-                // The place that the root would give, but for the address.
+                // The place that the root would assign, except for the address.
                 let (from, to, nonce) = (card.agent, join.card.agent, join.nonce);
                 let candidates = vec![card.clone()];
                 let place = TreePlace { from, to, nonce, number: 1, first: 0, total: 1, candidates };

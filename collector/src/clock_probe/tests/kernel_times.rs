@@ -1,4 +1,4 @@
-//! Receive times of the kernel, on nodes whose `CLOCK_REALTIME` is another one, or is set, or has no times.
+//! Receive times of the kernel, on nodes whose `CLOCK_REALTIME` differs, is stepped, or gives no stamps.
 
 use super::*;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ fn usual_round_trip(bursts: &[ProbeBurst]) -> i64 {
     trips[trips.len() / 2]
 }
 
-/// A node whose kernel notes no times.
+/// A node whose kernel does not stamp packets.
 fn without_stamps(config: ProbeConfig) -> ProbeConfig {
     ProbeConfig { clock: NodeClock { stamp: |_| None, ..config.clock }, ..config }
 }
@@ -52,7 +52,7 @@ fn where_one_kernel_notes_no_times_those_of_the_programs_count_on_both_sides() {
     }
 }
 
-/// How much REALTIME of node 1 is ahead of the machine's.
+/// How far REALTIME of node 1 is ahead of the machine's.
 static SET: AtomicI64 = AtomicI64::new(0);
 
 #[test]
@@ -66,8 +66,8 @@ fn a_realtime_that_is_set_during_a_run_does_no_harm() {
     let parent = start(config(root.path(), "set", 0));
     let _ = root_of(root.path(), "set");
     let child = start(ProbeConfig { clock, ..config(root.path(), "set", 1) });
-    // Far and near, forth and back, at any moment of a burst, and unseen by the timer. A small step looks like slewing
-    // until the rate is measured again.
+    // Steps of REALTIME: large and small, forward and back, at any moment of a burst, and unnoticed by the
+    // timer. A small step looks like slewing until the rate is measured again.
     for step in [3600 * SECOND, -20_000_000, -3600 * SECOND, 90_000, 2_000_000] {
         sleep(333);
         SET.fetch_add(step, Relaxed);
@@ -78,10 +78,10 @@ fn a_realtime_that_is_set_during_a_run_does_no_harm() {
     assert!(bursts.len() >= 6 && bursts.last().unwrap().kernel_times, "{bursts:?}");
 }
 
-/// How often REALTIME of node 1 was read.
+/// Number of readings of REALTIME of node 1.
 static READINGS: AtomicI64 = AtomicI64::new(0);
 
-/// Is set once in a hundred readings, by an hour.
+/// Steps by an hour once in a hundred readings.
 fn ahead_by_readings() -> i64 {
     READINGS.load(Relaxed) / 100 * 3600 * SECOND
 }
@@ -102,7 +102,7 @@ fn a_burst_discards_what_was_measured_before_realtime_was_set() {
     let bursts = end_all(vec![parent, child]).remove(1);
     assert_true(&bursts);
     assert!(bursts.len() >= 2, "the parent is asked on: {bursts:?}");
-    // Each answer takes two readings or more.
+    // Each reply takes two readings or more.
     assert!(bursts.iter().all(|burst| burst.answered <= 60), "{bursts:?}");
     assert!(bursts.iter().any(|burst| burst.sent >= 200), "{bursts:?}");
 }

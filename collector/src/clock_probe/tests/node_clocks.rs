@@ -1,4 +1,4 @@
-//! Clocks of made-up nodes.
+//! Clocks of simulated nodes.
 
 use crate::clock_probe::NodeClock;
 use crate::host::machine;
@@ -31,5 +31,5 @@ pub(super) const CLOCKS: [NodeClock; 4] = [
     clock::<{ -SECOND / 3 }, { -3 * 3600 * SECOND }>(),
     clock::<{ 86_400 * SECOND }, { SECOND / 2 }>(),
 ];
-/// By how much their clocks of records are ahead of the machine's, ns: each by another time.
+/// How far their clocks of records are ahead of the machine's, ns: a different time for each.
 pub(super) const AHEAD: [i64; 4] = [0, 7 * SECOND, -SECOND / 3, 86_400 * SECOND];

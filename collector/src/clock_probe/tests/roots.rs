@@ -4,7 +4,7 @@ use super::super::folder::RootAgent;
 use super::super::join::{JoinPacket, TreePlace};
 use super::*;
 
-/// Writes the file of a root that is silent.
+/// Writes the file of a silent root.
 fn leave_silent_root(root: &Path, test: &str, node: u64) -> (UdpSocket, AgentId) {
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (agent, addresses) = (AgentId(node + 1_000), vec![dead.local_addr().unwrap()]);
@@ -57,7 +57,7 @@ fn another_collector_of_the_node_takes_over_when_the_agent_is_killed() {
 fn two_agents_of_a_node_that_do_not_see_each_other_both_measure() {
     let root = tempfile::tempdir().unwrap();
     let parent = start_in_order(root.path(), "both", &[0]);
-    // Another name of the folder is another claim, as another network namespace would be.
+    // A different name of the folder gives a different claim, as another network namespace would.
     let elsewhere = root.path().join(".");
     let both = [root.path(), Path::new(&format!("{}/.", elsewhere.display()))]
         .map(|path| start(ProbeConfig { rank: path.as_os_str().len() as u32, ..config(path, "both", 1) }));
@@ -65,7 +65,7 @@ fn two_agents_of_a_node_that_do_not_see_each_other_both_measure() {
     let bursts = end_all(parent.into_iter().chain(both).collect());
     bursts.iter().for_each(|bursts| assert_true(bursts));
     assert!(bursts[0].is_empty(), "the root");
-    // One of them may have the other for its parent, of the same clock: that is not recorded.
+    // One of them may have the other for its parent, with the same clock. That is not recorded.
     assert!(bursts[1..].iter().all(|bursts| asked(bursts) == [0]), "{bursts:?}");
 }
 
@@ -92,7 +92,7 @@ fn a_root_that_is_killed_is_replaced_and_all_measure_each_other_again() {
         let later: Vec<i64> =
             times(node, bursts).into_iter().filter(|time| (killed..ended).contains(time)).collect();
         assert_eq!(later.is_empty(), node == root_node, "node {node}: {later:?}");
-        // Those that have asked the root itself have waited longest.
+        // Agents that asked the root itself have waited longest.
         let longest = killed + SECOND + within.as_nanos() as i64;
         assert!(later.first().is_none_or(|first| *first < longest || node == 6), "node {node}");
     }
@@ -137,11 +137,11 @@ fn where_nothing_answers_an_agent_takes_over_once_and_looks_less_and_less_often(
     assert_eq!(taken.card.domain, domain(1));
     let taken_after = counts.all();
     sleep(600);
-    // Another agent that hears nothing takes over as well. The first one does not read that.
+    // Another agent that receives no packet takes over as well. The first one does not read that.
     let (_second, second) = leave_silent_root(root.path(), "mute", 2);
     sleep(1_000);
     assert!(counts.all() <= taken_after + 7, "it waits, writes nothing and reads once: {}", counts.all());
-    // An agent that loses against others looks again, and takes over from none of them.
+    // An agent that loses against others reads the file again, and replaces none of them.
     let other = config(root.path(), "mute", 3);
     let counts = std::sync::Arc::clone(&other.counts);
     let loser = start(other);
@@ -161,7 +161,7 @@ fn where_nothing_answers_an_agent_takes_over_once_and_looks_less_and_less_often(
 fn an_heir_that_ends_as_well_leaves_no_folder() {
     for removed_by_root in [false, true] {
         let root = tempfile::tempdir().unwrap();
-        // The test is the root: it gives the agent its place and hands over to it.
+        // The test is the root: it assigns the agent its place and hands over to it.
         let (socket, own) = leave_silent_root(root.path(), "ends", 0);
         let RootAgent { card, key } = root_of(root.path(), "ends");
         socket.set_read_timeout(Some(TIME_LIMIT)).unwrap();
@@ -192,7 +192,7 @@ fn an_heir_that_ends_as_well_leaves_no_folder() {
         };
         assert_eq!(answer.burst, question.burst, "no answer to a handover of another burst");
         if removed_by_root {
-            // It did not get the answer of the heir in time.
+            // The root did not receive the reply of the heir in time.
             folder(root.path(), "ends").remove_root(own, QUICK.expiry).unwrap();
         }
         let _ = heir.end();

@@ -1,4 +1,5 @@
-//! Up to a thousand agents in one process: the real code on the loopback, with a queue in place of each shard.
+//! Up to a thousand agents in one process: the real code on the loopback, with a queue in place of each
+//! shard.
 
 use super::super::folder::{RootAgent, counts::FileCounts};
 use super::*;
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Descriptors of one agent: signals, socket, claim, and the folder of the run.
+/// Descriptors of one agent: flags, socket, claim, and the folder of the run.
 const DESCRIPTORS: u64 = 10;
 
-/// A burst as it arrives: the numbers of the two nodes.
+/// A burst on arrival: the numbers of the two nodes.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     from: u64,
@@ -27,7 +28,7 @@ struct Agents {
     _outputs: Vec<ShardOutput>,
 }
 
-/// Takes the bursts of all agents out of their queues.
+/// Removes the bursts of all agents from their queues.
 fn drain(queues: &[TestQueue], seen: &Mutex<Vec<Seen>>, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         for items in queues.iter().filter_map(TestQueue::take) {
@@ -44,7 +45,7 @@ fn drain(queues: &[TestQueue], seen: &Mutex<Vec<Seen>>, ended: &AtomicBool) {
 }
 
 impl Agents {
-    /// Starts them `gap_ms` after each other: a real job has more cores.
+    /// Starts the agents `gap_ms` apart: a real job has more cores.
     fn start(root: &Path, test: &str, count: u64, pace: ProbePace, gap_ms: u64) -> Agents {
         let (mut agents, mut counts, mut queues, mut outputs) = (vec![], vec![], vec![], vec![]);
         let (seen, ended): (Arc<Mutex<Vec<Seen>>>, Arc<AtomicBool>) = Default::default();
@@ -71,7 +72,7 @@ impl Agents {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The agent that each one has asked last.
+    /// Returns the agent that each one probed last.
     fn parents(&self) -> HashMap<u64, u64> {
         self.seen().iter().map(|seen| (seen.from, seen.to)).collect()
     }
@@ -92,7 +93,7 @@ impl Agents {
         }
     }
 
-    /// Ends all at about the same time, as a job does.
+    /// Ends all agents at about the same time, as a job does.
     fn end(&mut self) {
         self.agents.iter_mut().flatten().for_each(ProbeAgent::stop);
         let limit = Instant::now() + TIME_LIMIT;
@@ -103,7 +104,7 @@ impl Agents {
     }
 }
 
-/// File operations of a run: most of one node at its start and end, and of all nodes.
+/// File operations of a run: the maximum of one node at its start and its end, and the total of all nodes.
 #[derive(Debug)]
 struct Figures {
     start: u64,
