@@ -1,14 +1,14 @@
-//! Which profilers were asked for, and whether they can be together.
+//! Which backends the user chose, and whether they can run together.
 
 use super::rocm_tools;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A way to record what a rank does.
+/// A tool that records what a rank does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum BackendKind {
-    /// Our own library: roctx, MPI, RCCL, and the counters of the node.
+    /// Our own library: roctx, MPI and RCCL calls, and the counters of the node.
     Native,
     /// AMD's `rocprofv3`.
     Rocprofv3,
@@ -20,7 +20,7 @@ pub enum BackendKind {
     Torch,
 }
 
-/// All of them, with the words that name them.
+/// All backends with their names.
 const BACKENDS: [(BackendKind, &str); 5] = [
     (BackendKind::Native, "native"),
     (BackendKind::Rocprofv3, "rocprofv3"),
@@ -30,23 +30,23 @@ const BACKENDS: [(BackendKind, &str); 5] = [
 ];
 const NONE: &str = "none";
 const AUTO: &str = "auto";
-/// The device of AMD's driver: without it there is nothing for a profiler of GPUs to do.
+/// The device of AMD's driver. Without it, a GPU profiler has nothing to record.
 const DEVICE: &str = "/dev/kfd";
-/// Names another file to look for in the place of [`DEVICE`].
+/// Variable that names another file in place of [`DEVICE`].
 const DEVICE_VARIABLE: &str = "RPD_GPU_DEVICE";
 
 impl BackendKind {
-    /// The word that names it.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         BACKENDS.iter().find(|(backend, _)| *backend == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether it has ROCm tell it what GPUs do: of those there can be one in a process.
+    /// Whether it registers with ROCm, which allows one such tool per process.
     fn listens_to_rocm(self) -> bool {
         self != BackendKind::Native
     }
 
-    /// What of [`rpd_ring::message::TRACED`] it records by itself.
+    /// Returns what of [`rpd_ring::message::TRACED`] it records itself.
     fn records(self) -> &'static [&'static str] {
         match self {
             BackendKind::Native | BackendKind::Torch => &[],
@@ -55,48 +55,48 @@ impl BackendKind {
         }
     }
 
-    /// Whether it takes a configuration.
+    /// Whether it takes a configuration file.
     pub fn has_configuration(self) -> bool {
         matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
     }
 
-    /// Whether it writes its files when the process ends well, also by SIGTERM, and not before.
+    /// Whether it writes its files only when the process ends normally or by SIGTERM.
     pub fn writes_at_exit(self) -> bool {
         matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
     }
 }
 
-/// What was asked for.
+/// The value of `--backend`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
-    /// Whatever there is.
+    /// Choose by what is installed.
     #[default]
     Auto,
-    /// These, each once; none for identity and clocks alone.
+    /// These, each once. None of them for identity and clocks alone.
     These(Vec<BackendKind>),
 }
 
-/// A word that names no backend, or words that do not go together.
+/// An unknown backend, or backends that cannot run together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackendChoiceError {
-    /// No such backend.
+    /// The backend does not exist.
     #[error(
         "there is no backend {0:?}: there are native, rocprofv3, rocprof-sys, rpd-tracer, torch, none and auto"
     )]
     Unknown(String),
-    /// rocprof v1 or v2.
+    /// rocprof version 1 or 2.
     #[error("{0:?} writes CSV without a time base that could be merged: use rocprofv3, its successor")]
     Predecessor(String),
-    /// `none` or `auto` with others.
+    /// `none` or `auto` together with others.
     #[error("{0:?} stands alone")]
     Alone(&'static str),
-    /// Two that want the same of ROCm.
+    /// Two backends that register with ROCm.
     #[error(
         "{} and {} cannot run together: ROCm tells one of them what its GPUs do, and the other would see nothing or \
          break the first; run them in two jobs, or on different ranks", .0.name(), .1.name()
     )]
     Twice(BackendKind, BackendKind),
-    /// The library records what a profiler records, too.
+    /// The library records what a profiler records as well.
     #[error(
         "{} and native both put themselves in the place of {what}, so calls would be lost or counted twice: say \
          --trace {instead} to leave that to {}", .backend.name(), .backend.name()
@@ -104,9 +104,9 @@ pub enum BackendChoiceError {
     Overlap {
         /// The profiler.
         backend: BackendKind,
-        /// What both record.
+        /// The calls that both record.
         what: String,
-        /// What native may record beside it.
+        /// What native may record besides the profiler.
         instead: String,
     },
 }
@@ -162,7 +162,11 @@ impl fmt::Display for BackendChoice {
 }
 
 impl BackendChoice {
-    /// Whether the library may record these words of [`rpd_ring::message::TRACED`] beside the others.
+    /// Checks whether the library may record these words of [`rpd_ring::message::TRACED`] besides the other
+    /// backends.
+    ///
+    /// # Errors
+    /// If both would record the same calls.
     pub fn check(&self, library: &[&'static str]) -> Result<(), BackendChoiceError> {
         let BackendChoice::These(chosen) = self else { return Ok(()) };
         if !chosen.contains(&BackendKind::Native) {
@@ -185,14 +189,14 @@ impl BackendChoice {
         Ok(())
     }
 
-    /// What our own library may record beside them, of these words.
+    /// Returns those of these words that our own library may record besides the other backends.
     pub fn beside(&self, library: &[&'static str]) -> Vec<&'static str> {
         let BackendChoice::These(chosen) = self else { return library.to_vec() };
         let is_free = |word: &&str| !chosen.iter().any(|backend| backend.records().contains(word));
         library.iter().copied().filter(is_free).collect()
     }
 
-    /// The backends that run. `auto` is native alone if `--trace` names calls, which native records.
+    /// Returns the backends that run. `auto` is native alone if `--trace` names calls, which native records.
     pub fn resolve(&self, names_calls: bool) -> ResolvedBackends {
         match self {
             BackendChoice::These(chosen) => {
@@ -208,18 +212,18 @@ impl BackendChoice {
     }
 }
 
-/// The backends of a run, and what `auto` chose them for.
+/// The backends of a run, and why `auto` chose them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedBackends {
-    /// Each once; none for identity and clocks alone.
+    /// Each once. None for identity and clocks alone.
     pub backends: Vec<BackendKind>,
-    /// Why `auto` chose them.
+    /// Reason for the choice of `auto`.
     pub reason: Option<String>,
-    /// The device of a GPU, if `auto` found one.
+    /// The device of the GPU, if `auto` found one.
     pub gpu: Option<PathBuf>,
 }
 
-/// rocprofv3 for a GPU, if both are there, and native for everything else.
+/// Chooses native, and rocprofv3 if both it and a GPU are there.
 fn automatic() -> ResolvedBackends {
     let device = std::env::var_os(DEVICE_VARIABLE).filter(|path| !path.is_empty());
     let device = device.map_or_else(|| PathBuf::from(DEVICE), PathBuf::from);

@@ -1,4 +1,4 @@
-//! Profilers that run the command, or run inside of it, and whose files become shards of the rank.
+//! Profilers that start the command or run inside it, and whose files become shards of the rank.
 //!
 //! ```text
 //! --backend ──choice──> which ones, and whether they can be together
@@ -7,15 +7,17 @@
 //!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own
 //! ```
 //!
-//! * [`choice`]: what was asked for, and `auto`.
-//! * `request`: what was asked of them, and what the command is started with.
-//! * `profilers`: one file each, as its documents describe it.
-//! * `rocm_tools`: finding a program of ROCm, and asking it what it can do.
-//! * [`scratch`]: the folder on the node that they write to, and who looks after it.
-//! * [`start`]: what a profiler starts in the place of the command. `start_mark`: who starts the command, once, and how it ended.
-//! * `processes`: those of a profiler, to be killed, and never those of the command.
-//! * `profiler_files`: the files that it left, told apart by their names.
-//! * [`harvest`]: runs in the collector process when the command has ended. It also records which profilers lost rows.
+//! * [`choice`]: the value of `--backend`, and `auto`.
+//! * `request`: what the user requested, and the plan for starting the command.
+//! * `profilers`: one file per profiler.
+//! * `rocm_tools`: finds a program of ROCm and queries its features.
+//! * [`scratch`]: the folder on the node for the profilers' files, and its owner.
+//! * [`start`]: the program that a profiler starts in place of the command. `start_mark`: starts the command
+//!   exactly once, and records how it ended.
+//! * `processes`: kills the processes of a profiler, and never those of the command.
+//! * `profiler_files`: sorts the files of a profiler by name.
+//! * [`harvest`]: imports the files in the collector process after the command has ended. It also records
+//!   which profilers lost rows.
 
 pub(crate) mod choice;
 pub(crate) mod harvest;

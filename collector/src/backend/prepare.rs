@@ -1,4 +1,4 @@
-//! What the chosen profilers need, put together.
+//! Prepares the chosen profilers.
 
 use super::choice::{BackendKind, ResolvedBackends};
 use super::profilers::{debug_agent, rocprof_sys, rocprofv3, rpd_tracer, torch};
@@ -6,8 +6,8 @@ use super::request::{BackendPlan, BackendRequest, GpuRecording, HarvestRequest, 
 use super::rocm_tools;
 use super::scratch::ScratchFolder;
 
-/// Finds the profilers and prepares them. What is missing is said, and the command runs without it. `rank` names the
-/// folder on the node; one that is not recorded gets no profiler.
+/// Finds and prepares the profilers. Notes what is missing; the command then runs without it. `rank` names
+/// the folder on the node. A rank that is not recorded gets no profiler.
 pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) -> BackendPlan {
     let ResolvedBackends { backends: chosen, reason, gpu } = asked.choice.resolve(asked.library);
     let mut plan = BackendPlan { nothing: chosen.is_empty() && asked.named, ..BackendPlan::default() };
@@ -20,7 +20,7 @@ pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) ->
             rocm_tools::PLACES
         )),
     });
-    // Who asked for nothing hears only of what is unusual.
+    // Without `--backend`, only unusual things are reported.
     plan.said.extend(reason.filter(|_| asked.named && plan.gpu.is_none()));
     let others: Vec<BackendKind> =
         chosen.iter().copied().filter(|backend| *backend != BackendKind::Native).collect();

@@ -1,36 +1,36 @@
-//! The files that a profiler left in its folder, told apart by their names.
+//! Sorts the files that a profiler left in its folder by their names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders in folders that are looked into.
+/// Maximum depth of folders.
 const MAX_DEPTH: usize = 6;
-/// Files that are looked at.
+/// Maximum number of files.
 const MAX_FILES: usize = 100_000;
-/// Endings of what is for the hooks and profilers themselves.
+/// Endings of files for the hooks and profilers themselves.
 const INTERNAL: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
-/// Endings of what a profiler writes for people.
+/// Endings of files that a profiler writes for users.
 const FOR_PEOPLE: [&str; 3] = ["txt", "csv", "log"];
-/// Characters of a name that is made of a path.
+/// Maximum length of a name that is made from a path.
 const MAX_NAME_LENGTH: usize = 120;
 
-/// The regular files below a folder, by name. Links are not followed.
+/// The regular files below a folder. Links are not followed.
 #[derive(Default)]
 pub(super) struct ProfilerFiles {
-    /// Lines for the log that a hook left.
+    /// Log lines of a hook.
     pub(super) notes: Vec<PathBuf>,
-    /// Marks of processes whose profiler did not write, by a hook.
+    /// Marks, by a hook, of processes whose profiler wrote no file.
     pub(super) marks: Vec<PathBuf>,
-    /// Tables and texts for people.
+    /// Tables and texts for users.
     pub(super) texts: Vec<PathBuf>,
-    /// All that may be a trace.
+    /// Files that may be traces.
     pub(super) traces: Vec<PathBuf>,
-    /// There is more, too deep or too many.
+    /// There are more files, too deep or too many.
     pub(super) more: bool,
 }
 
 impl ProfilerFiles {
-    /// Looks into a folder and those below it.
+    /// Sorts the files below a folder.
     pub(super) fn in_folder(folder: &Path) -> ProfilerFiles {
         let (files, more) = files_in(folder);
         let mut found = ProfilerFiles { more, ..ProfilerFiles::default() };
@@ -49,7 +49,7 @@ impl ProfilerFiles {
     }
 }
 
-/// The files below a folder, and whether there are more that were not looked at.
+/// Returns the files below a folder, and whether there are more.
 pub(super) fn files_in(folder: &Path) -> (Vec<PathBuf>, bool) {
     let (mut files, mut more) = (Vec::new(), false);
     let mut folders = vec![(folder.to_owned(), 0)];
@@ -67,8 +67,8 @@ pub(super) fn files_in(folder: &Path) -> (Vec<PathBuf>, bool) {
     (files, more)
 }
 
-/// What belongs to a file beside it, what the hooks are made of, and what rocprof-sys says of itself, with its whole
-/// environment.
+/// Whether a file accompanies another one, belongs to a hook, or is the description that rocprof-sys writes
+/// of itself, with the whole environment.
 fn is_internal(path: &Path) -> bool {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     has_ending(path, &INTERNAL)
@@ -86,7 +86,7 @@ pub(super) fn is_trace(path: &Path) -> bool {
     has_ending(path, &["proto", "pftrace"])
 }
 
-/// A path below a folder as the name of one file, and its ending: `node7/41_kernel_stats.csv` is
+/// Converts a path below a folder to a single file name and its ending: `node7/41_kernel_stats.csv` becomes
 /// `node7.41_kernel_stats` and `csv`.
 pub(super) fn flat_name(path: &Path, folder: &Path) -> (String, String) {
     let plain = |text: &str| -> String {
@@ -101,7 +101,7 @@ pub(super) fn flat_name(path: &Path, folder: &Path) -> (String, String) {
         .map(|part| plain(&part.as_os_str().to_string_lossy()))
         .collect();
     let name = parts.join(".");
-    // The end of a path says more than its beginning.
+    // The end of a path is more specific than its start.
     let cut = name.len().saturating_sub(MAX_NAME_LENGTH);
     (name.get(cut..).unwrap_or_default().to_owned(), ending.chars().take(MAX_NAME_LENGTH).collect())
 }

@@ -1,4 +1,4 @@
-//! What was asked of the backends, and what the command is started with for them.
+//! What the user requests of the backends, and the plan for starting the command.
 
 use super::choice::BackendChoice;
 use super::scratch::ScratchFolder;
@@ -9,37 +9,40 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the user asked for.
+/// Options about backends.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendRequest<'a> {
-    /// Which profilers.
+    /// The backends.
     pub choice: &'a BackendChoice,
-    /// Whether they were named, by an option or a variable.
+    /// An option or a variable named them.
     pub named: bool,
-    /// Whether it was said what our own library records.
+    /// The user selected what our own library records.
     pub library: bool,
-    /// What our own library records, if it is one of them: words of [`rpd_ring::message::TRACED`].
+    /// What our own library records, if it is one of the backends: words of [`rpd_ring::message::TRACED`].
     pub words: &'a [&'static str],
-    /// Handed on to the profiler.
+    /// Arguments for the profiler.
     pub arguments: &'a [OsString],
-    /// Its configuration.
+    /// Configuration of the profiler.
     pub config: Option<&'a Path>,
-    /// Under the debug agent.
+    /// Run under the debug agent.
     pub debug_agent: bool,
-    /// Where folders for files are made on the node.
+    /// Folder on the node for scratch folders.
     pub scratch: &'a Path,
-    /// They stay.
+    /// Keep the scratch folder.
     pub keep: bool,
-    /// A profiler that has not started the command by then is given up.
+    /// Maximum time for a profiler to start the command.
     pub wait: Duration,
 }
 
-/// Why a profiler is not used: one line, with the next step.
+/// The reason why a profiler is not used: one line, with the next step.
 #[derive(Debug)]
 pub(super) struct UnavailableBackend(pub(super) String);
 
 impl BackendRequest<'_> {
-    /// The configuration, if one was named; it has to be a file that can be read.
+    /// Returns the configuration, if one was named.
+    ///
+    /// # Errors
+    /// If it is not a readable file.
     pub(super) fn readable_config(&self) -> Result<Option<&Path>, UnavailableBackend> {
         let Some(path) = self.config else { return Ok(None) };
         let readable = File::open(path).and_then(|file| match file.metadata()?.is_file() {
@@ -64,48 +67,48 @@ impl UnavailableBackend {
     }
 }
 
-/// What records the work of a GPU, where `auto` found one.
+/// What records GPU work, if `auto` found a GPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpuRecording {
-    /// rocprofv3, since this device is there.
+    /// rocprofv3, because this device exists.
     Profiler(PathBuf),
-    /// Nothing, since rocprofv3 is not installed.
+    /// Nothing, because rocprofv3 is not installed.
     NotInstalled(String),
-    /// Nothing, since rocprofv3 cannot be used.
+    /// Nothing, because rocprofv3 cannot be used.
     Unusable(String),
 }
 
-/// What the command is started with.
+/// How to start the command.
 #[derive(Debug, Default)]
 pub struct BackendPlan {
-    /// Words in front of the command.
+    /// Words before the command.
     pub front: Vec<OsString>,
-    /// Variables beyond those of the library.
+    /// Variables in addition to those of the library.
     pub variables: Vec<(String, OsString)>,
-    /// Libraries to preload, in front of what is there.
+    /// Libraries to preload, before those that are set.
     pub preload: Vec<PathBuf>,
-    /// Folder that comes first where Python looks for modules.
+    /// Folder that Python searches first for modules.
     pub python: Option<PathBuf>,
     /// Whether our own library records.
     pub native: bool,
-    /// Words of [`rpd_ring::message::TRACED`] that our own library leaves to a profiler, which records them, too.
+    /// Words of [`rpd_ring::message::TRACED`] that our own library leaves to a profiler.
     pub left_to_profiler: Vec<&'static str>,
     /// What records the work of the GPU that `auto` found.
     pub gpu: Option<GpuRecording>,
-    /// Identity and clocks alone were asked for.
+    /// The user requested only identity and clocks.
     pub nothing: bool,
-    /// What was chosen and why, and what is not there: for the log.
+    /// Log lines about what was chosen and why, and what is missing.
     pub said: Vec<String>,
-    /// What is fetched when the command has ended.
+    /// What to import after the command has ended.
     pub harvest: Option<HarvestRequest>,
-    /// The folder on the node, which we look after.
+    /// The folder on the node, which this process owns.
     pub scratch: Option<ScratchFolder>,
-    /// A signal before the end has to end the program well, or nothing is written.
+    /// An early signal must end the program normally, or the profiler writes nothing.
     pub ends_early: bool,
 }
 
 impl BackendPlan {
-    /// Whether a profiler is there, beside our own library.
+    /// Whether there is a profiler besides our own library.
     pub fn has_profiler(&self) -> bool {
         self.harvest.as_ref().is_some_and(|harvest| !harvest.backends.is_empty())
     }
@@ -114,7 +117,7 @@ impl BackendPlan {
         self.said.push(line);
     }
 
-    /// Goes on without a profiler. Where `auto` chose it, the line about what records what has the reason.
+    /// Continues without a profiler. If `auto` chose it, the line about what records what has the reason.
     pub(super) fn refuse(&mut self, why: UnavailableBackend) {
         match &mut self.gpu {
             Some(gpu) => *gpu = GpuRecording::Unusable(why.0),
@@ -123,17 +126,17 @@ impl BackendPlan {
     }
 }
 
-/// What is fetched when the command has ended.
+/// What to import after the command has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HarvestRequest {
     /// The folder on the node.
     pub scratch: OsString,
-    /// Folders in it: the names of backends.
+    /// Names of backends, which are folders in it.
     pub backends: Vec<String>,
-    /// The debug agent ran, too.
+    /// The debug agent ran as well.
     pub debug_agent: bool,
-    /// The folder stays.
+    /// Keep the folder.
     pub keep: bool,
-    /// How long a profiler has to start the command, s.
+    /// Maximum time for a profiler to start the command, s.
     pub wait_seconds: u64,
 }

@@ -1,4 +1,4 @@
-//! Programs and libraries of ROCm: where they are, and what they say of themselves.
+//! Finds programs and libraries of ROCm, and queries programs.
 
 use crate::child::signals::cancelled;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -10,32 +10,32 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Where programs are looked for, in words.
+/// Places that are searched for programs, for messages.
 pub(super) const PLACES: &str = "PATH, $ROCM_PATH/bin and /opt/rocm/bin";
-/// Where libraries are looked for, in words.
+/// Places that are searched for libraries, for messages.
 pub(super) const LIBRARY_PLACES: &str =
     "LD_LIBRARY_PATH, $ROCM_PATH/lib, /opt/rocm/lib, /usr/local/lib and /usr/lib";
-/// ROCm, unless ROCM_PATH says otherwise.
+/// Folder of ROCm, unless ROCM_PATH is set.
 const ROCM: &str = "/opt/rocm";
-/// A program that says nothing by then is asked no longer.
+/// Maximum time for a program to print something.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(30);
-/// Who waits for an answer looks this often whether the job is cancelled.
+/// Interval at which a query checks whether the job is cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Most bytes of an answer.
+/// Maximum number of bytes of the output.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 fn rocm() -> PathBuf {
     std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).map_or_else(|| ROCM.into(), PathBuf::from)
 }
 
-/// A program by its name.
+/// Finds a program by name.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let by_path = crate::child::find(OsStr::new(name));
     let places = [rocm().join("bin"), Path::new(ROCM).join("bin")];
     by_path.or_else(|| places.into_iter().map(|place| place.join(name)).find(|path| path.is_file()))
 }
 
-/// A library by one of its names, the first one first.
+/// Finds a library by one of its names, in their order.
 pub(super) fn find_library(names: &[&str]) -> Option<PathBuf> {
     let paths = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let places: Vec<PathBuf> = std::env::split_paths(&paths)
@@ -46,13 +46,13 @@ pub(super) fn find_library(names: &[&str]) -> Option<PathBuf> {
     names.iter().find_map(|name| places.iter().map(|place| place.join(name)).find(|path| path.is_file()))
 }
 
-/// What a program prints, on both of its outputs. `None` if it cannot be run, or takes too long; what it began is
-/// killed then, and when the job is cancelled.
+/// Returns what a program prints to stdout and stderr. `None` if it cannot be run or takes too long. Kills
+/// its process group in that case, and when the job is cancelled.
 pub(crate) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
     ask_for(program, arguments, folder, TIME_TO_ANSWER)
 }
 
-/// The same for a program that is given so much time for each of its outputs.
+/// Like [`ask`], with a time limit for each output.
 pub(super) fn ask_for(
     program: &Path,
     arguments: &[&OsStr],
@@ -101,7 +101,7 @@ pub(super) fn ask_for(
             Err(RecvTimeoutError::Disconnected) => in_time = false,
         }
     }
-    // It may close its outputs and stay.
+    // The program may close its outputs and keep running.
     while in_time && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(LOOK_EVERY / 10);
         in_time = cancelled().is_none() && Instant::now() < until;

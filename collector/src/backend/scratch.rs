@@ -1,7 +1,7 @@
-//! A folder on the node for what profilers write, one for each rank and run of a command.
+//! A folder on the node for the files of profilers, one per rank and run of a command.
 //!
-//! Its file `owner` is locked as long as somebody looks after the folder, and says on which boot of a node that was. So
-//! a folder whose owners were killed is found by the next one of the same user.
+//! Its owner locks the file `owner`, which names the boot of the node. So the next owner of the same user
+//! finds folders whose owners were killed.
 
 use super::profiler_files::files_in;
 use super::{processes, start_mark};
@@ -15,15 +15,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Begins its name; `ci` and site scripts find what is left behind by it.
+/// Prefix of the name. `ci` and site scripts find leftover folders by it.
 pub(crate) const PREFIX: &str = "rpd-scratch-";
 const OWNER: &str = "owner";
-/// Entries that are looked at beside a folder.
+/// Maximum number of entries beside a folder to inspect.
 const MAX_ENTRIES: usize = 100_000;
-/// Files of a command that ran may be nowhere else, and are left for so long.
+/// Time for which leftover files of a command are kept, since they may be nowhere else.
 const TIME_TO_FETCH: Duration = Duration::from_secs(24 * 3600);
 
-/// The folder. It is made anew, for the user alone.
+/// A new folder, private to the user.
 #[derive(Debug)]
 pub struct ScratchFolder {
     path: PathBuf,
@@ -31,11 +31,12 @@ pub struct ScratchFolder {
 }
 
 impl ScratchFolder {
-    /// Makes `<root>/rpd-scratch-<rank>-<random>`: ranks that share a node, and steps of one job, never meet.
+    /// Creates `<root>/rpd-scratch-<rank>-<random>`. The name is unique for ranks that share a node and for
+    /// steps of a job.
     pub fn make(root: &Path, rank: &str) -> io::Result<ScratchFolder> {
         let random = random()? as u64;
         let root = std::path::absolute(root)?;
-        // A profiler hook from such a folder could be code of another user.
+        // Another user could place code in such a folder, which a profiler hook would run.
         if root.exists() && !is_safe_folder(&root) {
             return Err(io::Error::other("other users may exchange folders in it"));
         }
@@ -51,39 +52,39 @@ impl ScratchFolder {
         }
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A folder in it.
+    /// Creates a folder in it.
     pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(path)
     }
 
-    /// Removes it and what is in it.
+    /// Removes the folder and its content.
     pub fn remove(&self) {
         remove(&self.path);
     }
 }
 
-/// Somebody looks after a folder, until this is dropped or its process ends.
+/// Holds the lock of a folder, until this is dropped or its process ends.
 #[derive(Debug)]
 pub(crate) struct HeldScratch {
     _lock: File,
 }
 
 impl HeldScratch {
-    /// Of a new folder. `None` where files cannot be locked: there nobody clears up after us.
+    /// Locks a new folder. `None` if files cannot be locked. Then no process removes leftovers.
     fn begin(folder: &Path) -> io::Result<Option<HeldScratch>> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(OWNER))?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             return Ok(None);
         }
-        // Without these words nobody is the owner, so the lock comes first.
+        // The lock comes first, because the folder has no owner without this text.
         file.write_all(machine::node().boot_id.as_bytes())?;
         Ok(Some(HeldScratch { _lock: file }))
     }

@@ -1,7 +1,9 @@
-//! The mark in the scratch folder by which a command is started once, and by which it is known how it ended.
+//! The start mark in the scratch folder. By it a command is started exactly once, and it records how the
+//! command ended.
 //!
-//! `ready` is made with the folder, with room for all that is written later: a full disk must start no command twice and
-//! lose no exit status. Whoever renames it to `started` starts the command. It is written over in place:
+//! The folder is created with the file `ready`, which has room for all that is written later: a full disk
+//! must not start a command twice or lose an exit status. The process that renames it to `started` starts the
+//! command. The file is then overwritten in place:
 //!
 //! ```text
 //! PID TICKS            the command, and when it began: field 22 of /proc/PID/stat
@@ -18,18 +20,18 @@ use std::path::Path;
 
 const READY: &str = "ready";
 const STARTED: &str = "started";
-/// Made when somebody came to start the command for a second time.
+/// Created when a process tries to start the command again.
 const AGAIN: &str = "again";
-/// Room for all that is written.
+/// Size of the file.
 const BYTES: usize = 256;
 
-/// Makes the mark in a new folder.
+/// Creates the mark in a new folder.
 pub(super) fn make(folder: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(READY))?;
     file.write_all(&[b' '; BYTES])
 }
 
-/// Takes the mark. False if somebody else has it, or if the folder is gone.
+/// Takes the mark. Returns `false` if another process has it, or if the folder is gone.
 pub(crate) fn claim(folder: &Path) -> io::Result<bool> {
     match std::fs::rename(folder.join(READY), folder.join(STARTED)) {
         Ok(()) => Ok(true),
@@ -38,24 +40,24 @@ pub(crate) fn claim(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether somebody has the mark.
+/// Whether a process has taken the mark.
 pub(super) fn is_claimed(folder: &Path) -> bool {
     folder.join(STARTED).exists()
 }
 
-/// Notes that somebody came for the mark who did not get it.
+/// Notes that a process tried to take the mark in vain.
 pub(super) fn note_again(folder: &Path) {
     if is_claimed(folder) {
         let _ = DirBuilder::new().create(folder.join(AGAIN));
     }
 }
 
-/// Whether a profiler came to start the command when it had been started already.
+/// Whether a process tried to start the command again.
 pub(super) fn was_asked_again(folder: &Path) -> bool {
     folder.join(AGAIN).exists()
 }
 
-/// A process, and when it began.
+/// A process, identified by its start time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NamedProcess {
     pub(crate) pid: i32,
@@ -67,19 +69,19 @@ impl NamedProcess {
         NamedProcess { pid, ticks: process_stat(pid).map_or(0, |stat| stat.start_ticks) }
     }
 
-    /// Whether it is still there; its number may have been given to another process.
+    /// Whether the process still runs. Its number may have been reused.
     pub(crate) fn is_there(self) -> bool {
         process_stat(self.pid).is_some_and(|stat| stat.start_ticks == self.ticks)
     }
 }
 
-/// What the mark says.
+/// The content of the mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StartRecord {
     pub(crate) command: NamedProcess,
-    /// Who waits for the command, where a profiler stays above it.
+    /// The process that waits for the command, if a profiler stays above it.
     pub(crate) witness: Option<NamedProcess>,
-    /// How it ended, if somebody waited for it.
+    /// How the command ended, if a process waited for it.
     pub(crate) ending: Option<CommandEnding>,
     namespace: u64,
 }
@@ -93,7 +95,7 @@ impl StartRecord {
         StartRecord { command, witness, ending, namespace: namespace() }
     }
 
-    /// Whether its numbers are those of processes that this process can see.
+    /// Whether the numbers belong to this pid namespace.
     pub(crate) fn is_of_here(&self) -> bool {
         self.namespace == namespace()
     }
@@ -111,11 +113,11 @@ impl StartRecord {
         OpenOptions::new().write(true).open(folder.join(STARTED))?.write_all_at(text.as_bytes(), 0)
     }
 
-    /// `None` as long as nothing is written, and for a mark that its taker left empty.
+    /// Reads the mark. `None` until something is written.
     pub(crate) fn read(folder: &Path) -> Option<StartRecord> {
         let mut text = String::new();
         File::open(folder.join(STARTED)).ok()?.take(BYTES as u64).read_to_string(&mut text).ok()?;
-        // What is behind the last end of a line is room.
+        // After the last line end there is only padding.
         let mut lines = text.rsplit_once('\n')?.0.lines();
         let named = |words: &mut std::str::SplitWhitespace<'_>| {
             Some(NamedProcess { pid: words.next()?.parse().ok()?, ticks: words.next()?.parse().ok()? })
@@ -138,7 +140,7 @@ impl StartRecord {
     }
 }
 
-/// The pid namespace of this process.
+/// Returns the pid namespace of this process.
 fn namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
@@ -168,7 +170,7 @@ mod tests {
             let record = StartRecord::new(own, witness, ending);
             record.write(folder).unwrap();
             let read = StartRecord::read(folder).unwrap();
-            // Nothing is taken back.
+            // Earlier content is never erased.
             assert_eq!((read.command, read.witness), (own, witness));
             assert!(read.ending == ending || ending.is_none());
             assert!(read.is_of_here() && read.command.is_there());

@@ -1,4 +1,4 @@
-//! One file of a profiler: as a shard, or copied as it is.
+//! Imports one file of a profiler as a shard, or copies it unchanged.
 
 use super::gathering::ProfilerHarvest;
 use crate::backend::profiler_files::flat_name;
@@ -11,15 +11,15 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Lines about one file.
+/// Maximum number of log lines about one file.
 pub(super) const MAX_LINES_PER_FILE: usize = 5;
-/// Bytes that are written at once.
+/// Size of the write buffer.
 const WRITE_BYTES: usize = 1 << 20;
 /// Permissions of a copy.
 const COPY_MODE: u32 = 0o600;
 
 impl ProfilerHarvest<'_> {
-    /// One file to a shard. Returns whether that worked.
+    /// Translates one file to a shard. Returns whether that succeeded.
     pub(super) fn file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
         let label = format!("{backend}-{number}");
         let (file, name) = match self.target.place.create_beside(&label, "rpdshard") {
@@ -52,13 +52,13 @@ impl ProfilerHarvest<'_> {
                 true
             }
             Err(reason) => {
-                // What is in a shard without an end is whole; one without rows is none.
+                // The blocks of a shard without an ending are intact. A shard without rows is removed.
                 let has_rows = Shard::open(&name)
                     .is_ok_and(|shard| shard.blocks().iter().any(|block| block.header.rows > 0));
                 if !has_rows && let Ok(created) = created {
                     self.target.place.folder().remove_file(&name, created);
                 }
-                // It is not copied as it is: databases have the whole environment.
+                // The file is not copied, because a database contains the whole environment.
                 self.lost = true;
                 warn(format_args!("warning: {backend}: {reason}"));
                 false
@@ -66,7 +66,8 @@ impl ProfilerHarvest<'_> {
         }
     }
 
-    /// Copies a file to the run's folder as it is, for the user alone: nothing in it is masked.
+    /// Copies a file unchanged to the folder of the run. Only the user may read the copy, since nothing in it
+    /// is masked.
     fn copy(&self, label: &str, ending: &str, path: &Path) -> io::Result<()> {
         let mut from = File::open(path)?;
         if from.metadata()?.len() > self.target.place.max_bytes {
@@ -81,7 +82,7 @@ impl ProfilerHarvest<'_> {
         })
     }
 
-    /// A file that is no trace, under its own name behind the rank's.
+    /// Copies a file that is not a trace. Its own name follows the name of the rank.
     pub(super) fn keep_beside(&mut self, label: &str, path: &Path, folder: &Path) {
         let (name, ending) = flat_name(path, folder);
         self.keep_as(&format!("{label}{name}"), &ending, path);

@@ -1,4 +1,4 @@
-//! What is known while the files of a rank's profilers are fetched.
+//! State of the harvest of a rank.
 
 use super::target::HarvestTarget;
 use crate::shard_output::ShardPlace;
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Most bytes of a text that a hook left for the log, or of a dump that is searched.
+/// Maximum number of bytes to read from a note of a hook, or from a dump.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
 pub(super) struct ProfilerHarvest<'a> {
@@ -17,9 +17,9 @@ pub(super) struct ProfilerHarvest<'a> {
     pub(super) usual: Process,
     pub(super) seen: Vec<Process>,
     pub(super) clocks: Vec<ClockSet>,
-    /// Something is in the scratch folder and nowhere else.
+    /// The scratch folder has something that is nowhere else.
     pub(super) lost: bool,
-    /// Profilers whose rows are missing.
+    /// Profilers with missing rows, and the reasons.
     pub(super) losses: BTreeSet<ProfilerLoss>,
 }
 
@@ -31,7 +31,7 @@ impl ProfilerHarvest<'_> {
     pub(super) fn owner(&self) -> Owner {
         let ShardPlace { run, max_bytes, .. } = self.target.place;
         Owner {
-            // The rank's own shard is its collector's.
+            // The rank's own shard belongs to its collector.
             run: RunIdentity { rank: None, ..run.clone() },
             processes: Some(KnownProcesses { usual: self.usual.clone(), seen: self.seen.clone() }),
             clocks: self.clocks.clone(),

@@ -1,4 +1,4 @@
-//! The dump of the ROCm Debug Agent: a kernel that faulted.
+//! Imports the dump of the ROCm Debug Agent, which describes a kernel that faulted.
 
 use super::gathering::{ProfilerHarvest, bytes_of};
 use crate::backend::profiler_files::files_in;
@@ -12,8 +12,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 impl ProfilerHarvest<'_> {
-    /// The dump of the debug agent, if a kernel faulted: beside the shards, with its code objects, and as a mark at the
-    /// end of the rank's time.
+    /// Imports the dump if a kernel faulted: as a file beside the shards, with its code objects, and as a
+    /// mark at the end of the rank's time.
     pub(super) fn dump(&mut self, folder: &Path) {
         let path = folder.join(DUMP);
         let text = bytes_of(&path);
@@ -40,7 +40,7 @@ impl ProfilerHarvest<'_> {
         }
     }
 
-    /// A mark at the end of the rank's time.
+    /// Writes a mark at the end of the rank's time.
     fn mark(&self, fault: &KernelFault) -> Result<(), WriteError> {
         let (file, _) =
             self.target.place.create_beside("debug-agent", "rpdshard").map_err(io::Error::other)?;

@@ -1,8 +1,8 @@
-//! What profilers left on the node, as shards beside the rank's own.
+//! Imports what profilers left on the node, as shards beside the rank's own.
 //!
-//! This runs in the collector process when the command has ended. A file that cannot be a shard is told, and its
-//! folder stays: nothing is thrown away that is nowhere else. Shards mask secrets. What is copied as it is does not, so
-//! no database is, and nothing that tells an environment.
+//! This runs in the collector process after the command has ended. If a file cannot become a shard, the
+//! harvest warns and keeps the folder, so that nothing is lost. Shards mask secrets. Copies do not, so the
+//! harvest copies no database and no file that contains an environment.
 
 mod fetch_file;
 mod gathering;
@@ -22,7 +22,7 @@ use rpd_shard::record::{Process, SYSTEM_SOURCE};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Makes shards of all that is there, and removes the folder.
+/// Translates all files to shards, and removes the scratch folder.
 pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTarget<'_>) {
     let scratch_folder = Path::new(&harvest.scratch);
     let own = target.shard.as_ref().and_then(|path| Shard::open(path).ok());

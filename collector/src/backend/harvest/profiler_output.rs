@@ -1,4 +1,4 @@
-//! The files of one profiler, and why there are none.
+//! Imports the files of one profiler, or explains why there are none.
 
 use super::fetch_file::MAX_LINES_PER_FILE;
 use super::gathering::{ProfilerHarvest, bytes_of};
@@ -14,23 +14,23 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Texts of one profiler that are fetched.
+/// Maximum number of text files of one profiler that are copied.
 const MAX_TEXTS: usize = 200;
 
-/// A file of a profiler and its format, or why it has none.
+/// A file of a profiler, and its format or why it has none.
 type ProfilerFile = (PathBuf, Result<Format, &'static str>);
 
 fn target_is_without(target: &HarvestTarget<'_>, backend: &str) -> bool {
     target.without_front && is_front(backend)
 }
 
-/// Whether a profiler starts the command.
+/// Whether this backend starts the command.
 fn is_front(backend: &str) -> bool {
     matches!(backend, "rocprofv3" | "rocprof-sys")
 }
 
 impl ProfilerHarvest<'_> {
-    /// The files of one profiler.
+    /// Imports the files of one profiler.
     pub(super) fn backend(&mut self, backend: &str, folder: &Path) {
         let found = ProfilerFiles::in_folder(folder);
         for note in &found.notes {
@@ -48,7 +48,7 @@ impl ProfilerHarvest<'_> {
         for text in found.texts.iter().take(MAX_TEXTS) {
             self.keep_beside(&format!("{backend}."), text, folder);
         }
-        // rocprof-sys writes the same events in two formats; RocPD has more of what belongs together.
+        // rocprof-sys writes the same events in two formats. RocPD keeps more of the links between them.
         let mut files: Vec<ProfilerFile> =
             found.traces.into_iter().map(|path| (path.clone(), format_of(&path))).collect();
         let databases: BTreeSet<Option<String>> = files
@@ -77,7 +77,7 @@ impl ProfilerHarvest<'_> {
                 }
             }
         }
-        // What a signal did to the command's own process is told better below.
+        // A later line explains better what a signal did to the command's own process.
         let is_told_below = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
         self.lose_without_file(backend, &files, !unwritten.is_empty());
@@ -101,7 +101,7 @@ impl ProfilerHarvest<'_> {
         }
     }
 
-    /// Notes the rows that a profiler wrote to no file, or not to the end.
+    /// Records that a profiler wrote some rows to no file, or no complete file.
     fn lose_without_file(&mut self, backend: &str, files: &[ProfilerFile], some_are_unwritten: bool) {
         let profiler = if is_front(backend) { self.target.profiler } else { ProfilerEnding::Unseen };
         if target_is_without(self.target, backend) {
@@ -117,7 +117,7 @@ impl ProfilerHarvest<'_> {
         }
     }
 
-    /// Whether a file is of the command's own process.
+    /// Whether a file belongs to the command's own process.
     fn has_own_file(&self, files: &[ProfilerFile]) -> bool {
         let own = self.usual.pid.to_string();
         files.iter().any(|(path, _)| pid_in(path).as_ref() == Some(&own))
@@ -152,12 +152,12 @@ impl ProfilerHarvest<'_> {
     }
 }
 
-/// Whether a program gets a signal for what it did itself: nobody sends it one before.
+/// Whether a process gets this signal because of its own fault: no batch system sends it.
 fn is_crash(signal: i32) -> bool {
     [Signal::ILL, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::SEGV].map(Signal::as_raw).contains(&signal)
 }
 
-/// The last number in a file's name: profilers put the process there.
+/// Returns the last number in a file's name, which is the process id for all profilers.
 fn pid_in(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     let last = stem.rsplit(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty());

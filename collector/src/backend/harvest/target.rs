@@ -1,34 +1,34 @@
-//! The rank whose profilers left files.
+//! The rank for which profiler files are harvested.
 
 use crate::shard_output::ShardPlace;
 use rpd_shard::record::Process;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Where it goes, and whose it is.
+/// Destination and owner of the harvested rows.
 pub(crate) struct HarvestTarget<'a> {
-    /// The place of the rank's shard.
+    /// Location of the rank's shard.
     pub place: &'a ShardPlace,
-    /// That shard, where there is one: it has clocks, and the processes that were traced.
+    /// The rank's shard, if there is one. It has the clocks and the traced processes.
     pub shard: Option<PathBuf>,
-    /// The command's own process.
+    /// Process of the command.
     pub usual: Process,
-    /// The profiler in front of the command did not start it.
+    /// The profiler that should have started the command did not.
     pub without_front: bool,
-    /// How the profiler that stayed above the command ended.
+    /// How the profiler above the command ended.
     pub profiler: ProfilerEnding,
 }
 
-/// How a profiler that stayed above the command ended.
+/// How a profiler above the command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) enum ProfilerEnding {
-    /// No profiler stayed above the command, or its end was not seen.
+    /// No profiler stayed above the command, or its end was not observed.
     #[default]
     Unseen,
-    /// Its status was that of the command.
+    /// It had the status of the command.
     AsTheCommand,
-    /// The command succeeded and the profiler did not, or a signal ended the profiler.
+    /// The command succeeded and the profiler failed, or a signal ended the profiler.
     Failed,
-    /// It did not end after the command, and was killed.
+    /// It did not end after the command and was killed.
     Killed,
 }

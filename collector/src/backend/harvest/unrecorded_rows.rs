@@ -19,7 +19,7 @@ pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) 
     }
 }
 
-/// Returns the reason why files of a profiler may be missing or incomplete, if its end says so.
+/// Returns the reason why files of a profiler may be missing or incomplete, if its end implies that.
 pub(super) fn reason_with_files(profiler: ProfilerEnding) -> Option<ProfilerLossReason> {
     match profiler {
         ProfilerEnding::Killed => Some(ProfilerLossReason::Killed),
@@ -28,7 +28,7 @@ pub(super) fn reason_with_files(profiler: ProfilerEnding) -> Option<ProfilerLoss
     }
 }
 
-/// Writes the losses to a shard of their own beside that of the rank, which is complete by then.
+/// Writes the losses to a shard of their own, since the shard of the rank is complete by then.
 pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &HarvestTarget<'_>, owner: &Owner) {
     if losses.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The ROCm Debug Agent: when a kernel faults, it writes which one, and the code object that it is from.
+//! The ROCm Debug Agent: when a kernel faults, it writes the kernel and its code object to a dump.
 
 use crate::backend::request::{BackendPlan, UnavailableBackend};
 use crate::backend::rocm_tools;
@@ -10,12 +10,12 @@ const LIBRARIES: [&str; 2] = ["librocm-debug-agent.so.2", "librocm-debug-agent.s
 pub(crate) const DUMP: &str = "debug-agent.txt";
 /// Name of the folder with the code objects.
 pub(crate) const CODE_OBJECTS: &str = "code-objects";
-/// Most bytes of a dump that are searched.
+/// Maximum number of bytes of a dump to search.
 const MAX_DUMP_BYTES: usize = 64 << 20;
-/// Longest name of a kernel or code object that is told.
+/// Maximum length of the name of a kernel or code object.
 const MAX_NAME_LENGTH: usize = 1024;
 
-/// Its variables, as the documents of ROCm give them. Options of the user stand behind ours.
+/// Sets the variables that ROCm documents. Options of the user follow ours.
 pub(crate) fn prepare(folder: &Path, plan: &mut BackendPlan) -> Result<(), UnavailableBackend> {
     let library = rocm_tools::find_library(&LIBRARIES).ok_or_else(|| {
         UnavailableBackend(format!(
@@ -48,19 +48,19 @@ pub(crate) fn prepare(folder: &Path, plan: &mut BackendPlan) -> Result<(), Unava
     Ok(())
 }
 
-/// What a dump says.
+/// A fault in a dump.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct KernelFault {
-    /// The kernel; the address of its code where it has no name.
+    /// Name of the kernel, or the address of its code if it has no name.
     pub(crate) kernel: String,
-    /// URI of the code object, where it is told.
+    /// URI of the code object, if the dump has it.
     pub(crate) code_object: Option<String>,
-    /// The line that says why, where there is one.
+    /// Line with the reason, if there is one.
     pub(crate) reason: Option<String>,
 }
 
-/// The fault in a dump. With `--all` it has all waves: that which stopped for a reason is the one, and its line names
-/// the kernel; the disassembly of that kernel names the code object.
+/// Finds the fault in a dump. With `--all` the dump has all waves. The wave that stopped for a reason is the
+/// faulting one, and its line names the kernel. The disassembly of that kernel names the code object.
 pub(crate) fn fault_in(dump: &[u8]) -> Option<KernelFault> {
     const DISASSEMBLY: &str = "Disassembly for function ";
     let text = String::from_utf8_lossy(&dump[..dump.len().min(MAX_DUMP_BYTES)]);
@@ -84,7 +84,7 @@ pub(crate) fn fault_in(dump: &[u8]) -> Option<KernelFault> {
         None => parts.next(),
     };
     let kernel = named.map(str::to_owned).or_else(|| part.map(kernel_of))?;
-    // The URI stands behind the words, or on the line below them.
+    // The URI is in the same line or in the next one.
     let lines = part.unwrap_or_default().lines().take(20).skip_while(|line| !line.contains("code object:"));
     let code_object = lines.flat_map(str::split_whitespace).find(|word| word.contains("://"));
     Some(KernelFault {

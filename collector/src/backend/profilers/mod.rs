@@ -1,4 +1,4 @@
-//! One profiler each: what it needs to record the command, as its documents say.
+//! Prepares each profiler to record the command. One file per profiler.
 
 pub(crate) mod debug_agent;
 pub(crate) mod rocprof_sys;

@@ -1,5 +1,5 @@
-//! `rocprof-sys-sample` of ROCm Systems Profiler (before: Omnitrace). It becomes the command by exec; settings are
-//! variables with the prefix `ROCPROFSYS_`.
+//! `rocprof-sys-sample` of ROCm Systems Profiler (formerly Omnitrace). It becomes the command by exec. Its
+//! settings are variables with the prefix `ROCPROFSYS_`.
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
@@ -7,17 +7,17 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 const PROGRAM: &str = "rocprof-sys-sample";
-/// Writes a file with all settings that there are.
+/// Program that writes a file with all settings.
 const SETTINGS: &str = "rocprof-sys-avail";
-/// Its name before ROCm 6.3, with other variables.
+/// Name before ROCm 6.3, with other variables.
 const PREDECESSOR: &str = "omnitrace-sample";
-/// What `-I` and `-E` call the same things before and since ROCm 6.4.
+/// Values of `-I` and `-E` before ROCm 6.4, and since.
 const RENAMED: [(&[&str], &str); 2] =
     [(&["rocm-smi"], "amd-smi"), (&["roctracer", "rocprofiler", "roctx"], "rocm")];
-/// Options that take such words.
+/// Options with such values.
 const TAKING: [&str; 4] = ["-I", "--include", "-E", "--exclude"];
 
-/// What to put in front of the command, and its variables.
+/// Adds the words before the command and the variables to the plan.
 pub(crate) fn prepare(
     asked: &BackendRequest<'_>,
     folder: &Path,
@@ -43,7 +43,7 @@ pub(crate) fn prepare(
     let settings = settings(folder);
     let has = |name: &str| settings.as_ref().is_none_or(|known| known.contains(name));
     let mut set = |name: &str, value: OsString| {
-        // An unknown setting is an error where the configuration is strict.
+        // With a strict configuration an unknown setting is an error.
         if has(name) {
             plan.variables.push((name.to_owned(), value));
         }
@@ -68,7 +68,7 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// The settings that this release knows, as a default configuration lists them. `None` where nobody says.
+/// Returns the settings of this release from its default configuration. `None` if it does not write one.
 fn settings(folder: &Path) -> Option<String> {
     let program = rocm_tools::find(SETTINGS)?;
     let file = folder.join("defaults.cfg");
@@ -78,7 +78,7 @@ fn settings(folder: &Path) -> Option<String> {
     text.filter(|text| text.contains("ROCPROFSYS_"))
 }
 
-/// The arguments in the words of the release that is there.
+/// Converts the arguments to the names of the installed release.
 fn renamed(arguments: &[OsString], is_old: bool) -> Vec<OsString> {
     let mut takes = false;
     let mut new: Vec<OsString> = Vec::new();
@@ -100,7 +100,7 @@ fn renamed(arguments: &[OsString], is_old: bool) -> Vec<OsString> {
         if new.len() == before {
             new.push(argument.clone());
         } else if new[..before].last() == new.last() {
-            // Two words of before are one now.
+            // Two old words have become one.
             new.pop();
         }
     }

@@ -1,4 +1,4 @@
-//! `rocprofv3` of rocprofiler-sdk, as its guide "Using rocprofv3" describes it. It becomes the command by exec.
+//! `rocprofv3` of rocprofiler-sdk, according to its guide "Using rocprofv3". It becomes the command by exec.
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 const PROGRAM: &str = "rocprofv3";
-/// What is ours to say.
+/// Options that rpd-collect sets itself.
 const OURS: [&str; 6] = ["-d", "--output-directory", "-o", "--output-file", "-f", "--output-format"];
-/// Options that choose what is traced: where one is given, we choose nothing.
+/// Options that select what is traced. If the user sets one, rpd-collect selects nothing.
 const SELECTING: [&str; 9] = [
     "-r",
     "-s",
@@ -23,9 +23,9 @@ const SELECTING: [&str; 9] = [
     "--kernel-trace",
     "--pc-sampling-beta-enabled",
 ];
-/// Traces host calls of the GPU's libraries, roctx and RCCL, and what runs on the GPU.
+/// Traces host calls of the GPU's libraries, roctx and RCCL, and GPU work.
 const ALL: &str = "--runtime-trace";
-/// What `--runtime-trace` stands for, without RCCL: those that a release has.
+/// The options that `--runtime-trace` combines, without RCCL. A release may lack some of them.
 const ALL_BUT_RCCL: [&str; 9] = [
     "--hip-runtime-trace",
     "--marker-trace",
@@ -37,7 +37,7 @@ const ALL_BUT_RCCL: [&str; 9] = [
     "--rocdecode-trace",
     "--rocjpeg-trace",
 ];
-/// What of [`rpd_ring::message::TRACED`] an option records, as it is written on a command line.
+/// What of [`rpd_ring::message::TRACED`] an option records, as written on a command line.
 const RECORDS: [(&str, &[&str]); 7] = [
     ("-r", &["roctx", "rccl"]),
     (ALL, &["roctx", "rccl"]),
@@ -47,15 +47,16 @@ const RECORDS: [(&str, &[&str]); 7] = [
     ("--kokkos-trace", &["roctx"]),
     ("--rccl-trace", &["rccl"]),
 ];
-/// Values that switch an option off.
+/// Values that disable an option.
 const OFF: [&str; 5] = ["false", "off", "no", "n", "0"];
-/// Most bytes of a configuration that are looked at.
+/// Maximum number of bytes of a configuration to read.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// It is asked for its options as long as it may take to start the command, within these bounds.
+/// Bounds for the time in which rocprofv3 must print its options. Within them it has as long as it has to
+/// start the command.
 const TIME_TO_ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
-/// What to put in front of the command. Without `-o`, a file is named by its process: those of a program that forks
-/// do not collide.
+/// Adds the words before the command to the plan. Without `-o`, rocprofv3 names each file by its process, so
+/// that the files of a program that forks do not collide.
 pub(crate) fn prepare(
     asked: &BackendRequest<'_>,
     folder: &Path,
@@ -102,7 +103,7 @@ pub(crate) fn prepare(
         front.extend(options.iter().map(OsString::from));
         recorded_by(&front, None)
     };
-    // What both would record is recorded once.
+    // Calls that both would record are recorded once.
     plan.left_to_profiler
         .extend(records.into_iter().filter(|word| plan.native && asked.words.contains(word)));
     if plan.gpu.is_none() && !plan.left_to_profiler.is_empty() {
@@ -117,15 +118,15 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// The options that trace everything but what native records, if that is RCCL. A release whose help does not name them
-/// gets the one that stands for all.
+/// Returns the options that trace everything except RCCL, if native records that. If the help of a release
+/// does not list them, returns the option that combines all.
 fn options_beside(native: &[&str], help: &str) -> Vec<&'static str> {
     let names: Vec<&str> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
     let each: Vec<_> = ALL_BUT_RCCL.into_iter().filter(|option| names.contains(option)).collect();
     if native.contains(&"rccl") && each.contains(&"--kernel-trace") { each } else { vec![ALL] }
 }
 
-/// What of roctx and RCCL these arguments and this configuration have it record.
+/// Returns what of roctx and RCCL these arguments and this configuration make rocprofv3 record.
 fn recorded_by(arguments: &[OsString], config: Option<&Path>) -> Vec<&'static str> {
     let mut words: Vec<String> = Vec::new();
     for argument in arguments {
@@ -135,7 +136,7 @@ fn recorded_by(arguments: &[OsString], config: Option<&Path>) -> Vec<&'static st
     if let Some(Ok(file)) = config.map(File::open)
         && file.take(MAX_CONFIG_BYTES).read_to_end(&mut text).is_ok()
     {
-        // YAML or JSON: the names are those of the options.
+        // YAML or JSON. The keys are the names of the options.
         let text = String::from_utf8_lossy(&text).replace('_', "-");
         let keys = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|key| !key.is_empty());
         words.extend(keys.map(|key| format!("--{key}")));
@@ -163,7 +164,7 @@ fn is_selecting(argument: &OsStr) -> bool {
     SELECTING.contains(&name) || name.starts_with("--") && name.ends_with("-trace")
 }
 
-/// The first word that looks like a version: `1.0.0`, `version: 0.5.0`.
+/// Returns the first word that looks like a version: `1.0.0`, `version: 0.5.0`.
 fn version_in(text: &str) -> Option<String> {
     let is_version = |word: &&str| {
         word.contains('.')

@@ -1,13 +1,14 @@
-//! The tracer of rocmProfileData, as its `runTracer.sh` starts it: a library in the program, and the name of a file.
+//! The tracer of rocmProfileData, set up as by its `runTracer.sh`: a preloaded library, and a variable with
+//! the name of the file.
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
 use std::path::Path;
 
 const LIBRARY: &str = "librpd_tracer.so";
-/// Implementations of roctx that pass ranges on to the tracer; that of ROCm 7 first.
+/// roctx libraries that pass ranges on to the tracer, first that of ROCm 7.
 const ROCTX: [&str; 3] = ["librocprofiler-sdk-roctx.so", "libroctx64.so", "libroctx64.so.4"];
-/// All processes of a rank write to one file; those of different ranks must not.
+/// All processes of a rank write to one file. Ranks have different files.
 const FILE: &str = "trace.rpd";
 
 pub(crate) fn prepare(
@@ -24,7 +25,7 @@ pub(crate) fn prepare(
             tracer.display()
         )));
     }
-    // It is set up by variables.
+    // Variables configure it.
     for argument in asked.arguments {
         let text = argument.to_string_lossy();
         let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.starts_with("RPDT_")) else {

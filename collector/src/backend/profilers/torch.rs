@@ -1,4 +1,4 @@
-//! PyTorch's profiler, hooked in by a `sitecustomize` that Python imports when it starts.
+//! PyTorch's profiler, started by a `sitecustomize` that Python imports at its start.
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use rpd_shard::record::Exit;
@@ -6,9 +6,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// The hook. It runs in the user's program: see what it promises there.
+/// The hook. It runs in the user's program; its own comments list its guarantees.
 const HOOK: &str = include_str!("torch/sitecustomize.py");
-/// What can be set, and the variable that the hook reads.
+/// Settings, and the variables that the hook reads.
 const SETTINGS: [(&str, &str); 6] = [
     ("delay", "RPD_TORCH_DELAY"),
     ("duration", "RPD_TORCH_DURATION"),
@@ -18,7 +18,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ("flops", "RPD_TORCH_FLOPS"),
 ];
 
-/// Most bytes of what the hook says of a process.
+/// Maximum number of bytes of a mark.
 const MAX_MARK_BYTES: u64 = 200;
 
 pub(crate) fn prepare(
@@ -53,7 +53,7 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// A process whose profiler ran and wrote nothing.
+/// A process whose profiler ran and wrote no file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct UnwrittenProcess {
     pub(crate) pid: i32,
@@ -62,7 +62,7 @@ pub(crate) struct UnwrittenProcess {
 }
 
 impl UnwrittenProcess {
-    /// For the log.
+    /// Formats a line for the log.
     pub(crate) fn line(&self) -> String {
         let UnwrittenProcess { pid, who } = self;
         let who = if who.is_empty() { String::new() } else { format!(" ({who})") };
@@ -73,7 +73,7 @@ impl UnwrittenProcess {
     }
 }
 
-/// The marks that the hook left in its folder and did not remove.
+/// Returns the processes whose marks the hook did not remove.
 pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
     let of_mark = |path: &std::path::PathBuf| {
         let name = path.file_stem()?.to_str()?;
@@ -86,7 +86,7 @@ pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
     marks.iter().filter_map(of_mark).collect()
 }
 
-/// Why there is no file, and no mark of a process either: as far as the hook came.
+/// Explains why there is neither a file nor a mark, by how far the hook came.
 pub(crate) fn why_nothing(folder: &Path, exit: Option<Exit>) -> String {
     let came_to = |state: &str| fs::exists(folder.join(format!("torch.{state}.state"))).unwrap_or(false);
     if !came_to("loaded") {
