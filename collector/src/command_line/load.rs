@@ -1,4 +1,4 @@
-//! The options of a call: what is typed, variables of the environment, and files.
+//! Reads the options of a call from the command line, variables and files.
 
 use super::{CollectOptions, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
@@ -6,11 +6,11 @@ use rpd_configs::{ConfigError, Layered, Origin, Program, site_file};
 use rpd_ring::layout::{RING_MAX, RING_MIN, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
-/// The table of our options in a file.
+/// Table of our options in a file.
 pub(crate) const TABLE: &str = "collect";
-/// Names a file, like `--config`.
+/// Variable that names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
-/// Options that a variable may say, too.
+/// Options that can also be set by a variable.
 const VARIABLES: [(&str, &str); 16] = [
     ("output", "RPD_OUTPUT"),
     ("run-id", "RPD_RUN_ID"),
@@ -36,30 +36,30 @@ const RING_SIZE: &str = "ring-size";
 /// Options about a single call.
 const TYPED_ONLY: [&str; 2] = ["config", "print-config"];
 
-/// The options of a call, and what there is to say about them.
+/// The options of a call, and messages about them.
 #[derive(Clone, Debug)]
 pub struct LoadedOptions {
-    /// What counts, with variables.
+    /// The effective options, with variables.
     pub options: CollectOptions,
-    /// For the log.
+    /// Messages for the log.
     pub warnings: Vec<String>,
-    /// Who said what.
+    /// The origin of each option.
     pub settings: Layered,
 }
 
 impl CollectOptions {
-    /// Reads the options of a call. What is wrong with what was typed ends the process, as do `--help` and `--version`;
-    /// what is wrong with a file that was typed is an error, and with one that was not, a warning.
+    /// Reads the options of a call. An error on the command line ends the process, as do `--help` and
+    /// `--version`. An error in a file that was typed is returned; in any other file it is a warning.
     pub fn load(
         command: Command,
         arguments: &[OsString],
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<LoadedOptions, ConfigError> {
-        // What only asks runs nothing.
+        // A call that only prints runs nothing.
         let mut ours = arguments.iter().take_while(|word| *word != "--");
         let asks = ours.any(|word| word == "--print-config");
         let mut command = if asks { command.mut_arg("command", |arg| arg.required(false)) } else { command };
-        // Only then groups of options have their members.
+        // Only a built parser has the members of option groups.
         command.build();
         let matches = command.clone().get_matches_from(arguments);
         let typed = read(&matches);
@@ -92,13 +92,13 @@ impl CollectOptions {
         Ok(LoadedOptions { options, warnings, settings })
     }
 
-    /// The parser of a run.
+    /// Returns the parser of a run.
     pub fn parser() -> Command {
         CollectOptions::command()
     }
 }
 
-/// Says which size a ring gets whose wanted size is none that a ring can have.
+/// Warns about a ring size that is rounded.
 fn other_ring_size(options: &CollectOptions, settings: &Layered) -> Option<String> {
     let wanted = options.ring_size?;
     let taken = ring_bytes(wanted.as_usize());
@@ -113,14 +113,15 @@ fn other_ring_size(options: &CollectOptions, settings: &Layered) -> Option<Strin
     })
 }
 
-/// What does not go together ends the call only if it was typed: else the job runs, with as much of it as goes.
+/// Options that contradict each other end the call only if they were typed. Otherwise the job runs with as
+/// many of them as possible.
 fn together(mut options: CollectOptions, settings: &Layered, warnings: &mut Vec<String>) -> CollectOptions {
     let Err(error) = options.check() else { return options };
     let (backend, trace) = (settings.origin(BACKEND), settings.origin(TRACE));
     if *backend == Origin::Typed && matches!(trace, Origin::Typed | Origin::Default) {
         return options;
     }
-    // It is recorded either way.
+    // The command is recorded in either case.
     let all = options.trace.unwrap_or_default();
     let mut less = all.clone();
     if let Some(choice) = &options.backend {

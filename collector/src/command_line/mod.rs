@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Seconds that a profiler has to start the command.
+/// Default time for a profiler to start the command, s.
 const DEFAULT_WAIT: u32 = 60;
 
 const EXAMPLES: &str = "\
@@ -105,7 +105,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
 
-    /// Variable that holds the rank, for launchers that are not known
+    /// Variable that holds the rank, for unknown launchers
     #[arg(long, value_name = "NAME")]
     pub rank_env: Option<String>,
 
@@ -117,15 +117,15 @@ pub struct CollectOptions {
     #[arg(long, value_name = "WHAT")]
     pub trace: Option<TraceSelection>,
 
-    /// Most bytes of a shard; K, M, G are powers of 1024 [default: 2G]
+    /// Maximum size of a shard; K, M, G are powers of 1024 [default: 2G]
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<Size>,
 
-    /// Bytes of the ring buffer of each thread [default: 1M]
+    /// Size of the ring buffer of each thread [default: 1M]
     #[arg(long, value_name = "SIZE")]
     pub ring_size: Option<Size>,
 
-    /// Most bytes of all ring buffers of one process [default: 64M]
+    /// Maximum size of all ring buffers of one process [default: 64M]
     #[arg(long, value_name = "SIZE")]
     pub ring_memory: Option<Size>,
 
@@ -133,7 +133,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "WHO")]
     pub share: Option<FileSharing>,
 
-    /// CPUs that the collector runs on, as 0,4-7; or auto: those that the job may use and no rank is bound to [default:
+    /// CPUs that the collector runs on, as 0,4-7; or auto: CPUs of the job that no rank is bound to [default:
     /// those of the command]
     #[arg(long, value_name = "LIST|auto")]
     pub collector_cpus: Option<CollectorCpus>,
@@ -142,29 +142,31 @@ pub struct CollectOptions {
     #[arg(long, value_name = "SWITCH")]
     pub probes: Option<ProbeSwitch>,
 
-    /// Interface for that, as ib0 or 10.1.0.0/16 [default: all that are up]
+    /// Interface for these measurements, as ib0 or 10.1.0.0/16 [default: all that are up]
     #[arg(long, value_name = "NAME|ADDRESS/PREFIX")]
     pub probe_interface: Option<ProbeInterface>,
 
-    /// UDP ports for that, as 40000-40100 [default: any]
+    /// UDP ports for these measurements, as 40000-40100 [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
     pub probe_ports: Option<ProbePorts>,
 
-    /// Most answers to other nodes a second [default: 10000]
+    /// Maximum number of answers to other nodes per second [default: 10000]
     #[arg(long, value_name = "NUMBER")]
     pub probe_rate: Option<ProbeRate>,
 
-    /// Signal that warns of the end of the job, as --signal of sbatch sends it: USR1, USR2 or XCPU. All is written then, and
-    /// the command goes on, and gets the signal only if it handles it
+    /// Signal that warns of the end of the job, as --signal of sbatch sends it: USR1, USR2 or XCPU. The
+    /// collector then writes everything recorded so far and continues; the command gets the signal only if it
+    /// handles it
     #[arg(long, value_name = "SIGNAL")]
     pub warn_signal: Option<WarnSignal>,
 
-    /// Ask the site to merge the run when the job is over, where it does: leaves merge.wanted in the folder of the run
+    /// Ask the site to merge the run after the job, if it offers that: creates merge.wanted in the folder of
+    /// the run
     #[arg(long)]
     pub ask_merge: bool,
 
-    /// Do not start the command if it cannot be recorded: no place for the shard, no library, or a static or setuid
-    /// program, into which no library can be preloaded; exit status 125
+    /// Do not start the command if it cannot be recorded: the shard cannot be created, the library is
+    /// missing, or the program is static or setuid, so that no library can be preloaded; exit status 125
     #[arg(long)]
     pub require: bool,
 
@@ -173,7 +175,8 @@ pub struct CollectOptions {
     #[arg(long, value_name = "LIST")]
     pub backend: Option<BackendChoice>,
 
-    /// Argument for the profiler, once for each: --backend-arg=--pmc; a variable for rpd-tracer, a setting for torch
+    /// Argument for the profiler, once for each: --backend-arg=--pmc; a variable for rpd-tracer, a setting
+    /// for torch
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub backend_arg: Vec<OsString>,
 
@@ -181,19 +184,19 @@ pub struct CollectOptions {
     #[arg(long, value_name = "FILE")]
     pub backend_config: Option<PathBuf>,
 
-    /// Seconds that a profiler has to start the command, before it is run without [default: 60]
+    /// Seconds that a profiler has to start the command, before it runs without the profiler [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub backend_wait: Option<u32>,
 
-    /// Where a profiler writes on the node, until its files are shards [default: $TMPDIR, else /tmp]
+    /// Folder on the node for the profiler's files until they are imported [default: $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 
-    /// Leave the profiler's own files on the node
+    /// Keep the profiler's own files on the node
     #[arg(long)]
     pub keep_scratch: bool,
 
-    /// Run under the ROCm Debug Agent, which names the kernel that faults
+    /// Run under the ROCm Debug Agent, which names a kernel that faults
     #[arg(long)]
     pub debug_agent: bool,
 
@@ -201,11 +204,11 @@ pub struct CollectOptions {
     #[arg(long, value_name = "PRESET|FILE")]
     pub config: Option<PathBuf>,
 
-    /// Print all options as they count, and who said so, as a file for --config; run nothing
+    /// Print the effective options and their origins as a file for --config; run nothing
     #[arg(long)]
     pub print_config: bool,
 
-    /// What to record where there is no profiler that records a part of it.
+    /// What to record if no profiler records a part of it.
     #[arg(skip)]
     pub without_profiler: Option<TraceSelection>,
 
@@ -214,7 +217,7 @@ pub struct CollectOptions {
     pub command: Vec<OsString>,
 }
 
-/// Who may read what is recorded.
+/// Who may read the recorded files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileSharing {
     /// The user alone.
@@ -226,13 +229,13 @@ pub enum FileSharing {
 /// Whether nodes measure their clocks against each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeSwitch {
-    /// Those of a job on several nodes do.
+    /// Nodes of a job on several nodes do.
     On,
-    /// No node does.
+    /// Nodes do not.
     Off,
 }
 
-/// Text that is no switch.
+/// A text that is neither on nor off.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("probes are on or off, not {0:?}")]
 pub struct ProbeSwitchError(String);
@@ -249,7 +252,7 @@ impl FromStr for ProbeSwitch {
     }
 }
 
-/// Text that names nobody.
+/// A text that is neither user nor group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("files can be shared with user or group, not with {0:?}")]
 pub struct FileSharingError(String);
@@ -267,9 +270,8 @@ impl FromStr for FileSharing {
 }
 
 impl CollectOptions {
-    /// The options, with the environment for what was not typed, and what is to be said about it. A
-    /// variable must never stop a job: an empty one is none, and one that makes no sense is worth a
-    /// warning.
+    /// Adds the variables of the environment for options that were not typed. Returns messages about them. A
+    /// variable must never stop a job: an empty one is ignored, and an invalid one causes a warning.
     pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (CollectOptions, Vec<String>) {
         let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
         let mut warnings = Vec::new();
@@ -317,7 +319,7 @@ impl CollectOptions {
         (options, warnings)
     }
 
-    /// What was chosen for the probes; none if there are to be none.
+    /// Returns the settings of the clock probes; `None` if they are off.
     pub fn probe_choice(&self) -> Option<ProbeChoice> {
         let choice = ProbeChoice {
             interface: self.probe_interface.clone(),
@@ -327,13 +329,16 @@ impl CollectOptions {
         (self.probes != Some(ProbeSwitch::Off)).then_some(choice)
     }
 
-    /// Whether what is asked for goes together.
+    /// Checks whether the options fit together.
+    ///
+    /// # Errors
+    /// If they contradict each other.
     pub fn check(&self) -> Result<(), BackendChoiceError> {
         let library = self.trace.clone().unwrap_or_default().library;
         self.backend.as_ref().map_or(Ok(()), |choice| choice.check(&library))
     }
 
-    /// What is recorded, as the profilers that the plan found leave it.
+    /// Returns what is recorded, given the profilers in the plan.
     pub fn recorded(&self, plan: &BackendPlan) -> TraceSelection {
         let mut trace = match plan.has_profiler() {
             true => self.trace.clone().unwrap_or_default(),
@@ -343,17 +348,17 @@ impl CollectOptions {
         trace
     }
 
-    /// What is recorded where no profiler records a part of it.
+    /// Returns what is recorded if no profiler records a part of it.
     pub fn recorded_alone(&self) -> TraceSelection {
         self.without_profiler.as_ref().or(self.trace.as_ref()).cloned().unwrap_or_default()
     }
 
-    /// What native is asked to record.
+    /// Returns what native is to record.
     fn words(&self) -> &[&'static str] {
         self.trace.as_ref().map_or(&TRACED, |trace| &trace.library)
     }
 
-    /// What is asked of profilers.
+    /// Returns the request for the backends.
     pub fn asked(&self) -> BackendRequest<'_> {
         static AUTO: BackendChoice = BackendChoice::Auto;
         BackendRequest {
@@ -370,16 +375,16 @@ impl CollectOptions {
         }
     }
 
-    /// Most bytes of a shard.
+    /// Returns the maximum number of bytes of a shard.
     pub fn max_bytes(&self) -> u64 {
         self.max_size.map_or(DEFAULT_MAX_BYTES, |size| size.0)
     }
 }
 
-/// Characters of what is wrong with a variable; the value itself may be of any length.
+/// Maximum length of an error about a variable, whose value may have any length.
 const MAX_ERROR_LENGTH: usize = 300;
 
-/// The value of a variable; none if it is not set or makes no sense.
+/// Parses the value of a variable; `None` if it is not set or invalid.
 fn parsed<T>(name: &str, set: impl Fn(&str) -> Option<OsString>, warnings: &mut Vec<String>) -> Option<T>
 where
     T: FromStr<Err: Display>,
@@ -394,8 +399,7 @@ where
     }
 }
 
-/// The command on a command line that nobody wants to be looked at: `RPD_DISABLE` must help even
-/// against mistakes in the options.
+/// Finds the command without parsing the options: `RPD_DISABLE` must help even if those are invalid.
 pub(crate) fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
     match CollectOptions::try_parse_from(arguments) {
         Ok(options) => Some(options.command),

@@ -1,21 +1,21 @@
-//! What is recorded.
+//! Selects what is recorded.
 
 use rpd_ring::message::TRACED;
 use std::str::FromStr;
 
-/// What the collector records by itself, beside what the library records in the program.
+/// What the collector records by itself, besides what the library records in the program.
 const SYSTEM: &str = "system";
 
-/// What is recorded, as `--trace roctx,mpi,rccl,system` names it.
+/// What to record, as in `--trace roctx,mpi,rccl,system`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceSelection {
     /// What the library records: words of [`TRACED`], in that order.
     pub library: Vec<&'static str>,
-    /// The metrics of the node.
+    /// Record the metrics of the node.
     pub system: bool,
 }
 
-/// A word that is none of those that are known.
+/// An unknown word.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} cannot be recorded: did you mean {nearest}? There are roctx, mpi, rccl, system, and none")]
 pub struct TraceSelectionError {
@@ -30,7 +30,8 @@ impl Default for TraceSelection {
 }
 
 impl TraceSelection {
-    /// What is recorded, for people: `roctx, MPI and RCCL calls and system metrics`; empty if that is nothing.
+    /// Describes the selection for users: `roctx, MPI and RCCL calls and system metrics`. Empty if nothing is
+    /// selected.
     pub fn described(&self) -> String {
         let calls = self.library.iter().map(|word| name_of(word));
         let calls = match calls.collect::<Vec<_>>().as_slice() {
@@ -46,7 +47,7 @@ impl TraceSelection {
             .join(" and ")
     }
 
-    /// For [`rpd_ring::message::TRACE_VARIABLE`].
+    /// Returns the value of [`rpd_ring::message::TRACE_VARIABLE`].
     pub fn library_words(&self) -> String {
         self.library.join(",")
     }
@@ -80,7 +81,7 @@ impl std::fmt::Display for TraceSelection {
     }
 }
 
-/// What people call what `--trace` calls by this word.
+/// Returns the usual name for a word of `--trace`.
 pub(crate) fn name_of(word: &str) -> &str {
     match word {
         "mpi" => "MPI",
@@ -89,13 +90,13 @@ pub(crate) fn name_of(word: &str) -> &str {
     }
 }
 
-/// The known word with the fewest letters to change.
+/// Returns the known word with the smallest edit distance.
 fn nearest(word: &str) -> &'static str {
     let known = TRACED.into_iter().chain([SYSTEM, "all", "none"]);
     known.min_by_key(|known| edits(word, known)).unwrap_or(SYSTEM)
 }
 
-/// Letters to insert, remove or replace between two words; of a long one, its beginning.
+/// Returns the edit distance of two words. Uses only the start of a long word.
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (at, letter) in from.chars().take(64).enumerate() {
