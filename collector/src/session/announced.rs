@@ -1,10 +1,10 @@
-//! The line about what records what, where `--backend auto` has found a GPU.
+//! The line about what records what, if `--backend auto` found a GPU.
 
 use crate::backend::{BackendPlan, GpuRecording};
 use crate::command_line::CollectOptions;
 
-/// Says what records the work of the GPU and what records the rest, and why. A warning if rocprofv3 is there and cannot
-/// be used. `None` where the user has chosen, or the node has no GPU.
+/// Describes what records GPU work, what records the rest, and why. A warning if rocprofv3 is installed but
+/// unusable. `None` if the user chose the backends, or the node has no GPU.
 pub(crate) fn announced(options: &CollectOptions, plan: &BackendPlan) -> Option<String> {
     let described = options.recorded(plan).described();
     let native = if described.is_empty() { "nothing".to_owned() } else { described.clone() };

@@ -1,4 +1,5 @@
-//! A command below a profiler that stays: two ends to wait for, and one of them is the job's.
+//! A command below a profiler that stays above it. Both ends are waited for; the end of the command is that
+//! of the job.
 
 use super::spawn;
 use super::watched::WatchedProcess;
@@ -12,37 +13,37 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// A profiler that is asked to end has this long.
+/// Time that a profiler has to end after SIGTERM.
 const TIME_TO_END: Duration = Duration::from_secs(3);
-/// Batch systems leave 30 s between SIGTERM and SIGKILL, and files have to be fetched, too.
+/// Batch systems leave 30 s between SIGTERM and SIGKILL, and the harvest needs time as well.
 const TIME_BEFORE_A_KILL: Duration = Duration::from_secs(15);
-/// Time between two looks whether the job is to end.
+/// Interval at which the end of the job is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Who was killed is gone by then, unless the kernel cannot let go of it.
+/// Maximum time for a killed process to disappear, unless the kernel cannot end it.
 const TIME_TO_DIE: Duration = Duration::from_secs(5);
 
-/// The command.
+/// The command and the processes around it.
 pub(super) struct CommandUnderProfiler {
     pub(super) pid: i32,
     command: WatchedProcess,
-    /// Who waits for it, and ends as it does.
+    /// The process that waits for the command, and ends as it does.
     witness: WatchedProcess,
     scratch: PathBuf,
-    /// A profiler may stay so long behind its end.
+    /// Maximum time that the profiler may stay after the command.
     patience: Duration,
 }
 
-/// How it ended, and how its profiler did.
+/// How the command and its profiler ended.
 pub(super) struct EndedCommand {
     pub(super) ending: CommandEnding,
     pub(super) profiler: ProfilerEnding,
-    /// For the log.
+    /// Lines for the log.
     pub(super) notes: Vec<String>,
 }
 
 impl CommandUnderProfiler {
-    /// `None` where the command is the process `top` that was started. The profiler may stay for `patience` after the command.
-    /// Its mark is in `scratch`.
+    /// `None` if the command is the process `top` that was started. The profiler may stay for `patience`
+    /// after the command. Its start mark is in `scratch`.
     pub(super) fn of(
         record: &StartRecord,
         scratch: PathBuf,
@@ -59,18 +60,18 @@ impl CommandUnderProfiler {
         })
     }
 
-    /// Waits for the end of the command, and for that of the profiler, which has to come then.
+    /// Waits for the end of the command, and then for that of the profiler.
     pub(super) fn wait(&self, profiler: &mut Child, forwarder: &SignalForwarder) -> EndedCommand {
         self.witness.wait(None);
         let mut told = StartRecord::read(&self.scratch).and_then(|record| record.ending);
         if told.is_none() && !self.command.wait(Some(Duration::ZERO)) {
-            // Only SIGKILL ends the witness before the command, and whoever sent it to the witness meant the command.
+            // Only SIGKILL ends the witness before the command. Its sender meant the command.
             self.command.send(Signal::KILL);
             self.command.wait(None);
             told = Some(CommandEnding::Signal(Signal::KILL.as_raw()));
         }
         let top = profiler.id() as i32;
-        // A profiler that writes is not to be ended by what was for the command, which is gone.
+        // Signals for the command, which has ended, must not end a profiler that writes.
         forwarder.spare();
         let mut notes = Vec::new();
         let mut ended = ProfilerEnding::AsTheCommand;
@@ -93,7 +94,7 @@ impl CommandUnderProfiler {
         let of_profiler = status.map(CommandEnding::from);
         let ending = told.or(of_profiler).unwrap_or(CommandEnding::Code(1));
         if let Some(other) = of_profiler.filter(|other| *other != ending && notes.is_empty()) {
-            // Some have one status for all that is not success.
+            // Some profilers use one status for every failure.
             let warning = if ending == CommandEnding::Code(0) || matches!(other, CommandEnding::Signal(_)) {
                 ended = ProfilerEnding::Failed;
                 "warning: "
@@ -112,8 +113,8 @@ impl CommandUnderProfiler {
         EndedCommand { ending, profiler: ended, notes }
     }
 
-    /// Waits for a profiler whose command has ended: less long where a signal has ended the job, since a batch system kills
-    /// what is still there soon. Returns how long that was.
+    /// Waits for a profiler whose command has ended. Waits less after a signal that ends the job, since the
+    /// batch system will kill everything soon. Returns the time limit as well.
     fn wait_behind(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
         let began = Instant::now();
         loop {

@@ -1,16 +1,16 @@
-//! Keeps the launcher waiting while files of profilers are read.
+//! Tells the launcher to keep waiting during the harvest.
 
 use super::control::{ControlChannel, ToLauncher};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// So long the launcher waits for files of profilers to be read; what is not read by then goes on without it.
+/// Maximum time that the launcher waits for the harvest, which continues without it after that.
 const TIME_TO_HARVEST: Duration = Duration::from_secs(30 * 60);
-/// It waits no longer than some seconds for a word.
+/// Interval of the messages. The launcher gives up after some seconds without one.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Tells the launcher every second that it has to wait on, for a time.
+/// Sends a message to the launcher every second, up to a time limit.
 pub(super) struct BusySignal(Sender<()>);
 
 impl BusySignal {
@@ -24,7 +24,7 @@ impl BusySignal {
                 && end.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout)
             {}
         };
-        // Without the thread, the launcher leaves earlier, and this goes on alone.
+        // Without the thread the launcher ends earlier, and the harvest continues alone.
         let _ = std::thread::Builder::new().name("rpd-busy".to_owned()).spawn(tell);
         BusySignal(ended)
     }

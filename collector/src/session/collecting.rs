@@ -1,8 +1,8 @@
 //! The collector process: drains the rings and writes the shard, beside the command and not above it.
 //!
-//! Whatever happens to it, the command runs on and its launcher is not kept waiting: it may be
-//! stopped or killed. What is meant for the job's processes does not end it before the shard is
-//! complete, and when memory runs out the kernel takes it before any of the job's.
+//! The command and its launcher do not depend on it: it may be stopped or killed. Signals for the job's
+//! processes do not end it before the shard is complete. When memory runs out, the kernel kills it before any
+//! process of the job.
 
 use super::busy::BusySignal;
 use super::command;
@@ -25,8 +25,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A file system that takes longer to take the rest of a shard is given up, when nobody waits any
-/// more.
+/// Maximum time for a file system to accept the rest of a shard after the end of the command.
 const TIME_ALONE: Duration = Duration::from_secs(60);
 
 /// Runs the collector process. Stdin is the control channel, stdout the listening socket.
@@ -60,11 +59,11 @@ pub(crate) fn main() -> io::Result<()> {
     let (mut check, library) = (None, start.preloaded.as_ref().map(PathBuf::from));
     let started = |pid: i32, without: Option<String>| {
         without_front = without.is_some();
-        // Our own library numbers the processes that it sees. Where there is none, a profiler may tell of the command, but one
-        // that crashes with it does not.
+        // Our own library numbers the processes that it sees. Without it, a profiler may record the command,
+        // but not if it crashes together with the command.
         is_told = start.wanted != WantedContent::Events && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
-        // Now, since the job may be killed.
+        // Now, because the job may be killed later.
         if start.ask_merge
             && let Err(error) = place.ask_for_merge()
         {
@@ -99,9 +98,9 @@ pub(crate) fn main() -> io::Result<()> {
     if let Some(own) = own.clone().filter(|_| is_told) {
         command::tell(&side, own);
     }
-    // The last burst goes on while the counters end.
+    // The last burst continues while the metrics end.
     agent.iter_mut().for_each(ProbeAgent::stop);
-    // Its last counters go in front of the end of the shard.
+    // Its last rows precede the end of the shard.
     if let Some(system) = system {
         system.stop();
     }
@@ -120,7 +119,7 @@ pub(crate) fn main() -> io::Result<()> {
         );
         busy.end();
     }
-    // What is left was told in the log.
+    // The log names everything that is left.
     scratch.iter().for_each(|folder| scratch::leave(folder));
     clearing.into_iter().for_each(|thread| drop(thread.join()));
     let unseen = check.and_then(PreloadCheck::end);
@@ -141,7 +140,7 @@ pub(crate) fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What is printed of ranks that do not belong to one MPI job.
+/// Returns the warning for ranks that do not belong to one MPI job.
 fn singleton_line(launched: u32) -> String {
     format!(
         "warning: the launcher started {launched} processes, and MPI ran each as a job of its own (MPI_COMM_WORLD of size 1): the \
@@ -168,11 +167,11 @@ fn open_log(start: &StartMessage, control: &Arc<ControlChannel>) {
         let _ = launcher.send(&ToLauncher::Say { text: line.to_owned() });
     });
     log::open(LogPlace { folder: log_folder(start), name: log_name(start), instead });
-    // A fault of ours belongs into the log, not into the void of our stderr.
+    // A panic message goes to the log, since stderr is closed.
     std::panic::set_hook(Box::new(|panic| warn(format_args!("warning: a fault of rpd-collect: {panic}"))));
 }
 
-/// Removes what runs that were killed have left on this node, while the command runs.
+/// Removes scratch folders of killed runs on this node, while the command runs.
 fn clear_up_beside(scratch: PathBuf) -> Option<JoinHandle<()>> {
     let clear_up = move || {
         let removed = scratch.parent().map_or(0, scratch::clear_up);

@@ -1,4 +1,4 @@
-//! The command's own process, as its collector sees it from outside.
+//! The process of the command, as its collector observes it.
 
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
@@ -8,7 +8,7 @@ use rpd_ring::identity::is_recorded;
 use rpd_shard::identity::masked_environment;
 use rpd_shard::record::{COMMAND_SOURCE, Clock, Process};
 
-/// Describes it. `command` is its command line without secrets.
+/// Describes the process. `command` is its command line without secrets.
 pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Process {
     let stat = process_stat(pid);
     let RankIdentity { rank, size, local_rank, rank_from, restart } = defaults.rank.clone();
@@ -28,7 +28,7 @@ pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Pro
         domain: defaults.domain.clone(),
         clock: Clock::Boottime,
         pid,
-        // A command that has ended already is, like this process, a child of the launcher.
+        // A command that has ended was, like this process, a child of the launcher.
         ppid: stat.as_ref().map_or_else(|| std::os::unix::process::parent_id() as i32, |stat| stat.ppid),
         start_ticks: stat.map_or(0, |stat| stat.start_ticks),
         first_seen: machine::boottime(),
@@ -39,13 +39,13 @@ pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Pro
     }
 }
 
-/// Has its start, or its end, written to the shard, whether it is traced or not.
+/// Records the start or the end of the command, traced or not.
 pub(super) fn record(side: &SideOutput, command: Process) {
     let _ = side.send(OutputBatch::of(vec![OutputItem::Command(Box::new(command))]));
 }
 
-/// Has it written to the shard.
+/// Records the command as a process.
 pub(super) fn tell(side: &SideOutput, process: Process) {
-    // Without a writing thread nothing is written at all, which is told elsewhere.
+    // Without a writing thread nothing can be written, which is reported elsewhere.
     let _ = side.send(OutputBatch::of(vec![OutputItem::Process(Box::new(process))]));
 }

@@ -1,4 +1,4 @@
-//! How the collector process learns that the command has begun, and how it ended.
+//! Waits for the start and the end of the command in the collector process.
 
 use super::control::{ControlChannel, ReceivedPacket, ToCollector};
 use super::watched::WatchedProcess;
@@ -10,16 +10,16 @@ use rpd_shard::record::Exit;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Who is killed together with us is gone after this time.
+/// Time after which a process that was killed together with the launcher has ended.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
-/// What writes down how the command ended has this long.
+/// Time for the process between profiler and command to record the ending.
 const TIME_TO_WRITE: Duration = Duration::from_secs(2);
-/// Time between two looks for that.
+/// Interval at which the record is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Who was killed is gone by then, unless the kernel cannot let go of it.
+/// Maximum time for a killed process to disappear, unless the kernel cannot end it.
 const TIME_TO_DIE: Duration = Duration::from_secs(5);
 
-/// Waits for the end of the command, and says when it has begun. None if it was never started.
+/// Waits for the end of the command, and calls `begun` at its start. `None` if it was never started.
 pub(super) fn until_the_end(
     control: &ControlChannel,
     scratch: Option<&Path>,
@@ -50,7 +50,7 @@ pub(super) fn until_the_end(
             ReceivedPacket::Closed => break,
         }
     }
-    // A profiler that had not started the command yet does so now, or becomes it.
+    // A profiler that has not started the command yet will start it, or become it.
     let above = profiler.take_if(|_| command.is_some());
     let process = command.or(profiler)?;
     if let Some(begun) = begun {
@@ -59,7 +59,7 @@ pub(super) fn until_the_end(
     // A launcher that ends a job kills both.
     let together = process.wait(Some(TIME_TO_FOLLOW));
     process.wait(None);
-    // Who stands between a profiler and the command writes it down as soon as it knows.
+    // The process between a profiler and the command records the ending as soon as it knows it.
     let ending = || scratch.and_then(start_mark::StartRecord::read).and_then(|record| record.ending);
     let until = Instant::now() + TIME_TO_WRITE;
     let mut exit = ending();
@@ -78,7 +78,7 @@ pub(super) fn until_the_end(
     Some((CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
 }
 
-/// Waits for a profiler whose command has ended, and kills it if it stays too long.
+/// Waits for a profiler whose command has ended. Kills it if it stays too long.
 fn end_in_time(profiler: &WatchedProcess, scratch: &Path, patience: Duration) -> ProfilerEnding {
     if profiler.wait(Some(patience)) {
         return ProfilerEnding::Unseen;

@@ -1,7 +1,7 @@
-//! What the two processes of rpd-collect tell each other: packets over a pair of sockets.
+//! Messages between the two processes of rpd-collect: packets over a pair of sockets.
 //!
-//! Both are the same executable, so the messages have no version. The kernel keeps packets whole;
-//! nobody waits when the other side does not read.
+//! Both processes run the same executable, so the messages have no version. The kernel keeps packets whole.
+//! No process blocks if the other one does not read.
 
 use rpd_shard::record::{ClockDomain, Exit, RunIdentity, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,31 +25,31 @@ use crate::host::cpus::CpuList;
 use crate::shard_output::{EarlyShard, ShardPlace};
 use rpd_shard::rank_set::RankSet;
 
-/// Most bytes of a message.
+/// Maximum number of bytes of a message.
 const PACKET_BYTES: usize = 64 << 10;
 
-/// What the collector process hears.
+/// A message to the collector process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToCollector {
-    /// What to do. The first message.
+    /// The configuration. The first message.
     Start(Box<StartMessage>),
-    /// A profiler runs that is to start the command.
+    /// A profiler was started that is to start the command.
     Starting {
-        /// Its process id.
+        /// Process id of the profiler.
         pid: i32,
     },
     /// The command runs.
     Started {
-        /// Its process id.
+        /// Process id of the command.
         pid: i32,
-        /// That of a profiler that stays above it.
+        /// Process id of a profiler that stays above it.
         profiler: Option<i32>,
-        /// Why it runs without the profiler that was to start it.
+        /// Why the command runs without the profiler that was to start it.
         without: Option<String>,
     },
     /// The command has ended.
     Finish {
-        /// Its process id.
+        /// Process id of the command.
         pid: i32,
         /// How it ended.
         exit: Exit,
@@ -58,19 +58,19 @@ pub(super) enum ToCollector {
     },
     /// The command cannot be started.
     Nothing,
-    /// A signal came that batch systems send some time before the end.
+    /// An early signal of the batch system arrived.
     Warned {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
-    /// Something for the log.
+    /// A line for the log.
     Note {
         /// One line.
         text: String,
     },
 }
 
-/// What the collector process is to do.
+/// Configuration of the collector process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StartMessage {
     /// Run and rank.
@@ -81,11 +81,11 @@ pub(super) struct StartMessage {
     pub(super) rank_env: Option<String>,
     /// Ranks to record.
     pub(super) ranks: RankSet,
-    /// Most bytes of the shard.
+    /// Maximum number of bytes of the shard.
     pub(super) max_bytes: u64,
     /// The group may read the files.
     pub(super) share_group: bool,
-    /// The site is asked to merge the run.
+    /// Ask the site to merge the run.
     pub(super) ask_merge: bool,
     /// Names of empty files in the folder of the run, by which scripts find it.
     pub(super) marks: Vec<String>,
@@ -93,32 +93,33 @@ pub(super) struct StartMessage {
     pub(super) library: Vec<String>,
     /// The library, if it is preloaded.
     pub(super) preloaded: Option<OsString>,
-    /// The CPUs that the collector runs on; none: those of the command.
+    /// The CPUs that the collector runs on; `None` for those of the command.
     pub(super) cpus: Option<CpuList>,
-    /// What is to be noted of that at the end: a note at the start would be taken for a word about the command.
+    /// Note about the CPUs for the end of the log. At the start it would look like a message about the
+    /// command.
     pub(super) cpu_note: Option<String>,
-    /// The metrics of the node are recorded.
+    /// Record the metrics of the node.
     pub(super) system: bool,
-    /// The clocks of nodes are measured against each other, if there are several.
+    /// Measure the clocks of nodes against each other, if there are several.
     pub(super) probes: Option<ProbeChoice>,
-    /// For the log.
+    /// Lines for the log.
     pub(super) warnings: Vec<String>,
-    /// A warning names the command: the library cannot be preloaded into it.
+    /// A warning named the command, because the library cannot be preloaded into it.
     pub(super) is_command_unseen: bool,
-    /// What profilers leave behind.
+    /// What to import from profilers.
     pub(super) harvest: Option<HarvestRequest>,
-    /// What is kept of a command that does nothing that is recorded.
+    /// What to keep of a command without events.
     pub(super) wanted: WantedContent,
-    /// The command line, secrets masked.
+    /// The command line, with secrets masked.
     pub(super) command: String,
-    /// The shard, if it was created before the command. The open file comes with this message.
+    /// The shard, if it was created before the command. The message carries the open file.
     pub(super) early: Option<EarlyShard>,
-    /// The file system has refused the shard, and that was said.
+    /// The file system refused the shard, and a rank printed that.
     pub(super) refused: bool,
 }
 
 impl StartMessage {
-    /// Where the shard of this rank goes.
+    /// Returns the location of the shard of this rank.
     pub(super) fn place(&self, domain: ClockDomain) -> ShardPlace {
         ShardPlace {
             root: self.root.clone().into(),
@@ -131,80 +132,80 @@ impl StartMessage {
         }
     }
 
-    /// Whether this rank is one of those to record.
+    /// Whether this rank is selected.
     pub(super) fn is_recorded(&self) -> bool {
         self.ranks.contains(self.run.rank)
     }
 }
 
-/// What is kept of a command that does nothing that is recorded.
+/// What to keep of a command without events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum WantedContent {
     /// Nothing, unless it has a rank.
     Events,
     /// The clocks, which files of profilers need.
     Clocks,
-    /// The clocks and who it is.
+    /// The clocks and the identity.
     Identity,
 }
 
-/// What the collector process says.
+/// A message to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToLauncher {
-    /// Something that is in no log.
+    /// A line that is in no log.
     Say {
         /// One line.
         text: String,
     },
-    /// A warning in the logs of all ranks: one of them prints it.
+    /// A warning in the logs of all ranks, which one rank prints.
     SayOnce {
         /// One line.
         text: String,
     },
-    /// It takes longer: files of profilers are read.
+    /// The harvest needs more time.
     Busy,
     /// The shard is complete, or there is none.
     Done {
-        /// Warnings in the log, ...
+        /// Number of warnings in the log.
         warnings: u64,
-        /// ... and where that is.
+        /// Path of the log.
         log: OsString,
     },
 }
 
-/// One end.
+/// One end of the channel.
 #[derive(Debug)]
 pub(super) struct ControlChannel(OwnedFd);
 
-/// What was there to receive.
+/// Result of a receive.
 pub(super) enum ReceivedPacket<T> {
     /// A message.
     Message(T),
-    /// The other process is gone, or talks nonsense.
+    /// The other process has ended, or sent an invalid message.
     Closed,
-    /// Nothing in time.
+    /// No message arrived in time.
     Nothing,
 }
 
 impl ControlChannel {
-    /// Two ends.
+    /// Makes both ends.
     pub(super) fn pair() -> io::Result<(ControlChannel, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((ControlChannel(ours), theirs))
     }
 
-    /// The end that this process was given.
+    /// Uses the end that this process was given.
     pub(super) fn from_descriptor(descriptor: OwnedFd) -> ControlChannel {
         ControlChannel(descriptor)
     }
 
-    /// Sends a message, or gives up at once.
+    /// Sends a message. Does not block.
     pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         self.send_with(message, None)
     }
 
-    /// Sends a message and a copy of an open file, or gives up at once.
+    /// Sends a message and a copy of an open file. Does not block.
     pub(super) fn send_with<T: Serialize>(&self, message: &T, file: Option<&File>) -> io::Result<()> {
         let bytes = wire::encode(message);
         if bytes.len() > PACKET_BYTES {
@@ -221,12 +222,12 @@ impl ControlChannel {
         Ok(())
     }
 
-    /// Waits for a message, if a moment is given until then.
+    /// Waits for a message, until a time if one is given.
     pub(super) fn receive<T: DeserializeOwned>(&self, until: Option<Instant>) -> ReceivedPacket<T> {
         self.receive_with(until).0
     }
 
-    /// Waits for a message, and for the file that came with it.
+    /// Waits for a message and the file that it carries.
     pub(super) fn receive_with<T: DeserializeOwned>(
         &self,
         until: Option<Instant>,
@@ -244,7 +245,8 @@ impl ControlChannel {
             let mut rights = RecvAncillaryBuffer::new(&mut space);
             let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
             let got = match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags) {
-                // The other end was closed before it had read all that we sent: said once, in front of what it sent.
+                // The other end was closed before it had read everything. This error is reported once, before
+                // its remaining messages.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => continue,
                 Err(_) => 0,
                 Ok(message) => message.bytes,
@@ -255,7 +257,7 @@ impl ControlChannel {
         }
     }
 
-    /// Whether there is something to receive, an end included.
+    /// Whether a message or the end of the channel can be received.
     fn wait(&self, left: Option<Duration>) -> rustix::io::Result<bool> {
         let timeout = left
             .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
@@ -264,7 +266,7 @@ impl ControlChannel {
     }
 }
 
-/// The file that came with a message.
+/// Returns the file of a message.
 fn last_file(rights: &mut RecvAncillaryBuffer<'_>) -> Option<File> {
     let files = rights.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),

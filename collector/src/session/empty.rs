@@ -1,4 +1,4 @@
-//! What is said of a rank of which no event was recorded.
+//! Messages about a rank without any recorded event.
 
 use super::control::{ControlChannel, StartMessage, ToLauncher};
 use super::preloaded::{UnseenProcess, hint_for_container};
@@ -8,9 +8,9 @@ use crate::log::warn;
 use rpd_shard::record::Exit;
 use std::path::PathBuf;
 
-/// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
-/// Prints nothing about a command into which the library cannot be preloaded: a warning at the start named it. `exit` is the
-/// exit of the command.
+/// Explains an empty result: in the log of a rank, or on stderr without a rank. Prints nothing if the library
+/// cannot be preloaded into the command, since a warning at the start named that. `exit` is the exit of the
+/// command.
 pub(super) fn explain_empty(start: &StartMessage, exit: Exit, launcher: &ControlChannel) {
     let metrics = log::has_metrics();
     let Some(why) = why_empty(start, exit, metrics).filter(|_| !start.is_command_unseen) else { return };
@@ -18,13 +18,13 @@ pub(super) fn explain_empty(start: &StartMessage, exit: Exit, launcher: &Control
     say_of_rank(start, launcher, format!("nothing was recorded{beside}: {why}"));
 }
 
-/// Names a process whose calls could not be recorded, where none of any other was.
+/// Names a process whose calls could not be recorded, if no call of any process was.
 pub(super) fn name_unseen(process: &UnseenProcess, start: &StartMessage, launcher: &ControlChannel) {
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
     say_of_rank(start, launcher, process.line(&library, &start.command));
 }
 
-/// In the log of a rank, or on the stderr of a process that has none.
+/// Prints in the log of a rank, or on stderr without a rank.
 fn say_of_rank(start: &StartMessage, launcher: &ControlChannel, text: String) {
     match start.run.rank {
         Some(_) => warn(format_args!("{text}")),
@@ -32,14 +32,15 @@ fn say_of_rank(start: &StartMessage, launcher: &ControlChannel, text: String) {
     }
 }
 
-/// The reason why no event was recorded; `None` if metrics of the node are all that was to be recorded, and they were.
+/// Returns the reason why no event was recorded; `None` if only metrics of the node were requested, and they
+/// were recorded.
 fn why_empty(start: &StartMessage, exit: Exit, metrics: bool) -> Option<String> {
     if let Some(rank) = start.run.rank.filter(|_| !start.is_recorded()) {
         return Some(format!("rank {rank} is not among the ranks to record, {}", start.ranks));
     }
     let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
     let kinds = match calls.split_last() {
-        // Of the ranks of a node, one reads the metrics.
+        // One rank of each node reads the metrics.
         None if metrics || start.system && start.run.rank.is_some() => return None,
         None if start.system => {
             return Some(

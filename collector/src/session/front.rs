@@ -1,4 +1,4 @@
-//! A profiler in front of the command: it starts the command, or the command is started without it.
+//! A profiler that starts the command. If it does not, the command is started without it.
 
 use super::below::CommandUnderProfiler;
 use super::control::{ControlChannel, ToCollector};
@@ -13,35 +13,35 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
 
-/// Signals that end a job: a profiler that died of one was not at fault.
+/// Signals that end a job. A profiler that died by one did not fail.
 const CANCELS: [i32; 8] = [1, 2, 3, 9, 10, 12, 15, 24];
 
-/// What it takes to start it.
+/// How to start the profiler.
 pub(super) struct ProfilerLaunch {
     words: Vec<OsString>,
-    /// Where the command leaves its mark.
+    /// Folder of the start mark.
     scratch: PathBuf,
     wait: Duration,
-    /// What our own library records without the profiler, if it is there.
+    /// What our own library records without the profiler, if native is a backend.
     alone: Option<TraceSelection>,
-    /// This rank prints the warning that the profiler did not start the command; the others only log it.
+    /// This rank prints the warning that the profiler did not start the command. The others only log it.
     speaks: bool,
 }
 
 /// The command runs.
 pub(super) struct RunningCommand {
-    /// What was started: the command, or a profiler above it.
+    /// The process that was started: the command, or a profiler above it.
     pub(super) child: Child,
     /// The command, if a profiler stays above it.
     pub(super) below: Option<CommandUnderProfiler>,
-    /// Why it runs without the profiler.
+    /// Why the command runs without the profiler.
     pub(super) without: Option<String>,
 }
 
 /// The command does not run.
 pub(super) struct NotStarted {
     pub(super) ending: CommandEnding,
-    /// The profiler that was to start it, and why it did not.
+    /// The profiler that should have started the command, and why it did not.
     pub(super) profiler: Option<(i32, String)>,
 }
 
@@ -52,9 +52,8 @@ impl From<i32> for NotStarted {
 }
 
 impl ProfilerLaunch {
-    /// Takes the words out of the plan; `None` where no profiler stands in front of the command.
-    /// `alone` is what our own library records without a profiler. `speaks` if this rank prints the warnings that concern all
-    /// ranks.
+    /// Takes the words out of the plan; `None` if no profiler starts the command. `alone` is what our own
+    /// library records without a profiler. `speaks` if this rank prints the warnings that concern all ranks.
     pub(super) fn of(plan: &mut BackendPlan, alone: TraceSelection, speaks: bool) -> Option<ProfilerLaunch> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
@@ -63,8 +62,8 @@ impl ProfilerLaunch {
         Some(ProfilerLaunch { words, scratch, wait, alone: Some(alone).filter(|_| plan.native), speaks })
     }
 
-    /// Starts the command, once, whatever the profiler does. Who ends the job while the profiler starts ends the
-    /// command with it.
+    /// Starts the command exactly once, with or without the profiler. A signal that ends the job while the
+    /// profiler starts also ends the command.
     pub(super) fn start(
         &self,
         command: &[OsString],
@@ -115,7 +114,7 @@ impl ProfilerLaunch {
         }
         let mut variables = variables.to_vec();
         if let Some(alone) = &self.alone {
-            // The last one counts.
+            // The last setting of a variable takes effect.
             variables.push((TRACE_VARIABLE.to_owned(), alone.library_words().into()));
         }
         let child = child::start(command, &variables)?;

@@ -6,8 +6,8 @@
 //!   `- the collector   drains the rings, writes the shard
 //! ```
 //!
-//! Two processes, so that a collector that is killed, stopped or out of memory takes neither the
-//! command nor its exit status along.
+//! With two processes, a collector that is killed, stopped or out of memory affects neither the command nor
+//! its exit status.
 
 mod announced;
 mod below;

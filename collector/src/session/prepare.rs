@@ -1,4 +1,4 @@
-//! A session before its command starts.
+//! Prepares a session before its command starts.
 
 use super::announced::announced;
 use super::control::{ControlChannel, ToCollector};
@@ -25,36 +25,40 @@ use std::ffi::OsString;
 use std::process::Child;
 use std::sync::Arc;
 
-/// How a line of the collector begins that is no warning.
+/// Prefix of a line of the collector that is not a warning.
 pub(super) const NOTE: &str = "note: ";
 
-/// Everything that is ready before the command starts.
+/// Everything that is prepared before the command starts.
 pub(crate) struct CommandSession {
     pub(super) variables: Vec<(String, OsString)>,
-    /// A profiler that starts the command.
+    /// A profiler that is to start the command.
     pub(super) front: Option<ProfilerLaunch>,
-    /// The line that names the backend of each kind of call. Printed once the profiler has started the command.
+    /// The line that names the backend of each kind of call. It is printed once the profiler has started the
+    /// command.
     pub(super) announcement: Option<String>,
-    /// What profilers write on the node.
+    /// Folder on the node for the files of profilers.
     pub(super) scratch: Option<ScratchFolder>,
     pub(super) forwarder: SignalForwarder,
     pub(super) control: Arc<ControlChannel>,
-    /// Does not end the command.
+    /// A signal that does not end the command.
     pub(super) warn_signal: Option<WarnSignal>,
     pub(super) collector: Child,
-    /// Has its header before the command starts.
+    /// The shard, which has its header before the command starts.
     pub(super) early: Option<EarlyShard>,
-    /// There is no place for a shard, and that was said.
+    /// The shard could not be created, and a rank printed that.
     pub(super) refused: bool,
-    /// This rank says where the log is.
+    /// This rank prints where the log is.
     pub(super) speaks: bool,
-    /// Warnings that it has said, which are in the log, too.
+    /// Number of warnings that were printed and are in the log as well.
     pub(super) said: u64,
 }
 
 impl CommandSession {
-    /// Gets ready: finds the library, opens the socket, creates the shard, starts the collector. The warnings are
-    /// about the options.
+    /// Finds the library, opens the socket, creates the shard and starts the collector. `warnings` are about
+    /// the options.
+    ///
+    /// # Errors
+    /// If the command cannot be recorded.
     pub(crate) fn prepare(
         options: &CollectOptions,
         mut placement: CpuPlacement,
@@ -72,7 +76,7 @@ impl CommandSession {
         let own = SessionIdentity::detect(options, &LauncherEnvironment::of_this_process(), random);
         let speaks = own.speaks();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
-        // Who is ended while profilers are asked has to clear up.
+        // A process that is ended while it queries profilers must remove their files.
         let forwarder = SignalForwarder::install(true).map_err(failed("catch signals"))?;
         let mut plan = plan(&options.asked(), &own.label(), is_recorded);
         let scratch = plan.scratch.take();
@@ -138,7 +142,7 @@ impl CommandSession {
             }
             Err(error) => {
                 scratch.iter().for_each(ScratchFolder::remove);
-                // A signal that came meanwhile would be lost.
+                // A signal that arrived meanwhile would be lost.
                 Err(signals::cancelled().map_or(error, PrepareError::Cancelled))
             }
         }

@@ -1,4 +1,4 @@
-//! What the collector process starts before the command: its threads, and the shard that they write to.
+//! Starts the threads of the collector process and their shard, before the command starts.
 
 use super::control::StartMessage;
 use crate::child::signals;
@@ -18,20 +18,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 
-/// Lets nothing end this process that is meant for the job, and holds nothing that the job needs.
+/// Ignores the signals that are for the job, and releases what the job needs.
 pub(super) fn step_aside() -> io::Result<()> {
     signals::survive()?;
-    // Its name would be that of `/proc/self/exe`.
+    // The default name would be that of `/proc/self/exe`.
     let _ = rustix::thread::set_name(c"rpd-collector");
-    // Anyone may raise it. Where it cannot be, the kernel chooses by size.
+    // Every process may raise its own score. If that fails, the kernel chooses by size.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    // Threads that start together have a connection each.
+    // Threads that start together need a connection each.
     let files = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     std::env::set_current_dir("/")
 }
 
-/// What runs until the command has ended.
+/// The recorders that run until the command has ended.
 pub(super) struct StartedRecorders {
     pub(super) collector: RingCollector,
     pub(super) system: Option<SystemSampler>,
@@ -42,14 +42,14 @@ pub(super) struct StartedRecorders {
     pub(super) place: ShardPlace,
 }
 
-/// What starts with the command, so that one that cannot be started leaves nothing.
+/// The clock probes start with the command, so that a command that cannot be started leaves nothing.
 pub(super) struct ProbePlan {
     config: ProbeConfig,
     output: SideOutput,
 }
 
 impl ProbePlan {
-    /// None for a node without others, and for one of which nothing is recorded.
+    /// `None` for a job on one node, and for a rank that is not recorded.
     fn of(
         start: &StartMessage,
         rank: &RankIdentity,
@@ -72,13 +72,13 @@ impl ProbePlan {
     }
 }
 
-/// What the launcher has made of the shard.
+/// Returns the state of the shard after the launcher.
 pub(super) fn beginning(start: &StartMessage, file: Option<File>) -> io::Result<ShardBeginning> {
     let Some(early) = start.early.clone() else {
         return Ok(if start.refused { ShardBeginning::Refused } else { ShardBeginning::Nothing });
     };
     run_folder::note_made();
-    // The kernel passes no file to a process that has no descriptor left for it.
+    // The kernel passes no file to a process without a free descriptor.
     let file = file.ok_or_else(|| io::Error::from_raw_os_error(TOO_MANY_FILES))?;
     Ok(ShardBeginning::Shard(file, early))
 }
@@ -106,7 +106,7 @@ pub(super) fn begin(
     };
     let (output, finished) = ShardOutput::start_with(place.clone(), beginning)?;
     let side = output.side();
-    // Of a node without a rank that is recorded there are no counters either.
+    // A node without a recorded rank has no counters either.
     let wanted = start.system && start.ranks.contains(start.run.rank);
     let system = wanted.then(|| SystemSampler::start(metrics, output.side())).transpose();
     let system = system.unwrap_or_else(|error| {

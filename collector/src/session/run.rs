@@ -1,4 +1,4 @@
-//! A session from the start of its command to the exit status.
+//! Runs a session from the start of its command to the exit status.
 
 use super::control::{ReceivedPacket, ToCollector, ToLauncher};
 use super::front::{NotStarted, RunningCommand};
@@ -16,15 +16,15 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// After the command is dead, the launcher waits for nobody but us.
+/// Maximum time that the launcher waits for the collector after the end of the command.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
-/// A collector that has said its last word is gone at once.
+/// Time within which a collector that has sent its last message ends.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
-/// Lines of the collector that no log could hold; more would be a flood.
+/// Maximum number of lines of the collector that no log could hold.
 const MAX_LINES: usize = 20;
 
 impl CommandSession {
-    /// Runs the command to its end, waits for the shard, and says how to end.
+    /// Runs the command to its end and waits for the shard. Returns how to end.
     pub(crate) fn run(self, command: &[OsString]) -> CommandEnding {
         let started = match &self.front {
             Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
@@ -43,10 +43,10 @@ impl CommandSession {
         let pid = below.as_ref().map_or(top, |below| below.pid);
         self.forwarder.aim_at_command(pid, top);
         if let Some(scratch) = self.scratch.as_ref().filter(|_| self.front.is_none()) {
-            // What the command writes there may be nowhere else.
+            // Files of the command there may be nowhere else.
             let _ = start_mark::claim(scratch.path());
         }
-        // A collector that is gone is told about at the end.
+        // A collector that has died is reported at the end.
         let profiler = below.is_some().then_some(top);
         let _ = self.control.send(&ToCollector::Started { pid, profiler, without });
         let (ending, profiler) = match &below {
@@ -69,7 +69,7 @@ impl CommandSession {
         ending
     }
 
-    /// What starts the command.
+    /// Returns the words that start the command.
     fn words(&self, command: &[OsString]) -> Vec<OsString> {
         let ignoring = self
             .warn_signal
@@ -77,7 +77,7 @@ impl CommandSession {
         ignoring.unwrap_or_else(|| command.to_vec())
     }
 
-    /// Ends without a command. A profiler that ran is worth a word in the log.
+    /// Ends without a command. If a profiler ran, the log names it.
     fn give_up(mut self, NotStarted { ending, profiler }: NotStarted) -> CommandEnding {
         match profiler {
             Some((pid, why)) => {
@@ -97,19 +97,20 @@ impl CommandSession {
         ending
     }
 
-    /// Whether another rank prints a line of the collector: a note, or a consequence of what was said at the start.
+    /// Whether another rank prints a line of the collector: a note, or a consequence of what was printed at
+    /// the start.
     fn is_said(&self, text: &str) -> bool {
         !self.speaks && (text.starts_with(NOTE) || self.refused && self.scratch.is_none())
     }
 
-    /// Waits for the collector, and says what is in no log.
+    /// Waits for the collector, and prints what is in no log.
     fn hear_out(mut self) {
         let mut until = Instant::now() + TIME_TO_FINISH;
         let mut lines = Vec::new();
         let mut done = false;
         loop {
             match self.control.receive(Some(until)) {
-                // Without a place for the log, either.
+                // Without a shard there is no place for the log either.
                 ReceivedPacket::Message(ToLauncher::Say { text }) if self.is_said(&text) => {}
                 ReceivedPacket::Message(ToLauncher::Say { text }) => {
                     lines.push(text);
@@ -141,7 +142,7 @@ impl CommandSession {
                 }
             }
         }
-        // Otherwise it would be left to a process 1 that may be no init.
+        // Otherwise the collector would be left to a process 1 that may not be an init.
         let ended = spawn::wait(&mut self.collector, if done { Instant::now() + LAST_MOMENT } else { until });
         if !done && lines.is_empty() {
             lines.push(why_it_died(ended));

@@ -1,4 +1,4 @@
-//! What the collector process is told to do.
+//! The configuration of the collector process.
 
 use super::control::{StartMessage, WantedContent};
 use super::identity::SessionIdentity;
@@ -10,10 +10,10 @@ use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use std::path::PathBuf;
 
-/// Characters of a command line that are told to the collector.
+/// Maximum number of characters of the command line.
 const MAX_COMMAND_CHARS: usize = 4096;
 
-/// The first message to the collector process.
+/// Makes the first message to the collector process.
 pub(super) fn start_of(
     options: &CollectOptions,
     placement: CpuPlacement,
@@ -36,7 +36,7 @@ pub(super) fn start_of(
         _ if !ranks.contains(own.rank.rank) => WantedContent::Events,
         Some(_) if !plan.nothing => WantedContent::Clocks,
         None if !plan.nothing && plan.native => WantedContent::Events,
-        // Nothing was asked for, or nothing of it is there.
+        // Nothing was requested, or nothing of it is available.
         _ => WantedContent::Identity,
     };
     let command: Vec<String> =
@@ -60,7 +60,7 @@ pub(super) fn start_of(
         is_command_unseen,
         harvest: plan.harvest,
         wanted,
-        // A packet has to hold it.
+        // The command line must fit into a packet.
         command: masked_command(&command).chars().take(MAX_COMMAND_CHARS).collect(),
         early: None,
         refused: false,

@@ -1,4 +1,4 @@
-//! A command that cannot be recorded: the reason, the rank that prints it, and whether the command runs.
+//! A command that cannot be recorded: prints the reason once, and runs the command or does not.
 
 use super::control::StartMessage;
 use crate::child::{self, CommandEnding, preload, signals};
@@ -13,61 +13,63 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// In a memory cgroup with fewer bytes there is no room for two processes more.
+/// Minimum limit of a memory cgroup, to have room for two more processes.
 pub(super) const MIN_CGROUP_BYTES: u64 = 32 << 20;
-/// Exit status of a call that does not start its command, as of `env` and `timeout`.
+/// Exit status of a call that does not start its command, as for `env` and `timeout`.
 const NOT_STARTED: i32 = 125;
-/// A file system that does not answer within this time does not delay the command any longer.
+/// Maximum delay of the command by a file system that does not answer.
 pub(super) const MAX_CREATE_TIME: Duration = Duration::from_secs(1);
 /// The same with `--require`, where the answer decides whether the command starts.
 const MAX_REQUIRED_CREATE_TIME: Duration = Duration::from_secs(30);
-/// If the first rank fails, too, its launcher has ended the job by then: mpirun of Open MPI takes two seconds.
+/// If the first rank fails as well, its launcher has ended the job by then: mpirun of Open MPI takes two
+/// seconds.
 const TIME_FOR_THE_FIRST_RANK: Duration = Duration::from_secs(8);
-/// Time between two looks whether the job is being ended.
+/// Interval at which the end of the job is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Why a command cannot be traced.
+/// Why a command cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrepareError {
     /// The library is missing.
     #[error("{0}")]
     Preload(#[from] preload::PreloadError),
-    /// Its memory would be missing in the job.
+    /// The job would lack the memory for recording.
     #[error("the memory cgroup of the job may have {0} KiB, and {MIN_CGROUP_BYTES} are needed to record: give the job more", MIN_CGROUP_BYTES = MIN_CGROUP_BYTES >> 10)]
     Memory(u64),
-    /// The socket, a thread, a process or a descriptor could not be had.
+    /// The socket, a thread, a process or a descriptor is not available.
     #[error("failed to {what}: {source}{}", crate::log::next_step(source))]
     Resource {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The output folder cannot be written.
     #[error("{source}")]
     Place {
-        /// What the file system said.
+        /// The error of the file system.
         source: PlaceError,
-        /// This rank prints it for all of them.
+        /// This rank prints it for all ranks.
         speaks: bool,
     },
     /// No library can be preloaded into the command.
     #[error("{what}; {next}")]
     Unseen {
-        /// The program, and the reason.
+        /// The program and the reason.
         what: String,
-        /// What the user can do about it.
+        /// The next step for the user.
         next: &'static str,
-        /// This rank prints it for all of them.
+        /// This rank prints it for all ranks.
         speaks: bool,
     },
-    /// The job was ended by a signal while profilers were asked what they can do.
+    /// A signal ended the job while profilers were queried.
     #[error("signal {0} ended the job before it began")]
     Cancelled(i32),
 }
 
-/// Waits for the shard of a rank, and notes it in what the collector gets. No file if the file system is too slow, when
-/// the collector creates the shard later, or refuses it, which one rank prints.
+/// Waits for the shard of a rank, and adds it to the configuration of the collector. Returns no file if the
+/// file system is too slow, in which case the collector creates the shard later, or if it refuses the shard,
+/// which one rank prints.
 ///
 /// # Errors
 /// With `require`, if there is no shard.
@@ -106,13 +108,13 @@ pub(super) fn wait_for_shard(
     Ok(None)
 }
 
-/// Whether this rank prints what all recorded ranks would print: the lowest one that is recorded does.
+/// Whether this rank prints messages for all recorded ranks: the lowest of them does.
 pub(super) fn is_first(rank: Option<u32>, ranks: &RankSet) -> bool {
     let chosen = ranks.selection().and_then(|chosen| chosen.ranks.first());
     rank.is_none_or(|rank| rank == chosen.map_or(0, |(first, _)| *first))
 }
 
-/// Runs the command without recording it, or ends the call where `--require` asks for that.
+/// Runs the command without recording it, or ends the call if `--require` is set.
 pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> ! {
     if let PrepareError::Cancelled(signal) = error {
         CommandEnding::Signal(*signal).leave();
@@ -129,8 +131,7 @@ pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> 
     std::process::exit(child::replace(&options.command));
 }
 
-/// Gives the first rank the time to print for all of them. A signal that ends the job meanwhile ends this
-/// process without a word.
+/// Gives the first rank the time to print for all ranks. Ends silently after a signal that ends the job.
 fn wait_for_first_rank() {
     let until = Instant::now() + TIME_FOR_THE_FIRST_RANK;
     while Instant::now() < until {

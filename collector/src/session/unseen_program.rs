@@ -1,17 +1,17 @@
-//! A command that our library cannot be in.
+//! Commands into which our library cannot be preloaded.
 
 use super::unrecorded::{PrepareError, is_first};
 use crate::backend::BackendPlan;
 use crate::child::program::ProgramFile;
 use crate::command_line::CollectOptions;
 
-/// Warns of a command that our library cannot be in.
+/// Warns about a command into which our library cannot be preloaded.
 pub(super) fn unseen_command(options: &CollectOptions, plan: &BackendPlan) -> Option<String> {
     let (what, next) = traced_program(options, plan)?.unseen()?;
     Some(format!("warning: {what}; {next}"))
 }
 
-/// Refuses a command that our library certainly cannot be in.
+/// Refuses a command into which our library certainly cannot be preloaded.
 pub(super) fn refuse_unseen(
     options: &CollectOptions,
     plan: &BackendPlan,
@@ -26,7 +26,7 @@ pub(super) fn refuse_unseen(
     }
 }
 
-/// The program that our library is to be in; `None` if it is to be in none.
+/// Returns the program that our library is to be preloaded into; `None` if there is none.
 fn traced_program(options: &CollectOptions, plan: &BackendPlan) -> Option<ProgramFile> {
     let wanted = plan.native && !options.recorded(plan).library.is_empty();
     options.command.first().filter(|_| wanted).map(|name| ProgramFile::find(name))

@@ -1,4 +1,4 @@
-//! A process whose end is waited for by one that is not its parent.
+//! Waits for the end of a process that is not a child.
 
 use crate::host::process_stat::process_stat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -6,14 +6,14 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at a process, where the kernel does not tell of its end.
+/// Interval at which a process is checked if the kernel cannot report its end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The process.
+/// A process that is waited for.
 pub(super) struct WatchedProcess {
     pub(super) pid: i32,
     pidfd: Option<OwnedFd>,
-    /// It had ended before, and another process may have its number.
+    /// The process had ended before, and another process may have its number.
     is_gone: bool,
 }
 
@@ -23,19 +23,19 @@ impl WatchedProcess {
         WatchedProcess { pid, pidfd, is_gone: false }
     }
 
-    /// One that has ended.
+    /// A process that has ended.
     pub(super) fn gone(pid: i32) -> WatchedProcess {
         WatchedProcess { pid, pidfd: None, is_gone: true }
     }
 
-    /// Sends a signal, if it is still there and the kernel tells it from others.
+    /// Sends a signal if the process still runs and a pidfd identifies it.
     pub(super) fn send(&self, signal: Signal) {
         if let Some(pidfd) = &self.pidfd {
             let _ = pidfd_send_signal(pidfd, signal);
         }
     }
 
-    /// Waits for its end, at most for a time. Returns whether it has ended.
+    /// Waits for the end of the process, with an optional time limit. Returns whether it has ended.
     pub(super) fn wait(&self, most: Option<Duration>) -> bool {
         let until = most.map(|most| Instant::now() + most);
         loop {
