@@ -1,4 +1,4 @@
-//! Profilers: prepared as for a run, in a folder that goes again.
+//! Checks the profilers: prepares them as for a run, in a temporary scratch folder.
 
 use super::Finding;
 use crate::backend::{self, BackendChoice, BackendKind, BackendPlan, ResolvedBackends, scratch};
@@ -6,19 +6,19 @@ use crate::command_line::CollectOptions;
 use crate::session::{SessionIdentity, announced};
 use std::path::Path;
 
-/// What a run would start the command with. Removes what was made for it on the node.
+/// The plan of a run. Removes its scratch folder when dropped.
 pub(super) struct PreparedBackends {
     pub(super) plan: BackendPlan,
-    /// Those that are there.
+    /// Backends that can be used.
     pub(super) usable: Vec<BackendKind>,
-    /// Why, where nobody has named them.
+    /// The reason for them, if the user named none.
     why: Option<String>,
-    /// What records what, where `auto` found a GPU.
+    /// The line about what records what, if `auto` found a GPU.
     announced: Option<String>,
 }
 
 impl PreparedBackends {
-    /// Finds the profilers, and asks them for their versions.
+    /// Finds the profilers and queries their versions.
     pub(super) fn of(options: &CollectOptions, identity: &SessionIdentity) -> PreparedBackends {
         let asked = options.asked();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
@@ -33,7 +33,7 @@ impl PreparedBackends {
         PreparedBackends { plan, usable, why: reason, announced }
     }
 
-    /// Whether what is asked for is there, and goes together.
+    /// Checks whether the requested backends exist and fit together.
     pub(super) fn check(&self, options: &CollectOptions) -> Vec<Finding> {
         if let Err(error) = options.check() {
             return vec![Finding::problem(error, "a run refuses this, and starts no command")];
@@ -46,12 +46,12 @@ impl PreparedBackends {
         findings
     }
 
-    /// The names of those that are there.
+    /// Returns the names of the usable backends.
     pub(super) fn names(&self) -> String {
         BackendChoice::These(self.usable.clone()).to_string()
     }
 
-    /// What is recorded, and by whom.
+    /// Describes which backend records what.
     pub(super) fn recorded(&self, options: &CollectOptions) -> String {
         let trace = options.recorded(&self.plan);
         let each = self.usable.iter().map(|backend| match backend {
@@ -73,7 +73,7 @@ impl Drop for PreparedBackends {
     }
 }
 
-/// From a line for the log: its last part is what to do.
+/// Splits a line for the log: its last part is the next step.
 fn finding(line: &str) -> Finding {
     let Some(warning) = line.strip_prefix("warning: ") else {
         return Finding::Ok(line.trim_start_matches("backend ").to_owned());

@@ -1,4 +1,4 @@
-//! The library, and the socket between it and the collector.
+//! Checks the library, and the socket between it and the collector.
 
 use super::Finding;
 use crate::child::preload;
@@ -8,10 +8,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program that every system has and that does nothing.
+/// A program on every system that does nothing.
 const HARMLESS: &str = "/bin/true";
 
-/// Whether the library is there, and gets loaded into the command.
+/// Checks whether the library is found and loads into the command.
 pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
     let executable = std::env::current_exe().unwrap_or_default();
     let library = match preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable) {
@@ -31,7 +31,7 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
         return findings;
     }
     match program {
-        // A loader, which is started with the name of a program.
+        // The command is a loader that is started with the name of a program.
         None | Some(ProgramFile::Static(_)) => {}
         Some(ProgramFile::Missing(name)) => {
             let name = name.to_string_lossy();
@@ -76,7 +76,7 @@ fn loads(library: &Path) -> Result<(), String> {
 
 /// The libraries that a program gets, as its loader lists them without running it.
 pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> Result<String, String> {
-    // Only this loader is known to list instead of to run.
+    // Only this loader is known to list libraries instead of running the program.
     let name = loader.file_name().unwrap_or_default().to_string_lossy();
     if !name.starts_with("ld-linux") && !name.starts_with("ld64") {
         return Ok(String::new());
@@ -98,7 +98,7 @@ pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> R
     }
 }
 
-/// Whether a process of this node can reach a collector.
+/// Checks whether a process of this node can reach a collector.
 pub(super) fn socket(random: u128) -> [Finding; 1] {
     let next = "abstract Unix sockets have to be allowed; a seccomp or AppArmor profile may forbid them";
     let try_out = || {

@@ -1,4 +1,4 @@
-//! Memory for rings, and what limits it.
+//! Checks the memory for rings and its limits.
 
 use super::Finding;
 use crate::command_line::{CollectOptions, Size};
@@ -7,11 +7,11 @@ use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_DEFAULT, ring_bytes};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
-/// Most bytes of all rings of one process unless told otherwise.
+/// Default limit for all rings of one process.
 const RING_MEMORY: Size = Size(rpd_ring::layout::MEMORY_DEFAULT as u64);
 const SMALLER: &str = "give the job more memory, or choose smaller rings with --ring-size and --ring-memory";
 
-/// Whether a ring can be had, and how much the job's limits leave for rings.
+/// Checks whether a ring can be created, and how much memory the limits of the job leave for rings.
 pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
     let ring = options.ring_size.map_or(RING_DEFAULT, |size| ring_bytes(size.as_usize()));
     let bytes = (HEADER_BYTES + IDENTITY_LIMIT + ring) as u64;
@@ -38,9 +38,9 @@ pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
     findings
 }
 
-/// Reserves memory as a ring does, and gives it back.
+/// Reserves memory as a ring does, and frees it.
 fn reserve(bytes: u64) -> std::io::Result<()> {
-    // Beyond `ulimit -f` the system would send a signal instead of an error.
+    // Beyond `ulimit -f` the system would send a signal instead of returning an error.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes) {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }

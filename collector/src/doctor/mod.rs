@@ -1,6 +1,6 @@
-//! `rpd-collect doctor`: is everything there that recording takes, and what would happen?
+//! `rpd-collect doctor`: checks everything that recording needs, and describes what a run would do.
 //!
-//! Nothing of the command is run, and nothing is left behind.
+//! It does not run the command, and leaves no files.
 
 mod backends;
 mod folder;
@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 
-/// First argument that asks for it.
+/// First argument that starts the doctor.
 pub(crate) const NAME: &str = "doctor";
 
 const HELP: &str = "\
@@ -33,17 +33,17 @@ EXAMPLES:
 EXIT STATUS:
   0 if nothing is in the way, 1 if something is, 2 for a mistake in the options.";
 
-/// What a check has found.
+/// Result of a check.
 enum Finding {
-    /// Nothing is in the way.
+    /// No problem.
     Ok(String),
-    /// Worth knowing.
+    /// Information.
     Note(String),
-    /// Something is in the way.
+    /// A problem.
     Problem {
-        /// What.
+        /// The problem.
         what: String,
-        /// What to do about it.
+        /// The next step.
         next: String,
     },
 }
@@ -54,7 +54,7 @@ impl Finding {
     }
 }
 
-/// The findings, printed one by one.
+/// Prints the findings one by one.
 #[derive(Default)]
 struct DoctorReport {
     problems: u32,
@@ -76,12 +76,12 @@ impl DoctorReport {
     }
 }
 
-/// Stdout is the doctor's own. If nobody reads it, there is still the exit status.
+/// Ignores a closed stdout: the exit status remains.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Examines, prints, and returns the exit status.
+/// Runs the checks, prints the findings, and returns the exit status.
 pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let loaded =
         CollectOptions::load(parser(), arguments.get(1..).unwrap_or_default(), |name| std::env::var_os(name));
@@ -121,7 +121,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     }
 }
 
-/// The parser of a run, of which the command may be missing.
+/// The parser of a run, with an optional command.
 pub fn parser() -> Command {
     let command = CollectOptions::parser().name("rpd-collect doctor").bin_name("rpd-collect doctor");
     command

@@ -1,4 +1,4 @@
-//! What is around the command: variables, launcher, MPI, ROCm.
+//! Checks the environment of the command: variables, launcher, MPI, ROCm.
 
 use super::{Finding, library, python};
 use crate::child;
@@ -13,13 +13,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Variables that make no sense.
+/// Reports variables that are invalid.
 pub(super) fn variables(warnings: &[String]) -> Vec<Finding> {
     let text = |warning: &String| warning.trim_start_matches("warning: ").to_owned();
     warnings.iter().map(|warning| Finding::problem(text(warning), "correct it, or unset it")).collect()
 }
 
-/// Where the command and the collector run.
+/// Reports where the command and the collector run.
 pub(super) fn cpus(options: &CollectOptions) -> Vec<Finding> {
     match cpus::describe(options.collector_cpus.as_ref()) {
         Ok(cpus::CpuPlacement { line: Some(line), .. }) => vec![Finding::Ok(line)],
@@ -28,7 +28,7 @@ pub(super) fn cpus(options: &CollectOptions) -> Vec<Finding> {
     }
 }
 
-/// Which rank of which job this is.
+/// Reports the rank and the run.
 pub(super) fn launcher(identity: &SessionIdentity) -> Vec<Finding> {
     let (own, run) = (&identity.rank, &identity.run);
     let Some(rank) = own.rank else {
@@ -44,7 +44,7 @@ pub(super) fn launcher(identity: &SessionIdentity) -> Vec<Finding> {
     vec![Finding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
 }
 
-/// Whether the clocks of this node will be measured against those of others, and over which addresses.
+/// Reports whether clock probes will run, and over which addresses.
 pub(super) fn clocks(
     choice: Option<ProbeChoice>,
     identity: &SessionIdentity,
@@ -67,7 +67,7 @@ pub(super) fn clocks(
     vec![Finding::Ok(format!("probed from {}, {ports}", addresses.join(", ")))]
 }
 
-/// Whether MPI is there, and whether the command uses it.
+/// Reports whether the command uses MPI, and which library.
 pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<Finding> {
     if let Some(ProgramFile::Dynamic { path, loader, is_interpreter, .. }) = program {
         let command = command.and_then(child::find);
@@ -97,7 +97,7 @@ pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec
     }]
 }
 
-/// Whether a line of the loader is about an MPI library: `libmpi.so.40 => /lib/libmpi.so.40 (0x1)`.
+/// Whether a line of the loader names an MPI library: `libmpi.so.40 => /lib/libmpi.so.40 (0x1)`.
 pub(super) fn is_mpi(line: &str) -> bool {
     let name = line.trim_start();
     ["libmpi.so", "libmpich.so", "libmpi_cray", "libmpi_gnu", "libmpi_intel"]
@@ -110,7 +110,7 @@ pub(super) fn library_of(line: &str) -> String {
     path.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-/// Whether ROCm and its devices are there.
+/// Reports whether ROCm and its devices exist.
 pub(super) fn rocm() -> Vec<Finding> {
     let root =
         std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
@@ -132,7 +132,7 @@ pub(super) fn rocm() -> Vec<Finding> {
     }]
 }
 
-/// AMD's PCI vendor number.
+/// PCI vendor number of AMD.
 const AMD: &str = "0x1002";
 
 #[cfg(test)]
