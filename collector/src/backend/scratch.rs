@@ -89,7 +89,7 @@ impl HeldScratch {
         Ok(Some(HeldScratch { _lock: file }))
     }
 
-    /// Beside the process that made the folder.
+    /// Shares the lock with the process that created the folder.
     pub(crate) fn join(folder: &Path) -> Option<HeldScratch> {
         let file = File::open(folder.join(OWNER)).ok()?;
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
@@ -97,21 +97,21 @@ impl HeldScratch {
     }
 }
 
-/// Removes a scratch folder. What is a link in it is removed, and not what it leads to.
+/// Removes a scratch folder. Removes links in it, but not their targets.
 pub(crate) fn remove(path: &Path) {
     if is_named_so(path) {
         let _ = fs::remove_dir_all(path);
     }
 }
 
-/// A folder that is still there, and was told to the user, is left alone from now on.
+/// Releases a folder that stays: it was named to the user, and no collector removes it from now on.
 pub(crate) fn leave(path: &Path) {
     let _ = fs::remove_file(path.join(OWNER));
 }
 
-/// Removes folders in `root` that were left by processes of this user that were killed. Returns how many.
+/// Removes folders in `root` whose owners, processes of this user, were killed. Returns their number.
 pub(crate) fn clear_up(root: &Path) -> usize {
-    // A folder that is exchanged between a look and its removal could be any other one.
+    // Between a check and its removal another user could exchange a folder for any other one.
     if !is_safe_folder(root) {
         return 0;
     }
@@ -120,7 +120,7 @@ pub(crate) fn clear_up(root: &Path) -> usize {
     let left = entries.map(|entry| entry.path()).filter(|path| is_named_so(path));
     left.filter(|path| {
         let Some(_lock) = abandoned(path, &boot_id) else { return false };
-        // The sign that nobody owns it goes last: this may be interrupted, too.
+        // The owner's file goes last, since this may be interrupted as well.
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter(|entry| entry.file_name() != OWNER).for_each(|entry| drop(clear(&entry.path())));
         remove(path);
@@ -133,7 +133,7 @@ fn clear(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
-/// The lock of a folder that nobody looks after or writes to.
+/// Returns the lock of a folder that no process owns or writes to.
 fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
     let folder = fs::symlink_metadata(path).ok()?;
     if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {
@@ -144,7 +144,7 @@ fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
         options.read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path.join(OWNER)).ok()?;
     let mut text = String::new();
     (&owner).take(64).read_to_string(&mut text).ok()?;
-    // The lock of another node may not be seen here, and a node that was booted again has lost its processes' names.
+    // A lock of another node may be invisible here, and after a boot the process ids are reused.
     if text.is_empty() || text != boot_id {
         return None;
     }
@@ -154,7 +154,7 @@ fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
     (is_done_with && !processes::know(path)).then_some(owner)
 }
 
-/// Time since the newest file below a folder was written; `None` if that cannot be told.
+/// Returns the time since the newest file below a folder was written; `None` if it is unknown.
 fn age(folder: &Path, owner: &File) -> Option<Duration> {
     let (files, more) = files_in(folder);
     let written = |found: io::Result<fs::Metadata>| found.ok()?.modified().ok();
@@ -223,7 +223,7 @@ mod tests {
         drop(scratch);
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("60").env("SOME_OUTPUT", path.join("files")).spawn().unwrap();
-        // A program that begins has no variables for a moment.
+        // A process that is just starting has no variables for a moment.
         let environment = format!("/proc/{}/environ", child.id());
         while fs::read(&environment).unwrap().is_empty() {}
         assert_eq!(clear_up(root.path()), 0);
