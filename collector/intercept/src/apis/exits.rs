@@ -1,9 +1,9 @@
-//! How processes end, as far as the collector cannot see it: only a parent learns by which signal its
-//! child died, and a worker's parent is the program, not the collector.
+//! Reports how processes end where the collector cannot observe it: only a parent learns by which signal its
+//! child died, and the parent of a worker is the program, not the collector.
 //!
-//! `wait` and its relatives are passed on, and a child that died by a signal is reported. A process that
-//! has recorded something reports its own exit status, through `on_exit(3)` and `_exit`. Each report is
-//! one packet; all other calls cost a comparison. All of them may be called by signal handlers.
+//! `wait` and its relatives are passed on, and a child that died by a signal is reported. A process that has
+//! recorded something reports its own exit status, through `on_exit(3)` and `_exit`. Each report is one
+//! packet; all other calls cost a comparison. Signal handlers may call all of them.
 
 use crate::interpose::real::{LookupFallback, RealFunction};
 use crate::runtime::errno;
@@ -28,9 +28,9 @@ unsafe extern "C" {
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Finds the functions: a signal handler may call them, and must not be the one that searches. And has
-/// the end of the process reported, if a collector is there: later this would take a lock, and memory.
-/// What is registered first is called last, when the program's own handlers are done.
+/// Finds the functions now, because a signal handler that calls them must not search. Registers the report of
+/// the exit status if there is a collector: later this would take a lock and memory. Handlers that are
+/// registered first run last, after those of the program.
 pub(crate) fn prepare() {
     for function in [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID, &EXIT_NOW] {
         function.look();
@@ -45,8 +45,8 @@ unsafe extern "C" fn exiting(status: c_int, _: *mut c_void) {
     report_exit(status);
 }
 
-/// Reports the exit status of this process, unless it has had no event since it was forked. A vfork child
-/// has the memory of its parent, but an id of its own.
+/// Reports the exit status of this process, unless it had no event since its fork. A vfork child has the
+/// memory of its parent, but its own id.
 fn report_exit(status: c_int) {
     let (Some(page), Some(settings)) = (generation::page(), settings::get()) else { return };
     let reports = page.reports.load(Relaxed);
@@ -71,8 +71,8 @@ fn report_child(pid: libc::pid_t, status: c_int) {
     }
 }
 
-/// Calls a function that waits for a child, and looks at the status of the child that ended. The
-/// program may not have asked for the status.
+/// Calls a function that waits for a child, and inspects the status of the child that ended. Provides a place
+/// for the status if the program passed none.
 unsafe fn wait_for(place: *mut c_int, real: impl FnOnce(*mut c_int) -> libc::pid_t) -> libc::pid_t {
     let mut own = 0;
     let place = if place.is_null() { &raw mut own } else { place };
@@ -85,14 +85,14 @@ unsafe fn wait_for(place: *mut c_int, real: impl FnOnce(*mut c_int) -> libc::pid
     pid
 }
 
-/// What a function that is missing in the C library returns.
+/// Return value for a function that the C library lacks.
 fn missing() -> c_int {
     // SAFETY: errno of this thread.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     -1
 }
 
-// The ABI is `C-unwind`: a thread that is cancelled while it waits unwinds through these.
+// The ABI is `C-unwind`: a thread that is cancelled during the wait unwinds through these.
 
 /// Passes on `wait(2)`.
 ///

@@ -1,4 +1,4 @@
-//! The libraries that are intercepted: one file or folder each.
+//! The intercepted libraries: one file or folder each.
 
 pub(crate) mod exits;
 pub(crate) mod mpi;

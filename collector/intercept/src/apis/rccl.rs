@@ -1,14 +1,14 @@
-//! RCCL, and NCCL: every function of [`rpd_ring::rccl::RcclFunction`] is exported, recorded and passed on.
+//! RCCL, and NCCL: exports, records and passes on every function of [`rpd_ring::rccl::RcclFunction`].
 //!
-//! These are calls of the host: a collective is on record while it is being enqueued on a stream, and
-//! what becomes of it on the GPU is not. What is recorded, beside the times:
+//! These are host calls: a collective is recorded while it is enqueued on a stream; its execution on the GPU
+//! is not. Recorded besides the times:
 //! * communicator, by its handle; root; peer;
-//! * count and datatype as the function takes them, `ncclAllToAllv` the sum over all partners if
-//!   the number of ranks is known;
-//! * seq: the how-manieth call on its communicator, see [`crate::interpose::sequence`]: collectives are counted
-//!   apart from the others;
-//! * communicators: that one was made, and how, so that its ranks agree on a name for it, and its end.
-//!   One that is made while its parent is not blocking may still be in progress.
+//! * count and datatype as the function takes them, for `ncclAllToAllv` the sum over all partners if the
+//!   number of ranks is known;
+//! * seq: ordinal of the call on its communicator, see [`crate::interpose::sequence`]: collectives are
+//!   counted separately from the others;
+//! * communicators: their creation, and how they were created, so that their ranks agree on a name; and their
+//!   end. A communicator that is created from a non-blocking parent may still be in progress.
 
 use crate::interpose::inside::{CallOutcome, TracedCall};
 use crate::interpose::real::{LookupFallback, RCCL, RealFunction};
@@ -21,7 +21,7 @@ use std::ffi::{CStr, c_int, c_void};
 type Ptr = *mut c_void;
 /// `ncclComm_t`.
 type Comm = *mut c_void;
-/// Where a communicator is to be.
+/// Address of a communicator.
 type CommPlace = *mut Comm;
 /// `hipStream_t`.
 type Stream = *mut c_void;
@@ -35,30 +35,31 @@ type Sizes = *const usize;
 #[repr(C)]
 struct UniqueId([u8; 128]);
 
-/// `ncclSystemError`, where a program calls RCCL without it. No program gets here that could have
-/// started without us, but for weak references.
+/// `ncclSystemError`, returned if a program calls RCCL without the library. Except for weak references, a
+/// program that gets here could not have started without this library.
 const NO_RCCL: c_int = 2;
-/// `ncclInProgress`, of a communicator that does not block: the call has been accepted.
+/// `ncclInProgress`, of a non-blocking communicator: the call was accepted.
 const IN_PROGRESS: c_int = 7;
 
-/// Numbers of the calls on communicators.
+/// Sequence numbers of calls on communicators.
 static COMMUNICATORS: CommunicatorTable = CommunicatorTable::new();
 
 /// What a call does to communicators.
 #[derive(Clone, Copy)]
 enum Effect {
     Nothing,
-    /// Makes one of so many ranks, of which this is one, from an id that all of them share.
+    /// Creates a communicator of this many ranks, of which this process is one, from an id that all of them
+    /// share.
     Joins(CommPlace, UniqueIdHash, c_int, c_int),
-    /// Makes all ranks of one.
+    /// Creates all ranks of a communicator.
     MakesAll(CommPlace, c_int),
-    /// Makes one for the ranks with the same color.
+    /// Creates a communicator for the ranks with the same color.
     Splits(CommPlace, c_int),
-    /// Frees the one that the call is about.
+    /// Frees the communicator of the call.
     Frees,
 }
 
-/// The arguments of a call that matter.
+/// The relevant arguments of a call.
 struct Call {
     /// Handle of the communicator.
     comm: Option<u64>,
@@ -70,12 +71,12 @@ fn plain() -> Call {
     Call { comm: None, record: RcclCall::default(), effect: Effect::Nothing }
 }
 
-/// A call on a communicator.
+/// Makes a call on a communicator.
 fn on(comm: Comm) -> Call {
     Call { comm: Some(comm as u64), ..plain() }
 }
 
-/// A transfer of data on a communicator.
+/// Makes a call that transfers data on a communicator.
 fn data(count: usize, datatype: Enum, comm: Comm) -> Call {
     let call = on(comm);
     let datatype = u32::try_from(datatype).ok();
@@ -96,8 +97,8 @@ impl Call {
     }
 }
 
-/// Exports functions. Each has its arguments as the header orders them, and after the arrow what is to
-/// be recorded of them.
+/// Exports functions. Each entry has the arguments in the order of the header, and after the arrow the call
+/// to record.
 macro_rules! rccl_functions {
     ($($name:ident($($argument:ident: $kind:ty),* $(,)?) => $describe:expr;)*) => {$(
         #[doc = concat!("Records and passes on `", stringify!($name), "`.")]
@@ -178,7 +179,7 @@ rccl_functions! {
     ) => all_to_all(sendcounts, datatype, comm);
 }
 
-/// The elements for all partners.
+/// Returns the number of elements for all partners.
 fn all_to_all(counts: Sizes, datatype: Enum, comm: Comm) -> Call {
     let mut call = data(0, datatype, comm);
     call.record.count = sum(counts, comm);
@@ -200,7 +201,7 @@ fn sum(counts: Sizes, comm: Comm) -> Option<u64> {
     (0..ranks).try_fold(0u64, |sum, at| sum.checked_add(unsafe { counts.add(at).read() } as u64))
 }
 
-/// A unique id, told apart from others. Not the id itself: it has the address of a process.
+/// Hashes a unique id. The id itself is not recorded, because it contains the address of a process.
 type UniqueIdHash = u64;
 
 impl UniqueId {
@@ -212,7 +213,7 @@ impl UniqueId {
     }
 }
 
-/// Runs a function of the program. `describe` looks at its arguments, `real` passes them on.
+/// Runs a function for the program. `describe` reads its arguments, `real` passes them on.
 #[inline]
 fn run(function: RcclFunction, describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int) -> c_int {
     let mut inside = TracedCall::rccl();
@@ -234,7 +235,7 @@ fn run(function: RcclFunction, describe: impl FnOnce() -> Call, real: impl FnOnc
 }
 
 impl Call {
-    /// Before the call. Returns the number of the communicator that it is to make.
+    /// Prepares a call. Returns the ordinal of the communicator that it is to create.
     fn begin(&mut self, function: RcclFunction, inside: &mut TracedCall) -> u32 {
         let mut ordinal = 0;
         self.record.function = function as u32;
@@ -251,13 +252,14 @@ impl Call {
             inside.begin_rccl(&self.record);
         }
         if let Effect::Frees = self.effect {
-            // From here on nobody may use it; once it is freed, another thread may get its handle.
+            // The program may not use the communicator from here on. After it is freed, another thread may
+            // get its handle.
             COMMUNICATORS.end(self.comm.unwrap_or(0));
         }
         ordinal
     }
 
-    /// What is counted of a call that succeeded, on record or not.
+    /// Counts the effects of a call that succeeded, recorded or not.
     fn count(&self) {
         match self.effect {
             Effect::Nothing | Effect::Frees => {}
@@ -268,7 +270,7 @@ impl Call {
         }
     }
 
-    /// What goes on record of a call that succeeded.
+    /// Records the effects of a call that succeeded.
     fn note(&self, ordinal: u32, outcome: &mut CallOutcome<'_>) {
         let made = |handle, birth| NewCommunicator {
             library: RecordedLibrary::Rccl,
@@ -310,7 +312,7 @@ impl Call {
     }
 }
 
-/// A communicator that a call has made, 0 for none.
+/// Reads the communicator that a call has created, 0 for none.
 fn at(places: CommPlace, at: usize) -> u64 {
     // SAFETY: the program's places, as many as it asked RCCL for. Inside of a group some versions of RCCL
     // write them only at its end: then this is what the program had there.
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn ids_are_told_apart_by_their_hash() {
-        // The test vectors of FNV-1a are shorter than an id: this is the one of 128 zero bytes.
+        // The published test vectors of FNV-1a are shorter than an id: this is the hash of 128 zero bytes.
         let expected = (0..128).fold(0xcbf2_9ce4_8422_2325u64, |hash, _| hash.wrapping_mul(0x100_0000_01b3));
         assert_eq!(UniqueId([0; 128]).hash(), expected);
         let mut other = UniqueId([0; 128]);

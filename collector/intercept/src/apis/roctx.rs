@@ -1,5 +1,5 @@
-//! roctx as `libroctx64` and `librocprofiler-sdk-roctx` export it. A real library behind ours is
-//! called too, and what it returns is what the program gets.
+//! roctx as `libroctx64` and `librocprofiler-sdk-roctx` export it. Calls a real library after ours as well,
+//! and returns its result to the program.
 //!
 //! The ABI is `C-unwind`: a thread that is cancelled in the real library unwinds through these.
 
@@ -25,8 +25,8 @@ static NAME_HSA_AGENT: RealFunction = RealFunction::new(c"roctxNameHsaAgent", Lo
 static NAME_HIP_DEVICE: RealFunction = RealFunction::new(c"roctxNameHipDevice", LookupFallback::Nowhere);
 static NAME_HIP_STREAM: RealFunction = RealFunction::new(c"roctxNameHipStream", LookupFallback::Nowhere);
 
-/// Looks for a real library: a signal handler may be the first to call one of these, and should not be the
-/// one that searches. It still is where something was loaded in between.
+/// Looks for a real library now, because a signal handler that calls one of these first should not search. It
+/// still searches if a library was loaded in between.
 pub(crate) fn prepare() {
     for function in [
         &PUSH,
@@ -46,7 +46,7 @@ pub(crate) fn prepare() {
     }
 }
 
-/// Text that the program passes; null is taken for an empty one.
+/// Returns the text that the program passed. Null counts as an empty text.
 unsafe fn text<'a>(message: *const c_char) -> &'a [u8] {
     if message.is_null() {
         return b"";
@@ -112,7 +112,7 @@ pub(crate) extern "C-unwind" fn roctxRangeStop(id: u64) {
     }
 }
 
-/// Marks a moment in the calling thread.
+/// Marks a point in time in the calling thread.
 ///
 /// # Safety
 /// `message` is null or a string that ends with a zero byte.
@@ -126,8 +126,8 @@ pub(crate) unsafe extern "C-unwind" fn roctxMarkA(message: *const c_char) {
     }
 }
 
-/// Stops recording: of the calling process for thread 0, of the calling thread for its own id.
-/// Ranges that are open are closed as usual. Returns 0.
+/// Pauses recording: of the process for thread 0, of the calling thread for its own id. Open ranges are
+/// closed as usual. Returns 0.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn roctxProfilerPause(thread: u64) -> c_int {
     thread::mark(b"roctxProfilerPause");
@@ -135,7 +135,7 @@ pub(crate) extern "C-unwind" fn roctxProfilerPause(thread: u64) -> c_int {
     of_thread(&PAUSE, thread)
 }
 
-/// Starts recording again, see [`roctxProfilerPause`].
+/// Resumes recording, see [`roctxProfilerPause`].
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn roctxProfilerResume(thread: u64) -> c_int {
     pause(thread, false);
@@ -151,7 +151,7 @@ fn pause(thread: u64, paused: bool) {
     }
 }
 
-/// Passes on a function of a thread id.
+/// Passes on a function that takes a thread id.
 fn of_thread(real: &RealFunction, thread: u64) -> c_int {
     // SAFETY: the functions that are passed in have this type in every roctx.
     real.address().map_or(0, |real| unsafe {
@@ -159,7 +159,7 @@ fn of_thread(real: &RealFunction, thread: u64) -> c_int {
     })
 }
 
-/// The id that [`roctxProfilerPause`] takes for the calling thread. Returns 0.
+/// Returns the id of the calling thread for [`roctxProfilerPause`] in `place`. Returns 0.
 ///
 /// # Safety
 /// `place` is null or has room for a thread id.
@@ -192,7 +192,7 @@ pub(crate) unsafe extern "C-unwind" fn roctxNameOsThread(name: *const c_char) ->
     })
 }
 
-/// Records what a device or stream is called as a mark, and passes it on.
+/// Records the name of a device or stream as a mark, and passes it on.
 macro_rules! names_of {
     ($($name:ident $real:ident($argument:ty);)*) => {$(
         #[doc = concat!("Records as a mark, and passes on, `", stringify!($name), "`. Returns 0.")]

@@ -1,4 +1,4 @@
-//! An MPI or RCCL function of the program that is running: its beginning, what came of it, its end.
+//! A running MPI or RCCL function of the program: its begin, its outcome and its end.
 
 use crate::runtime::clock;
 use crate::runtime::errno;
@@ -9,13 +9,13 @@ use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::record::{MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion};
 use std::ptr;
 
-/// A function that is running. Its end is recorded when this is dropped, however it returns: also if an
-/// exception passes. A `longjmp` drops nothing; that shows at the next function of the library.
+/// A running function. Its end is recorded when this is dropped, however the function returns, also by an
+/// exception. A `longjmp` drops nothing, which is detected at the next function of the library.
 pub(crate) struct TracedCall {
     library: RecordedLibrary,
-    /// This is the outermost function of the library: libraries call their own functions.
+    /// This is the outermost function of the library. Libraries call their own functions.
     outermost: bool,
-    /// Handles of requests that were noted down.
+    /// Number of request handles that were stored.
     remembered: usize,
 }
 
@@ -35,7 +35,7 @@ impl TracedCall {
     #[inline(always)] // `here` is in the frame of a function that runs as long as this.
     fn of(library: RecordedLibrary) -> TracedCall {
         let here = 0u8;
-        // Stacks grow down: what a function calls is below it.
+        // Stacks grow down: the frame of a called function is below.
         let frame = (&raw const here).addr();
         let outermost = with_local(|local| {
             let running = running(local, library);
@@ -59,20 +59,20 @@ impl TracedCall {
         }
     }
 
-    /// The program itself has called, and calls of this library are wanted: they are counted, even if
-    /// they are not recorded now.
+    /// Whether the program itself called, and calls of this library are to be recorded. Such calls are
+    /// counted even during a pause.
     #[inline]
     pub(crate) fn is_traced(&self) -> bool {
         self.outermost && settings::is_traced(self.sort())
     }
 
-    /// The call is to be recorded now.
+    /// Whether the call is to be recorded now.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
         self.outermost && with_local(|local| local.records(self.sort()))
     }
 
-    /// Records the beginning of an MPI call. Only if [`TracedCall::is_recorded`].
+    /// Records the begin of an MPI call. Only if [`TracedCall::is_recorded`].
     #[inline]
     pub(crate) fn begin_mpi(&self, call: &MpiCall) {
         with_local(|local| {
@@ -84,7 +84,7 @@ impl TracedCall {
         });
     }
 
-    /// Records the beginning of an RCCL call. Only if [`TracedCall::is_recorded`].
+    /// Records the begin of an RCCL call. Only if [`TracedCall::is_recorded`].
     #[inline]
     pub(crate) fn begin_rccl(&self, call: &RcclCall) {
         with_local(|local| {
@@ -96,7 +96,7 @@ impl TracedCall {
         });
     }
 
-    /// Notes down handles of requests, which the call may overwrite.
+    /// Stores handles of requests, which the call may overwrite.
     #[inline]
     pub(crate) fn remember(&mut self, count: usize, handle: impl Fn(usize) -> u64) {
         if !self.is_traced() {
@@ -117,8 +117,8 @@ impl TracedCall {
         });
     }
 
-    /// The function has returned: records what came of it, and its end, all at one time. `outcome`
-    /// runs only if the call was traced and the thread has a ring.
+    /// Records the outcome and the end of the function, with one time. `outcome` runs only if the call was
+    /// traced and the thread has a ring.
     #[inline]
     pub(crate) fn end(self, outcome: impl FnOnce(&mut CallOutcome<'_>)) {
         if self.is_traced() {
@@ -128,12 +128,12 @@ impl TracedCall {
 
     #[inline]
     fn finish(&self, outcome: impl FnOnce(&mut CallOutcome<'_>)) {
-        // What looks into arguments and results may call MPI, which may set it.
+        // Reading arguments and results may call MPI, which may change errno.
         let errno = errno::PreservedErrno::new();
         with_local(|local| {
             let entered = running(local, self.library).recorder.replace(ptr::null_mut());
             local.recorded(|recorder| {
-                // Compared, never followed: after a fork inside of the call the child has another one.
+                // Compared, never dereferenced: after a fork during the call the child has another one.
                 let is_entered = ptr::eq(recorder, entered);
                 let time = clock::boottime();
                 let ThreadRecorder { producer, handles, .. } = recorder;
@@ -180,7 +180,7 @@ fn exit(producer: &mut RingProducer, library: RecordedLibrary, time: i64) {
     }
 }
 
-/// The program has jumped out of a function, which ends now as far as is known.
+/// Ends a function that the program has left by a jump, at the time when that is detected.
 #[cold]
 fn abandoned(local: &ThreadState, library: RecordedLibrary) {
     let entered = running(local, library).recorder.replace(ptr::null_mut());
@@ -191,7 +191,7 @@ fn abandoned(local: &ThreadState, library: RecordedLibrary) {
     });
 }
 
-/// What came of a call, to be recorded in front of its end.
+/// Records the outcome of a call, before its end.
 pub(crate) struct CallOutcome<'a> {
     producer: &'a mut RingProducer,
     time: i64,
@@ -200,49 +200,49 @@ pub(crate) struct CallOutcome<'a> {
 }
 
 impl CallOutcome<'_> {
-    /// A handle that was noted down.
+    /// Returns a stored handle.
     #[inline]
     pub(crate) fn remembered(&self, at: usize) -> Option<u64> {
         self.handles.get(at).copied()
     }
 
-    /// How many handles were noted down.
+    /// Returns the number of stored handles.
     #[inline]
     pub(crate) fn remembered_count(&self) -> usize {
         self.handles.len()
     }
 
-    /// The call has started an operation.
+    /// Records that the call has started an operation.
     #[inline]
     pub(crate) fn request(&mut self, request: u64) {
-        // Of a call that is not on record nothing can be started.
+        // A call that is not recorded cannot have recorded requests.
         if self.is_entered {
             self.producer.mpi_request(self.time, request);
         }
     }
 
-    /// An operation is complete.
+    /// Records that an operation is complete.
     #[inline]
     pub(crate) fn done(&mut self, completion: &RequestCompletion) {
         self.producer.mpi_done(self.time, completion);
     }
 
-    /// A request was freed.
+    /// Records that a request was freed.
     pub(crate) fn freed(&mut self, request: u64) {
         self.producer.mpi_freed(self.time, request);
     }
 
-    /// A communicator was made.
+    /// Records that a communicator was created.
     pub(crate) fn communicator(&mut self, made: &NewCommunicator) {
         self.producer.new_communicator(self.time, made);
     }
 
-    /// A communicator got a name.
+    /// Records the name of a communicator.
     pub(crate) fn communicator_name(&mut self, library: RecordedLibrary, handle: u64, name: &[u8]) {
         self.producer.communicator_name(self.time, library, handle, name);
     }
 
-    /// A communicator is gone.
+    /// Records that a communicator was freed.
     pub(crate) fn communicator_freed(&mut self, library: RecordedLibrary, handle: u64) {
         self.producer.communicator_freed(self.time, library, handle);
     }

@@ -1,4 +1,4 @@
-//! What it takes to stand in front of a library: the real function, the outermost call, and the number of a call.
+//! Interposition: finds the real function, detects the outermost call, and numbers calls.
 
 pub(crate) mod inside;
 pub(crate) mod real;

@@ -1,4 +1,4 @@
-//! Finding the function that a call of ours is to be passed on to.
+//! Finds the functions to which calls are passed on.
 
 use crate::runtime::scratch::ScratchMemory;
 use std::ffi::CStr;
@@ -6,21 +6,21 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Not looked for yet.
+/// Not searched yet.
 const UNKNOWN: usize = 0;
-/// Looked for, and not there.
+/// Searched, and not found.
 const ABSENT: usize = 1;
 
-/// Where to look after the libraries behind ours.
+/// Where to search if the libraries after ours lack the function.
 #[derive(Clone, Copy)]
 pub(crate) enum LookupFallback {
-    /// Nowhere else.
+    /// Nowhere.
     Nowhere,
-    /// In a library that is loaded, though it may be hidden from the global scope.
+    /// In a loaded library, which may be hidden from the global scope.
     Loaded(&'static InterposedLibrary),
 }
 
-/// A library, known by a symbol that it and no other one has. We must not have it either.
+/// A library, identified by a symbol that no other library has, including ours.
 pub(crate) struct InterposedLibrary {
     symbol: &'static CStr,
     handle: AtomicUsize,
@@ -35,7 +35,7 @@ pub(crate) static MPI_FORTRAN_2008: InterposedLibrary = InterposedLibrary::with(
 /// RCCL, or NCCL.
 pub(crate) static RCCL: InterposedLibrary = InterposedLibrary::with(c"ncclGetVersion");
 
-/// A function of another library, looked up at its first use.
+/// A function of another library, which is searched at its first use.
 pub(crate) struct RealFunction {
     name: &'static CStr,
     fallback: LookupFallback,
@@ -48,7 +48,7 @@ impl RealFunction {
         RealFunction { name, fallback, address: AtomicUsize::new(UNKNOWN) }
     }
 
-    /// Its address.
+    /// Returns its address.
     #[inline]
     pub(crate) fn address(&self) -> Option<usize> {
         match self.address.load(Acquire) {
@@ -58,7 +58,7 @@ impl RealFunction {
         }
     }
 
-    /// Looks for it now. If it is not there, it is looked for again at its first use.
+    /// Searches the function now. If it is not found, its first use searches again.
     pub(crate) fn look(&self) {
         // SAFETY: as in `look_up`.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
@@ -79,7 +79,8 @@ impl RealFunction {
         // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code, which glibc knows
         // by the return address.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
-        // A library may be loaded later: that a function is not there is kept only if its library is.
+        // A library may be loaded later, so the absence of a function is stored only if its library is
+        // loaded.
         let mut absent = true;
         if address == 0
             && let LookupFallback::Loaded(library) = self.fallback
@@ -107,11 +108,11 @@ impl RealFunction {
     }
 }
 
-/// Objects that the loader had loaded when our constructor ran, 0 before.
+/// Number of objects that the loader had loaded when our constructor ran, 0 before that.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
-/// The constructor has searched for what is [`LookupFallback::Nowhere`] else: it is not searched for again,
-/// which would allocate, unless something was loaded since.
+/// The constructor has searched functions with [`LookupFallback::Nowhere`]. They are not searched again,
+/// which would allocate, unless an object was loaded since.
 pub(crate) fn prepare() {
     LOADED.store(loaded(), Release);
 }
@@ -121,7 +122,7 @@ fn is_as_loaded() -> bool {
     before != 0 && before == loaded()
 }
 
-/// Objects that the loader has ever loaded.
+/// Returns the number of objects that the loader has ever loaded.
 fn loaded() -> u64 {
     let mut objects = 0u64;
     // SAFETY: the callback gets `objects` back, which outlives the call.
@@ -140,8 +141,8 @@ unsafe extern "C" fn count_loaded(
     1
 }
 
-/// The address of a variable of a library. A program that is not position independent has a copy of
-/// it, and that copy is what everyone uses: so it is searched as the program would, from the front.
+/// Returns the address of a variable of a library. A program that is not position independent has a copy of
+/// the variable, which every library uses. So this searches in the program's order, from the first object.
 pub(crate) fn variable(name: &'static CStr, library: &InterposedLibrary) -> Option<usize> {
     let _errno = crate::runtime::errno::PreservedErrno::new();
     // SAFETY: a valid name.
@@ -161,15 +162,14 @@ impl InterposedLibrary {
         InterposedLibrary { symbol, handle: AtomicUsize::new(UNKNOWN) }
     }
 
-    /// The address of a symbol, 0 if the library has none of this name; none without the library.
+    /// Returns the address of a symbol, 0 if the library lacks it; `None` without the library.
     fn find(&self, name: &CStr) -> Option<usize> {
         let library = self.handle()?;
         // SAFETY: a valid name, and a handle that dlopen returned and that is never closed.
         Some(unsafe { libc::dlsym(library as *mut libc::c_void, name.as_ptr()) } as usize)
     }
 
-    /// Handle of the object that exports the symbol: which is this library, whatever its file is
-    /// called.
+    /// Returns a handle of the object that exports the symbol, whatever its file name.
     fn handle(&self) -> Option<usize> {
         match self.handle.load(Acquire) {
             UNKNOWN => {}
@@ -190,7 +190,7 @@ impl InterposedLibrary {
         None
     }
 
-    /// Keeps the library loaded, an address in which is going to be noted down.
+    /// Keeps the library loaded before an address in it is stored.
     fn keep(&self, address: usize) {
         if self.handle.load(Acquire) == UNKNOWN
             && let Some(library) = object_of(address).and_then(|name| self.open_if(name))
@@ -199,7 +199,7 @@ impl InterposedLibrary {
         }
     }
 
-    /// Opens a loaded object again, and keeps it, if it or what it needs exports the symbol.
+    /// Opens a loaded object again, and keeps it, if it or one of its dependencies exports the symbol.
     fn open_if(&self, name: &CStr) -> Option<usize> {
         // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not kept.
         unsafe {
@@ -218,8 +218,8 @@ impl InterposedLibrary {
     }
 }
 
-/// Path of the object that has an address, as the loader has it. The program is about to call a function
-/// there, so it stays loaded.
+/// Returns the loader's path of the object that contains an address. The object stays loaded, since the
+/// program is about to call a function in it.
 fn object_of<'a>(address: usize) -> Option<&'a CStr> {
     // SAFETY: Dl_info is plain data, for which all zeros are valid. It is filled in if the result is not
     // 0, and the name is there as long as the object is.
@@ -242,7 +242,7 @@ fn keep_for_good(address: usize) {
     }
 }
 
-/// Room for the paths of the loaded objects.
+/// Memory for the paths of the loaded objects.
 const NAMES_BYTES: usize = 1 << 20;
 
 struct Objects<'a> {
@@ -250,7 +250,7 @@ struct Objects<'a> {
     used: usize,
 }
 
-/// Notes a path down. Opening it has to wait: the loader is locked during the walk.
+/// Stores a path. The loader is locked during the walk, so the object is opened later.
 unsafe extern "C" fn collect_name(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,

@@ -1,34 +1,35 @@
-//! Numbers of the calls on a communicator, by which its ranks find each other's calls.
+//! Sequence numbers of calls on a communicator, by which a merge matches the calls of its ranks.
 //!
-//! They count the calls of the program, on record or not: a full ring in one rank must not shift what
-//! follows against the other ranks. Nothing waits or allocates: a table of atomics, by handle.
+//! All calls of the program are counted, recorded or not: a full ring in one rank must not shift the later
+//! numbers relative to other ranks. The table consists of atomics, indexed by handle; it never blocks or
+//! allocates.
 
 use rpd_ring::record::{COMM_MADE, COMM_WORLD};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// Communicators that are told apart at a time; calls on others have no number.
+/// Maximum number of communicators at a time. Calls on others have no number.
 const SLOTS: usize = 4096;
-/// Slots that are looked at for one handle.
+/// Number of slots to search for one handle.
 const PROBES: usize = 128;
 /// A slot that was never used.
 const EMPTY: u64 = 0;
-/// A slot whose communicator is gone. No handle is this.
+/// A slot whose communicator was freed. No handle has this value.
 const FREED: u64 = 1;
 
-/// What is counted on one communicator.
+/// Counters of one communicator.
 pub(crate) struct SequenceNumbers {
     /// Collectives.
     pub(crate) collectives: AtomicU32,
     /// Other calls.
     pub(crate) others: AtomicU32,
-    /// Communicators made from it.
+    /// Communicators created from it.
     pub(crate) made: AtomicU32,
-    /// The number by which the ring tells it, 0 if its making was not seen.
+    /// Number of the communicator in the ring, 0 if its creation was not recorded.
     own: AtomicU64,
 }
 
-/// The number of the communicator that was made last.
+/// Number of the last communicator that was created.
 static LAST_MADE: AtomicU64 = AtomicU64::new(COMM_MADE);
 
 impl SequenceNumbers {
@@ -49,19 +50,19 @@ impl SequenceNumbers {
     }
 }
 
-/// The next number of a counter, from 1.
+/// Returns the next number of a counter, from 1.
 #[inline]
 pub(crate) fn next(counter: &AtomicU32) -> u32 {
     counter.fetch_add(1, Relaxed).wrapping_add(1)
 }
 
-/// Numbers by handle. A handle enters when its communicator is made or first used, and leaves when
+/// Counters by handle. A handle is added when its communicator is created or first used, and removed when
 /// that is freed.
 pub(crate) struct CommunicatorTable {
-    /// Of `MPI_COMM_WORLD`, which most calls are about.
+    /// Counters of `MPI_COMM_WORLD`, which most calls use.
     world: SequenceNumbers,
-    /// There was no slot for a communicator when it was made: what enters the table when it is first
-    /// used may be that one, and would count from there.
+    /// There was no slot for a new communicator. A handle that is added at its first use may be that one, and
+    /// would start to count too late.
     overflowed: AtomicBool,
     handles: [AtomicU64; SLOTS],
     numbers: [SequenceNumbers; SLOTS],
@@ -77,7 +78,7 @@ impl CommunicatorTable {
         }
     }
 
-    /// The numbers of a communicator; none if there are too many of them.
+    /// Returns the counters of a communicator; `None` if there are too many communicators.
     #[inline]
     pub(crate) fn of(&self, handle: u64) -> Option<&SequenceNumbers> {
         if handle == COMM_WORLD {
@@ -89,7 +90,7 @@ impl CommunicatorTable {
         self.other(handle)
     }
 
-    /// The communicator as the ring tells it: by its number if its making was seen.
+    /// Returns the communicator in its form in the ring: its number if its creation was recorded.
     #[inline]
     pub(crate) fn name(&self, handle: u64) -> u64 {
         if handle >= COMM_MADE {
@@ -100,13 +101,13 @@ impl CommunicatorTable {
         if found == handle && own != 0 { own } else { handle }
     }
 
-    /// Whether a handle is in the table.
+    /// Whether the table has a handle.
     pub(crate) fn has(&self, handle: u64) -> bool {
         self.search(handle).is_some_and(|(_, found)| found == handle)
     }
 
     fn other(&self, handle: u64) -> Option<&SequenceNumbers> {
-        // Every round that fails is one in which another thread has taken a slot.
+        // A failed round means that another thread has taken a slot.
         for _ in 0..SLOTS {
             let (at, found) = self.search(handle)?;
             if found == handle
@@ -118,7 +119,7 @@ impl CommunicatorTable {
         None
     }
 
-    /// The slot that has the handle, or the first one that it could have, and what is in it.
+    /// Returns the slot of the handle, or the first slot that it could use, and its content.
     fn search(&self, handle: u64) -> Option<(usize, u64)> {
         if handle == EMPTY || handle == FREED {
             return None;
@@ -135,17 +136,17 @@ impl CommunicatorTable {
         free
     }
 
-    /// A communicator was made: what was counted under its handle belongs to another one.
+    /// Resets the counters of a handle for a new communicator: they belong to another one.
     pub(crate) fn begin(&self, handle: u64) {
         match if handle == COMM_WORLD { Some(&self.world) } else { self.other(handle) } {
             Some(numbers) => numbers.reset(LAST_MADE.fetch_add(1, Relaxed) + 1),
-            // A rank that a split leaves out gets no communicator at all.
+            // A rank that a split excludes gets no communicator.
             None if handle == EMPTY || handle == FREED => {}
             None => self.overflowed.store(true, Relaxed),
         }
     }
 
-    /// A communicator is gone.
+    /// Removes the handle of a freed communicator.
     pub(crate) fn end(&self, handle: u64) {
         if handle == COMM_WORLD {
             return;
@@ -155,16 +156,16 @@ impl CommunicatorTable {
             && let (Some(slot), Some(numbers)) = (self.handles.get(at), self.numbers.get(at))
         {
             numbers.reset(0);
-            // Another thread may have made a communicator with this handle meanwhile and reset it,
-            // too; its slot is gone then, and it gets another one at its next call.
+            // Another thread may meanwhile have created a communicator with this handle and reset the slot.
+            // Its slot is lost then, and its next call gets a new one.
             let _ = slot.compare_exchange(handle, FREED, AcqRel, Acquire);
         }
     }
 }
 
-/// The slots of a handle, in order.
+/// Returns the slots of a handle, in order.
 fn slots(handle: u64) -> impl Iterator<Item = usize> {
-    // Handles are addresses, or small numbers below a constant: the product spreads both.
+    // Handles are addresses, or small numbers below a constant. The multiplication spreads both.
     let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
     (0..PROBES).map(move |step| first.wrapping_add(step) % SLOTS)
 }
@@ -214,7 +215,7 @@ mod tests {
         for handle in 2..20_000 {
             TABLE.end(handle);
         }
-        // Communicators that come and go never fill it.
+        // A sequence of short-lived communicators never fills the table.
         for handle in 100_000..200_000 {
             TABLE.begin(handle);
             assert_eq!(number(&TABLE, handle), Some(1));

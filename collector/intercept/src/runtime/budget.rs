@@ -1,12 +1,11 @@
-//! How much memory the rings of this process may take.
+//! Limits the memory of the rings of this process.
 //!
-//! The rings count against the memory cgroup of the job, so a process takes no more than a share of
-//! what its cgroup may have, and each ring no more than a share of what is free in it: a job that runs
-//! into its limit because of us would die of us. The kernel does not refuse the memory of a ring that is
-//! too much; it kills.
+//! The rings count against the memory cgroup of the job. So a process takes only a share of the limit of its
+//! cgroup, and each ring only a share of its free memory: otherwise the rings could make the job exceed its
+//! limit. The kernel does not refuse the memory of a ring; it kills a process.
 //!
-//! The first threads get rings of the full size. Beyond [`MAX_FULL_RINGS`] the size halves each time that
-//! the number of threads doubles: many threads seldom have the rate of one, and thousands must fit.
+//! The first threads get rings of the full size. Beyond [`MAX_FULL_RINGS`] the size halves each time the
+//! number of threads doubles: many threads rarely have the event rate of one, and thousands must fit.
 
 use crate::runtime::generation;
 use crate::runtime::process;
@@ -17,27 +16,28 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Rings of the full size.
+/// Number of rings of the full size.
 const MAX_FULL_RINGS: usize = 16;
-/// The rings may have one part in this many of the cgroup's memory.
+/// The rings may use one part in this many of the cgroup's limit.
 const SHARE: usize = 32;
-/// A ring may have one part in this many of what is free in the cgroup: other processes want some, too.
+/// A ring may use one part in this many of the free memory of the cgroup, since other processes need some as
+/// well.
 const SHARE_OF_FREE: usize = 8;
-/// With less than this free in the cgroup a thread has no ring, not even one to count in.
+/// With less free memory in the cgroup a thread has no ring, not even one for counting.
 const MIN_FREE_BYTES: usize = 512 << 10;
-/// In a smaller cgroup no thread has a ring.
+/// With a smaller limit of the cgroup no thread has a ring.
 const MIN_CGROUP_BYTES: usize = 4 << 20;
-/// Not looked for yet.
+/// Not determined yet.
 const UNKNOWN: usize = usize::MAX;
 
-/// Bytes that all rings may have. How many there are is counted in the process's own page: a forked
-/// child starts with nothing.
+/// Bytes that all rings may use. The page of the process has the number in use: a forked child starts with
+/// none.
 static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
-/// The cgroup allows less than the settings: what is free in it is looked at for each ring.
+/// The cgroup allows less than the settings, so its free memory is checked for each ring.
 static IS_TIGHT: AtomicBool = AtomicBool::new(false);
 
-/// Takes bytes for the ring of one thread more; 0 where there is room only to count, none where there is
-/// none. To be given back by [`give_back`].
+/// Takes bytes for the ring of another thread. Returns 0 if there is room only to count, `None` if there is
+/// none. The caller returns them by [`give_back`].
 pub(crate) fn take(settings: &TraceSettings) -> Option<usize> {
     let page = generation::page()?;
     let limit = limit(settings);
@@ -48,7 +48,7 @@ pub(crate) fn take(settings: &TraceSettings) -> Option<usize> {
             return None;
         }
         most = cgroup.free / SHARE_OF_FREE;
-        // The first threads must not leave nothing to the others.
+        // The first threads must leave some memory to the others.
         wanted = wanted.min(limit / (2 * MAX_FULL_RINGS)).checked_ilog2().map_or(0, |log| 1 << log);
     }
     let rings = page.rings.fetch_add(1, Relaxed);
@@ -61,16 +61,16 @@ pub(crate) fn take(settings: &TraceSettings) -> Option<usize> {
     Some(taken)
 }
 
-/// Gives back what is not needed of bytes that were taken: there is still a ring.
+/// Returns unneeded bytes of a ring that is still in use.
 pub(crate) fn shrink(bytes: usize) {
     if let Some(page) = generation::page() {
-        // In a child that was forked meanwhile nothing is taken.
+        // A child that was forked meanwhile has taken nothing.
         let less = |used: usize| Some(used.saturating_sub(bytes));
         let _ = page.ring_bytes.fetch_update(Relaxed, Relaxed, less);
     }
 }
 
-/// Gives back the bytes of a ring that is gone.
+/// Returns the bytes of a ring that was freed.
 pub(crate) fn give_back(bytes: usize) {
     shrink(bytes);
     if let Some(page) = generation::page() {
@@ -103,12 +103,12 @@ fn limit(settings: &TraceSettings) -> usize {
     }
 }
 
-/// What a memory cgroup has, bytes.
+/// Memory of a cgroup, bytes.
 #[derive(Clone, Copy)]
 struct Room {
-    /// All of it.
+    /// The limit.
     limit: usize,
-    /// Not in use, or in use for what the kernel can drop.
+    /// Free memory, or memory that the kernel can reclaim.
     free: usize,
 }
 
@@ -120,12 +120,12 @@ impl Room {
     }
 }
 
-/// The files of a version of cgroups.
+/// The files of a cgroup version.
 struct Version {
     root: &'static [u8],
     limit: &'static [u8],
     usage: &'static [u8],
-    /// Beginnings of the lines of `memory.stat` with what the kernel can drop.
+    /// Prefixes of the lines of `memory.stat` about reclaimable memory.
     cache: [&'static [u8]; 2],
 }
 
@@ -142,10 +142,10 @@ static VERSION_2: Version = Version {
     cache: [b"inactive_file ", b"active_file "],
 };
 
-/// Room for a file, and for a path.
+/// Memory for a file and for a path.
 const TEXT_BYTES: usize = 4096;
 
-/// What the cgroup of this process, and those above it, have.
+/// Reads the memory of the cgroup of this process, and of those above it.
 fn cgroup_room() -> Room {
     let Some(mut scratch) = ScratchMemory::new(3 * TEXT_BYTES) else { return Room::UNLIMITED };
     let Some((place, other)) = scratch.bytes().split_at_mut_checked(TEXT_BYTES) else {
@@ -157,7 +157,7 @@ fn cgroup_room() -> Room {
     groups.map(|(version, path)| tightest(version, path, other)).fold(Room::UNLIMITED, Room::tightest)
 }
 
-/// The memory cgroup of a line of `/proc/self/cgroup`: version, and path below its mount point.
+/// Reads the memory cgroup from a line of `/proc/self/cgroup`: version, and path below its mount point.
 fn memory_group(line: &[u8]) -> Option<(&'static Version, &[u8])> {
     let mut parts = line.splitn(3, |byte| *byte == b':');
     let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -167,7 +167,7 @@ fn memory_group(line: &[u8]) -> Option<(&'static Version, &[u8])> {
     (number == b"0").then_some((&VERSION_2, path))
 }
 
-/// The least of a group and those above it, up to the root. A container may not see its own path, but
+/// Returns the minimum over a group and those above it, up to the root. A container may not see its own path;
 /// then it sees its limit at the root.
 fn tightest(version: &Version, mut path: &[u8], place: &mut [u8]) -> Room {
     let mut tightest = Room::UNLIMITED;
@@ -181,11 +181,11 @@ fn tightest(version: &Version, mut path: &[u8], place: &mut [u8]) -> Room {
     }
 }
 
-/// None where there is no limit.
+/// `None` if there is no limit.
 fn room(version: &Version, path: &[u8], place: &mut [u8]) -> Option<Room> {
     let (text, name) = place.split_at_mut_checked(TEXT_BYTES)?;
     let limit = number(read(version, path, version.limit, text, name)?)?;
-    // Version 1 says "none" with a number near that of all addresses.
+    // Version 1 represents "no limit" by a number near the size of the address space.
     if limit >= 1 << 60 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! `pthread_cancel` belongs to the program.
+//! Protects the program's use of `pthread_cancel`.
 
 use std::ffi::c_int;
 
@@ -9,9 +9,9 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc.
 const DISABLE: c_int = 1;
 
-/// Until this is dropped a cancellation of the calling thread waits. `connect`, `open`, `read` and others
-/// that we call are points where a thread is cancelled; those of roctx, which call us, are none. Nor could
-/// our frames be unwound.
+/// Postpones a cancellation of the calling thread until this is dropped. `connect`, `open`, `read` and others
+/// that the library calls are cancellation points; the roctx functions, which call the library, are not. The
+/// library's frames could not be unwound either.
 pub(crate) struct PostponedCancellation(c_int);
 
 impl PostponedCancellation {

@@ -1,7 +1,7 @@
 //! Time stamps.
 
-/// `CLOCK_BOOTTIME` in ns, through the vDSO. Through libc, so that a clock which is replaced for the
-/// whole job is replaced for us as well.
+/// Reads `CLOCK_BOOTTIME` in ns, through the vDSO. Uses libc, so that a clock that is replaced for the whole
+/// job is replaced here as well.
 #[inline]
 pub(crate) fn boottime() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

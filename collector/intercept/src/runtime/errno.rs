@@ -1,10 +1,10 @@
-//! `errno` belongs to the program.
+//! Protects the program's `errno`.
 
-/// Puts `errno` back when dropped.
+/// Restores `errno` when dropped.
 pub(crate) struct PreservedErrno(i32);
 
 impl PreservedErrno {
-    /// Remembers `errno`.
+    /// Saves `errno`.
     #[inline]
     pub(crate) fn new() -> PreservedErrno {
         // SAFETY: the address is that of this thread's errno, valid for the life of the thread.

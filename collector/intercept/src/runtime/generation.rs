@@ -1,23 +1,22 @@
-//! Which process image this is: a fork must not write into its parent's rings.
+//! Detects forks, so that a child does not write into its parent's rings.
 //!
-//! One page of private memory carries the number of the process among its ancestors, and what is counted
-//! for this process alone. The kernel wipes it in every child (`MADV_WIPEONFORK`), whatever system call
-//! made the child. Zero therefore means "forked since"; one load per event finds out. A vfork child
-//! shares its parent's memory and with it the page: it may only exec or call `_exit`, so it has no
-//! events of its own.
+//! One page of private memory contains the number of the process among its ancestors, and counts for this
+//! process alone. The kernel wipes the page in every child (`MADV_WIPEONFORK`), whatever system call created
+//! the child. So zero means "forked since", which one load per event detects. A vfork child shares the memory
+//! of its parent and so this page. It may only exec or call `_exit`, so it has no events of its own.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-/// What belongs to this process and not to its children: all zero in a child that was just forked.
+/// Data of this process, but not of its children: all zero in a child that was just forked.
 pub(crate) struct ProcessPage {
     generation: AtomicU64,
-    /// Rings that are alive, see [`crate::runtime::budget`].
+    /// Number of rings, see [`crate::runtime::budget`].
     pub(crate) rings: AtomicUsize,
-    /// Their bytes.
+    /// Bytes of the rings.
     pub(crate) ring_bytes: AtomicUsize,
-    /// Events of threads that have no ring, not even one to count in.
+    /// Number of events of threads without a ring.
     pub(crate) unrecorded: AtomicU64,
     /// There are, or were, such threads.
     pub(crate) untraced: AtomicBool,
@@ -26,11 +25,11 @@ pub(crate) struct ProcessPage {
 }
 
 static PAGE: AtomicPtr<ProcessPage> = AtomicPtr::new(ptr::null_mut());
-/// Forks between the first traced image and this one. Not wiped.
+/// Number of forks between the first traced image and this one. Not wiped.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the page. Called by the constructor, with one thread. `after_fork` runs in the child of fork(3), in the thread that
-/// forked, before fork returns; it touches only atomics and what a signal handler may.
+/// Maps the page. Called by the constructor, with one thread. `after_fork` runs in the child of fork(3), in
+/// the thread that forked, before fork returns; it touches only atomics and what a signal handler may.
 pub(crate) fn prepare(after_fork: extern "C" fn()) {
     // SAFETY: a new private mapping at an address that the kernel chooses, of zeros.
     let page = unsafe {
@@ -61,7 +60,7 @@ pub(crate) fn prepare(after_fork: extern "C" fn()) {
     PAGE.store(page, Release);
 }
 
-/// Forgets what is counted of the parent, in the child of fork(3).
+/// Clears the data of the parent, in the child of fork(3).
 pub(crate) fn reset() {
     if let Some(page) = page() {
         page.generation.store(0, Relaxed);
@@ -73,7 +72,7 @@ pub(crate) fn reset() {
     }
 }
 
-/// What belongs to this process alone; none where there is no tracing.
+/// Returns the data of this process; `None` without tracing.
 #[inline(always)]
 pub(crate) fn page() -> Option<&'static ProcessPage> {
     // SAFETY: null, or a page that `prepare` mapped and nobody unmaps, and of which only atomics are
@@ -81,14 +80,13 @@ pub(crate) fn page() -> Option<&'static ProcessPage> {
     unsafe { PAGE.load(Acquire).as_ref() }
 }
 
-/// The generation of this process; 0 in a child that has not had an event yet, and where there is
-/// no tracing.
+/// Returns the generation of this process; 0 in a child without an event so far, and without tracing.
 #[inline(always)]
 pub(crate) fn current() -> u64 {
     page().map_or(0, |page| page.generation.load(Relaxed))
 }
 
-/// The generation, made if this is a new child; none where there is no tracing.
+/// Returns the generation. Assigns one in a new child. `None` without tracing.
 pub(crate) fn ensure() -> Option<u64> {
     let page = page()?;
     let now = page.generation.load(Relaxed);
@@ -111,7 +109,7 @@ pub(crate) fn is_forked(generation: u64) -> bool {
     generation > 1
 }
 
-/// The process has events: its exit status is worth a report.
+/// Notes that the process has events, so that its exit status must be reported.
 pub(crate) fn expect_exit_report() {
     if let Some(page) = page() {
         page.reports.store(std::process::id(), Relaxed);

@@ -1,9 +1,9 @@
-//! Making a ring and handing it to the collector.
+//! Creates a ring and sends it to the collector.
 //!
-//! System calls alone, as the caller may be inside an allocator or a signal handler. The order keeps the
-//! program safe. The memory is reserved (fallocate) before it is mapped, since
-//! a page that cannot be had later is a SIGBUS; the file is sealed, so that neither side can take it
-//! away from the other; both descriptors are closed before the program runs on.
+//! Uses only system calls, because the caller may be inside an allocator or a signal handler. The order keeps
+//! the program safe: the memory is reserved (fallocate) before it is mapped, since a page that is not
+//! available later causes a SIGBUS; the file is sealed, so that neither side can truncate it; both
+//! descriptors are closed before the program continues.
 
 use crate::runtime::budget;
 use crate::runtime::cancellation;
@@ -21,9 +21,9 @@ use rpd_ring::message::{
 use rpd_ring::{RingProducer, identity};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// A ring for the calling thread, and the bytes that it takes from the [`budget`]; none where the
-/// collector or the memory cannot be had. And none in a child that finds itself in here, because a signal
-/// handler has forked: `generation` is its parent's, and so is the connection.
+/// Creates a ring for the calling thread. Returns it with the bytes that it takes from the [`budget`]. `None`
+/// without a collector or memory, and in a child that a signal handler forked during this function:
+/// `generation` belongs to its parent, and so does the connection.
 pub(crate) fn make(
     settings: &TraceSettings,
     generation: u64,
@@ -37,7 +37,7 @@ pub(crate) fn make(
     };
     let made = loop {
         match reserve(ring_bytes, generation, tid, name) {
-            // A smaller one may still be had, and at last a header alone, which counts what is dropped.
+            // A smaller ring may still be possible, and finally a header alone, which counts what is dropped.
             Err(_) if ring_bytes > 0 => {
                 let smaller = if ring_bytes / 4 < RING_MIN { 0 } else { ring_bytes / 4 };
                 budget::shrink(ring_bytes - smaller);
@@ -63,14 +63,14 @@ fn is_child(generation: u64) -> bool {
     generation::current() != generation
 }
 
-/// Sends a message that has no ring. Nobody is told if it does not arrive.
+/// Sends a message without a ring. A failure is ignored.
 pub(crate) fn tell(settings: &TraceSettings, message: LibraryMessage) -> bool {
     let _postponed = cancellation::PostponedCancellation::new();
     connect(settings).is_some_and(|collector| send(&collector, message, None))
 }
 
-/// Connects, without waiting for the collector: one whose queue of connections is full is asked again for
-/// a moment, one that is gone is not.
+/// Connects without waiting for the collector. Retries for a moment if its queue of connections is full;
+/// fails if the collector has ended.
 fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain system call; the descriptor is new and owned from here on.
@@ -95,11 +95,11 @@ fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
     None
 }
 
-/// Pauses between attempts to connect, each twice as long as the one before: 25 ms in all at worst, once
+/// Pauses between attempts to connect, each twice as long as the one before: 25 ms in total at worst, once
 /// per thread and message.
 const PAUSES: u32 = 9;
 
-/// Whether the other side runs as the user that we are: anyone may listen on an abstract address.
+/// Whether the other side runs as the same user: any process may listen on an abstract address.
 fn same_user(socket: &OwnedFd) -> bool {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
@@ -116,7 +116,7 @@ fn same_user(socket: &OwnedFd) -> bool {
     }
 }
 
-/// Makes, fills in, seals and maps the file.
+/// Creates, fills in, seals and maps the file.
 fn reserve(
     ring_bytes: usize,
     generation: u64,
@@ -165,7 +165,7 @@ fn reserve(
         time_namespace: process::time_namespace(),
         forked: generation::is_forked(generation),
     };
-    // A child writes nothing, or by now what its parent does.
+    // A child of a fork must write nothing: its parent does.
     if is_child(generation) {
         return Err(NoMemory);
     }
@@ -173,7 +173,7 @@ fn reserve(
     Ok((RingProducer::new(memory).ok_or(NoMemory)?, file))
 }
 
-/// Has the kernel give all memory of a file now. A signal interrupts that, and a program may have many.
+/// Asks the kernel for all memory of a file now. A signal interrupts that, and a program may receive many.
 fn fill(file: &OwnedFd, length: libc::off_t) -> bool {
     const ATTEMPTS: usize = 16;
     for _ in 0..ATTEMPTS {
@@ -189,7 +189,7 @@ fn fill(file: &OwnedFd, length: libc::off_t) -> bool {
     false
 }
 
-/// Whether `ulimit -f` allows a file that long: memfds count, and going over it is a SIGXFSZ.
+/// Whether `ulimit -f` allows a file of this length. It applies to memfds, and exceeding it causes a SIGXFSZ.
 fn may_make_files_of(bytes: usize) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid place for the result.
@@ -201,7 +201,7 @@ fn may_make_files_of(bytes: usize) -> bool {
 fn send(socket: &OwnedFd, message: LibraryMessage, file: Option<&OwnedFd>) -> bool {
     let mut bytes = message.encode();
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    /// Room for one control message with one descriptor, aligned as the kernel wants it.
+    /// Space for one control message with one descriptor, with the alignment that the kernel requires.
     #[repr(C, align(8))]
     struct Control([u8; 32]);
     let mut control = Control([0; 32]);
@@ -228,7 +228,7 @@ fn send(socket: &OwnedFd, message: LibraryMessage, file: Option<&OwnedFd>) -> bo
     }
 }
 
-/// A descriptor above those of the standard streams: a program without them may still write there.
+/// Returns a descriptor above those of the standard streams: a program without them may still write there.
 fn owned(descriptor: i32) -> Option<OwnedFd> {
     // SAFETY: the callers pass what a system call has just returned: new, and nobody else's.
     let first = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })?;
@@ -241,5 +241,5 @@ fn owned(descriptor: i32) -> Option<OwnedFd> {
     (other >= 0).then(|| unsafe { OwnedFd::from_raw_fd(other) })
 }
 
-/// The identity, and what it is made from: command line and environment.
+/// The identity, and its sources: command line and environment.
 const SCRATCH_BYTES: usize = 2 * IDENTITY_LIMIT + (1 << 20);

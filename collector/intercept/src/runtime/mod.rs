@@ -1,7 +1,7 @@
-//! What an event of the program needs whatever it calls: the ring of its thread, which process this is, and the way to the
-//! collector.
+//! Everything that an event needs, whatever function the program calls: the ring of its thread, the detection
+//! of forks, and the connection to the collector.
 //!
-//! Nothing here knows a library that is intercepted.
+//! This room knows no intercepted library.
 
 pub(crate) mod budget;
 pub(crate) mod cancellation;

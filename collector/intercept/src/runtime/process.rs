@@ -1,10 +1,10 @@
-//! What `/proc` says about this process. Plain system calls and memory of our own: the caller may
-//! be inside an allocator or a signal handler.
+//! Reads facts about this process from `/proc`. Uses only system calls and its own memory: the caller may be
+//! inside an allocator or a signal handler.
 
 use rpd_ring::header::ThreadName;
 use std::ffi::CStr;
 
-/// Reads a file of `/proc` into `place`; the bytes read.
+/// Reads a file of `/proc` into `place`. Returns the number of bytes.
 pub(crate) fn read(path: &CStr, place: &mut [u8]) -> usize {
     // SAFETY: a valid path; the descriptor is closed below. It is read from only, so it does no harm where
     // the program has no standard streams.
@@ -26,18 +26,18 @@ pub(crate) fn read(path: &CStr, place: &mut [u8]) -> usize {
     used
 }
 
-/// Start of the process, clock ticks since boot: field 22 of `/proc/self/stat`.
+/// Returns the start of the process, clock ticks since boot: field 22 of `/proc/self/stat`.
 pub(crate) fn start_ticks() -> u64 {
     let mut place = [0u8; 1024];
     let used = read(c"/proc/self/stat", &mut place);
     let text = place.get(..used).unwrap_or_default();
-    // The command in parentheses may hold anything, so count from its end.
+    // The command in parentheses may contain any character, so the fields are counted from its end.
     let after = text.iter().rposition(|byte| *byte == b')').map_or(0, |at| at + 1);
     let mut fields = text.get(after..).unwrap_or_default().split(|b| *b == b' ').filter(|f| !f.is_empty());
     fields.nth(19).and_then(|field| std::str::from_utf8(field).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// Inode of the time namespace, 0 where the kernel has none.
+/// Returns the inode of the time namespace, 0 if the kernel has none.
 pub(crate) fn time_namespace() -> u64 {
     // SAFETY: `stat` is plain data and a valid place for the result.
     unsafe {
@@ -49,7 +49,7 @@ pub(crate) fn time_namespace() -> u64 {
     }
 }
 
-/// Name of the calling thread as the system has it.
+/// Returns the system's name of the calling thread.
 pub(crate) fn thread_name() -> ThreadName {
     let mut name = ThreadName::default();
     // SAFETY: PR_GET_NAME writes 16 bytes at most, and there are 64.
@@ -57,7 +57,7 @@ pub(crate) fn thread_name() -> ThreadName {
     name
 }
 
-/// Id of the calling thread.
+/// Returns the id of the calling thread.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }

@@ -1,6 +1,6 @@
-//! Memory for a moment: a thread's stack may be small, and the caller may be inside an allocator.
+//! Temporary memory: a thread's stack may be small, and the caller may be inside an allocator.
 
-/// Memory that neither the stack nor the allocator has to give, all zero.
+/// Zeroed memory that comes neither from the stack nor from the allocator.
 pub(crate) struct ScratchMemory {
     address: *mut libc::c_void,
     len: usize,

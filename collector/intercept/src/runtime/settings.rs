@@ -1,5 +1,5 @@
-//! What the collector says in the environment, noted down once at load time: later the program may
-//! change its environment while we would read it.
+//! The collector's settings from the environment, read once at load time: later the program may change its
+//! environment during the read.
 
 use rpd_ring::layout;
 use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE, TRACED};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How to reach the collector, and what it wants.
+/// Address of the collector, and what it wants.
 pub(crate) struct TraceSettings {
     /// Address of its socket.
     pub(crate) address: libc::sockaddr_un,
@@ -16,9 +16,9 @@ pub(crate) struct TraceSettings {
     pub(crate) address_bytes: libc::socklen_t,
     /// Bytes of a ring.
     pub(crate) ring_bytes: usize,
-    /// Most bytes of all rings of a process.
+    /// Maximum number of bytes of all rings of a process.
     pub(crate) memory: usize,
-    /// What is recorded: bits of [`TracedApi`].
+    /// Bits of [`TracedApi`] that are recorded.
     traced: u8,
 }
 
@@ -32,7 +32,8 @@ pub(crate) enum TracedApi {
 }
 
 static SETTINGS: OnceLock<TraceSettings> = OnceLock::new();
-/// What is recorded now: nothing before the settings are known, and while the program has paused us.
+/// What is recorded now: nothing before the settings are known, and nothing while the program has paused
+/// recording.
 static GATE: AtomicU8 = AtomicU8::new(0);
 
 /// Reads the settings. Called once, by the constructor.
@@ -51,13 +52,13 @@ pub(crate) fn read() {
     let _ = SETTINGS.set(settings);
 }
 
-/// The settings; none outside of rpd-collect, and before the constructor has run.
+/// Returns the settings; `None` outside of rpd-collect, and before the constructor has run.
 #[inline]
 pub(crate) fn get() -> Option<&'static TraceSettings> {
     SETTINGS.get()
 }
 
-/// Whether this is wanted at all, paused or not.
+/// Whether this is to be recorded, paused or not.
 #[inline]
 pub(crate) fn is_traced(what: TracedApi) -> bool {
     get().is_some_and(|settings| settings.traced & what as u8 != 0)
@@ -69,7 +70,7 @@ pub(crate) fn is_open(what: TracedApi) -> bool {
     GATE.load(Relaxed) & what as u8 != 0
 }
 
-/// Stops and starts recording in this process.
+/// Pauses or resumes recording in this process.
 pub(crate) fn pause(paused: bool) {
     let traced = get().map_or(0, |settings| settings.traced);
     GATE.store(if paused { 0 } else { traced }, Relaxed);
@@ -91,7 +92,7 @@ fn number(name: &str) -> Option<usize> {
     std::str::from_utf8(variable(name)?).ok()?.parse().ok()
 }
 
-/// The bits of words with commas between.
+/// Returns the bits of a list of words.
 fn traced(words: &[u8]) -> u8 {
     let bits = [TracedApi::Roctx, TracedApi::Mpi, TracedApi::Rccl];
     let known = TRACED.iter().zip(bits);
@@ -101,7 +102,7 @@ fn traced(words: &[u8]) -> u8 {
         .fold(0, |all, (_, bit)| all | bit as u8)
 }
 
-/// An abstract address from its name, `@` standing for the leading zero byte.
+/// Converts a name to an abstract address. `@` represents the leading zero byte.
 fn address(name: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
     let rest = name.strip_prefix(b"@")?;
     // SAFETY: sockaddr_un is plain data, for which all zeros are valid.

@@ -1,4 +1,4 @@
-//! The state of the calling thread, and the way from an event to its ring.
+//! The state of the calling thread, which leads from an event to its ring.
 
 use crate::runtime::budget;
 use crate::runtime::cancellation;
@@ -17,32 +17,31 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, compiler_fence};
 
-/// Small enough for any thread's stack, and without a destructor: a plain piece of static TLS.
+/// Small enough for any thread's stack, and without a destructor: plain static TLS.
 ///
-/// A signal handler may run in the middle of anything. While `busy` is set it uses nothing but the
-/// atomics; while it is not, its events are complete before the thread goes on.
+/// A signal handler may run at any point. While `busy` is set it uses only the atomics. While `busy` is not
+/// set, its events are complete before the thread continues.
 pub(crate) struct ThreadState {
-    /// What belongs to the ring; null while there is none.
+    /// Data of the ring; null without one.
     recorder: Cell<*mut ThreadRecorder>,
-    /// Where the ring is mapped, and its bytes: for those who must not look into `recorder`. Null while
-    /// there is none.
+    /// Address and bytes of the mapped ring, for code that must not read `recorder`. Null without a ring.
     ring: AtomicPtr<AtomicU64>,
     ring_len: AtomicUsize,
-    /// The generation in which `recorder` was decided upon, null or not.
+    /// The generation for which `recorder` was set, null or not.
     generation: AtomicU64,
-    /// An event is being written: another one now comes from a signal handler.
+    /// An event is being written. A further event now comes from a signal handler.
     busy: AtomicBool,
     /// The program has paused the recording of this thread.
     paused: Cell<bool>,
-    /// Open pushes, as the program counts them.
+    /// Number of open pushes, as the program counts them.
     depth: Cell<u32>,
-    /// The MPI function of the program that is running.
+    /// The running MPI function of the program.
     pub(crate) mpi: RunningCall,
-    /// The RCCL function of the program that is running.
+    /// The running RCCL function of the program.
     pub(crate) rccl: RunningCall,
-    /// Events of signal handlers that came before there was a ring to count them in.
+    /// Events of signal handlers before there was a ring to count them in.
     early: AtomicU64,
-    /// What the program calls this thread; nothing if the first byte is zero.
+    /// The program's name for this thread; none if the first byte is zero.
     name: Cell<ThreadName>,
 }
 
@@ -64,11 +63,11 @@ thread_local! {
     };
 }
 
-/// The outermost function of a library that the program is in.
+/// The outermost running function of a library.
 pub(crate) struct RunningCall {
     /// An address in its stack frame, 0 for none.
     pub(crate) frame: Cell<usize>,
-    /// Recorder in which its beginning is; null if that was not recorded.
+    /// Recorder that has its begin; null if the begin was not recorded.
     pub(crate) recorder: Cell<*mut ThreadRecorder>,
 }
 
@@ -78,50 +77,50 @@ impl RunningCall {
     }
 }
 
-/// With a destructor it would be registered at its first use and gone before the last one.
+/// A destructor would be registered at the first use, and run before the last one.
 const _: () = assert!(!std::mem::needs_drop::<ThreadState>());
 
-/// What a thread with a ring has. Lives in a mapping of its own.
+/// The recorder of a thread with a ring, in a mapping of its own.
 pub(crate) struct ThreadRecorder {
     pub(crate) producer: RingProducer,
     generation: u64,
-    /// Bytes of its ring in the [`budget`].
+    /// Bytes of the ring in the [`budget`].
     ring_bytes: usize,
     /// Pushes below this level are older than the ring: their pops are not recorded.
     floor: u32,
-    /// One bit per level: its push was not recorded, so its pop must not be.
+    /// One bit per level: the push was not recorded, so the pop must not be.
     dropped: [u64; DEPTH_LIMIT / 64],
-    /// Handles of requests, from the beginning of an MPI call to its end: MPI overwrites them.
+    /// Handles of requests, from the begin of an MPI call to its end: MPI overwrites them.
     pub(crate) handles: [u64; MAX_REMEMBERED_REQUESTS],
 }
 
-/// Requests of one MPI call that are looked at; only what is used takes memory.
+/// Maximum number of requests of one MPI call that are remembered. Only used entries take memory.
 pub(crate) const MAX_REMEMBERED_REQUESTS: usize = 16 << 10;
 
 /// Why an event is not in a ring.
 enum NotRecorded {
-    /// The thread has none.
+    /// The thread has no ring.
     NoRing,
-    /// Another event of the thread is being written: this one is from a signal handler.
+    /// Another event of the thread is being written: this event is from a signal handler.
     InUse,
 }
 
-/// Runs with the state of the calling thread. It is there until the thread is gone, and does not panic:
-/// `LocalKey::with` does so only for what has a destructor.
+/// Runs with the state of the calling thread. The state exists until the thread has ended. Does not panic:
+/// `LocalKey::with` does so only for types with a destructor.
 #[inline(always)]
 pub(crate) fn with_local<R>(run: impl FnOnce(&ThreadState) -> R) -> R {
     LOCAL.with(run)
 }
 
 impl ThreadState {
-    /// Whether events of this sort are recorded now.
+    /// Whether events of this kind are recorded now.
     #[inline(always)]
     pub(crate) fn records(&self, sort: TracedApi) -> bool {
         is_open(sort) && !self.paused.get()
     }
 
-    /// Runs `write` with the recorder, which is made if there is none; none, and the event is counted, if
-    /// it cannot be had or is in use.
+    /// Runs `write` with the recorder, which is made if necessary. Counts the event and returns `None` if
+    /// there is no recorder or it is in use.
     #[inline]
     pub(crate) fn record<R>(
         &self,
@@ -131,7 +130,7 @@ impl ThreadState {
         self.attached(write).inspect_err(|why| self.count_lost(why, what)).ok()
     }
 
-    /// As [`ThreadState::record`], but nothing is counted.
+    /// Like [`ThreadState::record`], but counts nothing.
     #[inline]
     fn attached<R>(&self, write: impl FnOnce(&mut ThreadRecorder) -> R) -> Result<R, NotRecorded> {
         let _busy = Busy::begin(self).ok_or(NotRecorded::InUse)?;
@@ -169,7 +168,7 @@ impl ThreadState {
         unsafe { self.recorder.get().as_mut() }.map(write)
     }
 
-    /// An event that cannot be recorded, because it interrupts another one.
+    /// Counts an event that interrupts another one and so cannot be recorded.
     #[cold]
     fn reentrant(&self, what: DroppedKind) {
         if self.generation.load(Relaxed) != generation::current() {
@@ -189,8 +188,8 @@ impl ThreadState {
         }
     }
 
-    /// Gives the thread a ring, or decides that it has none until the next fork. Whether what it has
-    /// belongs to this process: not if a signal handler has forked meanwhile, and this is the child.
+    /// Makes a ring for the thread, or decides that it has none until the next fork. Returns whether the
+    /// result belongs to this process: not if a signal handler has forked meanwhile, and this is the child.
     #[cold]
     #[inline(never)]
     fn attach(&self) -> bool {
@@ -198,8 +197,8 @@ impl ThreadState {
         let _errno = errno::PreservedErrno::new();
         let _postponed = cancellation::PostponedCancellation::new();
         generation::expect_exit_report();
-        // A recorder from before a fork belongs to the parent. Its ring is not mapped here, so it is
-        // left behind as it is, not dropped.
+        // A recorder from before a fork belongs to the parent. Its ring is not mapped here, so the recorder
+        // is abandoned and not dropped.
         self.ring.store(ptr::null_mut(), Relaxed);
         self.recorder.set(ptr::null_mut());
         let name = Some(self.name.get()).filter(|name| !name.text().is_empty());
@@ -211,7 +210,7 @@ impl ThreadState {
             let memory = unsafe { (*recorder).producer.memory() };
             self.ring_len.store(size_of_val::<[AtomicU64]>(memory), Relaxed);
             self.ring.store(memory.as_ptr().cast_mut(), Relaxed);
-            // Only now: a child that finds itself in the middle of this event must find its way out.
+            // Not earlier: a child that starts in the middle of this event must be able to finish it.
             memory.keep_from_children();
             self.recorder.set(recorder);
             call_at_exit(recorder);
@@ -223,7 +222,7 @@ impl ThreadState {
         now == generation::current()
     }
 
-    /// Counts the events of signal handlers that came before it was known where to count them.
+    /// Counts the events of signal handlers before the ring existed.
     fn count_early(&self) {
         let early = self.early.swap(0, Relaxed);
         // SAFETY: as in `record`; the caller has set `busy`.
@@ -238,20 +237,20 @@ impl ThreadState {
     }
 }
 
-/// An event is being written, until this is dropped: what looks into arguments calls MPI, which may
-/// throw.
+/// Marks that an event is being written, until this is dropped. Reading arguments calls MPI, which may throw.
 struct Busy<'a>(&'a AtomicBool);
 
 impl Busy<'_> {
-    /// None if an event is being written already.
+    /// `None` if an event is being written already.
     #[inline(always)]
     fn begin(local: &ThreadState) -> Option<Busy<'_>> {
-        // Load and store: who comes between is a signal handler, and done before the store.
+        // A load and a store suffice: only a signal handler can come in between, and it ends before the
+        // store.
         if local.busy.load(Relaxed) {
             return None;
         }
         local.busy.store(true, Relaxed);
-        // A signal handler of this thread must see `busy` before and after what is between.
+        // A signal handler of this thread must see `busy` before and after the event.
         compiler_fence(Acquire);
         Some(Busy(&local.busy))
     }
@@ -265,10 +264,10 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// In the child of fork(3), in the thread that has forked. A signal handler may have forked in the middle
-/// of an event, and the child goes on in the middle of it: the ring is its parent's, so it gets memory of
-/// its own in that place, for what is left of this event. A child that is made by a bare system call, in a
-/// signal handler that has interrupted an event and then returns, is not helped.
+/// Runs in the child of fork(3), in the thread that forked. If a signal handler forked in the middle of an
+/// event, the child continues in that event. The ring belongs to its parent, so the child gets private memory
+/// at the address of the ring for the rest of this event. This does not help a child that a signal handler
+/// makes by a bare system call if the handler interrupted an event and returns.
 pub(crate) fn after_fork() {
     with_local(|local| {
         local.early.store(0, Relaxed);
@@ -308,11 +307,11 @@ fn new_recorder(
     }
 }
 
-/// The pthread key whose destructor ends a ring; -1 if there is none.
+/// The pthread key whose destructor ends a ring; -1 for none.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
-/// Makes the key. Called by the constructor: the values of the first 32 keys of a process are in glibc's
-/// block of the thread, while those of later ones have to be allocated.
+/// Makes the key. Called by the constructor: glibc stores the values of the first 32 keys in the block of the
+/// thread, but must allocate memory for later ones.
 pub(crate) fn prepare() {
     let mut made: libc::pthread_key_t = 0;
     // SAFETY: a valid place for the key and a destructor of the right type, in a library that is never
@@ -322,8 +321,8 @@ pub(crate) fn prepare() {
     }
 }
 
-/// Has [`thread_exit`] called at the end of this thread. Without it the ring is ended by the
-/// collector when the process is gone.
+/// Arranges that [`thread_exit`] runs at the end of this thread. Otherwise the collector ends the ring when
+/// the process has ended.
 fn call_at_exit(recorder: *mut ThreadRecorder) {
     if let Ok(key) = libc::pthread_key_t::try_from(KEY.load(Acquire)) {
         // SAFETY: a key that exists.
@@ -372,8 +371,8 @@ pub(crate) fn push(name: &[u8]) -> i32 {
     with_local(|local| {
         let level = local.depth.get();
         let open = local.records(TracedApi::Roctx);
-        // The depth changes afterwards: a ring that is made now begins at this level. With a ring it
-        // changes while that is busy, so that a signal handler finds both as they belong together.
+        // The depth changes afterwards: a ring that is made now starts at this level. With a ring it changes
+        // while that is busy, so that a signal handler sees both in a consistent state.
         let write = |recorder: &mut ThreadRecorder| {
             if open {
                 recorder.push(level, name)
@@ -397,7 +396,7 @@ pub(crate) fn push(name: &[u8]) -> i32 {
 pub(crate) fn pop() -> i32 {
     with_local(|local| {
         let Some(level) = local.depth.get().checked_sub(1) else { return -1 };
-        // A pop inside a signal handler has had its push dropped and counted there.
+        // For a pop inside a signal handler, the push was dropped and counted there.
         local.recorded(|recorder| {
             recorder.pop(level);
             local.depth.set(level);
@@ -417,8 +416,8 @@ pub(crate) fn range_start(id: u64, name: &[u8]) {
     });
 }
 
-/// `roctxRangeStop`. Its start may have been recorded before a pause. One that is lost is not counted:
-/// the range was counted at its start, or stays open.
+/// `roctxRangeStop`. Its start may have been recorded before a pause. A lost stop is not counted: the range
+/// was counted at its start, or stays open.
 #[inline]
 pub(crate) fn range_stop(id: u64) {
     with_local(|local| {
@@ -438,8 +437,8 @@ pub(crate) fn mark(name: &[u8]) {
     });
 }
 
-/// `roctxNameOsThread`: the name of the thread in the trace, if it comes before the first event.
-/// Otherwise the thread is on record by another name, and this is a mark.
+/// `roctxNameOsThread`: sets the name of the thread in the trace, if it comes before the first event.
+/// Otherwise the thread is recorded under another name, and this records a mark.
 pub(crate) fn name_thread(name: &[u8]) {
     with_local(|local| {
         if local.recorded(|_| ()).is_some() {
@@ -474,7 +473,7 @@ impl ThreadRecorder {
         }
     }
 
-    /// A push that is not to be recorded.
+    /// Notes a push that is not recorded.
     #[cold]
     fn skip(&mut self, level: u32) {
         if let Some(bits) = self.dropped.get_mut(level as usize / 64) {

@@ -1,9 +1,9 @@
-//! Events of threads that have no ring, counted for the process.
+//! Counts events of threads without a ring, for the whole process.
 
 use crate::runtime::generation;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Counts events of a thread that has no ring.
+/// Counts events of a thread without a ring.
 pub(crate) fn count_unrecorded(events: u64) {
     if let Some(page) = generation::page() {
         page.unrecorded.fetch_add(events, Relaxed);
@@ -16,8 +16,8 @@ pub(crate) fn take_unrecorded() -> u64 {
     generation::page().map_or(0, |page| page.unrecorded.swap(0, Relaxed))
 }
 
-/// The events that no ring has counted, for the report at the end of the process; none if all threads
-/// have had rings.
+/// Takes the events that no ring has counted, for the report at the end of the process. `None` if all threads
+/// had rings.
 pub(crate) fn last_unrecorded() -> Option<u64> {
     generation::page()?.untraced.swap(false, Relaxed).then(take_unrecorded)
 }

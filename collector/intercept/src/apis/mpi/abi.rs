@@ -1,8 +1,8 @@
-//! What differs between the two families of MPI: handles are addresses in Open MPI and `int` in
-//! MPICH and its relatives, the special values are other numbers, and a status has another layout.
+//! Differences between the two families of MPI: handles are addresses in Open MPI and `int` in MPICH and its
+//! relatives, special values are other numbers, and a status has another layout.
 //!
-//! There are others (the standard ABI of MPI 5, HPE MPT), in which nothing of this holds: their calls are
-//! passed on, and none is looked at.
+//! Other families exist (the standard ABI of MPI 5, HPE MPT), to which none of this applies. Their calls are
+//! passed on without inspection.
 
 use crate::interpose::real::{LookupFallback, MPI, MPI_FORTRAN, RealFunction, variable};
 use rpd_ring::record::{COMM_SELF, COMM_WORLD};
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 /// Any pointer.
 pub(super) type MpiPointer = *mut c_void;
-/// A handle of MPI in the register or stack slot that carries it. With `int` handles the upper half
-/// is undefined: passed on as it came, cut off where we look at it. So it is on x86-64 and on aarch64 as
-/// Linux uses it, where every argument on the stack has 8 bytes, and the callee makes what it needs of the
-/// upper half of an `int`.
+/// A handle of MPI in the register or stack slot that carries it. With `int` handles the upper half is
+/// undefined: it is passed on unchanged, and cut off where the handle is inspected. This holds on x86-64 and
+/// on aarch64 under Linux, where every argument on the stack has 8 bytes, and the callee ignores or extends
+/// the upper half of an `int`.
 pub(super) type MpiHandle = usize;
 
-/// A value that a handle or a buffer may have.
+/// A special value of a handle or a buffer.
 struct Special {
-    /// Variable of Open MPI whose address it is.
+    /// In Open MPI: the variable whose address it is.
     open_mpi: &'static CStr,
-    /// The value in MPICH.
+    /// In MPICH: the value.
     mpich: usize,
     /// The value in the library that is loaded.
     value: AtomicUsize,
@@ -42,17 +42,17 @@ static NO_REQUEST: Special = Special::new(c"ompi_request_null", 0x2c00_0000);
 
 const OMPI_IN_PLACE: usize = 1;
 const MPICH_IN_PLACE: usize = usize::MAX;
-/// `MPI_ROOT`, for the root's side of a collective between two groups.
+/// `MPI_ROOT`, for the root's side of a collective on an intercommunicator.
 const OMPI_ROOT: c_int = -4;
 const MPICH_ROOT: c_int = -3;
 
-/// The family of the MPI library that is loaded: if it [is known](is_known), Open MPI or MPICH.
+/// The family of the loaded MPI library: Open MPI or MPICH, if it [is known](is_known).
 #[derive(Clone, Copy)]
 pub(super) struct MpiAbi {
     open_mpi: bool,
 }
 
-/// Part of what MPICH promises to programs and the libraries of its relatives: `MPI_DUP_FN` is it.
+/// A symbol, `MPI_DUP_FN`, that MPICH and its relatives promise to programs.
 const OF_MPICH: &CStr = c"MPIR_Dup_fn";
 
 /// 0 until it is known.
@@ -61,7 +61,7 @@ const OPEN_MPI: u8 = 1;
 const MPICH: u8 = 2;
 const OTHER: u8 = 3;
 
-/// Whether it is known what a handle and a status are. Without that, nothing else here may be asked.
+/// Whether the layout of handles and statuses is known. Nothing else here may be called otherwise.
 #[inline]
 pub(super) fn is_known() -> bool {
     if FAMILY.load(Acquire) == 0 {
@@ -71,7 +71,7 @@ pub(super) fn is_known() -> bool {
 }
 
 impl MpiAbi {
-    /// Finds out, once. Threads that find out together find the same.
+    /// Detects the family once. Threads that detect it at the same time find the same.
     #[inline]
     pub(super) fn get() -> MpiAbi {
         match FAMILY.load(Acquire) {
@@ -91,7 +91,7 @@ impl MpiAbi {
             true => OPEN_MPI,
             false if variable(OF_MPICH, &MPI).is_some() => MPICH,
             false if variable(c"PMPI_Init", &MPI).is_some() => OTHER,
-            // None is loaded yet.
+            // No MPI library is loaded yet.
             false => 0,
         };
         FAMILY.store(family, Release);
@@ -106,7 +106,7 @@ impl MpiAbi {
         self.value(handle) == special.value.load(Relaxed)
     }
 
-    /// Whether this is a communicator that MPI may be asked about.
+    /// Whether this is a communicator that may be passed to MPI.
     pub(super) fn is_comm(self, handle: MpiHandle) -> bool {
         self.value(handle) != 0 && !self.is(handle, &NO_COMM)
     }
@@ -116,12 +116,12 @@ impl MpiAbi {
         self.value(handle) != 0 && !self.is(handle, &NO_REQUEST)
     }
 
-    /// A handle as the ring carries it.
+    /// Converts a handle to its form in the ring.
     pub(super) fn number(self, handle: MpiHandle) -> u64 {
         self.value(handle) as u64
     }
 
-    /// A communicator as the ring carries it, 0 for none.
+    /// Converts a communicator to its form in the ring, 0 for none.
     pub(super) fn comm(self, handle: MpiHandle) -> u64 {
         if self.is(handle, &WORLD) {
             COMM_WORLD
@@ -134,12 +134,12 @@ impl MpiAbi {
         }
     }
 
-    /// The handle of `MPI_COMM_WORLD`.
+    /// Returns the handle of `MPI_COMM_WORLD`.
     pub(super) fn world(self) -> MpiHandle {
         WORLD.value.load(Relaxed)
     }
 
-    /// The other side of a message: none for any source, -1 for `MPI_PROC_NULL`.
+    /// Converts the peer of a message: `None` for any source, -1 for `MPI_PROC_NULL`.
     pub(super) fn peer(self, rank: c_int) -> Option<i32> {
         let (any, nobody) = if self.open_mpi { (-1, -2) } else { (-2, -1) };
         match rank {
@@ -149,7 +149,7 @@ impl MpiAbi {
         }
     }
 
-    /// Whether a root is this process itself, in a collective between two groups.
+    /// Whether this process is the root, in a collective on an intercommunicator.
     pub(super) fn is_root_itself(self, root: c_int) -> bool {
         root == if self.open_mpi { OMPI_ROOT } else { MPICH_ROOT }
     }
@@ -164,7 +164,7 @@ impl MpiAbi {
         status as usize == usize::from(!self.open_mpi)
     }
 
-    /// Whether `MPI_GRAPH` is 1 and `MPI_CART` 2, not the other way round.
+    /// Whether `MPI_GRAPH` is 1 and `MPI_CART` 2, and not the reverse.
     pub(super) fn numbers_graphs_first(self) -> bool {
         !self.open_mpi
     }
@@ -179,7 +179,7 @@ impl MpiAbi {
         if self.open_mpi { 39 } else { 34 }
     }
 
-    /// Bytes of `count` elements; none if MPI does not say.
+    /// Returns the bytes of `count` elements; `None` if MPI does not return them.
     pub(super) fn bytes(self, count: i64, datatype: MpiHandle) -> Option<i64> {
         if count <= 0 {
             return Some(0);
@@ -188,34 +188,34 @@ impl MpiAbi {
         if value == 0 || self.is(datatype, &NO_DATATYPE) {
             return None;
         }
-        // MPICH writes the size of its basic types into their handles.
+        // MPICH encodes the size of its basic types in their handles.
         if !self.open_mpi && value >> 24 == 0x4c {
             return count.checked_mul((value >> 8 & 0xff) as i64);
         }
         count.checked_mul(i64::from(ask(&TYPE_SIZE, datatype)?))
     }
 
-    /// Number of processes of a communicator, on this side of it.
+    /// Returns the number of processes in the local group of a communicator.
     pub(super) fn size(self, comm: MpiHandle) -> Option<c_int> {
         if self.is_comm(comm) { ask(&COMM_SIZE, comm) } else { None }
     }
 
-    /// Rank of this process in a communicator.
+    /// Returns the rank of this process in a communicator.
     pub(super) fn rank(self, comm: MpiHandle) -> Option<c_int> {
         if self.is_comm(comm) { ask(&COMM_RANK, comm) } else { None }
     }
 
-    /// Whether a communicator is one between two groups.
+    /// Whether a communicator is an intercommunicator.
     pub(super) fn is_inter(self, comm: MpiHandle) -> bool {
         !self.is(comm, &WORLD) && self.is_comm(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
     }
 
-    /// Number of processes that a collective exchanges data with.
+    /// Returns the number of processes with which a collective exchanges data.
     pub(super) fn partners(self, comm: MpiHandle) -> Option<c_int> {
         if self.is_inter(comm) { ask(&COMM_REMOTE_SIZE, comm) } else { self.size(comm) }
     }
 
-    /// The handle at a place of an array of handles.
+    /// Reads a handle from an array.
     ///
     /// # Safety
     /// The array has that many elements.
@@ -230,7 +230,7 @@ impl MpiAbi {
         }
     }
 
-    /// A handle of Fortran in C.
+    /// Converts a Fortran handle to C.
     pub(super) fn c_handle(self, handle: c_int, convert: &RealFunction) -> MpiHandle {
         if !self.open_mpi {
             return handle as u32 as usize;
@@ -243,10 +243,10 @@ impl MpiAbi {
         }
     }
 
-    /// What a status says of a message; none if it is about none.
+    /// Reads what a status contains about a message; `None` if it is not about a message.
     ///
     /// # Safety
-    /// It is the address of an array of statuses with that many elements, which MPI has written.
+    /// The address is that of an array of statuses with that many elements, which MPI has written.
     pub(super) unsafe fn message(self, statuses: MpiPointer, at: usize) -> Option<ReceivedMessage> {
         // SAFETY: the caller's promise, and the layouts of the two families, 24 and 20 bytes. Those of
         // Fortran's statuses are the same.
@@ -269,10 +269,10 @@ impl MpiAbi {
     }
 }
 
-/// What a status says of a message that has come.
+/// The content of a status about a received message.
 #[derive(Clone, Copy)]
 pub(super) struct ReceivedMessage {
-    /// Rank that it came from, -1 for `MPI_PROC_NULL`.
+    /// Source rank, -1 for `MPI_PROC_NULL`.
     pub(super) source: i32,
     pub(super) tag: Option<i32>,
     pub(super) bytes: i64,
@@ -324,17 +324,18 @@ pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {
     (failed == 0).then_some(answer)
 }
 
-/// A special address of Fortran programs: that of a common block, by whatever name the compiler gave
-/// it, or what a variable of the library holds.
+/// A special address in Fortran programs: a common block, by any of the names that compilers give it, or the
+/// value of a variable of the library.
 pub(super) struct SentinelAddress {
     commons: [&'static CStr; 5],
     holder: &'static CStr,
-    /// Addresses of all of them, 0 where there is none.
+    /// Addresses of all of them, 0 if there is none.
     places: [AtomicUsize; 6],
     known: AtomicU8,
 }
 
-/// Of Open MPI as four sorts of compilers spell it, then of MPICH: for `use mpi_f08`, and the variable.
+/// Names in Open MPI as four kinds of compilers spell them, then in MPICH: for `use mpi_f08`, and the
+/// variable.
 macro_rules! sentinel {
     ($lower:literal, $upper:literal, $fortran_2008:literal, $holder:literal) => {
         SentinelAddress {
@@ -394,7 +395,7 @@ impl SentinelAddress {
     }
 }
 
-/// A literal that ends in a zero byte, as a name for the loader.
+/// Checks that a literal ends in a zero byte, and returns it as a name for the loader.
 pub(super) const fn c_name(name: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {
         Ok(name) => name,

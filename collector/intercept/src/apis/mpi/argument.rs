@@ -1,5 +1,5 @@
-//! The kinds of arguments that MPI's functions have, and how each is passed: in C, in the C functions
-//! for large counts (`MPI_Send_c`), and in Fortran, where everything is passed by address.
+//! The kinds of arguments of MPI's functions, and how each is passed: in C, in the C functions for large
+//! counts (`MPI_Send_c`), and in Fortran, where everything is passed by address.
 
 use super::abi::{
     COMM_F2C, FORTRAN_IN_PLACE, FORTRAN_STATUS_IGNORE, FORTRAN_STATUSES_IGNORE, MpiAbi, MpiHandle,
@@ -11,30 +11,30 @@ use std::ffi::c_int;
 
 /// A kind of arguments.
 pub(super) trait ArgumentKind {
-    /// How a C function takes it.
+    /// Type in a C function.
     type C: Copy;
-    /// How the C function for large counts takes it.
+    /// Type in the C function for large counts.
     type Large: Copy;
-    /// What we see in it.
+    /// What is read from it.
     type Look;
 
-    /// Looks at one of a C function.
+    /// Reads an argument of a C function.
     fn c(value: Self::C) -> Self::Look;
 
-    /// Looks at one of a C function for large counts.
+    /// Reads an argument of a C function for large counts.
     fn large(value: Self::Large) -> Self::Look;
 
-    /// Looks at one of a Fortran function.
+    /// Reads an argument of a Fortran function.
     ///
     /// # Safety
-    /// The address is what MPI wants for an argument of this kind.
+    /// The address is valid for an argument of this kind, as MPI requires.
     unsafe fn fortran(place: MpiPointer) -> Self::Look;
 
-    /// From a large count to what the C function without large counts takes; none if that cannot be.
+    /// Converts a large count for the C function without large counts. `None` if that is impossible.
     fn narrow(value: Self::Large, narrowing: &mut NarrowedArguments) -> Option<Self::C>;
 }
 
-/// Kinds that both C functions take in the same way.
+/// Defines kinds that both C functions take in the same way.
 macro_rules! same_in_c {
     ($($(#[$doc:meta])* $kind:ident($c:ty) -> $look:ty { $in_c:expr, $in_fortran:expr })*) => {$(
         $(#[$doc])*
@@ -68,15 +68,15 @@ macro_rules! same_in_c {
 }
 
 same_in_c! {
-    /// An address that we do not look behind.
+    /// An address that is not followed.
     Address(MpiPointer) -> MpiPointer { |address| address, |address| address }
-    /// A handle that we do not look at.
+    /// A handle that is not inspected.
     Opaque(MpiHandle) -> () { |_| (), |_| () }
-    /// A place in a file or window, which we do not look at: `MPI_Offset`, `MPI_Aint`.
+    /// A position in a file or window, which is not inspected: `MPI_Offset`, `MPI_Aint`.
     Offset(i64) -> () { |_| (), |_| () }
     /// A number.
     Int(c_int) -> c_int { |value| value, int }
-    /// A buffer: whether it is `MPI_IN_PLACE`.
+    /// A buffer. Read as whether it is `MPI_IN_PLACE`.
     Buffer(MpiPointer) -> bool {
         |buffer| MpiAbi::get().is_in_place(buffer), |buffer| FORTRAN_IN_PLACE.is(buffer)
     }
@@ -90,25 +90,25 @@ same_in_c! {
     Comm(MpiHandle) -> MpiHandle {
         |handle| handle, |place| MpiAbi::get().c_handle(int(place), &COMM_F2C)
     }
-    /// Where a communicator is, or is to be.
+    /// Address of a communicator, for input or output.
     CommPlace(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&COMM_F2C) } }
     /// One or more requests, in an array.
     Requests(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&REQUEST_F2C) } }
-    /// Where a status is to be.
+    /// Address of a status.
     Status(MpiPointer) -> StatusPlaces {
         StatusPlaces::of_c, |address| StatusPlaces { address, wanted: !FORTRAN_STATUS_IGNORE.is(address) }
     }
-    /// Where statuses are to be.
+    /// Address of statuses.
     StatusArray(MpiPointer) -> StatusPlaces {
         StatusPlaces::of_c, |address| StatusPlaces { address, wanted: !FORTRAN_STATUSES_IGNORE.is(address) }
     }
-    /// Where a number, or a logical value, is to be.
+    /// Address of a number or a logical value.
     IntPlace(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 0 } }
-    /// Where the indices of requests are to be: Fortran counts from 1.
+    /// Address of the indices of requests. Fortran counts from 1.
     Indices(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 1 } }
 }
 
-/// A number of Fortran.
+/// Reads an INTEGER of Fortran.
 fn int(place: MpiPointer) -> c_int {
     // SAFETY: MPI wants the address of an INTEGER, which is an `int`. It may be in a sequence of bytes.
     if place.is_null() { 0 } else { unsafe { place.cast::<c_int>().read_unaligned() } }
@@ -138,7 +138,7 @@ impl ArgumentKind for ElementCount {
     }
 }
 
-/// Arrays with one number for each of some processes.
+/// Defines arrays with one number for each of some processes.
 macro_rules! arrays {
     ($($(#[$doc:meta])* $kind:ident: $length:expr;)*) => {$(
         $(#[$doc])*
@@ -168,10 +168,10 @@ macro_rules! arrays {
 }
 
 arrays! {
-    /// Counts or displacements of what is sent to each process.
+    /// Counts or displacements of the data for each destination.
     SendNumbers: ArrayLength::Destinations;
-    /// Counts or displacements of what is received from each process.
+    /// Counts or displacements of the data from each source.
     RecvNumbers: ArrayLength::Sources;
-    /// What each process of this side gets.
+    /// Counts of the data for each process of the local group.
     OwnNumbers: ArrayLength::Group;
 }

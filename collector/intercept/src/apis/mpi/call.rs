@@ -1,4 +1,4 @@
-//! From the arguments of a call to what is recorded of it.
+//! Converts the arguments of a call to its record.
 
 use super::abi::{MpiAbi, MpiHandle};
 use super::making::CommunicatorCreation;
@@ -8,7 +8,7 @@ use rpd_ring::mpi::{self, MpiFunction};
 use rpd_ring::record::MpiCall;
 use std::ffi::c_int;
 
-/// The arguments of a call that matter, still in the terms of its MPI library.
+/// The relevant arguments of a call, as its MPI library represents them.
 pub(super) struct CallArguments {
     pub(super) function: MpiFunction,
     pub(super) comm: Option<MpiHandle>,
@@ -16,80 +16,80 @@ pub(super) struct CallArguments {
     pub(super) root: Option<c_int>,
     pub(super) tag: Option<c_int>,
     pub(super) volume: DataVolume,
-    /// The buffer that may be `MPI_IN_PLACE` is it: the arguments beside it need not make sense.
+    /// A buffer is `MPI_IN_PLACE`, so the arguments that belong to it are not significant.
     pub(super) is_in_place: bool,
-    /// Its partners are the neighbours of this process, not all of the communicator.
+    /// The partners are the neighbours of this process, not the whole communicator.
     pub(super) is_of_neighbours: bool,
     pub(super) effect: CallEffect,
 }
 
-/// How much data a call is about.
+/// The amount of data of a call.
 #[derive(Clone, Copy)]
 pub(super) enum DataVolume {
-    /// Not known, or none.
+    /// Unknown, or no data.
     Unknown,
     /// A number of elements.
     Elements(i64, MpiHandle),
-    /// As many elements for every process of the communicator.
+    /// A number of elements for every process of the communicator.
     PerRank(i64, MpiHandle),
-    /// The same, for every process on this side of the communicator.
+    /// A number of elements for every process of the local group.
     PerMember(i64, MpiHandle),
-    /// One count for every process of the communicator, summed up.
+    /// The sum of one count for every process of the communicator.
     Counts(NumberArray, MpiHandle),
-    /// The same, for every process on this side of the communicator.
+    /// The sum of one count for every process of the local group.
     MemberCounts(NumberArray, MpiHandle),
     /// The count of this process among those of all.
     OwnCount(NumberArray, MpiHandle),
-    /// A count and a type for every process of the communicator, summed up.
+    /// The sum of a count and a type for every process of the communicator.
     CountsOfTypes(NumberArray, HandleArray),
 }
 
-/// What a call does to requests and communicators, and where to see it.
+/// What a call does to requests and communicators, and where the result is.
 #[derive(Clone, Copy)]
 pub(super) enum CallEffect {
     /// Nothing.
     Nothing,
-    /// Starts an operation, whose request is there afterwards.
+    /// Starts an operation and stores its request.
     Starts(HandleArray),
-    /// Starts the operations of so many persistent requests.
+    /// Starts the operations of a number of persistent requests.
     StartsAgain(HandleArray, c_int),
-    /// Makes a persistent request of a send.
+    /// Creates a persistent request of a send.
     PreparesSend(HandleArray),
-    /// Completes some of so many requests.
+    /// Completes some of a number of requests.
     Completes(HandleArray, c_int, CompletedRequests, StatusPlaces),
     /// Frees a request.
     Frees(HandleArray),
-    /// Has received or seen a message, if there is a flag and it is set.
+    /// Receives or detects a message, if the flag is set or there is none.
     Receives(Option<AnswerPlaces>, StatusPlaces),
-    /// Makes `MPI_COMM_WORLD`.
+    /// Creates `MPI_COMM_WORLD`.
     MakesWorld,
-    /// Makes a communicator.
+    /// Creates a communicator.
     Makes(CommunicatorCreation),
-    /// Frees the communicator that the call is about.
+    /// Frees the communicator of the call.
     FreesComm,
-    /// Names the communicator that the call is about.
+    /// Names the communicator of the call.
     Names(*const u8, usize),
 }
 
-/// Which requests a call has completed.
+/// The requests that a call has completed.
 #[derive(Clone, Copy)]
 pub(super) enum CompletedRequests {
     /// All.
     All,
-    /// All, if that is true.
+    /// All, if the flag is true.
     AllIf(AnswerPlaces),
-    /// The one with this index.
+    /// The request with this index.
     One(AnswerPlaces),
-    /// The one with this index, if the flag in front is true.
+    /// The request with this index (second), if the flag (first) is true.
     OneIf(AnswerPlaces, AnswerPlaces),
-    /// So many, with these indices.
+    /// A number of requests (first) with these indices (second).
     Some(AnswerPlaces, AnswerPlaces),
 }
 
-/// A call without communicator.
+/// Makes a call without a communicator.
 pub(super) fn plain() -> CallArguments {
     CallArguments {
-        // Every caller puts its own in.
+        // The caller replaces it.
         function: MpiFunction::MPI_Init,
         comm: None,
         peer: None,
@@ -102,7 +102,7 @@ pub(super) fn plain() -> CallArguments {
     }
 }
 
-/// A message to or from a peer.
+/// Makes a call that sends to a peer or receives from one.
 pub(super) fn message(
     count: i64,
     datatype: MpiHandle,
@@ -113,38 +113,38 @@ pub(super) fn message(
     CallArguments { volume: DataVolume::Elements(count, datatype), ..probe(peer, tag, comm) }
 }
 
-/// The head of a message from a peer.
+/// Makes a call that probes for a message of a peer.
 pub(super) fn probe(peer: c_int, tag: c_int, comm: MpiHandle) -> CallArguments {
     CallArguments { comm: Some(comm), peer: Some(peer), tag: Some(tag), ..plain() }
 }
 
-/// A collective without root.
+/// Makes a collective call without a root.
 pub(super) fn collective(volume: DataVolume, comm: MpiHandle) -> CallArguments {
     CallArguments { comm: Some(comm), volume, ..plain() }
 }
 
-/// A collective with a root.
+/// Makes a collective call with a root.
 pub(super) fn rooted(volume: DataVolume, root: c_int, comm: MpiHandle) -> CallArguments {
     CallArguments { root: Some(root), ..collective(volume, comm) }
 }
 
-/// A collective of the neighbours in a topology.
+/// Makes a collective call of the neighbours in a topology.
 pub(super) fn neighbours(volume: DataVolume, comm: MpiHandle) -> CallArguments {
     CallArguments { is_of_neighbours: true, ..collective(volume, comm) }
 }
 
 impl CallArguments {
-    /// What counts instead if a buffer is `MPI_IN_PLACE`.
+    /// Replaces the data volume if a buffer is `MPI_IN_PLACE`.
     pub(super) fn or_in_place(self, is_in_place: bool, volume: DataVolume) -> CallArguments {
         if is_in_place { CallArguments { is_in_place, volume, ..self } } else { self }
     }
 
-    /// It does this to requests or communicators.
+    /// Adds an effect on requests or communicators.
     pub(super) fn and(self, effect: CallEffect) -> CallArguments {
         CallArguments { effect, ..self }
     }
 
-    /// Where the request of a non-blocking call is.
+    /// Returns the address of the request of a non-blocking call.
     pub(super) fn starts(&self) -> Option<HandleArray> {
         match self.effect {
             CallEffect::Starts(request) => Some(request),
@@ -152,19 +152,19 @@ impl CallArguments {
         }
     }
 
-    /// The communicator as the ring tells it, 0 for none.
+    /// Returns the communicator in its form in the ring, 0 for none.
     pub(super) fn comm(&self) -> u64 {
         self.comm.map_or(0, |comm| COMMUNICATORS.name(MpiAbi::get().comm(comm)))
     }
 
-    /// Number of the call on its communicator.
+    /// Assigns the number of the call on its communicator.
     pub(super) fn seq(&self) -> Option<u32> {
         let numbers = COMMUNICATORS.of(MpiAbi::get().comm(self.comm?))?;
         let is_collective = mpi::is_collective(self.function as u32);
         Some(sequence::next(if is_collective { &numbers.collectives } else { &numbers.others }))
     }
 
-    /// In the terms of the ring.
+    /// Converts the call to its form in the ring.
     pub(super) fn resolve(&self, seq: Option<u32>) -> MpiCall {
         let abi = MpiAbi::get();
         MpiCall {
@@ -180,8 +180,9 @@ impl CallArguments {
 }
 
 impl CallArguments {
-    /// On the root's side of a collective between two groups most arguments may be anything, and MPI must
-    /// not be asked about them: all of those that only look on, and of the root what it does not hand over.
+    /// On the root's side of a collective on an intercommunicator most arguments are not significant, and
+    /// must not be passed to MPI: all arguments of processes that do not take part, and those for data that
+    /// the root does not send.
     fn significant_volume(&self, abi: MpiAbi) -> DataVolume {
         use MpiFunction::{MPI_Bcast, MPI_Ibcast, MPI_Ireduce, MPI_Reduce};
         let is_of_both = matches!(self.function, MPI_Bcast | MPI_Ibcast | MPI_Reduce | MPI_Ireduce);
@@ -192,7 +193,7 @@ impl CallArguments {
     }
 }
 
-/// Numbers of the calls on MPI's communicators.
+/// Sequence numbers of calls on MPI's communicators.
 pub(super) static COMMUNICATORS: CommunicatorTable = CommunicatorTable::new();
 
 impl DataVolume {

@@ -1,4 +1,4 @@
-//! The collectives of MPI-3, blocking and not.
+//! The collectives of MPI-3, blocking and non-blocking.
 
 use super::argument::{
     Address, ArgumentKind, Buffer, Comm, Datatype, Datatypes, ElementCount, Int, Opaque, OwnNumbers,
@@ -10,7 +10,7 @@ use super::call::DataVolume::{
 use super::call::{CallArguments, CallEffect, collective, neighbours, rooted};
 use super::{c_function, fortran_functions, mpi_functions};
 
-/// Exports collectives, and the form of each that takes a request as one argument more.
+/// Exports collectives, and the form of each with an additional request.
 macro_rules! with_nonblocking {
     (
         $counted:ident:

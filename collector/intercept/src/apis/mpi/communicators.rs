@@ -1,4 +1,4 @@
-//! The functions that make, free and name communicators.
+//! The functions that create, free and name communicators.
 
 use super::abi::{MpiHandle, MpiPointer};
 use super::argument::{Address, ArgumentKind, Comm, CommPlace, Int, Opaque, Requests};
@@ -10,19 +10,19 @@ use rpd_ring::layout::NAME_LIMIT;
 use rpd_ring::record::CommunicatorBirth;
 use std::ffi::c_int;
 
-/// All ranks of a communicator make another one.
+/// All ranks of a communicator create another one.
 fn made(comm: MpiHandle, place: HandleArray) -> CallArguments {
     let making = CommunicatorCreation { place, request: None, birth: CommunicatorBirth::Collective, tag: 0 };
     collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making))
 }
 
-/// The ranks of a group make a communicator, or those of two groups.
+/// The ranks of a group create a communicator, or those of two groups.
 fn made_with_tag(comm: MpiHandle, tag: c_int, birth: CommunicatorBirth, place: HandleArray) -> CallArguments {
     let making = CommunicatorCreation { place, request: None, birth, tag };
     CallArguments { tag: Some(tag), ..collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making)) }
 }
 
-/// The same as `made`, without waiting for it.
+/// Like `made`, without waiting for completion.
 fn made_later(comm: MpiHandle, place: HandleArray, request: HandleArray) -> CallArguments {
     let making =
         CommunicatorCreation { place, request: Some(request), birth: CommunicatorBirth::Collective, tag: 0 };
@@ -72,8 +72,8 @@ mpi_functions! { plain:
     MPI_Comm_disconnect mpi_comm_disconnect(comm: CommPlace) => freed(comm);
 }
 
-/// `MPI_Comm_set_name`: in C a text that ends in a zero byte, in Fortran one whose length is passed
-/// behind the other arguments.
+/// `MPI_Comm_set_name`: in C the name ends with a zero byte, in Fortran its length follows the other
+/// arguments.
 mod mpi_comm_set_name {
     use super::*;
 
@@ -86,7 +86,7 @@ mod mpi_comm_set_name {
         named(comm, name, bytes)
     }
 
-    /// MPI says what it thinks of no name.
+    /// MPI reports the error about a missing name.
     fn nameless(comm: MpiHandle) -> CallArguments {
         CallArguments { comm: Some(comm), ..plain() }
     }
@@ -95,8 +95,8 @@ mod mpi_comm_set_name {
         CallArguments { effect: CallEffect::Names(name.cast_const().cast(), bytes), ..nameless(comm) }
     }
 
-    /// Without the blanks that fill it up. Some compilers pass the length as an `int`, and then the upper
-    /// half is undefined; no name is so long that it counts.
+    /// Removes the padding blanks. Some compilers pass the length as an `int`, which leaves the upper half
+    /// undefined; no name is long enough to need it.
     fn describe_fortran(comm: MpiHandle, name: MpiPointer, length: usize) -> CallArguments {
         let bytes = (length & 0xffff_ffff).min(NAME_LIMIT);
         if name.is_null() {

@@ -1,11 +1,11 @@
-//! Files of MPI: the calls that block. In the collective ones a process may wait for others.
+//! MPI files: the calls that block. In collective ones a process may wait for others.
 
 use super::abi::MpiHandle;
 use super::argument::{Address, ArgumentKind, Datatype, ElementCount, Int, Offset, Opaque};
 use super::call::{CallArguments, DataVolume, plain};
 use super::{c_function, fortran_functions, mpi_functions};
 
-/// So many elements between a file and a buffer.
+/// Elements that are transferred between a file and a buffer.
 fn transfer(count: i64, datatype: MpiHandle) -> CallArguments {
     CallArguments { volume: DataVolume::Elements(count, datatype), ..plain() }
 }
@@ -92,7 +92,7 @@ at_an_offset! {
     MPI_File_write_at_all mpi_file_write_at_all;
 }
 
-/// The beginnings of split collectives: like the whole ones, without a status.
+/// Starts of split collectives: like the whole ones, without a status.
 macro_rules! beginnings {
     ($($name:ident $lower:ident($($offset:ident: $kind:ident)?);)*) => {
         mpi_functions! { counted: $(

@@ -1,15 +1,15 @@
-//! A call that makes a communicator.
+//! Data of a call that creates a communicator.
 
 use super::pointers::HandleArray;
 use rpd_ring::record::CommunicatorBirth;
 use std::ffi::c_int;
 
-/// A call that makes a communicator.
+/// A call that creates a communicator.
 #[derive(Clone, Copy)]
 pub(super) struct CommunicatorCreation {
-    /// Where it is to be.
+    /// Address of the new communicator.
     pub(super) place: HandleArray,
-    /// Where a request is to be: until that is complete the communicator must not be looked at.
+    /// Address of a request. The communicator must not be used before the request is complete.
     pub(super) request: Option<HandleArray>,
     pub(super) birth: CommunicatorBirth,
     pub(super) tag: c_int,

@@ -1,35 +1,33 @@
-//! MPI in C and Fortran: every function of [`rpd_ring::mpi::MpiFunction`] is exported, recorded and
-//! passed on.
+//! MPI in C and Fortran: exports, records and passes on every function of [`rpd_ring::mpi::MpiFunction`].
 //!
-//! # What is recorded, beside the times
+//! # What is recorded, besides the times
 //!
-//! * communicator: `MPI_COMM_WORLD` and `MPI_COMM_SELF` by what they are, others by handle; none of a
-//!   call on a request or on a matched message;
+//! * communicator: `MPI_COMM_WORLD` and `MPI_COMM_SELF` as such, others by handle; none for a call on a
+//!   request or on a matched message;
 //! * peer: destination or source; none for `MPI_ANY_SOURCE`, -1 for `MPI_PROC_NULL`;
 //! * root: none for the special roots of intercommunicators; tag: none for `MPI_ANY_TAG`;
-//! * bytes: what this rank hands over, in a receive what it has room for. Alltoall and the vector
-//!   forms sum over all partners, scatter has the share of this rank, neighbour collectives the
-//!   share of one neighbour, their vector forms nothing. It is counted from arguments, so the
-//!   completion of a receive does not change it;
-//! * seq: the how-manieth call on its communicator, see [`crate::interpose::sequence`]: calls that fail count as
-//!   well. Calls that all ranks of the communicator make are counted apart from the others;
-//! * requests: that a call has started one, and that a call has seen one complete. Source, tag and
-//!   bytes of a message are there only where the program asked for a status. Of a call that fails
-//!   nothing is recorded, though it may have completed some;
-//! * communicators: that one was made, and how, so that its ranks agree on a name for it; its names and
-//!   its end.
+//! * bytes: the data that this rank sends, or the size of its receive buffer. Alltoall and the vector forms
+//!   sum over all partners, scatter has the share of this rank, neighbour collectives the share of one
+//!   neighbour, their vector forms nothing. The number comes from the arguments, so the completion of a
+//!   receive does not change it;
+//! * seq: ordinal of the call on its communicator, see [`crate::interpose::sequence`]: calls that fail count
+//!   as well. Calls that all ranks of the communicator make are counted separately from the others;
+//! * requests: their start and their completion. Source, tag and bytes of a message are recorded only if the
+//!   program requested a status. Nothing is recorded of a call that fails, although it may have completed
+//!   some requests;
+//! * communicators: their creation, and how they were created, so that their ranks agree on a name; their
+//!   names and their end.
 //!
 //! # The forms of a function
 //!
-//! A description has the function's arguments with their kinds ([`argument`]), and from it come
+//! A description lists the function's arguments with their kinds ([`argument`]). The macros make from it
 //! * `MPI_Send`, for C;
-//! * `MPI_Send_c`, with large counts, if MPI has one. Where the MPI library has none, it does its work
-//!   with the first ([`narrow`]);
-//! * `mpi_send_`, for Fortran's `mpif.h` and `use mpi`; and `mpi_send_f08_`, for `use mpi_f08`. There
-//!   MPICH has other functions, `mpi_send_f08ts_`, where a buffer is passed: they call those of C.
+//! * `MPI_Send_c`, with large counts. If the MPI library lacks it, the form uses `MPI_Send` ([`narrow`]);
+//! * `mpi_send_`, for Fortran's `mpif.h` and `use mpi`; and `mpi_send_f08_`, for `use mpi_f08`. For functions
+//!   with a buffer MPICH uses `mpi_send_f08ts_` there, which calls the C function.
 //!
-//! MPI libraries call their own functions: Fortran's those of C, collectives messages. Only the
-//! outermost is recorded, which is the one that the program has called.
+//! MPI libraries call their own functions: Fortran functions call C ones, collectives send messages. Only the
+//! outermost call is recorded, which is the program's.
 
 mod abi;
 mod argument;
@@ -46,9 +44,9 @@ mod pointers;
 mod requests;
 mod run;
 
-/// Exports functions. Each has its name, the name of its Fortran form, and its arguments as MPI's
-/// bindings order them; after the arrow what is to be recorded of them. Those in `counted` have a form
-/// for large counts.
+/// Exports functions. Each entry has the name, the name of the Fortran form, and the arguments in the order
+/// of MPI's bindings; after the arrow follows the call to record. Entries in `counted` have a form for large
+/// counts.
 macro_rules! mpi_functions {
     (counted: $($name:ident $lower:ident($($argument:ident: $kind:ident),* $(,)?) => $describe:expr;)*) => {$(
         mod $lower {
@@ -70,8 +68,8 @@ pub(crate) use mpi_functions;
 
 /// Exports the C form of a function.
 ///
-/// The ABI is `C-unwind`: an error handler of a C++ program may throw through MPI, and a cancelled
-/// thread unwinds through it.
+/// The ABI is `C-unwind`: an error handler of a C++ program may throw through MPI, and a cancelled thread
+/// unwinds through it.
 macro_rules! c_function {
     ($name:ident($($argument:ident: $kind:ident),*) => $describe:expr) => {
         #[doc = concat!("Records and passes on `", stringify!($name), "`.")]
@@ -143,8 +141,8 @@ macro_rules! large_function {
 }
 pub(crate) use large_function;
 
-/// Exports the Fortran forms of a function. Everything is passed by address, except for what a compiler
-/// adds behind the error code.
+/// Exports the Fortran forms of a function. Everything is passed by address, except for what a compiler adds
+/// after the error code.
 macro_rules! fortran_functions {
     ($name:ident ($lower:expr) ($($argument:ident: $kind:ident),*) $(, $more:ident: $type:ty)* => $describe:expr) => {
         crate::apis::mpi::fortran_function! {
@@ -174,7 +172,7 @@ macro_rules! fortran_function {
         unsafe extern "C-unwind" fn $form(
             $($argument: crate::apis::mpi::abi::MpiPointer,)* error: *mut std::ffi::c_int $(, $more: $type)*
         ) {
-            // The address of every argument, the error code, and what is behind it.
+            // The address of every argument, the error code, and what follows it.
             type Real = unsafe extern "C-unwind" fn(
                 $(crate::apis::mpi::address_of!($argument),)* *mut std::ffi::c_int $(, $type)*
             );
@@ -182,7 +180,7 @@ macro_rules! fortran_function {
                 crate::apis::mpi::abi::c_name(concat!($exported, "\0")),
                 crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::$library),
             );
-            // It is optional in Fortran 2008.
+            // The error code is optional in Fortran 2008.
             let mut unasked = 0;
             let error = if error.is_null() { &raw mut unasked } else { error };
             let Some(address) = REAL.address() else {
@@ -207,7 +205,7 @@ macro_rules! fortran_function {
 }
 pub(crate) use fortran_function;
 
-/// An argument's type in Fortran.
+/// Type of an argument in Fortran.
 macro_rules! address_of {
     ($argument:ident) => {
         crate::apis::mpi::abi::MpiPointer
@@ -215,6 +213,6 @@ macro_rules! address_of {
 }
 pub(crate) use address_of;
 
-/// Returned where a program calls MPI without an MPI library: `MPI_ERR_OTHER` of MPICH, in Open MPI
-/// another error class. No program gets here that could have started without us.
+/// Returned if a program calls MPI without an MPI library: `MPI_ERR_OTHER` in MPICH, another error class in
+/// Open MPI. A program that gets here could not have started without this library.
 const NO_MPI: std::ffi::c_int = 15;

@@ -1,12 +1,12 @@
-//! Functions for large counts (`MPI_Send_c`) where the MPI library has none.
+//! Functions for large counts (`MPI_Send_c`), for MPI libraries without them.
 //!
-//! A program may ask whether MPI has them by weak references, as mpi4py does, and with us in front it
-//! finds ours. So they must work: by the functions without large counts, which take an `int` each and
-//! arrays of `int`. A number that is too large for that is `MPI_ERR_COUNT`.
+//! A program may check for these functions by weak references, as mpi4py does, and finds ours. So they must
+//! work. They call the functions without large counts, which take an `int` each and arrays of `int`. A number
+//! that is too large gives `MPI_ERR_COUNT`.
 //!
-//! The arrays that a non-blocking call got must stay until its request is complete. They are kept with
-//! the request, and freed when a function that completes it has set it to `MPI_REQUEST_NULL`. Past
-//! [`MAX_KEPT_REQUESTS`] such requests at a time the arrays are kept for good.
+//! The arrays of a non-blocking call must exist until its request is complete. They are stored with the
+//! request, and freed when a function that completes it has set it to `MPI_REQUEST_NULL`. Beyond
+//! [`MAX_KEPT_REQUESTS`] such requests at a time the arrays are never freed.
 
 use super::abi::{MpiAbi, MpiHandle, ask};
 use super::call::CallArguments;
@@ -19,21 +19,21 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 /// `MPI_ERR_COUNT` of both families.
 const ERR_COUNT: c_int = 2;
-/// For which processes an array has a number each.
+/// The processes for which an array has a number each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArrayLength {
-    /// Those that data goes to.
+    /// Destinations of data.
     Destinations,
-    /// Those that data comes from.
+    /// Sources of data.
     Sources,
-    /// Those of the communicator, on this side of it.
+    /// Processes of the local group.
     Group,
 }
 
-/// Most arrays of one call: counts and displacements of both directions.
+/// Maximum number of arrays of one call: counts and displacements of both directions.
 const MAX_ARRAYS: usize = 4;
 
-/// The arguments of one call, being made smaller.
+/// The arguments of one call, converted to `int`.
 pub(super) struct NarrowedArguments {
     comm: Option<MpiHandle>,
     root: Option<c_int>,
@@ -86,7 +86,7 @@ impl NarrowedArguments {
         Some(array)
     }
 
-    /// Whether MPI looks at arrays of this sort: others may be anything.
+    /// Whether MPI reads arrays of this kind. Others may be invalid.
     fn is_significant(&self, length: ArrayLength) -> bool {
         let (Some(root), Some(comm)) = (self.root, self.comm) else {
             return !(self.is_in_place && length == ArrayLength::Destinations);
@@ -106,7 +106,7 @@ impl NarrowedArguments {
         usize::try_from(length).ok()
     }
 
-    /// After the call: its result, or that of a call that could not be made.
+    /// Ends the conversion with the result of the call, or of a call that could not be made.
     pub(super) fn finish(self, result: Option<c_int>) -> c_int {
         let request = self.request.filter(|_| result == Some(0)).map(HandleArray::one);
         match request.filter(|request| MpiAbi::get().is_request(*request) && self.used > 0) {
@@ -125,13 +125,13 @@ fn free(arrays: [*mut c_int; MAX_ARRAYS]) {
     }
 }
 
-/// How many neighbours send to this process, and how many it sends to.
+/// Returns the number of neighbours that send to this process, and of those that it sends to.
 fn neighbours(comm: MpiHandle) -> Option<(c_int, c_int)> {
     const GRAPH: c_int = 1;
     const CART: c_int = 2;
     const DIST_GRAPH: c_int = 3;
-    // The two families number the first two the other way round, so MPI is asked in either way: a
-    // Cartesian communicator has dimensions.
+    // The two families number the first two kinds in opposite order, so this asks MPI for both: a Cartesian
+    // communicator has dimensions.
     match ask(&TOPO_TEST, comm)? {
         DIST_GRAPH => {
             let (mut sources, mut destinations, mut weighted) = (0, 0, 0);
@@ -171,9 +171,9 @@ static GRAPH_NEIGHBORS_COUNT: RealFunction =
 static DIST_GRAPH_NEIGHBORS_COUNT: RealFunction =
     RealFunction::new(c"PMPI_Dist_graph_neighbors_count", LookupFallback::Loaded(&MPI));
 
-/// Requests whose arrays are kept.
+/// Maximum number of requests whose arrays are stored.
 const MAX_KEPT_REQUESTS: usize = 1024;
-/// A slot that is being filled or emptied.
+/// A slot that a thread is filling or emptying.
 const BUSY: u64 = 1;
 
 struct Kept {
@@ -187,7 +187,7 @@ static KEPT: [Kept; MAX_KEPT_REQUESTS] = [const {
 }; MAX_KEPT_REQUESTS];
 static KEPT_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps the arrays of a request.
+/// Stores the arrays of a request.
 fn keep(request: MpiHandle, arrays: [*mut c_int; MAX_ARRAYS]) {
     for slot in &KEPT {
         if slot.request.load(Relaxed) == 0 && slot.request.compare_exchange(0, BUSY, AcqRel, Acquire).is_ok()
@@ -202,7 +202,7 @@ fn keep(request: MpiHandle, arrays: [*mut c_int; MAX_ARRAYS]) {
     }
 }
 
-/// Whether arrays are kept for any request.
+/// Whether arrays are stored for any request.
 #[inline]
 pub(super) fn is_anything_kept() -> bool {
     KEPT_COUNT.load(Relaxed) != 0
@@ -210,16 +210,16 @@ pub(super) fn is_anything_kept() -> bool {
 
 /// Requests of one call that have arrays.
 pub(super) struct WaitingRequests {
-    /// Which of the call's, and their handles.
+    /// Indices of the requests in the call, and their handles.
     requests: [(usize, MpiHandle); WaitingRequests::MAX_REQUESTS],
     used: usize,
 }
 
 impl WaitingRequests {
-    /// Requests of one call that are looked at; the arrays of others stay until a later one.
+    /// Maximum number of requests of one call. The arrays of others stay until a later call.
     const MAX_REQUESTS: usize = 32;
 
-    /// Before a call that may complete requests.
+    /// Collects the requests before a call that may complete them.
     pub(super) fn among(requests: HandleArray, count: usize) -> WaitingRequests {
         let mut waiting = WaitingRequests { requests: [(0, 0); WaitingRequests::MAX_REQUESTS], used: 0 };
         let abi = MpiAbi::get();
@@ -237,7 +237,7 @@ impl WaitingRequests {
         waiting
     }
 
-    /// After it.
+    /// Frees the arrays of completed requests after the call.
     pub(super) fn free_if_complete(&self, requests: HandleArray) {
         let abi = MpiAbi::get();
         for (at, request) in self.requests.iter().take(self.used) {

@@ -1,4 +1,5 @@
-//! What a new communicator is: its size, its rank, and the names that all its ranks agree on.
+//! Describes a new communicator: its size, its rank, and the values from which all its ranks derive the same
+//! name.
 
 use super::abi::{MpiAbi, MpiHandle};
 use super::call::{COMMUNICATORS, CallArguments};
@@ -12,8 +13,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 impl CommunicatorCreation {
-    /// The how-manieth from its parent this one is to be: counted by all ranks of the parent, whether
-    /// or not they get one.
+    /// Returns the ordinal of the new communicator on its parent. All ranks of the parent count it, whether
+    /// or not they become members.
     pub(super) fn ordinal(&self, parent: u64) -> u32 {
         match (self.birth, COMMUNICATORS.of(parent)) {
             (CommunicatorBirth::Collective, Some(numbers)) => sequence::next(&numbers.made),
@@ -21,7 +22,7 @@ impl CommunicatorCreation {
         }
     }
 
-    /// What was made, after a call that succeeded.
+    /// Describes the new communicator after a call that succeeded.
     pub(super) fn outcome(&self, call: &CallArguments, ordinal: u32) -> Option<NewCommunicator> {
         let (abi, parent) = (MpiAbi::get(), call.comm?);
         let handle = COMMUNICATORS.name(abi.comm(self.place.one()));
@@ -40,14 +41,14 @@ impl CommunicatorCreation {
         if handle == 0 {
             return Some(new);
         }
-        // One that is not complete is like its parent, and only that may be asked.
+        // An incomplete communicator is like its parent, and only the parent may be queried.
         let comm = if self.request.is_some() { parent } else { self.place.one() };
         let (size, rank) = (abi.size(comm)?, abi.rank(comm)?);
         new.size_rank = Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?));
         let own = leader(&COMM_GROUP, comm)?;
         new.leader = own;
         if abi.is_inter(comm) {
-            // Both sides have to agree, so they take the lower one.
+            // Both groups must agree, so they use the lower rank.
             let other = leader(&COMM_REMOTE_GROUP, comm)?;
             new.leader = own.min(other);
             let (low, high) = (own.min(other) as u32, own.max(other) as u32);
@@ -57,7 +58,7 @@ impl CommunicatorCreation {
     }
 }
 
-/// `MPI_COMM_WORLD` after a call that has initialized MPI.
+/// Describes `MPI_COMM_WORLD` after a call that has initialized MPI.
 pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
     let abi = MpiAbi::get();
     let (size, rank) = (abi.size(abi.world())?, abi.rank(abi.world())?);
@@ -75,7 +76,8 @@ pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
     })
 }
 
-/// Rank in `MPI_COMM_WORLD` of the first process of a communicator's group, -1 if it is not in there.
+/// Returns the rank in `MPI_COMM_WORLD` of the first process of a communicator's group, -1 if it is not a
+/// member.
 fn leader(group_of: &RealFunction, comm: MpiHandle) -> Option<i32> {
     type Translate =
         unsafe extern "C-unwind" fn(MpiHandle, c_int, *const c_int, MpiHandle, *mut c_int) -> c_int;
@@ -91,8 +93,8 @@ fn leader(group_of: &RealFunction, comm: MpiHandle) -> Option<i32> {
     (failed == 0).then_some(rank.max(-1))
 }
 
-/// The group of `MPI_COMM_WORLD`, which is kept. None in a program that has only sessions: there it is
-/// an error to ask, and errors end the job.
+/// Returns the group of `MPI_COMM_WORLD`, which is cached. `None` in a program that has only sessions: there
+/// the query is an error, and errors end the job.
 fn world_group() -> Option<MpiHandle> {
     static WORLD: AtomicUsize = AtomicUsize::new(0);
     if !is_set(&INITIALIZED)? || is_set(&FINALIZED)? {
@@ -112,7 +114,7 @@ fn world_group() -> Option<MpiHandle> {
     }
 }
 
-/// What `int f(int *flag)` says.
+/// Calls `int f(int *flag)`.
 fn is_set(function: &RealFunction) -> Option<bool> {
     let (address, mut flag) = (function.address()?, 0);
     // SAFETY: the functions that are asked have this type, and may be called at any time.
@@ -124,7 +126,7 @@ fn is_set(function: &RealFunction) -> Option<bool> {
 
 fn group(of: &RealFunction, comm: MpiHandle) -> Option<MpiHandle> {
     type Group = unsafe extern "C-unwind" fn(MpiHandle, *mut MpiHandle) -> c_int;
-    // A handle of either width fits: an `int` is the lower half, which is in front.
+    // A handle of either width fits: an `int` occupies the lower half, which comes first.
     let mut group: MpiHandle = 0;
     let address = of.address()?;
     // SAFETY: the function has this type, and the communicator exists.

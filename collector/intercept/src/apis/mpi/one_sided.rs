@@ -1,4 +1,5 @@
-//! One-sided communication: the calls in which a process may wait for others. Transfers return at once, and are not recorded.
+//! One-sided communication: the calls in which a process may wait for others. Transfers return at once and
+//! are not recorded.
 
 use super::argument::{Address, ArgumentKind, Int, IntPlace, Offset, Opaque};
 use super::call::{CallArguments, plain};

@@ -10,7 +10,7 @@ mpi_functions! { plain:
     MPI_Finalize mpi_finalize() => plain();
 }
 
-/// `MPI_Init`: Fortran has no command line to hand over.
+/// `MPI_Init`: Fortran passes no command line.
 mod mpi_init {
     use super::*;
     c_function! { MPI_Init(argc: Address, argv: Address) => plain().and(CallEffect::MakesWorld) }
@@ -30,7 +30,7 @@ mod mpi_init_thread {
     }
 }
 
-/// Functions with the arguments of `MPI_Send`, and those that take a request as one more.
+/// Functions with the arguments of `MPI_Send`, and those with an additional request.
 macro_rules! sends {
     ($($blocking:ident $lower:ident $starting:ident $starting_lower:ident $preparing:ident $preparing_lower:ident;)*) => {
         mpi_functions! { counted: $(

@@ -12,7 +12,7 @@ pub(super) struct NumberArray {
 }
 
 impl NumberArray {
-    /// One of them. MPI wants at least as many as the caller asks for.
+    /// Reads an element. MPI requires at least as many elements as the caller asks for.
     pub(super) fn at(self, at: usize) -> Option<i64> {
         if self.address.is_null() {
             return None;
@@ -33,7 +33,7 @@ impl NumberArray {
 #[derive(Clone, Copy)]
 pub(super) struct HandleArray {
     pub(super) address: MpiPointer,
-    /// Makes C handles of what is there.
+    /// Converts elements to C handles.
     pub(super) convert: Option<&'static RealFunction>,
 }
 
@@ -42,7 +42,7 @@ impl HandleArray {
         HandleArray { address, convert: None }
     }
 
-    /// One of them. MPI wants at least as many as the caller asks for.
+    /// Reads an element. MPI requires at least as many elements as the caller asks for.
     pub(super) fn at(self, at: usize) -> MpiHandle {
         if self.address.is_null() {
             return 0;
@@ -59,13 +59,13 @@ impl HandleArray {
         }
     }
 
-    /// The only one.
+    /// Reads the only element.
     pub(super) fn one(self) -> MpiHandle {
         self.at(0)
     }
 }
 
-/// Where statuses are to be.
+/// Address of statuses.
 #[derive(Clone, Copy)]
 pub(super) struct StatusPlaces {
     pub(super) address: MpiPointer,
@@ -77,33 +77,33 @@ impl StatusPlaces {
         StatusPlaces { address, wanted: !address.is_null() && !MpiAbi::get().is_ignored(address) }
     }
 
-    /// What one of them says of a message. Asked only for those that MPI has written.
+    /// Reads what a status contains about a message. Called only for statuses that MPI has written.
     pub(super) fn message(self, at: usize) -> Option<ReceivedMessage> {
         // SAFETY: the function has returned without an error, so MPI has written this status.
         if self.wanted { unsafe { MpiAbi::get().message(self.address, at) } } else { None }
     }
 }
 
-/// Where numbers are to be.
+/// Address of numbers.
 #[derive(Clone, Copy)]
 pub(super) struct AnswerPlaces {
     pub(super) address: MpiPointer,
-    /// How the program's language counts.
+    /// First index in the language of the program.
     pub(super) first: c_int,
 }
 
 impl AnswerPlaces {
-    /// The only one.
+    /// Reads the only number.
     pub(super) fn one(self) -> c_int {
         self.at(0)
     }
 
-    /// Whether the only one is true.
+    /// Whether the only number is true.
     pub(super) fn is_true(self) -> bool {
         self.one() != 0
     }
 
-    /// One of them as an index from 0; none for `MPI_UNDEFINED`.
+    /// Reads a number as an index from 0; `None` for `MPI_UNDEFINED`.
     pub(super) fn index(self, at: usize) -> Option<usize> {
         usize::try_from(self.at(at).checked_sub(self.first)?).ok()
     }

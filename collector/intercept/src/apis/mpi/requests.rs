@@ -1,4 +1,4 @@
-//! What is done with requests: starting persistent ones, waiting, testing, freeing.
+//! Functions on requests: starting persistent ones, waiting, testing, freeing.
 
 use super::argument::{Address, ArgumentKind, Indices, Int, IntPlace, Opaque, Requests, Status, StatusArray};
 use super::call::CallEffect::{Completes, Frees, StartsAgain};
@@ -29,7 +29,7 @@ mpi_functions! { plain:
         count: Int, requests: Requests, completed: IntPlace, indices: Indices, statuses: StatusArray,
     ) => plain().and(Completes(requests, count, Several(completed, indices), statuses));
 
-    // It completes nothing: the request stays.
+    // The call completes nothing: the request stays.
     MPI_Request_get_status mpi_request_get_status(request: Opaque, flag: IntPlace, status: Address) => plain();
     MPI_Request_free mpi_request_free(request: Requests) => plain().and(Frees(request));
     MPI_Cancel mpi_cancel(request: Requests) => plain();

@@ -1,4 +1,4 @@
-//! One call of an MPI function: recorded, passed on, and its outcome looked at.
+//! Runs one call of an MPI function: records it, passes it on, and records its outcome.
 
 use super::abi::{MpiAbi, MpiHandle, ReceivedMessage, is_known};
 use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
@@ -12,8 +12,8 @@ use rpd_ring::record::{RecordedLibrary, RequestCompletion};
 use std::ffi::c_int;
 use std::slice;
 
-/// Runs a function of the program. `describe` looks at its arguments, `real` passes them on and
-/// returns the error class.
+/// Runs a function for the program. `describe` reads its arguments, `real` passes them on and returns the
+/// error class.
 #[inline]
 pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() -> c_int) -> c_int {
     let mut inside = TracedCall::mpi();
@@ -29,20 +29,20 @@ pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() 
     result
 }
 
-/// What the call itself may overwrite.
+/// Values that the call itself may overwrite.
 struct Before {
-    /// Number of the communicator that is being made.
+    /// Ordinal of the communicator that is being created.
     ordinal: u32,
-    /// The communicator of the call, as the ring tells it.
+    /// The communicator of the call, in its form in the ring.
     comm: u64,
     /// The request of the call.
     request: MpiHandle,
-    /// Requests that have arrays of ours.
+    /// Requests with arrays of ours.
     waiting: Option<WaitingRequests>,
 }
 
 fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
-    // What looks into arguments may call MPI, which may set it.
+    // Reading arguments may call MPI, which may change errno.
     let _errno = errno::PreservedErrno::new();
     let abi = MpiAbi::get();
     let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
@@ -71,7 +71,8 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
         }
         CallEffect::FreesComm => {
             before.comm = call.comm();
-            // From here on nobody may use it; once it is freed, another thread may get its handle.
+            // The program may not use the communicator from here on. After it is freed, another thread may
+            // get its handle.
             COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.comm(comm)));
         }
         CallEffect::Names(..) => before.comm = call.comm(),
@@ -91,7 +92,7 @@ fn end(inside: TracedCall, call: &CallArguments, before: &Before, result: c_int)
     inside.end(|outcome| note(call, before, outcome));
 }
 
-/// What is counted of a call that succeeded, on record or not.
+/// Counts the effects of a call that succeeded, recorded or not.
 fn count(call: &CallArguments) {
     let abi = MpiAbi::get();
     match call.effect {
@@ -101,10 +102,10 @@ fn count(call: &CallArguments) {
     }
 }
 
-/// Persistent requests that send: what their statuses say of a message means nothing.
+/// Persistent send requests: their statuses contain nothing about a message.
 static SENDS: CommunicatorTable = CommunicatorTable::new();
 
-/// What goes on record of a call that succeeded.
+/// Records the effects of a call that succeeded.
 fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
     let abi = MpiAbi::get();
     match call.effect {
@@ -163,7 +164,7 @@ fn started(outcome: &mut CallOutcome<'_>, request: MpiHandle) {
     }
 }
 
-/// The requests of a call that are complete.
+/// Records the completed requests of a call.
 fn complete(outcome: &mut CallOutcome<'_>, completed: CompletedRequests, statuses: StatusPlaces) {
     match completed {
         CompletedRequests::AllIf(flag) if !flag.is_true() => {}
