@@ -1,5 +1,4 @@
-//! The side that reads records. Whatever is in the ring, it neither panics nor allocates more than
-//! the longest name.
+//! Reads records. For any content of the ring, it neither panics nor allocates more than the longest name.
 
 use crate::header::RingHeader;
 use crate::layout::{NAME_LIMIT, word};
@@ -12,23 +11,23 @@ use crate::wakeup::{self, RingWakeup};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The ring holds something that no producer of this version writes. Where the next record starts
-/// is then unknown, so the rest of the ring is lost.
+/// The ring contains data that no producer of this version writes. The start of the next record is then
+/// unknown, so the rest of the ring is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a ring holds a record that makes no sense at position {position}")]
 pub struct BadRecord {
-    /// Bytes since the ring was made.
+    /// Bytes since the ring was created.
     pub position: u64,
 }
 
-/// How far one call of [`RingConsumer::drain`] came.
+/// Progress of one call of [`RingConsumer::drain`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DrainProgress {
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
-    /// Nothing was left when it returned.
+    /// The ring was empty at the end.
     pub empty: bool,
-    /// How full the ring was when it was looked at, from 0 to 1.
+    /// Fill level of the ring at the start, from 0 to 1.
     pub fullness: f32,
 }
 
@@ -44,7 +43,7 @@ pub struct RingConsumer {
 }
 
 impl RingConsumer {
-    /// Takes over mapped memory; none if the header makes no sense.
+    /// Reads mapped memory; `None` if its header is invalid.
     pub fn new(memory: RingMemory) -> Option<RingConsumer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let name = Vec::with_capacity(NAME_LIMIT + 8);
@@ -57,25 +56,25 @@ impl RingConsumer {
         RingHeader::new(&self.memory)
     }
 
-    /// Whether there is a ring behind the header; without one, drops are counted alone.
+    /// Whether there is a ring after the header. Without one, drops are only counted.
     pub fn has_ring(&self) -> bool {
         self.capacity > 0
     }
 
-    /// What a thread can wait on for the producer's call.
+    /// Returns the handle by which a thread waits for the producer's call.
     pub fn wakeup(&self) -> RingWakeup {
         RingWakeup::new(Arc::clone(&self.memory))
     }
 
-    /// Has the producer call from now on. Whether the consumer may sleep: not if so much was published
-    /// before that there is no call for it.
+    /// Requests a call of the producer. Returns whether the consumer may sleep: not if so much was published
+    /// before that there will be no call for it.
     pub fn fall_asleep(&self) -> bool {
         wakeup::set_asleep(&self.memory);
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
         head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS
     }
 
-    /// Has the producer call no more. Whether it has called.
+    /// Ends the request for a call. Returns whether the producer has called.
     pub fn wake_up(&self) -> bool {
         wakeup::set_awake(&self.memory)
     }
@@ -99,7 +98,8 @@ impl RingConsumer {
         let mut given_back = self.tail;
         while self.tail < stop {
             records += u64::from(self.one(head, &mut each)?);
-            // The producer gets room back early, but not for every record: the line is shared.
+            // Frees space for the producer early, but not after every record: both sides share the cache
+            // line.
             if self.tail - given_back > self.capacity / 8 {
                 self.give_back();
                 given_back = self.tail;
@@ -110,7 +110,7 @@ impl RingConsumer {
         Ok(DrainProgress { records, empty: self.tail == head, fullness })
     }
 
-    /// Reads one record, false for padding.
+    /// Reads one record. Returns `false` for padding.
     fn one(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
         let bad = BadRecord { position: self.tail };
         let offset = self.tail & (self.capacity - 1);
@@ -184,7 +184,7 @@ impl RingConsumer {
         Ok(true)
     }
 
-    /// Copies a name out: the producer could change it while it is looked at.
+    /// Copies a name, which the producer could change while it is inspected.
     fn name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
         let length = length as usize;
         if length as u64 > room || length > NAME_LIMIT {
@@ -221,7 +221,7 @@ fn library(flag: u8) -> RecordedLibrary {
     if flag == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl }
 }
 
-/// Bytes of a text without a last character that is only begun.
+/// Returns the bytes of a text without an incomplete last character.
 fn whole_characters(text: &[u8]) -> usize {
     let begun = text.iter().rev().take(4).position(|byte| *byte & 0xc0 != 0x80).unwrap_or(0);
     let start = text.len().saturating_sub(begun + 1);

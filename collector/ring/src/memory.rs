@@ -18,7 +18,7 @@ pub struct RingMemory {
 #[derive(Debug)]
 enum Origin {
     Mapped,
-    /// Freed with the last side.
+    /// Freed with the last of the two sides.
     Heap {
         _owner: Arc<[AtomicU64]>,
     },
@@ -31,8 +31,8 @@ unsafe impl Send for RingMemory {}
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// Maps `bytes` of a memfd, shared. The caller has made sure that the file is that long and
-    /// sealed against shrinking: otherwise an access is a SIGBUS.
+    /// Maps `bytes` of a memfd as shared memory. The caller has ensured that the file is that long and sealed
+    /// against shrinking: otherwise an access causes a SIGBUS.
     pub fn map(file: BorrowedFd<'_>, bytes: usize) -> std::io::Result<RingMemory> {
         if !bytes.is_multiple_of(8) {
             return Err(std::io::ErrorKind::InvalidInput.into());
@@ -57,8 +57,7 @@ impl RingMemory {
         }
     }
 
-    /// Memory of this process alone, all zero, seen from two sides: for tests, and to try out a ring
-    /// without a file.
+    /// Makes private zeroed memory with two sides, for tests and for a check without a file.
     pub fn heap(bytes: usize) -> (RingMemory, RingMemory) {
         let words: Arc<[AtomicU64]> = (0..bytes / 8).map(|_| AtomicU64::new(0)).collect();
         let side = |words: Arc<[AtomicU64]>| RingMemory {
@@ -69,8 +68,8 @@ impl RingMemory {
         (side(Arc::clone(&words)), side(words))
     }
 
-    /// Keeps the mapping out of forked children: their copy of the address space has a hole there.
-    /// Where the kernel refuses, they have a mapping that they do not use.
+    /// Keeps the mapping out of forked children, whose address space then has a hole there. If the kernel
+    /// refuses, they have a mapping that they do not use.
     pub fn keep_from_children(&self) {
         if matches!(self.origin, Origin::Mapped) {
             // SAFETY: the range is exactly this mapping, to the end of its last page.

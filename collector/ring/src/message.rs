@@ -1,4 +1,4 @@
-//! What the library sends over the collector's socket: one packet of 24 bytes per connection.
+//! Messages of the library over the collector's socket: one packet of 24 bytes per connection.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -18,38 +18,38 @@ pub const SOCKET_VARIABLE: &str = "RPD_SOCKET";
 pub const RING_VARIABLE: &str = "RPD_RING_BYTES";
 /// Variable with what is recorded: words of [`TRACED`] with commas between.
 pub const TRACE_VARIABLE: &str = "RPD_TRACE";
-/// Variable with the most bytes of all rings of one process.
+/// Variable with the maximum number of bytes of all rings of one process.
 pub const MEMORY_VARIABLE: &str = "RPD_RING_MEMORY";
 /// What the library can record.
 pub const TRACED: [&str; 3] = ["roctx", "mpi", "rccl"];
 
 const MAGIC: [u8; 4] = *b"rpdm";
 
-/// What a thread tells the collector.
+/// A message to the collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LibraryMessage {
-    /// Here is my ring.
+    /// The thread sends its ring.
     Ring {
         /// Thread id, as the program sees it.
         tid: i32,
     },
-    /// I have no ring.
+    /// The thread has no ring.
     Untraced {
         /// Thread id, as the program sees it.
         tid: i32,
-        /// Why.
+        /// The reason.
         why: UntracedReason,
     },
-    /// Threads without rings had this many events.
+    /// Number of events of threads without rings.
     Lost {
-        /// How many.
+        /// Number of events.
         events: u64,
     },
     /// A process has ended, or is about to.
     Ended {
-        /// Its process id, as the sender sees it.
+        /// Process id, as the sender sees it.
         pid: i32,
-        /// Its status as `waitpid` gives it.
+        /// Status as `waitpid` returns it.
         status: i32,
     },
 }
@@ -57,14 +57,14 @@ pub enum LibraryMessage {
 /// Why a thread has no ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UntracedReason {
-    /// Its memory could not be had.
+    /// The memory is not available.
     NoMemory,
     /// `ulimit -f` allows no file of that size.
     FileLimit,
 }
 
 impl LibraryMessage {
-    /// As bytes.
+    /// Converts the message to bytes.
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         let (kind, id, value) = match self {
             LibraryMessage::Ring { tid } => (1u32, tid, 0),
@@ -83,7 +83,7 @@ impl LibraryMessage {
         bytes
     }
 
-    /// From bytes; none for anything that this version does not send.
+    /// Parses a message; `None` for anything that this version does not send.
     pub fn decode(bytes: &[u8]) -> Option<LibraryMessage> {
         let word = |i: usize| <[u8; 4]>::try_from(bytes.get(i * 4..i * 4 + 4)?).ok();
         if bytes.len() != MESSAGE_BYTES || word(0)? != MAGIC || u32::from_le_bytes(word(3)?) != VERSION {

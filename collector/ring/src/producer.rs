@@ -1,5 +1,5 @@
-//! The side that writes records. Never waits, allocates or panics. Its only system call wakes a consumer
-//! that sleeps, once per sleep.
+//! Writes records. Never waits, allocates or panics. Its only system call wakes a sleeping consumer, once per
+//! sleep.
 
 use crate::header::RingHeader;
 use crate::layout::{DropCause, DroppedKind, NAME_LIMIT, word};
@@ -20,16 +20,16 @@ pub struct RingProducer {
     /// Bytes of the ring.
     capacity: u64,
     head: u64,
-    /// The tail when it was last looked at: reading it costs a cache miss.
+    /// The tail at its last load: loading it costs a cache miss.
     tail: u64,
-    /// Bytes kept for the ends of what is open in this thread.
+    /// Bytes reserved for the ends of what is open in this thread.
     reserved: u64,
     /// The head from which on the consumer may have to be woken.
     look: u64,
 }
 
 impl RingProducer {
-    /// Takes over memory whose header has been written, see [`RingHeader::write`].
+    /// Writes to memory whose header has been written, see [`RingHeader::write`].
     pub fn new(memory: RingMemory) -> Option<RingProducer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let capacity = capacity as u64;
@@ -37,24 +37,25 @@ impl RingProducer {
         Some(RingProducer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
     }
 
-    /// The header, for counters.
+    /// Returns the header, for counters.
     pub fn header(&self) -> Option<RingHeader<'_>> {
         RingHeader::new(&self.memory)
     }
 
-    /// All of its memory.
+    /// Returns the whole memory.
     pub fn memory(&self) -> &RingMemory {
         &self.memory
     }
 
-    /// `roctxRangePush`; false if it could not be recorded, and then its pop must not be either.
+    /// `roctxRangePush`. Returns `false` if it could not be recorded; then its pop must not be recorded
+    /// either.
     #[inline]
     pub fn push(&mut self, time: i64, name: &[u8]) -> bool {
         let stored = self.named(kind::PUSH, 0, time, None, name, END);
         self.opened(stored, DroppedKind::Range)
     }
 
-    /// `roctxRangePop` of a push that was recorded. There is always room for it.
+    /// `roctxRangePop` of a recorded push. There is always room for it.
     #[inline]
     pub fn pop(&mut self, time: i64) {
         self.end(kind::POP, time);
@@ -67,8 +68,8 @@ impl RingProducer {
         self.count_if_not(stored, DroppedKind::Range)
     }
 
-    /// `roctxRangeStop`. It may use the room that is kept free of beginnings. Not counted as dropped: its
-    /// range was counted at its start, or is recorded and stays open.
+    /// `roctxRangeStop`. It may use the space that is reserved from begins. A drop is not counted: its range
+    /// was counted at its start, or is recorded and stays open.
     #[inline]
     pub fn range_stop(&mut self, time: i64, id: u64) -> bool {
         self.words(kind::RANGE_STOP, 0, 0, time, [id, 0])
@@ -81,8 +82,8 @@ impl RingProducer {
         self.count_if_not(stored, DroppedKind::Mark)
     }
 
-    /// An MPI function is called; false if it could not be recorded, and then its exit must not be
-    /// either.
+    /// Begin of an MPI function. Returns `false` if it could not be recorded; then its exit must not be
+    /// recorded either.
     #[inline]
     pub fn mpi_enter(&mut self, time: i64, call: &MpiCall) -> bool {
         let (flags, words) = call.words();
@@ -90,21 +91,21 @@ impl RingProducer {
         self.opened(stored, DroppedKind::MpiCall)
     }
 
-    /// The MPI function whose entry was recorded last, and not its exit, returns.
+    /// Return of the MPI function whose entry was recorded last without its exit.
     #[inline]
     pub fn mpi_exit(&mut self, time: i64) {
         self.end(kind::MPI_EXIT, time);
     }
 
-    /// The MPI function whose entry was recorded last has started an operation. Like everything that a
-    /// call ends with, it may use the room that is kept free of beginnings. If it cannot be recorded, its
-    /// completion will be missed, and counted there.
+    /// Start of an operation by the MPI function whose entry was recorded last. Like everything that a call
+    /// ends with, it may use the space that is reserved from begins. If it cannot be recorded, its completion
+    /// will be unmatched, and counted there.
     #[inline]
     pub fn mpi_request(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0])
     }
 
-    /// An operation is complete.
+    /// Completion of an operation.
     #[inline]
     pub fn mpi_done(&mut self, time: i64, completion: &RequestCompletion) -> bool {
         let (flags, [request, bytes, message]) = completion.words();
@@ -112,19 +113,19 @@ impl RingProducer {
         self.count_if_not(stored, DroppedKind::MpiRequest)
     }
 
-    /// A request was freed before it was seen to be complete.
+    /// A request that was freed before its completion.
     pub fn mpi_freed(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_FREED, 0, 0, time, [request, 0])
     }
 
-    /// A communicator was made.
+    /// Creation of a communicator.
     pub fn new_communicator(&mut self, time: i64, made: &NewCommunicator) -> bool {
         let (flags, words) = made.words();
         let stored = self.words(kind::COMM_NEW, flags, made.function, time, words);
         self.count_if_not(stored, DroppedKind::Communicator)
     }
 
-    /// A communicator got a name.
+    /// Name of a communicator.
     pub fn communicator_name(
         &mut self,
         time: i64,
@@ -137,15 +138,15 @@ impl RingProducer {
         self.count_if_not(stored, DroppedKind::Communicator)
     }
 
-    /// A communicator is gone.
+    /// End of a communicator.
     pub fn communicator_freed(&mut self, time: i64, library: RecordedLibrary, handle: u64) -> bool {
         let flags = if library == RecordedLibrary::Rccl { OF_RCCL } else { 0 };
         let stored = self.words(kind::COMM_FREE, flags, 0, time, [handle, 0]);
         self.count_if_not(stored, DroppedKind::Communicator)
     }
 
-    /// An RCCL function is called; false if it could not be recorded, and then its exit must not be
-    /// either.
+    /// Begin of an RCCL function. Returns `false` if it could not be recorded; then its exit must not be
+    /// recorded either.
     #[inline]
     pub fn rccl_enter(&mut self, time: i64, call: &RcclCall) -> bool {
         let (flags, words) = call.words();
@@ -153,7 +154,7 @@ impl RingProducer {
         self.opened(stored, DroppedKind::RcclCall)
     }
 
-    /// The RCCL function whose entry was recorded last, and not its exit, returns.
+    /// Return of the RCCL function whose entry was recorded last without its exit.
     #[inline]
     pub fn rccl_exit(&mut self, time: i64) {
         self.end(kind::RCCL_EXIT, time);
@@ -195,7 +196,7 @@ impl RingProducer {
         true
     }
 
-    /// A beginning without a name: it must leave room for its end.
+    /// A begin without a name. It must leave space for its end.
     #[inline]
     fn enter(&mut self, kind: u8, flags: u8, function: u32, time: i64, words: [u64; 4]) -> bool {
         let keep = self.keep_free() + END;
@@ -230,7 +231,7 @@ impl RingProducer {
 
     #[inline]
     fn end(&mut self, kind: u8, time: i64) {
-        // Ends first give back what their beginning reserved, so this cannot fail.
+        // An end first frees what its begin reserved, so this cannot fail.
         self.reserved = self.reserved.saturating_sub(END);
         if let Some(at) = self.place(END, self.reserved) {
             self.store(at, first_word(END, kind, 0, 0));
@@ -264,14 +265,14 @@ impl RingProducer {
         }
     }
 
-    /// Beginnings leave this free: the ends of what is open, and a sixteenth of the ring for the
-    /// stops of ranges that other threads may have started.
+    /// Begins leave this free: the ends of what is open, and a sixteenth of the ring for the stops of ranges
+    /// that other threads may have started.
     #[inline]
     fn keep_free(&self) -> u64 {
         self.reserved + self.capacity / 16
     }
 
-    /// Word where a record of `bytes` goes, if that leaves `keep` bytes free.
+    /// Returns the word for a record of `bytes`, if that leaves `keep` bytes free.
     #[inline]
     fn place(&mut self, bytes: u64, keep: u64) -> Option<usize> {
         if self.capacity == 0 {
@@ -282,7 +283,7 @@ impl RingProducer {
         let padding = if bytes > to_end { to_end } else { 0 };
         let needed = bytes + padding + keep;
         if self.capacity - (self.head - self.tail) < needed {
-            // The tail belongs to the other side: a value that cannot be is taken for a full ring.
+            // The consumer writes the tail. An impossible value counts as a full ring.
             let tail = self.memory.get(word::TAIL)?.load(Acquire);
             if tail < self.tail || tail > self.head {
                 return None;
@@ -307,7 +308,7 @@ impl RingProducer {
         }
     }
 
-    /// Makes everything up to here visible to the consumer.
+    /// Publishes everything written so far.
     #[inline(always)]
     fn publish(&mut self, bytes: u64) {
         self.head += bytes;
@@ -319,8 +320,8 @@ impl RingProducer {
         }
     }
 
-    /// Wakes the consumer if it sleeps. If it falls asleep at this moment, and this misses it, it will see
-    /// what was published up to here, or be woken by the next part of the ring.
+    /// Wakes the consumer if it sleeps. If it falls asleep at this moment and this misses it, it sees what
+    /// was published so far, or the next part of the ring wakes it.
     #[cold]
     fn wake_consumer(&mut self) {
         self.look = self.head + self.capacity / wakeup::PARTS;
@@ -328,7 +329,7 @@ impl RingProducer {
     }
 }
 
-/// The last `rest` bytes of a name, 1 to 7, as a word. In as few loads as there are: a loop over the
+/// Returns the last `rest` bytes of a name, 1 to 7, as a word. Uses as few loads as possible: a loop over the
 /// bytes costs as much as the rest of a record.
 #[inline]
 fn tail(name: &[u8], rest: usize) -> u64 {
