@@ -46,7 +46,7 @@ pub(super) struct JoinQuestion {
     pub(super) first: u16,
 }
 
-/// The number of the agent that joins, and the agents that it asks.
+/// The number of the agent that joins, and the agents that it probes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TreePlace {
     pub(super) from: AgentId,
@@ -54,14 +54,14 @@ pub(super) struct TreePlace {
     pub(super) nonce: u64,
     pub(super) number: u32,
     pub(super) first: u16,
-    /// Candidates in all.
+    /// Total number of candidates.
     pub(super) total: u16,
-    /// As many of the candidates from `first` on as a packet has room for: at least two.
+    /// As many of the candidates from `first` on as fit into a packet: at least two.
     pub(super) candidates: Vec<AgentCard>,
 }
 
 impl TreePlace {
-    /// Answers a question; `None` where the registry has no number for the agent.
+    /// Makes the reply to a request; `None` if the registry has no number for the agent.
     pub(super) fn answer(join: JoinQuestion, registry: &mut AgentRegistry) -> Option<TreePlace> {
         let JoinQuestion { card, to: from, nonce, first } = join;
         let to = card.agent;
@@ -83,7 +83,7 @@ impl TreePlace {
 }
 
 impl JoinPacket {
-    /// Returns the packet as it is sent; `None` if its cards are too long.
+    /// Returns the bytes of the packet; `None` if its cards are too long.
     pub(super) fn seal(&self, key: &PacketKey) -> Option<[u8; JOIN_BYTES]> {
         let mut cards = Vec::new();
         let (kind, from, to, nonce, number, first, total) = match self {
@@ -113,7 +113,7 @@ impl JoinPacket {
         bytes.try_into().ok()
     }
 
-    /// Reads a packet; `None` unless its sender knows the secret of the run and every field makes sense.
+    /// Reads a packet; `None` unless its sender knows the secret of the run and every field is valid.
     pub(super) fn open(key: &PacketKey, bytes: &[u8]) -> Option<JoinPacket> {
         let bytes: &[u8; JOIN_BYTES] = bytes.try_into().ok()?;
         let (covered, code) = bytes.split_at(COVERED);
@@ -172,7 +172,7 @@ mod tests {
         PacketKey::new([7; 32])
     }
 
-    /// The longest that there is.
+    /// The longest possible content.
     fn long(agent: u64) -> AgentCard {
         let mut card = card(agent);
         card.domain.boot_id = "b".repeat(64);

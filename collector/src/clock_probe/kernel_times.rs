@@ -1,4 +1,4 @@
-//! Receive times of packets as the kernel notes them, brought to the clock of the records.
+//! Converts the kernel's receive times of packets to the clock of the records.
 //!
 //! ```text
 //! packet arrives: the kernel notes CLOCK_REALTIME          (stamp)
@@ -7,9 +7,9 @@
 //! receive time = RAW of the bracket - (REALTIME of the bracket - stamp) * rate of RAW against REALTIME
 //! ```
 //!
-//! [`KernelTimes`] gives a kernel time only if nothing speaks against it: the program and the kernel read the same
-//! REALTIME, nobody has set it since the socket was empty, and the stamp lies within the time that the packet can
-//! have arrived in. Without one, the time that the program read after the receive counts.
+//! [`KernelTimes`] uses a kernel time only if it is consistent: the program and the kernel read the same
+//! REALTIME, no step occurred since the socket was empty, and the stamp lies within the time in which the
+//! packet can have arrived. Otherwise the time that the program read after the receive counts.
 
 use super::sockets::{ProbeSockets, enable_stamps, receive_stamp};
 use crate::host::machine;
@@ -22,30 +22,33 @@ use std::io;
 use std::num::NonZeroU32;
 use std::os::unix::net::UnixDatagram;
 
-/// Readings of a bracket, of which the narrowest counts: the program may lose its core in between.
+/// Number of readings of a bracket, of which the narrowest counts: the program may lose its core in between.
 const READINGS: usize = 4;
-/// A bracket of this width, ns, needs no second reading.
+/// Width of a bracket, ns, that needs no second reading.
 const NARROW_NS: i64 = 1_000;
-/// A bracket that is wider than this, ns, is useless: it is wrong by up to half of that.
+/// Maximum width of a bracket, ns: its error is up to half of that.
 const MAX_BRACKET_NS: i64 = 5_000;
-/// Two readings of one clock by different ways may differ by this, ns.
+/// Maximum difference of two readings of one clock by different ways, ns.
 const SLACK_NS: i64 = 1_000;
-/// The kernel notes the time of a packet before it puts it into the queue of the socket. On a busy core another thread
-/// may run in between, so that a read of the socket finds nothing although the packet is noted already.
+/// Maximum time, ns, from the stamp of a packet to its arrival in the queue of the socket. On a busy core
+/// another thread may run in between, so that a read of the socket finds nothing although the packet has its
+/// stamp.
 const MAX_QUEUEING_NS: i64 = 1_000_000;
-/// A stamp that is older than this, ns, would be wrong by too much where the rate is not known well.
+/// Maximum age of a stamp, ns. An older one would be too inaccurate if the rate is not known well.
 const MAX_DELAY_NS: i64 = 100_000_000;
-/// Shortest distance of two brackets, ns, that show the rate: they are wrong by 1e-6 of it at most.
+/// Minimum distance of two brackets, ns, for a measurement of the rate: its error is then at most 1e-6.
 const MIN_RATE_DISTANCE_NS: i64 = 500_000_000;
-/// A REALTIME that runs faster or slower than RAW by more than this is being slewed, and no rate holds for long.
+/// Maximum difference of the rates of REALTIME and RAW. Above it REALTIME is being slewed, and no rate holds
+/// for long.
 const MAX_RATE: f64 = 1e-3;
-/// A stamp that slewing may have changed by more than this, ns, is not used.
+/// Maximum change of a stamp by slewing, ns.
 const MAX_OFF_NS: f64 = 100.0;
-/// No slewing is faster than one part in this many: what moves REALTIME by more has set it.
+/// Maximum rate of slewing: a faster change of REALTIME is a step.
 const FASTEST_SLEWING: i64 = 10;
-/// How often a disagreement of the program's and the kernel's REALTIME has to be seen: REALTIME may be set just then.
+/// Number of disagreements between the program's and the kernel's REALTIME that count: a single one may be
+/// due to a step at that moment.
 const COMPARISONS: usize = 3;
-/// When the timer that tells of a set REALTIME would expire, s since 1970: long after every job.
+/// Expiry of the timer that detects steps of REALTIME, s since 1970: long after every job.
 const TIMER_S: i64 = 1 << 33;
 
 /// The clocks that a node reads, ns: the real ones, or those of a test.
@@ -55,8 +58,8 @@ pub(crate) struct NodeClock {
     pub raw: fn() -> i64,
     /// `CLOCK_REALTIME`.
     pub realtime: fn() -> i64,
-    /// Turns what the machine's kernel noted for a packet into what the node's kernel notes: `CLOCK_REALTIME`, or
-    /// `None` where it notes nothing.
+    /// Converts a stamp of the machine's kernel to that of the node's kernel: `CLOCK_REALTIME`, or `None` if
+    /// it gives no stamps.
     pub stamp: fn(i64) -> Option<i64>,
 }
 
@@ -65,7 +68,7 @@ impl NodeClock {
     pub(crate) const REAL: NodeClock =
         NodeClock { raw: machine::monotonic_raw, realtime: machine::realtime, stamp: Some };
 
-    /// The narrowest of a few brackets. The first one begins with `raw`, which was just read.
+    /// Returns the narrowest of a few brackets. The first one begins with `raw`, which was just read.
     fn bracket(&self, raw: i64) -> Bracket {
         let read = |before: i64| {
             let realtime = (self.realtime)();
@@ -86,23 +89,23 @@ impl NodeClock {
     }
 }
 
-/// When a packet was received, ns of the clock of the records.
+/// Receive time of a packet, ns of the clock of the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ReceiveTime {
-    /// What the program read when the receive had returned.
+    /// Time that the program read after the receive.
     pub(super) program: i64,
-    /// How much earlier the kernel had noted the packet, ns.
+    /// Time from the kernel's stamp to the program's reading, ns.
     pub(super) delay: Option<NonZeroU32>,
 }
 
 impl ReceiveTime {
-    /// A time that the program read, without one of the kernel.
+    /// A time of the program without a stamp of the kernel.
     #[cfg(test)]
     pub(super) fn of_program(program: i64) -> ReceiveTime {
         ReceiveTime { program, delay: None }
     }
 
-    /// The time that the kernel noted.
+    /// Returns the kernel's time.
     pub(super) fn kernel(&self) -> Option<i64> {
         self.program.checked_sub(i64::from(self.delay?.get()))
     }
@@ -117,18 +120,19 @@ struct Bracket {
 }
 
 impl Bracket {
-    /// Time since an earlier bracket by the clock of the records, and how much more REALTIME has moved.
+    /// Returns the time since an earlier bracket by the clock of the records, and how much more REALTIME has
+    /// advanced.
     fn since(&self, earlier: &Bracket) -> (i64, i64) {
         let passed = self.raw.saturating_sub(earlier.raw);
         (passed, self.realtime.saturating_sub(earlier.realtime).saturating_sub(passed))
     }
 }
 
-/// What the kernel offers, for as long as the agent uses its times.
+/// Features of the kernel, while the agent uses its times.
 struct KernelClock {
-    /// The kernel notes its REALTIME when one end sends a packet to the other one.
+    /// A pair of sockets: the kernel stamps what one end sends to the other one.
     ends: (UnixDatagram, UnixDatagram),
-    /// Whether REALTIME was set since the last call.
+    /// A timer that detects steps of REALTIME.
     was_set: Box<dyn FnMut() -> bool + Send>,
 }
 
@@ -144,8 +148,8 @@ impl KernelClock {
         Ok(KernelClock { ends, was_set: Box::new(was_set) })
     }
 
-    /// Whether the kernel's REALTIME lies between two readings of the program's, taken around it. It does not where
-    /// a library replaces the clocks of the program.
+    /// Whether the kernel's REALTIME lies between two readings of the program's. It does not if a library
+    /// replaces the clocks of the program.
     fn agrees(&self, clock: &NodeClock) -> bool {
         let before = (clock.realtime)();
         let sent = self.ends.0.send(&[0]);
@@ -157,8 +161,7 @@ impl KernelClock {
     }
 }
 
-/// A timer whose reading fails with `ECANCELED` once after each time that somebody has set REALTIME. The timer stays
-/// armed.
+/// A timer whose reading fails with `ECANCELED` once after each step of REALTIME. The timer stays armed.
 fn set_timer() -> io::Result<OwnedFd> {
     let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -168,24 +171,24 @@ fn set_timer() -> io::Result<OwnedFd> {
     Ok(timer)
 }
 
-/// Turns stamps of packets into receive times, or finds that they cannot be used.
+/// Converts stamps of packets to receive times, or detects that they cannot be used.
 pub(super) struct KernelTimes {
     clock: NodeClock,
-    /// `None` once the agent uses the program's times, for good.
+    /// `None` once the agent has switched permanently to the program's times.
     kernel: Option<KernelClock>,
-    /// For each socket: REALTIME before the last read that found nothing, and both clocks after it. Without it no stamp is
-    /// used.
+    /// For each socket: REALTIME before the last read that found nothing, and both clocks after it. Stamps
+    /// are not used without it.
     empty_at: Vec<Option<(i64, Bracket)>>,
     last: Option<Bracket>,
-    /// Begin of the measurement of the rate.
+    /// Start of the measurement of the rate.
     anchor: Option<Bracket>,
-    /// By how much REALTIME runs faster than the clock of the records; 0 as long as it is not known.
+    /// Difference of the rates of REALTIME and the clock of the records; 0 until it is known.
     rate: f64,
     stepped: bool,
 }
 
 impl KernelTimes {
-    /// For these sockets. Warns if the kernel's times cannot be used.
+    /// Prepares the sockets. Warns if the kernel's times cannot be used.
     pub(super) fn new(clock: NodeClock, sockets: &ProbeSockets) -> KernelTimes {
         let count = sockets.all().count();
         let kernel = match sockets.stamp_error() {
@@ -211,14 +214,14 @@ impl KernelTimes {
         times
     }
 
-    /// REALTIME, to be read before a socket is: see [`KernelTimes::note_empty`].
+    /// Reads REALTIME before a socket is read: see [`KernelTimes::note_empty`].
     pub(super) fn before_read(&self) -> i64 {
         if self.kernel.is_some() { (self.clock.realtime)() } else { 0 }
     }
 
-    /// A read of this socket found nothing. `before` was read before that: a packet that arrives between the reading
-    /// of the clock and the read of the socket is read, so that later reads find packets that arrived after `before`.
-    /// A clock that is read after the read of the socket could be later than the arrival of the next packet.
+    /// Notes that a read of this socket found nothing. `before` was read before that. So a later read finds
+    /// only packets that arrived after `before`. A clock that is read after the read of the socket could be
+    /// later than the arrival of the next packet.
     pub(super) fn note_empty(&mut self, socket: usize, before: i64) {
         if self.kernel.is_none() {
             return;
@@ -226,7 +229,7 @@ impl KernelTimes {
         let bracket = self.clock.bracket((self.clock.raw)());
         let is_due = self.anchor.is_none_or(|anchor| bracket.since(&anchor).0 >= MIN_RATE_DISTANCE_NS);
         if self.find_step(&bracket) {
-            // `before` may be a time of the REALTIME before: the next empty read counts.
+            // `before` may precede a step of REALTIME: the next empty read counts.
             return;
         }
         if is_due {
@@ -237,7 +240,8 @@ impl KernelTimes {
         }
     }
 
-    /// When the packet was received that was just read from this socket with this stamp. Must be called at once.
+    /// Returns the receive time of the packet that was just read from this socket with this stamp. Must be
+    /// called at once.
     pub(super) fn receive_time(&mut self, socket: usize, stamp: Option<i64>) -> ReceiveTime {
         let program = (self.clock.raw)();
         let delay = if self.kernel.is_some() { self.delay(socket, stamp, program) } else { None };
@@ -265,30 +269,31 @@ impl KernelTimes {
             return None;
         }
         let by_raw = by_realtime.saturating_sub((by_realtime as f64 * self.rate) as i64);
-        // The bracket is read after the program's time; its error may place the stamp after that.
+        // The bracket is read after the program's time. Its error may place the stamp after that.
         let delay = program.saturating_sub(bracket.raw.saturating_sub(by_raw)).max(1);
         let delay = u32::try_from(delay).ok().filter(|delay| i64::from(*delay) <= MAX_DELAY_NS)?;
         NonZeroU32::new(delay)
     }
 
-    /// Whether the slewing of REALTIME since the socket was empty may have changed a stamp of so long ago by more than matters.
+    /// Whether the slewing of REALTIME since the socket was empty may have changed a stamp of this age too
+    /// much.
     fn may_be_off(&self, now: &Bracket, empty: &Bracket, age_ns: i64) -> bool {
         let (passed, more) = now.since(empty);
-        // All of it may have happened since the stamp, as fast as slewing is.
+        // All of the change may have happened since the stamp, at the maximum rate.
         let unexplained = (more as f64 - self.rate * passed as f64).abs();
         let off = unexplained.min(age_ns as f64 / FASTEST_SLEWING as f64);
         let readings = (now.width + empty.width) as f64 / 2.0;
         off > readings + MAX_OFF_NS + MAX_RATE * age_ns as f64
     }
 
-    /// Whether REALTIME was set since the last call.
+    /// Takes whether REALTIME was stepped since the last call.
     pub(super) fn take_step(&mut self) -> bool {
         std::mem::take(&mut self.stepped)
     }
 
-    /// Whether REALTIME was set since the last bracket. The kernel tells a moment after it was, so that the readings
-    /// are compared, too. Packets that wait may have stamps of either REALTIME: each socket has to be read until it
-    /// is empty.
+    /// Whether REALTIME was stepped since the last bracket. The kernel reports a step with a delay, so the
+    /// readings are compared as well. Waiting packets may have stamps of either REALTIME: each socket must be
+    /// read until it is empty.
     fn find_step(&mut self, bracket: &Bracket) -> bool {
         let moved = self.last.is_some_and(|last| {
             let (passed, more) = bracket.since(&last);
@@ -347,15 +352,15 @@ mod tests {
         ProbeSockets::bind(&HERE, None, 0).unwrap()
     }
 
-    /// For one socket that was read until it was empty.
+    /// Prepares one socket that was read until it was empty.
     fn times(clock: NodeClock) -> KernelTimes {
         let mut times = KernelTimes::new(clock, &sockets());
         times.note_empty(0, times.before_read());
         times
     }
 
-    /// The kernel's time of a packet that it noted so long before now, against the program's. The program may lose
-    /// its core between the readings, which makes it more.
+    /// Returns the kernel's time of a packet with a stamp of this age, relative to the program's. The program
+    /// may lose its core between the readings, which increases it.
     fn delay(times: &mut KernelTimes, before_now: i64) -> Option<i64> {
         (0..20)
             .map(|_| {
@@ -394,12 +399,12 @@ mod tests {
         times.note_empty(0, times.before_read());
         std::thread::sleep(Duration::from_millis(60));
         let found = delay(&mut times, 50_000_000).unwrap();
-        // By the rate 5,000 ns more than the distance; NTP may slew REALTIME, on top of it.
+        // The rate gives 5,000 ns more than the distance; NTP may slew REALTIME in addition.
         let slewing = 50 * 40;
         assert!((50_004_000 - slewing..50_040_000).contains(&found), "{found}");
     }
 
-    /// When a test begins to slew REALTIME, by 5 %.
+    /// Time at which a test begins to slew REALTIME, by 5 %.
     static SLEWED_FROM: AtomicI64 = AtomicI64::new(i64::MAX);
 
     fn slewed(realtime: i64) -> i64 {
@@ -436,7 +441,7 @@ mod tests {
         assert_eq!(delay(&mut times, 5_000), None, "it may have arrived before");
         times.note_empty(0, times.before_read());
         assert!(delay(&mut times, 5_000).is_some() && !times.take_step());
-        // While nothing is read, too: the reading before that is of the REALTIME before.
+        // Also while nothing is read: the reading before that is of the earlier REALTIME.
         flag.store(true, Relaxed);
         times.note_empty(0, times.before_read());
         assert!(times.take_step());
