@@ -81,7 +81,7 @@ fn a_command_that_cannot_be_traced_is_named() {
         assert_problem(
             &run(doctor(&bench).arg("--").arg(bench.path("static"))),
             "library",
-            "is a static program, so no library can be preloaded into it, and what it calls is not recorded: link it \
+            "is a static program, so no library can be preloaded into it, and its calls are not recorded: link it \
              dynamically, without -static",
         );
     }
@@ -93,8 +93,7 @@ fn a_command_that_cannot_be_traced_is_named() {
     assert_problem(
         &run(doctor(&bench).arg("--").arg(&program)),
         "library",
-        "is setuid or setgid: the loader preloads no library of ours, and what it calls is \
-         not recorded: run a copy without these rights, as `cp` makes it",
+        "is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded: run a copy without these rights, as `cp` makes it",
     );
 }
 

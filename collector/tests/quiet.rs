@@ -187,7 +187,7 @@ fn a_list_of_no_cpu_starts_nothing_and_a_variable_never_stops_a_job() {
     let line = String::from_utf8(none.stderr.clone()).unwrap();
     assert_eq!((ending(&none), none.stdout.len(), line.lines().count()), (2, 0, 1), "{none:?}");
     assert!(
-        line.contains("--collector-cpus: the job may run on none of the CPUs 1022-1023; it may on "),
+        line.contains("--collector-cpus: the job may run on none of the CPUs 1022-1023; it may run on "),
         "{line}"
     );
     assert!(!bench.path("out").exists());

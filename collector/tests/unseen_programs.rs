@@ -34,7 +34,7 @@ fn a_static_program_is_named_by_rank_0_and_in_the_log_of_each_rank() {
     for option in ["-static", "-static-pie"] {
         let Some(program) = static_program(&bench, "static", option) else { continue };
         let line = format!(
-            "warning: {} is a static program, so no library can be preloaded into it, and what it calls is not recorded; \
+            "warning: {} is a static program, so no library can be preloaded into it, and its calls are not recorded; \
              link it dynamically, without -static\n",
             program.display()
         );
@@ -84,8 +84,7 @@ fn a_program_with_other_rights_is_named_and_others_are_not() {
             continue;
         }
         let wanted = format!(
-            "rpd-collect: warning: {} is setuid or setgid: the loader preloads no library of ours, \
-             and what it calls is not recorded; run a copy without these rights, as `cp` makes it\n",
+            "rpd-collect: warning: {} is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded; run a copy without these rights, as `cp` makes it\n",
             program.display()
         );
         assert_eq!(said(&bench, &program, "0").0, wanted);

@@ -25,8 +25,7 @@ fn one_rank_prints_it_for_all_and_the_command_runs() {
     let first = rank(&bench, 0, &[]);
     assert_eq!((ending(&first), first.stdout.as_slice()), (5, b"ran\n".as_slice()));
     let line = format!(
-        "rpd-collect: warning: failed to make the folder {}/run: Not a directory (os error 20); choose another place \
-         with -o DIR or RPD_OUTPUT; nothing of this run is recorded\n",
+        "rpd-collect: warning: failed to create the folder {}/run: Not a directory (os error 20); choose another folder with -o DIR or RPD_OUTPUT; nothing of this run is recorded\n",
         bench.path("out").display()
     );
     assert_eq!(stderr(&first), line);
@@ -43,7 +42,7 @@ fn required_recording_starts_no_command_without_a_place() {
     let Some(bench) = Bench::new() else { return };
     let first = rank(&bench, 0, &["--require"]);
     assert_eq!((ending(&first), first.stdout.len()), (125, 0));
-    assert!(stderr(&first).starts_with("rpd-collect: error: failed to make the folder "), "{first:?}");
+    assert!(stderr(&first).starts_with("rpd-collect: error: failed to create the folder "), "{first:?}");
     assert!(stderr(&first).ends_with("; the command is not started, as --require demands\n"), "{first:?}");
     // Another rank gives that one the time to end the job, and is not silent if it goes on.
     let began = Instant::now();
@@ -114,7 +113,7 @@ fn a_merge_that_cannot_be_asked_for_is_one_warning() {
         assert_eq!(ending(&output), 6, "{stderr}");
         let log = bench.log();
         let line = format!(
-            "warning: failed to leave {}: {what} has that name; remove it; no merge is asked for\n",
+            "warning: failed to create {}: {what} has that name; remove it; the site is not asked for a merge\n",
             wanted.display()
         );
         let expected = usize::from(!is_own);

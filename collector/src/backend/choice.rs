@@ -88,7 +88,7 @@ pub enum BackendChoiceError {
     #[error("{0:?} writes CSV without a time base that could be merged: use rocprofv3, its successor")]
     Predecessor(String),
     /// `none` or `auto` together with others.
-    #[error("{0:?} stands alone")]
+    #[error("{0:?} cannot be combined with other backends")]
     Alone(&'static str),
     /// Two backends that register with ROCm.
     #[error(

@@ -25,7 +25,10 @@ pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) ->
     let others: Vec<BackendKind> =
         chosen.iter().copied().filter(|backend| *backend != BackendKind::Native).collect();
     if asked.library && !plan.native {
-        plan.say("warning: --trace is about roctx, MPI and RCCL of native, which was not chosen: add native to --backend".to_owned());
+        plan.say(
+            "warning: --trace selects what native records, which was not chosen; add native to --backend"
+                .to_owned(),
+        );
     }
     if !asked.arguments.is_empty() && others.is_empty() {
         plan.say(

@@ -47,7 +47,7 @@ impl BackendRequest<'_> {
         let Some(path) = self.config else { return Ok(None) };
         let readable = File::open(path).and_then(|file| match file.metadata()?.is_file() {
             true => Ok(()),
-            false => Err(io::Error::other("it is no file")),
+            false => Err(io::Error::other("it is not a file")),
         });
         let refused = |error| {
             UnavailableBackend(format!(

@@ -102,14 +102,14 @@ impl ProgramFile {
             ProgramFile::Static(path) if is_loader(path) => None,
             ProgramFile::Static(path) => Some((
                 format!(
-                    "{} is a static program, so no library can be preloaded into it, and what it calls is not recorded",
+                    "{} is a static program, so no library can be preloaded into it, and its calls are not recorded",
                     path.display()
                 ),
                 "link it dynamically, without -static",
             )),
             ProgramFile::Dynamic { path, rights: Some(rights), .. } if rights.are_new(path) => Some((
                 format!(
-                    "{} {rights}: the loader preloads no library of ours, and what it calls is not recorded",
+                    "{} {rights}: the loader ignores LD_PRELOAD for it, so its calls are not recorded",
                     path.display()
                 ),
                 "run a copy without these rights, as `cp` makes it",

@@ -9,7 +9,9 @@ pub struct ProbeRate(pub u32);
 
 /// A text that is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no number of answers a second: write a whole one of 1 to 4294967295, as {DEFAULT_RATE}")]
+#[error(
+    "{0:?} is not a number of answers per second; write an integer from 1 to 4294967295, as {DEFAULT_RATE}"
+)]
 pub struct ProbeRateError(String);
 
 impl FromStr for ProbeRate {

@@ -22,7 +22,7 @@ pub enum ProbeInterface {
 
 /// A text that does not name an interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no interface: write its name, as ib0, or its network, as 10.1.0.0/16")]
+#[error("{0:?} is not an interface; write its name, as ib0, or its network, as 10.1.0.0/16")]
 pub struct ProbeInterfaceError(String);
 
 impl FromStr for ProbeInterface {

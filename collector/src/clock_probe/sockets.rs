@@ -25,7 +25,9 @@ pub struct ProbePorts {
 
 /// A text that does not name ports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} are no ports: write the first and the last of 1024 to 65535, as 40000-40100")]
+#[error(
+    "{0:?} is not a range of ports; write the first and the last port, from 1024 to 65535, as 40000-40100"
+)]
 pub struct ProbePortsError(String);
 
 impl FromStr for ProbePorts {
@@ -62,7 +64,7 @@ pub(super) enum BindError {
         address: IpAddr,
     },
     /// The system refuses.
-    #[error("no socket can be had at {address}: {source}")]
+    #[error("failed to open a socket at {address}: {source}")]
     Io {
         /// The address.
         address: IpAddr,
@@ -260,7 +262,7 @@ mod tests {
         let words = format!("no port of {port}-{port} is free on 127.0.0.1; give --probe-ports a range");
         assert!(error.starts_with(&words), "{error}");
         let elsewhere = ProbeSockets::bind(&[IpAddr::from([192, 0, 2, 1])], None, 7).unwrap_err().to_string();
-        assert!(elsewhere.starts_with("no socket can be had at 192.0.2.1: "), "{elsewhere}");
+        assert!(elsewhere.starts_with("failed to open a socket at 192.0.2.1: "), "{elsewhere}");
         let wide = ProbePorts { first: port.saturating_sub(20).max(LOWEST_PORT), last: port };
         let bound = ProbeSockets::bind(&here, Some(wide), u64::MAX).unwrap().addresses();
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");

@@ -76,7 +76,7 @@ impl CollectOptions {
         let settings = match (&typed.config, &by_variable) {
             (Some(named), _) => layered(Some(named.as_os_str()))?,
             (None, Some(named)) => layered(Some(named)).or_else(|error| {
-                warnings.push(format!("warning: {CONFIG}: {error}; it is left aside"));
+                warnings.push(format!("warning: {CONFIG}: {error}; it is ignored"));
                 layered(None)
             })?,
             (None, None) => layered(None)?,

@@ -14,7 +14,7 @@ pub struct WarnSignal {
 
 /// A text that does not name such a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a job is warned by USR1, USR2 or XCPU, not by {0:?}")]
+#[error("invalid warning signal {0:?}; expected USR1, USR2 or XCPU")]
 pub struct WarnSignalError(String);
 
 impl FromStr for WarnSignal {

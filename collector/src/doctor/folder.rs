@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MIN_FREE_BYTES: u64 = 16 << 20;
 /// Bytes of a test write. Quotas report errors only on a write.
 const TRIAL: usize = 64 << 10;
-const ELSEWHERE: &str = "choose another place with -o DIR or RPD_OUTPUT";
+const ELSEWHERE: &str = "choose another folder with -o DIR or RPD_OUTPUT";
 
 /// Names of file systems, by the magic number of `statfs`.
 const KINDS: [(u64, &str); 13] = [
@@ -78,7 +78,7 @@ fn make_and_write(root: &Path) -> io::Result<()> {
 /// Reports free space and inodes, and the kind of the file system.
 fn room(existing: &Path, max_bytes: u64) -> Vec<Finding> {
     let (Ok(space), Ok(kind)) = (rustix::fs::statvfs(existing), rustix::fs::statfs(existing)) else {
-        return vec![Finding::Note(format!("{} does not say how much room it has", existing.display()))];
+        return vec![Finding::Note(format!("{} does not report its free space", existing.display()))];
     };
     let magic = kind.f_type as u64 & 0xffff_ffff;
     let kind = KINDS.iter().find(|(known, _)| *known == magic);

@@ -41,7 +41,7 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
             ));
         }
         Some(ProgramFile::Foreign(path)) => {
-            let what = format!("{} is no program of this machine's kind", path.display());
+            let what = format!("{} is not a program for this kind of machine", path.display());
             findings.push(Finding::problem(what, next));
         }
         Some(ProgramFile::Dynamic { path, loader, .. }) => {

@@ -16,7 +16,7 @@ pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
     let ring = options.ring_size.map_or(RING_DEFAULT, |size| ring_bytes(size.as_usize()));
     let bytes = (HEADER_BYTES + IDENTITY_LIMIT + ring) as u64;
     let mut findings = vec![match reserve(bytes) {
-        Ok(()) => Finding::Ok(format!("a ring of {} can be had", Size(ring as u64))),
+        Ok(()) => Finding::Ok(format!("a ring of {} can be reserved", Size(ring as u64))),
         Err(error) => {
             Finding::problem(format!("no memory for a ring of {}: {error}", Size(ring as u64)), SMALLER)
         }

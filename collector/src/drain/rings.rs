@@ -371,8 +371,7 @@ impl RingDrain {
         self.read_clocks();
         if self.dropped > 0 {
             warn(format_args!(
-                "warning: {} events are not recorded, only counted: their threads were faster than this \
-                 process; next time, choose larger rings with --ring-size, or leave it more time of a core",
+                "warning: {} events are not recorded, only counted: their threads were faster than the collector; next time, choose larger rings with --ring-size, or leave the collector more CPU time",
                 self.dropped
             ));
         }

@@ -34,7 +34,7 @@ pub struct CpuListError(String);
 
 /// A list without any CPU that the job may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the job may run on none of the CPUs {asked}; it may on {allowed}")]
+#[error("the job may run on none of the CPUs {asked}; it may run on {allowed}")]
 pub(crate) struct NotAllowedError {
     asked: CpuList,
     allowed: CpuList,
@@ -311,7 +311,7 @@ mod tests {
             "warning: --collector-cpus: the job may not run on CPUs 8-9; the collector runs on 6-7"
         );
         let error = on("8-9").unwrap_err();
-        assert_eq!(error.to_string(), "the job may run on none of the CPUs 8-9; it may on 0-7");
+        assert_eq!(error.to_string(), "the job may run on none of the CPUs 8-9; it may run on 0-7");
         assert_eq!(on("auto"), Ok((Some(list("4-7")), None)));
     }
 

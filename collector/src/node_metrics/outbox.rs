@@ -113,7 +113,7 @@ impl MetricsOutbox {
         self.items.push(OutputItem::Process(Box::new(self.process)));
         if self.output.send(OutputBatch::of(self.items)).is_err() {
             warn(format_args!(
-                "warning: the last system metrics are not in the shard: it was finished before they came"
+                "warning: the last system metrics are not in the shard: the shard was finished first"
             ));
         }
     }

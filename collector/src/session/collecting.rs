@@ -67,7 +67,7 @@ pub(crate) fn main() -> io::Result<()> {
         if start.ask_merge
             && let Err(error) = place.ask_for_merge()
         {
-            warn(format_args!("warning: {error}; no merge is asked for"));
+            warn(format_args!("warning: {error}; the site is not asked for a merge"));
         }
         if let Err(error) = start.marks.iter().try_for_each(|mark| place.leave(mark)) {
             warn(format_args!("warning: {error}; a merge at the end of the job does not find the run"));
@@ -168,7 +168,9 @@ fn open_log(start: &StartMessage, control: &Arc<ControlChannel>) {
     });
     log::open(LogPlace { folder: log_folder(start), name: log_name(start), instead });
     // A panic message goes to the log, since stderr is closed.
-    std::panic::set_hook(Box::new(|panic| warn(format_args!("warning: a fault of rpd-collect: {panic}"))));
+    std::panic::set_hook(Box::new(|panic| {
+        warn(format_args!("warning: internal error of rpd-collect: {panic}"))
+    }));
 }
 
 /// Removes scratch folders of killed runs on this node, while the command runs.

@@ -30,7 +30,7 @@ impl SessionIdentity {
         let rank = launcher::detect_rank(environment, options.rank_env.as_deref());
         if let Some(name) = options.rank_env.as_deref().filter(|name| environment.number(name).is_none()) {
             warn(format_args!(
-                "warning: --rank-env names {name}, which holds no number: the rank is another or none"
+                "warning: --rank-env names {name}, which does not hold a number; the rank comes from another variable, or there is none"
             ));
         }
         let run = launcher::detect_run_id(options.run_id.as_deref(), environment, launcher::hydra_job)

@@ -85,7 +85,7 @@ impl UnseenProcess {
                  of an older one, cannot load it"
             ),
             Obstacle::OtherNetwork => format!(
-                "warning: {program} runs in a network namespace of its own, which our socket is not in, so its calls are not \
+                "warning: {program} runs in a network namespace of its own, which lacks the socket of rpd-collect, so its calls are not \
                  recorded: start the container with the network of the node, as podman --network host does"
             ),
         }

@@ -102,8 +102,9 @@ impl CommandSession {
             }
             if let Some(chosen) = options.run_id.as_ref().filter(|chosen| speaks && **chosen != own.run.id) {
                 let id = &own.run.id;
-                warnings
-                    .push(format!("warning: run id {chosen:?} is no name for a folder; the folder is {id}"));
+                warnings.push(format!(
+                    "warning: run id {chosen:?} cannot be the name of a folder; the folder is {id}"
+                ));
             }
             forwarder.get_ready(plan.ends_early);
             let (control, theirs) = ControlChannel::pair().map_err(failed("open sockets"))?;

@@ -110,7 +110,7 @@ pub(super) fn begin(
     let wanted = start.system && start.ranks.contains(start.run.rank);
     let system = wanted.then(|| SystemSampler::start(metrics, output.side())).transpose();
     let system = system.unwrap_or_else(|error| {
-        warn(format_args!("warning: no system metrics: no thread: {error}"));
+        warn(format_args!("warning: no system metrics are recorded: failed to start a thread: {error}"));
         None
     });
     let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);

@@ -149,7 +149,7 @@ impl CommandSession {
         }
         if let Some(scratch) = self.scratch.filter(|scratch| !done && scratch.path().exists()) {
             let path = scratch.path().display();
-            lines.push(format!("warning: what profilers wrote stays on this node, in {path}"));
+            lines.push(format!("warning: the files of profilers stay on this node, in {path}"));
             scratch::leave(scratch.path());
         }
         lines.iter().for_each(|line| warn(format_args!("{line}")));

@@ -34,7 +34,7 @@ pub(crate) enum PrepareError {
     #[error("{0}")]
     Preload(#[from] preload::PreloadError),
     /// The job would lack the memory for recording.
-    #[error("the memory cgroup of the job may have {0} KiB, and {MIN_CGROUP_BYTES} are needed to record: give the job more", MIN_CGROUP_BYTES = MIN_CGROUP_BYTES >> 10)]
+    #[error("the job's memory limit (cgroup) is {0} KiB, recording needs {MIN_CGROUP_BYTES} KiB; raise the memory limit of the job", MIN_CGROUP_BYTES = MIN_CGROUP_BYTES >> 10)]
     Memory(u64),
     /// The socket, a thread, a process or a descriptor is not available.
     #[error("failed to {what}: {source}{}", crate::log::next_step(source))]

@@ -18,7 +18,7 @@ const MAX_SHARDS_OF_ONE_RANK: u32 = 1000;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
     /// The folder cannot be created.
-    #[error("failed to make the folder {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
+    #[error("failed to create the folder {path}: {source}; choose another folder with -o DIR or RPD_OUTPUT")]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) enum PlaceError {
         source: io::Error,
     },
     /// Something else has the name of an empty file that scripts look for.
-    #[error("failed to leave {path}: {what} has that name; remove it")]
+    #[error("failed to create {path}: {what} has that name; remove it")]
     Taken {
         /// The file.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) enum PlaceError {
         what: String,
     },
     /// The file cannot be created.
-    #[error("failed to create {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
+    #[error("failed to create {path}: {source}; choose another folder with -o DIR or RPD_OUTPUT")]
     File {
         /// The file.
         path: PathBuf,

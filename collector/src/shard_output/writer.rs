@@ -89,9 +89,9 @@ fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
     open.flush();
     let signal = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     match open.file.sync() {
-        Ok(()) => warn(format_args!("{signal}: what was recorded so far is written, and recording goes on")),
+        Ok(()) => warn(format_args!("{signal}: everything recorded so far is written; recording continues")),
         Err(error) => warn(format_args!(
-            "warning: {signal}: the file system does not keep {}: {error}",
+            "warning: {signal}: the file system failed to sync {}: {error}",
             open.path.display()
         )),
     }
@@ -155,7 +155,7 @@ impl Recording {
     /// there is none.
     fn create(place: &ShardPlace, early: Option<(File, EarlyShard)>) -> Option<Recording> {
         let failed = |error: &dyn std::fmt::Display| {
-            warn(format_args!("warning: {error}; the command runs on untraced"));
+            warn(format_args!("warning: {error}; the command continues untraced"));
         };
         let early = early.map(|(file, early)| NewShard { file, path: early.path(), beside: early.beside });
         let new = early.map_or_else(|| place.create(), Ok);
@@ -230,7 +230,9 @@ impl Recording {
                 return;
             }
             ShardEnding::Cut(_, error) => {
-                warn(format_args!("warning: {error}; {path} has no end, and says not how much it misses"));
+                warn(format_args!(
+                    "warning: {error}; {path} has no ending, so the number of missing rows is unknown"
+                ));
             }
         }
         // Closing the file waits for the server, but only this call returns its error.
@@ -248,7 +250,6 @@ impl Recording {
 
 fn tell_error(path: &std::path::Display<'_>, error: &WriteError) {
     warn(format_args!(
-        "warning: {error} ({path}); what follows is not recorded, only counted: next time, choose a place \
-         with more space with -o DIR; the command runs on"
+        "warning: {error} ({path}); what follows is not recorded, only counted: next time, choose a folder with more space with -o DIR; the command continues"
     ));
 }

@@ -13,7 +13,7 @@ fn interposers_of_the_same_calls_are_refused_with_the_reason() {
         (&["--backend", "rocprofv3,native"][..], ["roctx", "--trace mpi,rccl,system"]),
         (&["--backend", "rocprofv3,rpd-tracer"], ["cannot run together", "rocprofv3 and rpd-tracer"]),
         (&["--backend", "rocprof"], ["CSV", "rocprofv3"]),
-        (&["--backend", "none,torch"], ["stands alone", "none"]),
+        (&["--backend", "none,torch"], ["cannot be combined", "none"]),
     ] {
         let output = run(rocm.collect().args(options).args(["--", "touch", "ran"]));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

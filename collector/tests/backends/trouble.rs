@@ -75,7 +75,7 @@ fn a_missing_profiler_is_named_with_the_places() {
 fn a_configuration_that_cannot_be_read_is_told_and_the_command_runs() {
     for (backend, program) in [("rocprofv3", "rocprofv3"), ("rocprof-sys", "rocprof-sys-sample")] {
         let Some(rocm) = Rocm::new(&[program]) else { return };
-        for (file, why) in [("missing.cfg", "No such file"), (".", "it is no file")] {
+        for (file, why) in [("missing.cfg", "No such file"), (".", "it is not a file")] {
             let mut command = rocm.collect();
             command.env_remove("RANK").env_remove("WORLD_SIZE");
             command.args(["--backend", backend, "--backend-config", file]);
@@ -373,11 +373,7 @@ fn files_of_a_profiler_that_nobody_fetched_are_named_and_stay() {
     assert_eq!(ending(&output), 0);
     let [left] = &rocm.left()[..] else { panic!("{:?}", rocm.left()) };
     let left = left.to_str().unwrap();
-    assert!(
-        said(&output).contains("stays on this node") && said(&output).contains(left),
-        "{}",
-        said(&output)
-    );
+    assert!(said(&output).contains("stay on this node") && said(&output).contains(left), "{}", said(&output));
     assert!(!rocm.scratch.join(left).join("owner").exists(), "nobody clears it up");
 }
 

@@ -92,7 +92,7 @@ impl ProfilerHarvest<'_> {
         if tells_environment(path) {
             self.lost = true;
             warn(format_args!(
-                "warning: {} is not copied: it may tell the environment of the program, where secrets may be",
+                "warning: {} is not copied: it may contain the environment of the program, which can have secrets",
                 path.display()
             ));
             return;

@@ -32,8 +32,7 @@ pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTa
     let mut usual = target.usual.clone();
     if start::was_asked_again(scratch_folder) {
         warn(format_args!(
-            "warning: the profiler wanted to run the command more than once, as for several passes of counters; it ran once: \
-             give each pass a job of its own"
+            "warning: the profiler tried to run the command several times, as for several passes of counters; the command ran once; run each pass in a job of its own"
         ));
     }
     if let Some(pid) = start::pid(scratch_folder).filter(|_| !target.without_front) {

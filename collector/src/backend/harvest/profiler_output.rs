@@ -42,7 +42,7 @@ impl ProfilerHarvest<'_> {
             self.lost = true;
             self.lose(backend, ProfilerLossReason::TooManyFiles);
             warn(format_args!(
-                "warning: {backend}: not all of its files are fetched: they are too many, or too deep in folders"
+                "warning: {backend}: not all of its files are imported: there are too many, or folders are nested too deeply"
             ));
         }
         for text in found.texts.iter().take(MAX_TEXTS) {
@@ -132,7 +132,7 @@ impl ProfilerHarvest<'_> {
             }
             (_, Some(Exit::Code(code))) => {
                 format!(
-                    "the program ended with status {code}; if that is the profiler's, what it printed says why"
+                    "the program ended with status {code}; if that is the status of the profiler, its output explains why"
                 )
             }
             (_, Some(Exit::Signal(signal))) if is_crash(signal) => format!(
@@ -140,7 +140,7 @@ impl ProfilerHarvest<'_> {
                  before a crash"
             ),
             (_, Some(Exit::Signal(signal))) if signal == Signal::TERM.as_raw() => {
-                "signal 15 ended the program, and it with that: what it printed may say why it did not write"
+                "signal 15 ended the program and the profiler; its output may explain why it wrote nothing"
                     .to_owned()
             }
             (_, Some(Exit::Signal(signal))) => format!(

@@ -39,7 +39,7 @@ pub(crate) fn prepare(
             )));
         };
         if value.parse::<f64>().is_err() && !["on", "true", "yes", "off", "false", "no"].contains(&value) {
-            return Err(UnavailableBackend(format!("--backend-arg {text}: {value:?} is no number")));
+            return Err(UnavailableBackend(format!("--backend-arg {text}: {value:?} is not a number")));
         }
         plan.variables.push((variable.to_owned(), value.into()));
     }
