@@ -67,7 +67,7 @@ pub(crate) fn next_step(error: &io::Error) -> &'static str {
 /// Writes one line: to the log of the rank in the collector process, otherwise to stderr. Ignores a closed
 /// stderr. Never writes to stdout, which belongs to the command.
 pub(crate) fn warn(text: Arguments<'_>) {
-    if !say(text) {
+    if !write_line(text) {
         let _ = writeln!(io::stderr(), "rpd-collect: {text}");
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn open(place: LogPlace) {
 }
 
 /// Writes a line to the log of this process. Returns `false` if this process has no log.
-pub(crate) fn say(text: Arguments<'_>) -> bool {
+pub(crate) fn write_line(text: Arguments<'_>) -> bool {
     let Some(mut log) = log() else { return false };
     if let Some(place) = log.place.take() {
         let (lines, incoming) = sync_channel(MAX_QUEUED_LINES);
@@ -215,11 +215,11 @@ mod tests {
     const NAME: &str = "rank-00000.log";
 
     fn place(root: &Path, share_group: bool) -> (LogPlace, Arc<Mutex<Vec<String>>>) {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&heard);
-        let instead = Box::new(move |line: &str| hears.lock().unwrap().push(line.to_owned()));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let receiver = Arc::clone(&received);
+        let instead = Box::new(move |line: &str| receiver.lock().unwrap().push(line.to_owned()));
         let folder = RankFolder::of_run(root, "run", share_group);
-        (LogPlace { folder, name: NAME.to_owned(), instead }, heard)
+        (LogPlace { folder, name: NAME.to_owned(), instead }, received)
     }
 
     fn written(place: &LogPlace, lines: &[&str]) -> u64 {
@@ -242,14 +242,14 @@ mod tests {
     fn a_log_is_private_and_grows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run").join(NAME);
-        let (place, heard) = place(folder.path(), false);
+        let (place, received) = place(folder.path(), false);
         assert_eq!(written(&place, &["warning: a", "b"]), 1);
         assert_eq!(written(&place, &["warning: c"]), 1);
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 3, "{text}");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert!(heard.lock().unwrap().is_empty());
+        assert!(received.lock().unwrap().is_empty());
         let many = vec!["x"; MAX_LINES as usize + 5];
         written(&place, &many);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -272,13 +272,13 @@ mod tests {
         std::fs::create_dir(folder.path().join("run")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("other"), folder.path().join("run").join(NAME))
             .unwrap();
-        let (place, heard) = place(folder.path(), false);
+        let (place, received) = place(folder.path(), false);
         assert_eq!(written(&place, &["warning: a", "b"]), 0);
         let why = format!(
             "warning: log {} is not written: it is a symbolic link, and no link is followed here; remove it",
             folder.path().join("run").join(NAME).display()
         );
-        assert_eq!(*heard.lock().unwrap(), [&*why, "warning: a", "note: b"]);
+        assert_eq!(*received.lock().unwrap(), [&*why, "warning: a", "note: b"]);
         assert_eq!(std::fs::read(folder.path().join("other")).unwrap(), b"mine");
     }
 }

@@ -35,4 +35,4 @@ pub(crate) use choice::{BackendChoice, BackendChoiceError, BackendKind, Resolved
 pub(crate) use harvest::ProfilerEnding;
 pub(crate) use prepare::plan;
 pub(crate) use request::{BackendPlan, BackendRequest, GpuRecording, HarvestRequest};
-pub(crate) use rocm_tools::ask;
+pub(crate) use rocm_tools::query;

@@ -8,9 +8,9 @@ use super::scratch::ScratchFolder;
 
 /// Finds and prepares the profilers. Notes what is missing; the command then runs without it. `rank` names
 /// the folder on the node. A rank that is not recorded gets no profiler.
-pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) -> BackendPlan {
-    let ResolvedBackends { backends: chosen, reason, gpu } = asked.choice.resolve(asked.library);
-    let mut plan = BackendPlan { nothing: chosen.is_empty() && asked.named, ..BackendPlan::default() };
+pub(crate) fn plan(request: &BackendRequest<'_>, rank: &str, is_recorded: bool) -> BackendPlan {
+    let ResolvedBackends { backends: chosen, reason, gpu } = request.choice.resolve(request.library);
+    let mut plan = BackendPlan { nothing: chosen.is_empty() && request.named, ..BackendPlan::default() };
     plan.native = chosen.contains(&BackendKind::Native);
     plan.gpu = gpu.map(|device| match chosen.contains(&BackendKind::Rocprofv3) {
         true => GpuRecording::Profiler(device),
@@ -21,34 +21,34 @@ pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) ->
         )),
     });
     // Without `--backend`, only unusual things are reported.
-    plan.said.extend(reason.filter(|_| asked.named && plan.gpu.is_none()));
+    plan.notes.extend(reason.filter(|_| request.named && plan.gpu.is_none()));
     let others: Vec<BackendKind> =
         chosen.iter().copied().filter(|backend| *backend != BackendKind::Native).collect();
-    if asked.library && !plan.native {
-        plan.say(
+    if request.library && !plan.native {
+        plan.note(
             "warning: --trace selects what native records, which was not chosen; add native to --backend"
                 .to_owned(),
         );
     }
-    if !asked.arguments.is_empty() && others.is_empty() {
-        plan.say(
+    if !request.arguments.is_empty() && others.is_empty() {
+        plan.note(
             "warning: --backend-arg is for rocprofv3, rocprof-sys, rpd-tracer and torch: it has no effect"
                 .to_owned(),
         );
     }
-    if asked.config.is_some() && !others.iter().any(|backend| backend.has_configuration()) {
-        plan.say("warning: --backend-config is for rocprofv3 and rocprof-sys: it has no effect".to_owned());
+    if request.config.is_some() && !others.iter().any(|backend| backend.has_configuration()) {
+        plan.note("warning: --backend-config is for rocprofv3 and rocprof-sys: it has no effect".to_owned());
     }
-    if others.is_empty() && !asked.debug_agent || !is_recorded {
+    if others.is_empty() && !request.debug_agent || !is_recorded {
         return plan;
     }
-    let scratch = match ScratchFolder::make(asked.scratch, rank) {
+    let scratch = match ScratchFolder::make(request.scratch, rank) {
         Ok(scratch) => scratch,
         Err(error) => {
             plan.refuse(UnavailableBackend(format!(
                 "no folder for the files of a profiler in {}: {error}; the command runs without one: choose another \
                  with --scratch",
-                asked.scratch.display()
+                request.scratch.display()
             )));
             return plan;
         }
@@ -60,10 +60,10 @@ pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) ->
             .map_err(|error| UnavailableBackend(error.to_string()))
             .and_then(|folder| match backend {
                 BackendKind::Native => Ok(()),
-                BackendKind::Rocprofv3 => rocprofv3::prepare(asked, &folder, &mut plan),
-                BackendKind::RocprofSys => rocprof_sys::prepare(asked, &folder, &mut plan),
-                BackendKind::RpdTracer => rpd_tracer::prepare(asked, &folder, &mut plan),
-                BackendKind::Torch => torch::prepare(asked, &folder, &mut plan),
+                BackendKind::Rocprofv3 => rocprofv3::prepare(request, &folder, &mut plan),
+                BackendKind::RocprofSys => rocprof_sys::prepare(request, &folder, &mut plan),
+                BackendKind::RpdTracer => rpd_tracer::prepare(request, &folder, &mut plan),
+                BackendKind::Torch => torch::prepare(request, &folder, &mut plan),
             });
         match prepared {
             Ok(()) => {
@@ -74,11 +74,11 @@ pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) ->
         }
     }
     let mut agent = false;
-    if asked.debug_agent {
+    if request.debug_agent {
         let folder = scratch.path().to_owned();
         match debug_agent::prepare(&folder, &mut plan) {
             Ok(()) => agent = true,
-            Err(why) => plan.say(format!("warning: {}", why.0)),
+            Err(why) => plan.note(format!("warning: {}", why.0)),
         }
     }
     if used.is_empty() && !agent {
@@ -89,8 +89,8 @@ pub(crate) fn plan(asked: &BackendRequest<'_>, rank: &str, is_recorded: bool) ->
         scratch: scratch.path().to_owned().into(),
         backends: used,
         debug_agent: agent,
-        keep: asked.keep,
-        wait_seconds: asked.wait.as_secs(),
+        keep: request.keep,
+        wait_seconds: request.wait.as_secs(),
     });
     plan.scratch = Some(scratch);
     plan

@@ -98,7 +98,7 @@ pub struct BackendPlan {
     /// The user requested only identity and clocks.
     pub nothing: bool,
     /// Log lines about what was chosen and why, and what is missing.
-    pub said: Vec<String>,
+    pub notes: Vec<String>,
     /// What to import after the command has ended.
     pub harvest: Option<HarvestRequest>,
     /// The folder on the node, which this process owns.
@@ -113,15 +113,15 @@ impl BackendPlan {
         self.harvest.as_ref().is_some_and(|harvest| !harvest.backends.is_empty())
     }
 
-    pub(super) fn say(&mut self, line: String) {
-        self.said.push(line);
+    pub(super) fn note(&mut self, line: String) {
+        self.notes.push(line);
     }
 
     /// Continues without a profiler. If `auto` chose it, the line about what records what has the reason.
     pub(super) fn refuse(&mut self, why: UnavailableBackend) {
         match &mut self.gpu {
             Some(gpu) => *gpu = GpuRecording::Unusable(why.0),
-            None => self.said.push(format!("warning: {}", why.0)),
+            None => self.notes.push(format!("warning: {}", why.0)),
         }
     }
 }

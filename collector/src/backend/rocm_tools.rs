@@ -48,12 +48,12 @@ pub(super) fn find_library(names: &[&str]) -> Option<PathBuf> {
 
 /// Returns what a program prints to stdout and stderr. `None` if it cannot be run or takes too long. Kills
 /// its process group in that case, and when the job is cancelled.
-pub(crate) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
-    ask_for(program, arguments, folder, TIME_TO_ANSWER)
+pub(crate) fn query(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
+    query_within(program, arguments, folder, TIME_TO_ANSWER)
 }
 
-/// Like [`ask`], with a time limit for each output.
-pub(super) fn ask_for(
+/// Like [`query`], with a time limit for each output.
+pub(super) fn query_within(
     program: &Path,
     arguments: &[&OsStr],
     folder: &Path,
@@ -89,12 +89,12 @@ pub(super) fn ask_for(
     let mut answer = String::new();
     let mut in_time = true;
     let mut until = Instant::now() + limit;
-    let mut told = 0;
-    while told < 2 && in_time {
+    let mut answered = 0;
+    while answered < 2 && in_time {
         match answers.recv_timeout(LOOK_EVERY) {
             Ok(text) => {
                 answer += &String::from_utf8_lossy(&text.unwrap_or_default());
-                told += 1;
+                answered += 1;
                 until = Instant::now() + limit;
             }
             Err(RecvTimeoutError::Timeout) => in_time = cancelled().is_none() && Instant::now() < until,

@@ -301,13 +301,13 @@ impl KernelTimes {
             more.saturating_abs() > most
         });
         self.last = Some(*bracket);
-        let told = self.kernel.as_mut().is_some_and(|kernel| (kernel.was_set)());
-        if moved || told {
+        let reported = self.kernel.as_mut().is_some_and(|kernel| (kernel.was_set)());
+        if moved || reported {
             self.stepped = true;
             self.empty_at.fill(None);
             (self.anchor, self.rate) = (None, 0.0);
         }
-        moved || told
+        moved || reported
     }
 
     /// Compares the program's REALTIME with the kernel's, and measures the rate.

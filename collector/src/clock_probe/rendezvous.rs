@@ -54,8 +54,8 @@ struct ActiveAgent {
     /// Silent roots that this agent has replaced.
     replaced: HashSet<AgentId>,
     /// Reads of the file since another agent was last heard, and the count of packets then.
-    looks: u32,
-    heard: u64,
+    reads: u32,
+    received: u64,
 }
 
 impl RendezvousThread {
@@ -64,7 +64,7 @@ impl RendezvousThread {
     }
 
     pub(super) fn run(self) {
-        if let Err(error) = self.hold_office() {
+        if let Err(error) = self.measure_clocks() {
             warn(format_args!("no clock probes: {error}"));
         }
         self.signals.measured.set();
@@ -72,7 +72,7 @@ impl RendezvousThread {
     }
 
     /// Waits until no other collector of the node measures, then measures until the end of the command.
-    fn hold_office(&self) -> io::Result<()> {
+    fn measure_clocks(&self) -> io::Result<()> {
         let pace = self.config.pace;
         // A very short command is not worth a file. Rank 0 starts a little earlier, so that it usually
         // becomes the root.
@@ -91,30 +91,30 @@ impl RendezvousThread {
             }
         };
         let run = Arc::new(self.open_run()?);
-        let (mut office, sockets) = self.open_office(run)?;
+        let (mut active, sockets) = self.prepare_agent(run)?;
         let mut pause = pace.patience;
         // The file system may recover from an error.
-        let mut last_error = self.look(&mut office, None).err();
-        while office.board().order.is_none() {
+        let mut last_error = self.read_root_file(&mut active, None).err();
+        while active.board().order.is_none() {
             if self.pause(pause) {
                 return last_error.map_or(Ok(()), Err);
             }
             pause = (2 * pause).min(MAX_PAUSE);
-            last_error = self.look(&mut office, None).err();
+            last_error = self.read_root_file(&mut active, None).err();
         }
-        let agent = match self.start_agent(&office, sockets) {
+        let agent = match self.start_agent(&active, sockets) {
             Ok(agent) => agent,
             Err(error) => {
-                self.leave(&office, false);
+                self.leave(&active, false);
                 return Err(error);
             }
         };
         let began = Instant::now();
-        self.serve(&mut office);
+        self.serve_agent(&mut active);
         self.signals.wake.set();
         let has_handed_over = agent.join().unwrap_or(true);
-        self.leave(&office, has_handed_over);
-        self.warn_if_alone(&office, began);
+        self.leave(&active, has_handed_over);
+        self.warn_if_alone(&active, began);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl RendezvousThread {
         }
     }
 
-    fn open_office(&self, run: Arc<HeldFolder>) -> io::Result<(ActiveAgent, ProbeSockets)> {
+    fn prepare_agent(&self, run: Arc<HeldFolder>) -> io::Result<(ActiveAgent, ProbeSockets)> {
         let choice = &self.config.choice;
         let agent = AgentId(random()? as u64);
         let addresses = interfaces::addresses(choice.interface.as_ref()).map_err(io::Error::other)?;
@@ -138,7 +138,7 @@ impl RendezvousThread {
             return Err(io::Error::other("the boot id of this node is too long"));
         }
         let (board, replaced) = (Arc::default(), HashSet::new());
-        let office = ActiveAgent {
+        let active = ActiveAgent {
             run,
             card,
             key: None,
@@ -146,24 +146,24 @@ impl RendezvousThread {
             leads: false,
             heir_of: None,
             replaced,
-            looks: 0,
-            heard: 0,
+            reads: 0,
+            received: 0,
         };
-        Ok((office, sockets))
+        Ok((active, sockets))
     }
 
     /// Starts the agent thread. Its first order is in the mailbox.
-    fn start_agent(&self, office: &ActiveAgent, sockets: ProbeSockets) -> io::Result<JoinHandle<bool>> {
-        let key = office.key.clone().ok_or_else(|| io::Error::other("there is no secret of the run"))?;
+    fn start_agent(&self, active: &ActiveAgent, sockets: ProbeSockets) -> io::Result<JoinHandle<bool>> {
+        let key = active.key.clone().ok_or_else(|| io::Error::other("there is no secret of the run"))?;
         let equipment = AgentConfig {
             domain: self.config.domain.clone(),
-            card: office.card.clone(),
+            card: active.card.clone(),
             key,
             sockets,
             answers_per_second: self.config.choice.rate,
             pace: self.config.pace,
             clock: self.config.clock,
-            board: Arc::clone(&office.board),
+            board: Arc::clone(&active.board),
             signals: self.signals.clone(),
         };
         let agent = AgentThread::new(equipment, self.output.clone());
@@ -172,76 +172,76 @@ impl RendezvousThread {
     }
 
     /// Sleeps until the agent thread reports or the command ends, without file operations or wake-ups.
-    fn serve(&self, office: &mut ActiveAgent) {
+    fn serve_agent(&self, active: &mut ActiveAgent) {
         loop {
             self.signals.news.wait_for_either(&self.signals.stop);
             if self.signals.stop.is_set() {
                 return;
             }
             self.signals.news.clear();
-            let inherits_from = office.board().inherits_from.take();
+            let inherits_from = active.board().inherits_from.take();
             // A file that cannot be read or written now may be accessible later.
             let _ = match inherits_from {
-                Some(from) => self.inherit(office, from),
-                None => self.look_again(office),
+                Some(from) => self.inherit(active, from),
+                None => self.read_root_file_again(active),
             };
         }
     }
 
     /// Orders the agent thread to join the tree of a root.
-    fn join(&self, office: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
-        office.leads = false;
-        office.key = Some(root.key.clone());
-        office.board().order = Some(AgentOrder::Join(root));
+    fn join(&self, active: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
+        active.leads = false;
+        active.key = Some(root.key.clone());
+        active.board().order = Some(AgentOrder::Join(root));
         self.signals.wake.set();
         Ok(())
     }
 
     /// Orders the agent thread to be the root, which the file names.
-    fn lead(&self, office: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
-        office.leads = true;
-        office.key = Some(root.key.clone());
-        office.board().order = Some(AgentOrder::Lead(root.key));
+    fn lead(&self, active: &mut ActiveAgent, root: RootAgent) -> io::Result<()> {
+        active.leads = true;
+        active.key = Some(root.key.clone());
+        active.board().order = Some(AgentOrder::Lead(root.key));
         self.signals.wake.set();
         Ok(())
     }
 
     /// Reads the file again because the root does not reply. Waits longer after each read in vain.
-    fn look_again(&self, office: &mut ActiveAgent) -> io::Result<()> {
-        let heard = office.board().heard;
-        if heard != office.heard {
-            (office.looks, office.heard) = (0, heard);
+    fn read_root_file_again(&self, active: &mut ActiveAgent) -> io::Result<()> {
+        let received = active.board().received;
+        if received != active.received {
+            (active.reads, active.received) = (0, received);
         }
-        if office.looks > 0 {
-            let longest = if heard > 0 { MAX_PAUSE } else { MAX_PAUSE_ALONE };
-            let pause = self.config.pace.patience.saturating_mul(1 << office.looks.min(16)).min(longest);
+        if active.reads > 0 {
+            let longest = if received > 0 { MAX_PAUSE } else { MAX_PAUSE_ALONE };
+            let pause = self.config.pace.patience.saturating_mul(1 << active.reads.min(16)).min(longest);
             if self.pause(pause) {
                 return Ok(());
             }
         }
-        let mut board = office.board();
+        let mut board = active.board();
         let silent = board.silent_root.take().filter(|_| board.is_orphan);
         drop(board);
         // The agent thread may have found an agent since.
         let Some(silent) = silent else { return Ok(()) };
-        office.looks += 1;
-        self.look(office, Some(silent))
+        active.reads += 1;
+        self.read_root_file(active, Some(silent))
     }
 
     /// Reads the file of the root. Becomes the root if there is no file, or if the file names the `silent`
     /// root.
-    fn look(&self, office: &mut ActiveAgent, silent: Option<AgentId>) -> io::Result<()> {
+    fn read_root_file(&self, active: &mut ActiveAgent, silent: Option<AgentId>) -> io::Result<()> {
         for reading in 1..=MAX_READINGS {
-            let folder = match self.folder(office) {
+            let folder = match self.open_folder(active) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 opened => Some(opened?),
             };
             let found = folder.as_ref().map_or(Ok(RootFileContent::Nothing), RendezvousFolder::read_root)?;
             match (found, folder) {
                 (RootFileContent::Nothing, _) => {
-                    let root = office.as_root()?;
-                    match self.make_folder(office).and_then(|folder| folder.create_root(&root)) {
-                        Ok(true) => return self.lead(office, root),
+                    let root = active.as_root()?;
+                    match self.make_folder(active).and_then(|folder| folder.create_root(&root)) {
+                        Ok(true) => return self.lead(active, root),
                         // Another agent was first.
                         Ok(false) => {}
                         // A root that ended has just removed the folder.
@@ -254,14 +254,14 @@ impl RendezvousThread {
                         return Ok(());
                     }
                 }
-                (RootFileContent::Nonsense, Some(folder)) => return self.take_over(office, &folder, None),
-                (RootFileContent::Root(root), _) if root.card.agent == office.card.agent => {
-                    return self.lead(office, root);
+                (RootFileContent::Nonsense, Some(folder)) => return self.take_over(active, &folder, None),
+                (RootFileContent::Root(root), _) if root.card.agent == active.card.agent => {
+                    return self.lead(active, root);
                 }
                 (RootFileContent::Root(root), Some(folder)) if silent == Some(root.card.agent) => {
-                    return self.take_over(office, &folder, Some(root));
+                    return self.take_over(active, &folder, Some(root));
                 }
-                (RootFileContent::Root(root), _) => return self.join(office, root),
+                (RootFileContent::Root(root), _) => return self.join(active, root),
                 (RootFileContent::Nonsense, None) => {}
             }
         }
@@ -272,13 +272,13 @@ impl RendezvousThread {
     /// packet was ever received.
     fn take_over(
         &self,
-        office: &mut ActiveAgent,
+        active: &mut ActiveAgent,
         folder: &RendezvousFolder,
         silent: Option<RootAgent>,
     ) -> io::Result<()> {
         let silent_id = silent.as_ref().map(|root| root.card.agent);
         let replaced = silent_id.unwrap_or_default();
-        if office.replaced.contains(&replaced) || !office.replaced.is_empty() && office.heard == 0 {
+        if active.replaced.contains(&replaced) || !active.replaced.is_empty() && active.received == 0 {
             return Ok(());
         }
         // The delays differ, so that one agent is first and the others join it.
@@ -288,60 +288,60 @@ impl RendezvousThread {
             return Ok(());
         }
         match folder.read_root()? {
-            RootFileContent::Root(root) if Some(root.card.agent) != silent_id => self.join(office, root),
+            RootFileContent::Root(root) if Some(root.card.agent) != silent_id => self.join(active, root),
             // The file was removed in the meantime.
-            RootFileContent::Nothing => self.look(office, None),
+            RootFileContent::Nothing => self.read_root_file(active, None),
             found => {
                 if let RootFileContent::Root(root) = found {
-                    office.key = Some(root.key);
+                    active.key = Some(root.key);
                 }
-                office.replaced.insert(replaced);
-                self.write_over(office, folder)
+                active.replaced.insert(replaced);
+                self.write_over(active, folder)
             }
         }
     }
 
     /// Takes over from a root that handed over to this agent, unless the file names another agent by now.
-    fn inherit(&self, office: &mut ActiveAgent, from: AgentId) -> io::Result<()> {
-        office.heir_of = Some(from);
+    fn inherit(&self, active: &mut ActiveAgent, from: AgentId) -> io::Result<()> {
+        active.heir_of = Some(from);
         // At the end of a job this agent ends next, and only has to remove the file.
         if self.pause(self.config.pace.patience / 3) {
             return Ok(());
         }
-        office.heir_of = None;
-        let folder = self.folder(office)?;
+        active.heir_of = None;
+        let folder = self.open_folder(active)?;
         match folder.read_root()? {
-            RootFileContent::Root(root) if root.card.agent == from => self.write_over(office, &folder),
-            RootFileContent::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
+            RootFileContent::Root(root) if root.card.agent == from => self.write_over(active, &folder),
+            RootFileContent::Root(root) if root.card.agent != active.card.agent => self.join(active, root),
             _ => Ok(()),
         }
     }
 
     /// Writes the file and becomes the root at once, for agents that read it now. The agent that wrote last
     /// is the root.
-    fn write_over(&self, office: &mut ActiveAgent, folder: &RendezvousFolder) -> io::Result<()> {
-        let root = office.as_root()?;
+    fn write_over(&self, active: &mut ActiveAgent, folder: &RendezvousFolder) -> io::Result<()> {
+        let root = active.as_root()?;
         folder.replace_root(&root)?;
-        self.lead(office, root)?;
+        self.lead(active, root)?;
         self.pause(self.config.pace.patience / 3);
         match folder.read_root()? {
-            RootFileContent::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
+            RootFileContent::Root(root) if root.card.agent != active.card.agent => self.join(active, root),
             _ => Ok(()),
         }
     }
 
-    fn folder(&self, office: &ActiveAgent) -> io::Result<RendezvousFolder> {
+    fn open_folder(&self, active: &ActiveAgent) -> io::Result<RendezvousFolder> {
         RendezvousFolder::open(
-            &office.run,
+            &active.run,
             #[cfg(test)]
             &self.config.counts,
         )
     }
 
     /// Creates the folder. Only a root does, so that no other agent leaves an empty folder.
-    fn make_folder(&self, office: &ActiveAgent) -> io::Result<RendezvousFolder> {
+    fn make_folder(&self, active: &ActiveAgent) -> io::Result<RendezvousFolder> {
         RendezvousFolder::make(
-            &office.run,
+            &active.run,
             self.config.share_group,
             #[cfg(test)]
             &self.config.counts,
@@ -349,21 +349,22 @@ impl RendezvousThread {
     }
 
     /// Removes the file if this agent is the root without an heir, or was about to become the root.
-    fn leave(&self, office: &ActiveAgent, has_handed_over: bool) {
-        let own = Some(office.card.agent).filter(|_| office.leads && !has_handed_over);
-        let inherited = office.heir_of.or(office.board().inherits_from);
+    fn leave(&self, active: &ActiveAgent, has_handed_over: bool) {
+        let own = Some(active.card.agent).filter(|_| active.leads && !has_handed_over);
+        let inherited = active.heir_of.or(active.board().inherits_from);
         if self.is_killed() {
             return;
         }
         for root in own.into_iter().chain(inherited) {
-            let _ = self.folder(office).and_then(|folder| folder.remove_root(root, self.config.pace.expiry));
+            let _ =
+                self.open_folder(active).and_then(|folder| folder.remove_root(root, self.config.pace.expiry));
         }
     }
 
-    fn warn_if_alone(&self, office: &ActiveAgent, began: Instant) {
-        let board = office.board();
-        let (heard, others) = (board.heard, board.others);
-        if heard == 0 && others > 0 && began.elapsed() > 2 * self.config.pace.period {
+    fn warn_if_alone(&self, active: &ActiveAgent, began: Instant) {
+        let board = active.board();
+        let (received, others) = (board.received, board.others);
+        if received == 0 && others > 0 && began.elapsed() > 2 * self.config.pace.period {
             warn(format_args!(
                 "no clock probes from this node: none of {others} others answered; is UDP let through, and is this \
                  the right --probe-interface?"

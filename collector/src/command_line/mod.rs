@@ -359,7 +359,7 @@ impl CollectOptions {
     }
 
     /// Returns the request for the backends.
-    pub fn asked(&self) -> BackendRequest<'_> {
+    pub fn backend_request(&self) -> BackendRequest<'_> {
         static AUTO: BackendChoice = BackendChoice::Auto;
         BackendRequest {
             choice: self.backend.as_ref().unwrap_or(&AUTO),

@@ -20,10 +20,11 @@ pub(super) struct PreparedBackends {
 impl PreparedBackends {
     /// Finds the profilers and queries their versions.
     pub(super) fn of(options: &CollectOptions, identity: &SessionIdentity) -> PreparedBackends {
-        let asked = options.asked();
+        let backend_request = options.backend_request();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
-        let plan = backend::plan(&asked, &identity.label(), is_recorded);
-        let ResolvedBackends { backends: mut usable, reason, .. } = asked.choice.resolve(asked.library);
+        let plan = backend::plan(&backend_request, &identity.label(), is_recorded);
+        let ResolvedBackends { backends: mut usable, reason, .. } =
+            backend_request.choice.resolve(backend_request.library);
         let prepared = |backend: &BackendKind| {
             let mut harvested = plan.harvest.iter().flat_map(|harvest| &harvest.backends);
             harvested.any(|name| name == backend.name())
@@ -38,7 +39,7 @@ impl PreparedBackends {
         if let Err(error) = options.check() {
             return vec![Finding::problem(error, "a run refuses this, and starts no command")];
         }
-        let lines = self.plan.said.iter().chain(&self.announced);
+        let lines = self.plan.notes.iter().chain(&self.announced);
         let mut findings: Vec<Finding> = lines.map(|line| finding(line)).collect();
         if findings.is_empty() {
             findings.push(self.why.as_deref().map_or_else(|| Finding::Ok(self.names()), finding));

@@ -1,7 +1,7 @@
 //! Finds the MPI library of a Python program without running the program.
 
 use super::{Finding, library};
-use crate::backend::ask;
+use crate::backend::query;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(super) fn mpi_of(programs: &[&Path], loader: &Path) -> Option<Finding> {
     let is_python = |program: &&&Path| name_of(program).is_some_and(|name| name.starts_with("python"));
     let interpreter = programs.iter().find(is_python)?;
     let name = name_of(interpreter)?;
-    let answer = ask(interpreter, &[OsStr::new("-c"), OsStr::new(FIND_MODULE)], Path::new("."))?;
+    let answer = query(interpreter, &[OsStr::new("-c"), OsStr::new(FIND_MODULE)], Path::new("."))?;
     let module = answer.lines().find_map(|line| line.strip_prefix(MODULE)).filter(|path| !path.is_empty())?;
     let list = library::needed(Path::new(module), loader, None).unwrap_or_default();
     let Some(line) = list.lines().find(|line| super::surroundings::is_mpi(line)) else {

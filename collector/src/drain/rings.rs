@@ -40,7 +40,7 @@ pub(super) struct RingDrain {
     /// The clocks at the start, until there is a shard for them.
     start_clocks: Option<ClockSet>,
     /// Reasons for threads without a ring that were printed.
-    told_untraced: Vec<UntracedReason>,
+    warned_untraced: Vec<UntracedReason>,
     /// Number of events that did not fit into a ring.
     dropped: u64,
     /// Processes with threads without a ring, until they report the number of events of those.
@@ -81,7 +81,7 @@ impl RingDrain {
                 wakeups: WakeupThreads::new(wake, Weak::clone(drain)),
                 called_fullness: None,
                 start_clocks,
-                told_untraced: Vec::new(),
+                warned_untraced: Vec::new(),
                 dropped: 0,
                 uncounted: HashSet::new(),
             })
@@ -147,7 +147,7 @@ impl RingDrain {
             match arrival {
                 ArrivedMessage::Ring { pid, ring } => self.enter(pid, ring),
                 ArrivedMessage::Untraced { pid, why } => {
-                    self.tell_untraced(pid, why);
+                    self.warn_untraced(pid, why);
                     if pid > 0 && self.uncounted.len() < MAX_UNCOUNTED_PROCESSES {
                         self.uncounted.insert(pid);
                     } else {
@@ -172,11 +172,11 @@ impl RingDrain {
     }
 
     /// Prints once for each reason that a thread is not recorded.
-    fn tell_untraced(&mut self, pid: i32, why: UntracedReason) {
-        if self.told_untraced.contains(&why) {
+    fn warn_untraced(&mut self, pid: i32, why: UntracedReason) {
+        if self.warned_untraced.contains(&why) {
             return;
         }
-        self.told_untraced.push(why);
+        self.warned_untraced.push(why);
         let (reason, next) = match why {
             UntracedReason::NoMemory => ("there is no memory for its ring", "give the job more"),
             UntracedReason::FileLimit => {
@@ -198,7 +198,7 @@ impl RingDrain {
         }
         let facts = header.facts();
         if !consumer.has_ring() {
-            self.tell_untraced(pid, UntracedReason::NoMemory);
+            self.warn_untraced(pid, UntracedReason::NoMemory);
         }
         let Some(header) = consumer.header() else { return };
         let EnteredThread { at, changed } = self.sources.enter(pid, header);

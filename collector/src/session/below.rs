@@ -63,12 +63,12 @@ impl CommandUnderProfiler {
     /// Waits for the end of the command, and then for that of the profiler.
     pub(super) fn wait(&self, profiler: &mut Child, forwarder: &SignalForwarder) -> EndedCommand {
         self.witness.wait(None);
-        let mut told = StartRecord::read(&self.scratch).and_then(|record| record.ending);
-        if told.is_none() && !self.command.wait(Some(Duration::ZERO)) {
+        let mut recorded = StartRecord::read(&self.scratch).and_then(|record| record.ending);
+        if recorded.is_none() && !self.command.wait(Some(Duration::ZERO)) {
             // Only SIGKILL ends the witness before the command. Its sender meant the command.
             self.command.send(Signal::KILL);
             self.command.wait(None);
-            told = Some(CommandEnding::Signal(Signal::KILL.as_raw()));
+            recorded = Some(CommandEnding::Signal(Signal::KILL.as_raw()));
         }
         let top = profiler.id() as i32;
         // Signals for the command, which has ended, must not end a profiler that writes.
@@ -92,7 +92,7 @@ impl CommandUnderProfiler {
             status = status.or_else(|| spawn::wait(profiler, Instant::now() + TIME_TO_DIE));
         }
         let of_profiler = status.map(CommandEnding::from);
-        let ending = told.or(of_profiler).unwrap_or(CommandEnding::Code(1));
+        let ending = recorded.or(of_profiler).unwrap_or(CommandEnding::Code(1));
         if let Some(other) = of_profiler.filter(|other| *other != ending && notes.is_empty()) {
             // Some profilers use one status for every failure.
             let warning = if ending == CommandEnding::Code(0) || matches!(other, CommandEnding::Signal(_)) {
@@ -105,7 +105,7 @@ impl CommandUnderProfiler {
                 "{warning}the command ended with {ending}, and the profiler above it with {other}"
             ));
         }
-        if told.is_none() {
+        if recorded.is_none() {
             notes.push(
                 "warning: how the command ended is not known; the exit status is the profiler's".to_owned(),
             );

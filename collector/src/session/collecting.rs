@@ -55,13 +55,13 @@ pub(crate) fn main() -> io::Result<()> {
     };
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
     let clearing = scratch.clone().and_then(clear_up_beside);
-    let (mut agent, mut own, mut without_front, mut is_told) = (None, None, false, false);
+    let (mut agent, mut own, mut without_front, mut is_recorded_as_process) = (None, None, false, false);
     let (mut check, library) = (None, start.preloaded.as_ref().map(PathBuf::from));
     let started = |pid: i32, without: Option<String>| {
         without_front = without.is_some();
         // Our own library numbers the processes that it sees. Without it, a profiler may record the command,
         // but not if it crashes together with the command.
-        is_told = start.wanted != WantedContent::Events && start.library.is_empty();
+        is_recorded_as_process = start.wanted != WantedContent::Events && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
         // Now, because the job may be killed later.
         if start.ask_merge
@@ -79,7 +79,7 @@ pub(crate) fn main() -> io::Result<()> {
         if start.is_recorded() {
             command::record(&side, process.clone());
         }
-        if is_told {
+        if is_recorded_as_process {
             command::tell(&side, process);
         }
     };
@@ -95,7 +95,7 @@ pub(crate) fn main() -> io::Result<()> {
     if let Some(own) = own.clone().filter(|_| start.is_recorded()) {
         command::record(&side, own);
     }
-    if let Some(own) = own.clone().filter(|_| is_told) {
+    if let Some(own) = own.clone().filter(|_| is_recorded_as_process) {
         command::tell(&side, own);
     }
     // The last burst continues while the metrics end.

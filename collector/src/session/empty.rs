@@ -15,17 +15,17 @@ pub(super) fn explain_empty(start: &StartMessage, exit: Exit, launcher: &Control
     let metrics = log::has_metrics();
     let Some(why) = why_empty(start, exit, metrics).filter(|_| !start.is_command_unseen) else { return };
     let beside = if metrics { " beside system metrics" } else { "" };
-    say_of_rank(start, launcher, format!("nothing was recorded{beside}: {why}"));
+    print_of_rank(start, launcher, format!("nothing was recorded{beside}: {why}"));
 }
 
 /// Names a process whose calls could not be recorded, if no call of any process was.
 pub(super) fn name_unseen(process: &UnseenProcess, start: &StartMessage, launcher: &ControlChannel) {
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
-    say_of_rank(start, launcher, process.line(&library, &start.command));
+    print_of_rank(start, launcher, process.line(&library, &start.command));
 }
 
 /// Prints in the log of a rank, or on stderr without a rank.
-fn say_of_rank(start: &StartMessage, launcher: &ControlChannel, text: String) {
+fn print_of_rank(start: &StartMessage, launcher: &ControlChannel, text: String) {
     match start.run.rank {
         Some(_) => warn(format_args!("{text}")),
         None => drop(launcher.send(&ToLauncher::Say { text })),

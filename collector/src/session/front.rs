@@ -25,7 +25,7 @@ pub(super) struct ProfilerLaunch {
     /// What our own library records without the profiler, if native is a backend.
     alone: Option<TraceSelection>,
     /// This rank prints the warning that the profiler did not start the command. The others only log it.
-    speaks: bool,
+    prints_for_all: bool,
 }
 
 /// The command runs.
@@ -53,13 +53,23 @@ impl From<i32> for NotStarted {
 
 impl ProfilerLaunch {
     /// Takes the words out of the plan; `None` if no profiler starts the command. `alone` is what our own
-    /// library records without a profiler. `speaks` if this rank prints the warnings that concern all ranks.
-    pub(super) fn of(plan: &mut BackendPlan, alone: TraceSelection, speaks: bool) -> Option<ProfilerLaunch> {
+    /// library records without a profiler. `prints_for_all` if this rank prints the warnings that concern all ranks.
+    pub(super) fn of(
+        plan: &mut BackendPlan,
+        alone: TraceSelection,
+        prints_for_all: bool,
+    ) -> Option<ProfilerLaunch> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
         let mut words = std::mem::take(&mut plan.front);
         words.extend(start::words(&scratch, plan.ends_early));
-        Some(ProfilerLaunch { words, scratch, wait, alone: Some(alone).filter(|_| plan.native), speaks })
+        Some(ProfilerLaunch {
+            words,
+            scratch,
+            wait,
+            alone: Some(alone).filter(|_| plan.native),
+            prints_for_all,
+        })
     }
 
     /// Starts the command exactly once, with or without the profiler. A signal that ends the job while the
@@ -106,7 +116,7 @@ impl ProfilerLaunch {
         let without = format!(
             "warning: {name} {why}: the command runs without it{native}; try it by hand on this node, or use --backend native"
         );
-        if self.speaks {
+        if self.prints_for_all {
             warn(format_args!("{without}"));
         }
         if let Some(signal) = signals::cancelled() {

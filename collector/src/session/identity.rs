@@ -49,7 +49,7 @@ impl SessionIdentity {
     }
 
     /// Whether this rank prints the messages that concern all ranks.
-    pub(crate) fn speaks(&self) -> bool {
+    pub(crate) fn prints_for_all(&self) -> bool {
         self.rank.rank.is_none_or(|rank| rank == 0)
     }
 }

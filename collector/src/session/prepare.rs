@@ -48,9 +48,9 @@ pub(crate) struct CommandSession {
     /// The shard could not be created, and a rank printed that.
     pub(super) refused: bool,
     /// This rank prints where the log is.
-    pub(super) speaks: bool,
+    pub(super) prints_for_all: bool,
     /// Number of warnings that were printed and are in the log as well.
-    pub(super) said: u64,
+    pub(super) printed_warnings: u64,
 }
 
 impl CommandSession {
@@ -74,33 +74,35 @@ impl CommandSession {
         let (socket, name) =
             RingListener::bind(random).map_err(failed("open a socket for the traced processes"))?;
         let own = SessionIdentity::detect(options, &LauncherEnvironment::of_this_process(), random);
-        let speaks = own.speaks();
+        let prints_for_all = own.prints_for_all();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
         // A process that is ended while it queries profilers must remove their files.
         let forwarder = SignalForwarder::install(true).map_err(failed("catch signals"))?;
-        let mut plan = plan(&options.asked(), &own.label(), is_recorded);
+        let mut plan = plan(&options.backend_request(), &own.label(), is_recorded);
         let scratch = plan.scratch.take();
         let prepared = match signals::cancelled() {
             Some(signal) => Err(PrepareError::Cancelled(signal)),
             None => variables(options, &plan, &name).map_err(PrepareError::from),
         };
         let started = prepared.and_then(|variables| {
-            warnings.append(&mut plan.said);
+            warnings.append(&mut plan.notes);
             if options.require && is_recorded {
                 refuse_unseen(options, &plan, own.rank.rank)?;
             }
             let unseen = unseen_command(options, &plan);
             let is_command_unseen = unseen.is_some();
             warnings.extend(unseen);
-            let told = warnings.iter().filter(|line| speaks && line.starts_with("warning"));
-            let mut said = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
+            let told = warnings.iter().filter(|line| prints_for_all && line.starts_with("warning"));
+            let mut printed_warnings = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
             let mut announcement = None;
             if let Some(line) = announced(options, &plan).filter(|_| is_recorded) {
                 let is_printed = is_first(own.rank.rank, &options.ranks.clone().unwrap_or_default());
                 announcement = is_printed.then(|| line.clone());
                 warnings.push(line);
             }
-            if let Some(chosen) = options.run_id.as_ref().filter(|chosen| speaks && **chosen != own.run.id) {
+            if let Some(chosen) =
+                options.run_id.as_ref().filter(|chosen| prints_for_all && **chosen != own.run.id)
+            {
                 let id = &own.run.id;
                 warnings.push(format!(
                     "warning: run id {chosen:?} cannot be the name of a folder; the folder is {id}"
@@ -109,10 +111,10 @@ impl CommandSession {
             forwarder.get_ready(plan.ends_early);
             let (control, theirs) = ControlChannel::pair().map_err(failed("open sockets"))?;
             let control = Arc::new(control);
-            let front = ProfilerLaunch::of(&mut plan, options.recorded_alone(), speaks);
+            let front = ProfilerLaunch::of(&mut plan, options.recorded_alone(), prints_for_all);
             if let Some(line) = announcement.take_if(|_| front.is_none()) {
                 warn(format_args!("{line}"));
-                said += u64::from(line.starts_with("warning"));
+                printed_warnings += u64::from(line.starts_with("warning"));
             }
             let start = start_of(options, placement, own, plan, (warnings, is_command_unseen));
             let spawn = || spawn::start(&inherited, theirs, socket);
@@ -120,10 +122,10 @@ impl CommandSession {
             let told = Arc::clone(&control);
             let warned = move |signal| drop(told.send(&ToCollector::Warned { signal }));
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
-            Ok((variables, front, announcement, control, launched, said))
+            Ok((variables, front, announcement, control, launched, printed_warnings))
         });
         match started {
-            Ok((variables, front, announcement, control, launched, said)) => {
+            Ok((variables, front, announcement, control, launched, printed_warnings)) => {
                 let warn_signal = options.warn_signal;
                 let LaunchedCommand { collector, early, refused } = launched;
                 Ok(CommandSession {
@@ -137,8 +139,8 @@ impl CommandSession {
                     collector,
                     early,
                     refused,
-                    speaks,
-                    said,
+                    prints_for_all,
+                    printed_warnings,
                 })
             }
             Err(error) => {

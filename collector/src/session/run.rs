@@ -65,7 +65,7 @@ impl CommandSession {
             }
         };
         let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
-        self.hear_out();
+        self.await_collector();
         ending
     }
 
@@ -84,7 +84,7 @@ impl CommandSession {
                 let _ = self.control.send(&ToCollector::Started { pid, profiler: None, without: Some(why) });
                 let profiler = ProfilerEnding::Unseen;
                 let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
-                self.hear_out();
+                self.await_collector();
             }
             None => {
                 let _ = self.control.send(&ToCollector::Nothing);
@@ -99,32 +99,32 @@ impl CommandSession {
 
     /// Whether another rank prints a line of the collector: a note, or a consequence of what was printed at
     /// the start.
-    fn is_said(&self, text: &str) -> bool {
-        !self.speaks && (text.starts_with(NOTE) || self.refused && self.scratch.is_none())
+    fn is_printed_elsewhere(&self, text: &str) -> bool {
+        !self.prints_for_all && (text.starts_with(NOTE) || self.refused && self.scratch.is_none())
     }
 
     /// Waits for the collector, and prints what is in no log.
-    fn hear_out(mut self) {
+    fn await_collector(mut self) {
         let mut until = Instant::now() + TIME_TO_FINISH;
         let mut lines = Vec::new();
         let mut done = false;
         loop {
             match self.control.receive(Some(until)) {
                 // Without a shard there is no place for the log either.
-                ReceivedPacket::Message(ToLauncher::Say { text }) if self.is_said(&text) => {}
+                ReceivedPacket::Message(ToLauncher::Say { text }) if self.is_printed_elsewhere(&text) => {}
                 ReceivedPacket::Message(ToLauncher::Say { text }) => {
                     lines.push(text);
                     lines.truncate(MAX_LINES);
                 }
                 ReceivedPacket::Message(ToLauncher::SayOnce { text }) => {
-                    lines.extend(self.speaks.then_some(text));
-                    self.said += 1;
+                    lines.extend(self.prints_for_all.then_some(text));
+                    self.printed_warnings += 1;
                 }
                 ReceivedPacket::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
                 ReceivedPacket::Message(ToLauncher::Done { warnings, log }) => {
                     done = true;
-                    let warnings = warnings.saturating_sub(self.said);
-                    if warnings > 0 && self.speaks {
+                    let warnings = warnings.saturating_sub(self.printed_warnings);
+                    if warnings > 0 && self.prints_for_all {
                         let (s, log) = (if warnings > 1 { "s" } else { "" }, Path::new(&log).display());
                         lines.push(format!("warning: {warnings} warning{s} about this run in {log}"));
                     }

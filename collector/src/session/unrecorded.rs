@@ -50,7 +50,7 @@ pub(crate) enum PrepareError {
         /// The error of the file system.
         source: PlaceError,
         /// This rank prints it for all ranks.
-        speaks: bool,
+        prints_for_all: bool,
     },
     /// No library can be preloaded into the command.
     #[error("{what}; {next}")]
@@ -60,7 +60,7 @@ pub(crate) enum PrepareError {
         /// The next step for the user.
         next: &'static str,
         /// This rank prints it for all ranks.
-        speaks: bool,
+        prints_for_all: bool,
     },
     /// A signal ended the job while profilers were queried.
     #[error("signal {0} ended the job before it began")]
@@ -97,11 +97,11 @@ pub(super) fn wait_for_shard(
         }
         Err(error) => error,
     };
-    let speaks = is_first(start.run.rank, &start.ranks);
+    let prints_for_all = is_first(start.run.rank, &start.ranks);
     if require {
-        return Err(PrepareError::Place { source, speaks });
+        return Err(PrepareError::Place { source, prints_for_all });
     }
-    if speaks {
+    if prints_for_all {
         warn(format_args!("warning: {source}; nothing of this run is recorded"));
     }
     start.refused = true;
@@ -120,7 +120,8 @@ pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> 
         CommandEnding::Signal(*signal).leave();
     }
     if options.require {
-        if let PrepareError::Place { speaks: false, .. } | PrepareError::Unseen { speaks: false, .. } = error
+        if let PrepareError::Place { prints_for_all: false, .. }
+        | PrepareError::Unseen { prints_for_all: false, .. } = error
         {
             wait_for_first_rank();
         }

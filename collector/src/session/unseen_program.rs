@@ -20,7 +20,7 @@ pub(super) fn refuse_unseen(
     match traced_program(options, plan).and_then(|program| program.unseen()) {
         Some((what, next)) => {
             let ranks = options.ranks.clone().unwrap_or_default();
-            Err(PrepareError::Unseen { what, next, speaks: is_first(rank, &ranks) })
+            Err(PrepareError::Unseen { what, next, prints_for_all: is_first(rank, &ranks) })
         }
         None => Ok(()),
     }

@@ -46,9 +46,9 @@ pub(super) fn write_all(
                 end = batch.is_last();
                 metrics |= batch.items.iter().any(|item| matches!(item, OutputItem::System(_)));
                 events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
-                take(place, &mut early, &mut shard, &batch);
+                write_batch(place, &mut early, &mut shard, &batch);
                 if let Some(OutputItem::Keep { signal }) = batch.items.last() {
-                    keep(&mut shard, *signal);
+                    sync_shard(&mut shard, *signal);
                 }
                 batches.give_back(batch);
             }
@@ -84,7 +84,7 @@ pub(super) fn write_all(
 }
 
 /// Syncs what was received so far. Rows of the last moments follow within [`FLUSH_EVERY`].
-fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
+fn sync_shard(shard: &mut Option<Option<Recording>>, signal: i32) {
     let Some(Some(open)) = shard else { return };
     open.flush();
     let signal = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
@@ -114,7 +114,7 @@ fn is_of_a_process(item: &OutputItem) -> bool {
 
 /// Writes a batch to the shard, and creates the shard for the first batch that needs one. An inner `None` is
 /// a shard that could not be created.
-fn take(
+fn write_batch(
     place: &ShardPlace,
     early: &mut Option<(File, EarlyShard)>,
     shard: &mut Option<Option<Recording>>,
@@ -147,7 +147,7 @@ struct Recording {
     /// Id in the shard of each name.
     names: Vec<i64>,
     /// The warning about rows that are no longer written was printed.
-    told: bool,
+    has_warned: bool,
 }
 
 impl Recording {
@@ -168,8 +168,13 @@ impl Recording {
             ));
         }
         let file = early::begin(new.file, place).map_err(|error| failed(&error)).ok()?;
-        let mut recording =
-            Recording { file, path: new.path, max_bytes: place.max_bytes, names: Vec::new(), told: false };
+        let mut recording = Recording {
+            file,
+            path: new.path,
+            max_bytes: place.max_bytes,
+            names: Vec::new(),
+            has_warned: false,
+        };
         // A collector that is killed before its first flush leaves a shard that names its rank.
         recording.flush();
         Some(recording)
@@ -190,23 +195,23 @@ impl Recording {
         } else {
             result = self.file.write_if_much();
         }
-        self.tell(result.err());
+        self.warn_once(result.err());
     }
 
     fn flush(&mut self) {
         let result = self.file.flush();
-        self.tell(result.err());
+        self.warn_once(result.err());
     }
 
     /// Prints once that rows are no longer written.
-    fn tell(&mut self, error: Option<WriteError>) {
-        if self.told || error.is_none() && !self.file.writer.is_full() {
+    fn warn_once(&mut self, error: Option<WriteError>) {
+        if self.has_warned || error.is_none() && !self.file.writer.is_full() {
             return;
         }
-        self.told = true;
+        self.has_warned = true;
         let path = self.path.display();
         match error {
-            Some(error) => tell_error(&path, &error),
+            Some(error) => warn_of_error(&path, &error),
             None => warn(format_args!(
                 "warning: {path} has reached its limit of {} bytes; what follows is not recorded, only \
                  counted: next time, raise the limit with --max-size",
@@ -248,7 +253,7 @@ impl Recording {
     }
 }
 
-fn tell_error(path: &std::path::Display<'_>, error: &WriteError) {
+fn warn_of_error(path: &std::path::Display<'_>, error: &WriteError) {
     warn(format_args!(
         "warning: {error} ({path}); what follows is not recorded, only counted: next time, choose a folder with more space with -o DIR; the command continues"
     ));

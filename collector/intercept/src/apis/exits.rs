@@ -55,9 +55,12 @@ fn report_exit(status: c_int) {
     }
     let _errno = errno::PreservedErrno::new();
     if let Some(events) = unrecorded::last_unrecorded() {
-        handover::tell(settings, LibraryMessage::Lost { events });
+        handover::send_message(settings, LibraryMessage::Lost { events });
     }
-    handover::tell(settings, LibraryMessage::Ended { pid: reports as i32, status: (status & 0xff) << 8 });
+    handover::send_message(
+        settings,
+        LibraryMessage::Ended { pid: reports as i32, status: (status & 0xff) << 8 },
+    );
 }
 
 /// Reports a child that died by a signal.
@@ -67,7 +70,7 @@ fn report_child(pid: libc::pid_t, status: c_int) {
         && let Some(settings) = settings::get()
     {
         let _errno = errno::PreservedErrno::new();
-        handover::tell(settings, LibraryMessage::Ended { pid, status });
+        handover::send_message(settings, LibraryMessage::Ended { pid, status });
     }
 }
 

@@ -64,7 +64,7 @@ fn is_child(generation: u64) -> bool {
 }
 
 /// Sends a message without a ring. A failure is ignored.
-pub(crate) fn tell(settings: &TraceSettings, message: LibraryMessage) -> bool {
+pub(crate) fn send_message(settings: &TraceSettings, message: LibraryMessage) -> bool {
     let _postponed = cancellation::PostponedCancellation::new();
     connect(settings).is_some_and(|collector| send(&collector, message, None))
 }

@@ -41,7 +41,7 @@ pub(crate) fn prepare(folder: &Path, plan: &mut BackendPlan) -> Result<(), Unava
         options.push(" ");
         options.push(more);
     }
-    plan.say(format!("debug agent: {}", library.display()));
+    plan.note(format!("debug agent: {}", library.display()));
     plan.variables.push(("HSA_TOOLS_LIB".to_owned(), library.into()));
     plan.variables.push(("HSA_ENABLE_DEBUG".to_owned(), "1".into()));
     plan.variables.push(("ROCM_DEBUG_AGENT_OPTIONS".to_owned(), options));

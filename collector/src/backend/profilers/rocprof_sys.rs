@@ -19,7 +19,7 @@ const TAKING: [&str; 4] = ["-I", "--include", "-E", "--exclude"];
 
 /// Adds the words before the command and the variables to the plan.
 pub(crate) fn prepare(
-    asked: &BackendRequest<'_>,
+    request: &BackendRequest<'_>,
     folder: &Path,
     plan: &mut BackendPlan,
 ) -> Result<(), UnavailableBackend> {
@@ -32,8 +32,8 @@ pub(crate) fn prepare(
             &format!("no {PROGRAM} in {}{old}", rocm_tools::PLACES),
         ));
     };
-    let config = asked.readable_config()?;
-    let Some(help) = rocm_tools::ask(&program, &["--help".as_ref()], folder) else {
+    let config = request.readable_config()?;
+    let Some(help) = rocm_tools::query(&program, &["--help".as_ref()], folder) else {
         return Err(UnavailableBackend(format!(
             "{} --help does not answer: check that it runs on this node, or use --backend native",
             program.display()
@@ -53,7 +53,7 @@ pub(crate) fn prepare(
     set("ROCPROFSYS_USE_PID", "ON".into());
     set("ROCPROFSYS_USE_ROCPD", "ON".into());
     set("ROCPROFSYS_PERFETTO_BACKEND", "inprocess".into());
-    plan.say(format!(
+    plan.note(format!(
         "backend rocprof-sys: {}, {}",
         program.display(),
         if has("ROCPROFSYS_USE_ROCPD") { "output as rocpd and Perfetto" } else { "output as Perfetto" }
@@ -62,7 +62,7 @@ pub(crate) fn prepare(
     if let Some(config) = config {
         front.extend(["-c".into(), config.into()]);
     }
-    front.extend(renamed(asked.arguments, is_old));
+    front.extend(renamed(request.arguments, is_old));
     front.push("--".into());
     plan.front = front;
     Ok(())
@@ -72,7 +72,7 @@ pub(crate) fn prepare(
 fn settings(folder: &Path) -> Option<String> {
     let program = rocm_tools::find(SETTINGS)?;
     let file = folder.join("defaults.cfg");
-    rocm_tools::ask(&program, &["-G".as_ref(), file.as_os_str(), "-d".as_ref()], folder)?;
+    rocm_tools::query(&program, &["-G".as_ref(), file.as_os_str(), "-d".as_ref()], folder)?;
     let text = std::fs::read_to_string(&file).ok();
     let _ = std::fs::remove_file(&file);
     text.filter(|text| text.contains("ROCPROFSYS_"))
@@ -117,11 +117,11 @@ mod tests {
 
     #[test]
     fn what_is_included_is_named_as_the_release_names_it() {
-        let asked = words("-I mpip roctracer rocprofiler rocm-smi -f 100 roctx");
-        assert_eq!(renamed(&asked, true), asked);
-        assert_eq!(renamed(&asked, false), words("-I mpip rocm amd-smi -f 100 roctx"));
-        let asked = words("-I rocm amd-smi kokkosp");
-        assert_eq!(renamed(&asked, false), asked);
-        assert_eq!(renamed(&asked, true), words("-I roctracer rocprofiler roctx rocm-smi kokkosp"));
+        let request = words("-I mpip roctracer rocprofiler rocm-smi -f 100 roctx");
+        assert_eq!(renamed(&request, true), request);
+        assert_eq!(renamed(&request, false), words("-I mpip rocm amd-smi -f 100 roctx"));
+        let request = words("-I rocm amd-smi kokkosp");
+        assert_eq!(renamed(&request, false), request);
+        assert_eq!(renamed(&request, true), words("-I roctracer rocprofiler roctx rocm-smi kokkosp"));
     }
 }

@@ -58,35 +58,35 @@ const TIME_TO_ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_se
 /// Adds the words before the command to the plan. Without `-o`, rocprofv3 names each file by its process, so
 /// that the files of a program that forks do not collide.
 pub(crate) fn prepare(
-    asked: &BackendRequest<'_>,
+    request: &BackendRequest<'_>,
     folder: &Path,
     plan: &mut BackendPlan,
 ) -> Result<(), UnavailableBackend> {
     let program = rocm_tools::find(PROGRAM).ok_or_else(|| {
         UnavailableBackend::missing(PROGRAM, &format!("no {PROGRAM} in {}", rocm_tools::PLACES))
     })?;
-    let config = asked.readable_config()?;
-    if let Some(ours) = asked.arguments.iter().find(|argument| is_ours(argument)) {
+    let config = request.readable_config()?;
+    if let Some(ours) = request.arguments.iter().find(|argument| is_ours(argument)) {
         return Err(UnavailableBackend(format!(
             "--backend-arg {}: where and in which format {PROGRAM} writes is up to rpd-collect",
             ours.display()
         )));
     }
     let [least, most] = TIME_TO_ANSWER;
-    let ask = |option: &str| {
-        rocm_tools::ask_for(&program, &[option.as_ref()], folder, asked.wait.clamp(least, most))
+    let query = |option: &str| {
+        rocm_tools::query_within(&program, &[option.as_ref()], folder, request.wait.clamp(least, most))
     };
-    let Some(help) = ask("--help").filter(|text| text.contains("--output-format")) else {
+    let Some(help) = query("--help").filter(|text| text.contains("--output-format")) else {
         return Err(UnavailableBackend(format!(
             "{} --help fails or does not answer: check that it runs on this node (python3, ROCm's libraries), or use \
              --backend native",
             program.display()
         )));
     };
-    let version = ask("--version").and_then(|text| version_in(&text));
+    let version = query("--version").and_then(|text| version_in(&text));
     // ROCm 6 has csv, json and pftrace.
     let format = if help.contains("rocpd") { "rocpd" } else { "json" };
-    plan.say(format!(
+    plan.note(format!(
         "backend rocprofv3: {}{}, output as {format}",
         program.display(),
         version.map_or(String::new(), |version| format!(" {version}"))
@@ -95,24 +95,24 @@ pub(crate) fn prepare(
     if let Some(config) = config {
         front.extend(["-i".into(), config.into()]);
     }
-    let is_chosen = config.is_some() || asked.arguments.iter().any(|argument| is_selecting(argument));
+    let is_chosen = config.is_some() || request.arguments.iter().any(|argument| is_selecting(argument));
     let records = if is_chosen {
-        recorded_by(asked.arguments, config)
+        recorded_by(request.arguments, config)
     } else {
-        let options = options_beside(if plan.native { asked.words } else { &[] }, &help);
+        let options = options_beside(if plan.native { request.words } else { &[] }, &help);
         front.extend(options.iter().map(OsString::from));
         recorded_by(&front, None)
     };
     // Calls that both would record are recorded once.
     plan.left_to_profiler
-        .extend(records.into_iter().filter(|word| plan.native && asked.words.contains(word)));
+        .extend(records.into_iter().filter(|word| plan.native && request.words.contains(word)));
     if plan.gpu.is_none() && !plan.left_to_profiler.is_empty() {
-        plan.say(format!(
+        plan.note(format!(
             "native leaves {} to rocprofv3, which records it, too",
             plan.left_to_profiler.join(" and ")
         ));
     }
-    front.extend(asked.arguments.iter().cloned());
+    front.extend(request.arguments.iter().cloned());
     front.extend(["-f".into(), format.into(), "-d".into(), folder.into(), "--".into()]);
     plan.front = front;
     Ok(())

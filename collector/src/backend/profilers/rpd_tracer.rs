@@ -12,7 +12,7 @@ const ROCTX: [&str; 3] = ["librocprofiler-sdk-roctx.so", "libroctx64.so", "libro
 const FILE: &str = "trace.rpd";
 
 pub(crate) fn prepare(
-    asked: &BackendRequest<'_>,
+    request: &BackendRequest<'_>,
     folder: &Path,
     plan: &mut BackendPlan,
 ) -> Result<(), UnavailableBackend> {
@@ -26,7 +26,7 @@ pub(crate) fn prepare(
         )));
     }
     // Variables configure it.
-    for argument in asked.arguments {
+    for argument in request.arguments {
         let text = argument.to_string_lossy();
         let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.starts_with("RPDT_")) else {
             return Err(UnavailableBackend(format!(
@@ -37,7 +37,7 @@ pub(crate) fn prepare(
     }
     plan.variables.push(("RPDT_FILENAME".to_owned(), folder.join(FILE).into()));
     let roctx = rocm_tools::find_library(&ROCTX);
-    plan.say(format!(
+    plan.note(format!(
         "backend rpd-tracer: {}{}",
         tracer.display(),
         roctx.as_ref().map_or(", without roctx".to_owned(), |roctx| format!(" with {}", roctx.display()))

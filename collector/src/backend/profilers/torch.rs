@@ -22,11 +22,11 @@ const SETTINGS: [(&str, &str); 6] = [
 const MAX_MARK_BYTES: u64 = 200;
 
 pub(crate) fn prepare(
-    asked: &BackendRequest<'_>,
+    request: &BackendRequest<'_>,
     folder: &Path,
     plan: &mut BackendPlan,
 ) -> Result<(), UnavailableBackend> {
-    for argument in asked.arguments {
+    for argument in request.arguments {
         let text = argument.to_string_lossy();
         let setting = text.split_once('=').and_then(|(name, value)| {
             Some((SETTINGS.iter().find(|(setting, _)| *setting == name)?.1, value))
@@ -49,7 +49,7 @@ pub(crate) fn prepare(
     written.map_err(|error| UnavailableBackend(format!("{}: cannot be written: {error}", hook.display())))?;
     plan.variables.push(("RPD_TORCH_OUTPUT".to_owned(), folder.into()));
     plan.python = Some(python);
-    plan.say("backend torch: torch.profiler from the import of torch to the end of the program".to_owned());
+    plan.note("backend torch: torch.profiler from the import of torch to the end of the program".to_owned());
     Ok(())
 }
 

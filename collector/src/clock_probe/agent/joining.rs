@@ -83,7 +83,8 @@ impl AgentThread {
 
     /// Asks the root again after a round in which no agent replied, if that may help.
     pub(super) fn note_round_without_parent(&mut self, now: Instant) {
-        let is_busy = self.asking.is_some() || self.leaving.is_some() || self.membership.joining.is_some();
+        let is_busy =
+            self.open_question.is_some() || self.leaving.is_some() || self.membership.joining.is_some();
         if is_busy || self.last_parent.is_some() || self.membership.is_root() {
             return;
         }
@@ -140,7 +141,7 @@ impl AgentThread {
         let (now, own) = (Instant::now(), self.with.card.agent);
         match packet {
             JoinPacket::Join(join) if join.to == own && join.card.agent != own => {
-                self.heard += 1;
+                self.received += 1;
                 let Some(registry) = &mut self.membership.registry else { return };
                 if !self.may_answer.take(now) {
                     return;
@@ -162,7 +163,7 @@ impl AgentThread {
         if (Some(place.from), place.nonce) != (root, joining.nonce) || !is_next {
             return;
         }
-        self.heard += 1;
+        self.received += 1;
         let has_more = !place.candidates.is_empty();
         joining.candidates.extend(place.candidates);
         if has_more && joining.candidates.len() < place.total.into() {
@@ -187,7 +188,7 @@ impl AgentThread {
         self.candidates = candidates;
         (self.membership.failures, self.membership.not_before) = (0, None);
         self.board().is_orphan = false;
-        if self.last_parent.is_none() && self.asking.is_none() {
+        if self.last_parent.is_none() && self.open_question.is_none() {
             self.next_round = now;
         }
     }

@@ -47,16 +47,16 @@ impl AgentThread {
         self.leaving = Some(LeavingState { began: now, until, remind: now, offer: None, handed_over: false });
         self.membership.stop_joining();
         self.to_try.clear();
-        match (&self.asking, self.last_parent.clone()) {
+        match (&self.open_question, self.last_parent.clone()) {
             (Some(OpenQuestion::Times { card, .. }), _) => self.ask_for_the_last_time(card.clone(), now),
             (_, Some(card)) => self.ask_for_the_last_time(card, now),
-            _ => self.asking = None,
+            _ => self.open_question = None,
         }
     }
 
     /// Continues to leave: first the last burst, then the children, then the heir.
     pub(super) fn leave(&mut self, now: Instant) {
-        if self.leaving.is_some() && self.asking.is_none() && !self.measured {
+        if self.leaving.is_some() && self.open_question.is_none() && !self.measured {
             self.measured = true;
             self.items.push(OutputItem::Clock(Box::new(machine::clock_set(&self.with.domain))));
             self.hand_over(true);
@@ -106,14 +106,14 @@ impl AgentThread {
     }
 
     /// Processes the reply of an heir.
-    pub(super) fn hear_heir(&mut self, packet: &ProbePacket) {
+    pub(super) fn take_heir(&mut self, packet: &ProbePacket) {
         if let Some(leaving) = &mut self.leaving {
             leaving.handed_over |= leaving.offer.as_ref().is_some_and(|offer| offer.heir == packet.from);
         }
     }
 
     /// Processes the offer of a leaving root: replies whether this agent becomes the root.
-    pub(super) fn hear_handover(&mut self, packet: &ProbePacket, route: PeerRoute) {
+    pub(super) fn take_handover(&mut self, packet: &ProbePacket, route: PeerRoute) {
         let from = AgentId(packet.from);
         if self.known.get(&from).is_none_or(|known| known.last_burst != packet.burst) {
             return;

@@ -55,7 +55,7 @@ pub(super) struct AgentMailbox {
     /// No agent that this one may probe replies.
     pub(super) is_orphan: bool,
     /// Number of packets with the right key that were read, at the last report.
-    pub(super) heard: u64,
+    pub(super) received: u64,
     /// Number of other agents that were probed, at the last report.
     pub(super) others: usize,
 }
@@ -131,13 +131,13 @@ pub(super) struct AgentThread {
     known: HashMap<AgentId, KnownPeer>,
     /// Candidates that are still to be tried in this round.
     to_try: Vec<AgentCard>,
-    asking: Option<OpenQuestion>,
+    open_question: Option<OpenQuestion>,
     next_round: Instant,
     last_parent: Option<AgentCard>,
     leaving: Option<LeavingState>,
     measured: bool,
     /// Number of packets with the right key that were read.
-    heard: u64,
+    received: u64,
 }
 
 impl AgentThread {
@@ -158,12 +158,12 @@ impl AgentThread {
             candidates: Vec::new(),
             known: HashMap::new(),
             to_try: Vec::new(),
-            asking: None,
+            open_question: None,
             next_round: now,
             last_parent: None,
             leaving: None,
             measured: false,
-            heard: 0,
+            received: 0,
         }
     }
 
@@ -172,7 +172,7 @@ impl AgentThread {
     pub(super) fn run(mut self) -> bool {
         while !self.is_killed() {
             let now = Instant::now();
-            self.hear_news(now);
+            self.receive_order(now);
             self.ask_root(now);
             self.ask(now);
             self.leave(now);
@@ -199,7 +199,7 @@ impl AgentThread {
     }
 
     /// Receives an order of the rendezvous thread, or the end of the command.
-    fn hear_news(&mut self, now: Instant) {
+    fn receive_order(&mut self, now: Instant) {
         if !self.with.signals.wake.is_set() {
             return;
         }
@@ -218,7 +218,7 @@ impl AgentThread {
     /// Reports the counts of this agent to the rendezvous thread.
     fn publish(&self) {
         let mut board = self.board();
-        (board.heard, board.others) = (self.heard, self.known.len());
+        (board.received, board.others) = (self.received, self.known.len());
     }
 
     /// Stamps and sends a packet. Requests and replies use this function, so that the time between the
@@ -230,7 +230,7 @@ impl AgentThread {
     }
 
     fn next_event(&mut self, now: Instant) -> Instant {
-        let next = match &self.asking {
+        let next = match &self.open_question {
             // Nothing is under way: the burst sends or concludes.
             Some(OpenQuestion::Way(burst, _) | OpenQuestion::Times { burst, .. }) if burst.is_quiet() => {
                 Some(now)
@@ -281,7 +281,7 @@ impl AgentThread {
             let route = PeerRoute { socket: number, to: datagram.from };
             let bytes = bytes.get(..datagram.length).unwrap_or_default();
             if let Some(packet) = self.with.key.open(bytes).filter(|packet| packet.to == self.own) {
-                self.heard += 1;
+                self.received += 1;
                 self.take(&packet, route, time);
             } else if let Some(packet) = JoinPacket::open(&self.with.key, bytes) {
                 self.take_join(packet, route);
@@ -295,7 +295,7 @@ impl AgentThread {
     /// Discards what the running burst has measured if `CLOCK_REALTIME` was stepped.
     fn discard_if_stepped(&mut self) {
         if self.kernel_times.take_step()
-            && let Some(OpenQuestion::Times { burst, .. }) = &mut self.asking
+            && let Some(OpenQuestion::Times { burst, .. }) = &mut self.open_question
         {
             burst.discard_probes();
         }
@@ -312,26 +312,26 @@ impl AgentThread {
             }
             PacketKind::Answer => {
                 if let Some(OpenQuestion::Way(burst, _)) | Some(OpenQuestion::Times { burst, .. }) =
-                    &mut self.asking
+                    &mut self.open_question
                     && burst.take(packet, route.to, time)
                 {
                     // Sends the next request at once, while both sides are awake.
                     self.go_on(now);
                 }
             }
-            PacketKind::Closing => self.hear_closing(packet, now),
+            PacketKind::Closing => self.take_closing(packet, now),
             PacketKind::Goodbye => self.children.part(packet),
-            PacketKind::Handover => self.hear_handover(packet, route),
-            PacketKind::Heir => self.hear_heir(packet),
+            PacketKind::Handover => self.take_handover(packet, route),
+            PacketKind::Heir => self.take_heir(packet),
         }
     }
 
     /// Starts the last burst to a parent that is about to leave.
-    fn hear_closing(&mut self, packet: &ProbePacket, now: Instant) {
+    fn take_closing(&mut self, packet: &ProbePacket, now: Instant) {
         let from = AgentId(packet.from);
         let is_new = self.known.get(&from).is_some_and(|known| known.last_burst == packet.burst);
         let parent = self.last_parent.clone().filter(|parent| parent.agent == from);
-        let busy = matches!(&self.asking, Some(OpenQuestion::Times { goodbye: true, .. }));
+        let busy = matches!(&self.open_question, Some(OpenQuestion::Times { goodbye: true, .. }));
         if let Some(card) = parent.filter(|_| is_new && !busy) {
             self.ask_for_the_last_time(card, now);
             self.go_on(now);

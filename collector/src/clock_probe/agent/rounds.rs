@@ -30,7 +30,7 @@ const _: () = assert!(MANY <= MAX_QUESTIONS && SEARCH * MAX_ADDRESSES as u32 <= 
 impl AgentThread {
     /// Starts a round when it is due, and continues it: sends requests that are due, and gives up others.
     pub(super) fn ask(&mut self, now: Instant) {
-        match &mut self.asking {
+        match &mut self.open_question {
             Some(OpenQuestion::Way(burst, _)) | Some(OpenQuestion::Times { burst, .. }) => burst.give_up(now),
             None if self.leaving.is_none() && now >= self.next_round => self.begin_round(now),
             None => {}
@@ -59,8 +59,8 @@ impl AgentThread {
 
     /// Probes the next candidate, if there is one.
     fn try_next(&mut self, now: Instant) {
-        self.asking = None;
-        while !self.to_try.is_empty() && self.asking.is_none() {
+        self.open_question = None;
+        while !self.to_try.is_empty() && self.open_question.is_none() {
             let card = self.to_try.remove(0);
             match self.known.get(&card.agent).and_then(|standing| standing.route) {
                 Some(_) => self.ask_times(card, now),
@@ -87,7 +87,7 @@ impl AgentThread {
         if burst.is_quiet() {
             return self.note_silence(card.agent, now);
         }
-        self.asking = Some(OpenQuestion::Way(burst, card));
+        self.open_question = Some(OpenQuestion::Way(burst, card));
     }
 
     /// Starts a burst by the route that was found before.
@@ -98,18 +98,18 @@ impl AgentThread {
         let Some((route, trip)) = standing.route else { return };
         standing.last_burst = burst.id;
         let wait = PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
-        self.asking = Some(OpenQuestion::Times { burst, card, route, wait, until: None, goodbye: false });
+        self.open_question =
+            Some(OpenQuestion::Times { burst, card, route, wait, until: None, goodbye: false });
     }
 
     /// Starts the last burst to a parent, followed by a goodbye, because a command has ended here or there.
     pub(super) fn ask_for_the_last_time(&mut self, card: AgentCard, now: Instant) {
-        let is_asked =
-            matches!(&self.asking, Some(OpenQuestion::Times { burst, .. }) if burst.peer == card.agent.0);
+        let is_asked = matches!(&self.open_question, Some(OpenQuestion::Times { burst, .. }) if burst.peer == card.agent.0);
         if !is_asked {
-            self.asking = None;
+            self.open_question = None;
             self.ask_times(card, now);
         }
-        if let Some(OpenQuestion::Times { burst, until, goodbye, .. }) = &mut self.asking {
+        if let Some(OpenQuestion::Times { burst, until, goodbye, .. }) = &mut self.open_question {
             burst.extend(MANY);
             *until = Some(now + LAST_BURST);
             *goodbye = true;
@@ -118,7 +118,7 @@ impl AgentThread {
 
     /// Sends what is due, and concludes a burst after its last request.
     pub(super) fn go_on(&mut self, now: Instant) {
-        match self.asking.take() {
+        match self.open_question.take() {
             Some(OpenQuestion::Way(burst, card)) if burst.is_quiet() => self.conclude_way(burst, card, now),
             Some(OpenQuestion::Times { mut burst, card, route, wait, until, goodbye }) => {
                 let in_time = until.is_none_or(|until| now < until);
@@ -128,10 +128,11 @@ impl AgentThread {
                 if burst.is_quiet() || !in_time {
                     self.conclude_times(&burst, card, goodbye, now);
                 } else {
-                    self.asking = Some(OpenQuestion::Times { burst, card, route, wait, until, goodbye });
+                    self.open_question =
+                        Some(OpenQuestion::Times { burst, card, route, wait, until, goodbye });
                 }
             }
-            other => self.asking = other,
+            other => self.open_question = other,
         }
     }
 
