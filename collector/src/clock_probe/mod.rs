@@ -16,6 +16,7 @@ mod answer_rate;
 mod answers;
 mod burst;
 mod card;
+mod event_flag;
 mod folder;
 mod interfaces;
 mod join;
@@ -24,7 +25,6 @@ mod packet;
 mod rate_limit;
 mod registry;
 mod rendezvous;
-mod signal;
 mod sockets;
 #[cfg(test)]
 mod tests;
@@ -37,10 +37,10 @@ pub(crate) use sockets::ProbePorts;
 
 use crate::shard_output::SideOutput;
 use agent::AgentSignals;
+use event_flag::EventFlag;
 use rendezvous::RendezvousThread;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
-use signal::EventFlag;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

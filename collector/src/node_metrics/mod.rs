@@ -7,14 +7,14 @@
 //!
 //! `docs/SYSTEM_METRICS.md` lists the counters.
 
+mod changed_values;
 mod file;
 mod find;
 mod gpu;
 mod metrics;
 mod outbox;
-mod pace;
 mod parse;
-mod steps;
+mod sampling_pace;
 #[cfg(test)]
 mod tests;
 
@@ -24,8 +24,8 @@ use crate::launcher::SourceDefaults;
 use crate::shard_output::SideOutput;
 use metrics::NodeMetrics;
 use outbox::MetricsOutbox;
-use pace::SamplingPace;
 use rustix::process::{Resource, getrlimit};
+use sampling_pace::SamplingPace;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

@@ -1,8 +1,8 @@
 //! Collects ticks for the writing thread.
 
 use super::SystemConfig;
+use super::changed_values::ChangedValues;
 use super::metrics::NodeMetrics;
-use super::steps::ChangedValues;
 use crate::host::machine;
 use crate::log::warn;
 use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput, SystemRows};

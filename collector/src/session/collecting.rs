@@ -5,10 +5,10 @@
 //! process of the job.
 
 use super::busy::BusySignal;
-use super::command;
 use super::command_end::until_the_end;
+use super::command_record::{describe_command, record_command, record_process};
 use super::control::{ControlChannel, ReceivedPacket, StartMessage, ToCollector, ToLauncher, WantedContent};
-use super::empty::{explain_empty, name_unseen};
+use super::empty_result::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
 use super::recorders::{ProbePlan, StartedRecorders, begin, beginning, step_aside};
 use crate::backend::harvest::{HarvestTarget, import_profiler_files};
@@ -74,13 +74,13 @@ pub(crate) fn main() -> io::Result<()> {
         }
         agent = probes.and_then(ProbePlan::start);
         check = library.filter(|_| start.is_recorded()).and_then(|library| PreloadCheck::begin(pid, library));
-        let process = command::process(&defaults, pid, &start.command);
+        let process = describe_command(&defaults, pid, &start.command);
         own = Some(process.clone());
         if start.is_recorded() {
-            command::record(&side, process.clone());
+            record_command(&side, process.clone());
         }
         if is_recorded_as_process {
-            command::tell(&side, process);
+            record_process(&side, process);
         }
     };
     let patience =
@@ -93,10 +93,10 @@ pub(crate) fn main() -> io::Result<()> {
     };
     let own = own.map(|own| Process { last_seen: Some(machine::boottime()), exit: Some(finish.exit), ..own });
     if let Some(own) = own.clone().filter(|_| start.is_recorded()) {
-        command::record(&side, own);
+        record_command(&side, own);
     }
     if let Some(own) = own.clone().filter(|_| is_recorded_as_process) {
-        command::tell(&side, own);
+        record_process(&side, own);
     }
     // The last burst continues while the metrics end.
     agent.iter_mut().for_each(ProbeAgent::stop);

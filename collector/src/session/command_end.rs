@@ -1,7 +1,7 @@
 //! Waits for the start and the end of the command in the collector process.
 
 use super::control::{ControlChannel, ReceivedPacket, ToCollector};
-use super::watched::WatchedProcess;
+use super::watched_process::WatchedProcess;
 use crate::backend::{ProfilerEnding, processes, start_mark};
 use crate::child::CommandEnding;
 use crate::drain::CommandEnd;

@@ -9,19 +9,19 @@
 //! With two processes, a collector that is killed, stopped or out of memory affects neither the command nor
 //! its exit status.
 
-mod announced;
-mod below;
+mod announcement;
 mod busy;
 mod collecting;
-mod command;
 mod command_end;
+mod command_record;
+mod command_under_profiler;
 mod control;
-mod empty;
-mod front;
+mod empty_result;
 mod identity;
 mod launch;
 mod preloaded;
 mod prepare;
+mod profiler_launch;
 mod recorders;
 mod run;
 mod spawn;
@@ -29,9 +29,9 @@ mod start_message;
 mod unrecorded;
 mod unseen_program;
 mod variables;
-mod watched;
+mod watched_process;
 
-pub(crate) use announced::announced;
+pub(crate) use announcement::announced;
 pub(crate) use collecting::main as collect;
 pub(crate) use identity::SessionIdentity;
 pub(crate) use prepare::CommandSession;

@@ -1,10 +1,10 @@
 //! Prepares a session before its command starts.
 
-use super::announced::announced;
+use super::announcement::announced;
 use super::control::{ControlChannel, ToCollector};
-use super::front::ProfilerLaunch;
 use super::identity::SessionIdentity;
 use super::launch::{LaunchedCommand, launch};
+use super::profiler_launch::ProfilerLaunch;
 use super::spawn::{self, InheritedDescriptors};
 use super::start_message::start_of;
 use super::unrecorded::{MIN_CGROUP_BYTES, PrepareError, is_first};

@@ -1,8 +1,8 @@
 //! Runs a session from the start of its command to the exit status.
 
 use super::control::{ReceivedPacket, ToCollector, ToLauncher};
-use super::front::{NotStarted, RunningCommand};
 use super::prepare::{CommandSession, NOTE};
+use super::profiler_launch::{NotStarted, RunningCommand};
 use super::spawn;
 use crate::backend::scratch::{self, ScratchFolder};
 use crate::backend::{ProfilerEnding, start_mark};

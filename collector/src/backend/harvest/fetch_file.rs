@@ -1,6 +1,6 @@
 //! Imports one file of a profiler as a shard, or copies it unchanged.
 
-use super::gathering::ProfilerHarvest;
+use super::profiler_harvest::ProfilerHarvest;
 use crate::backend::profiler_files::flat_name;
 use crate::log::warn;
 use crate::run_folder::identity;

@@ -1,6 +1,6 @@
 //! Imports the dump of the ROCm Debug Agent, which describes a kernel that faulted.
 
-use super::gathering::{ProfilerHarvest, bytes_of};
+use super::profiler_harvest::{ProfilerHarvest, bytes_of};
 use crate::backend::profiler_files::files_in;
 use crate::backend::profilers::debug_agent::{self, DUMP, KernelFault};
 use crate::log::warn;

@@ -5,8 +5,8 @@
 //! harvest copies no database and no file that contains an environment.
 
 mod fetch_file;
-mod gathering;
 mod gpu_fault;
+mod profiler_harvest;
 mod profiler_output;
 mod target;
 mod unrecorded_rows;
@@ -16,7 +16,7 @@ pub(crate) use target::{HarvestTarget, ProfilerEnding};
 use super::request::HarvestRequest;
 use super::{scratch, start};
 use crate::log::warn;
-use gathering::ProfilerHarvest;
+use profiler_harvest::ProfilerHarvest;
 use rpd_shard::Shard;
 use rpd_shard::record::{Process, SYSTEM_SOURCE};
 use std::collections::BTreeSet;

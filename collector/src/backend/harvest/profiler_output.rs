@@ -1,7 +1,7 @@
 //! Imports the files of one profiler, or explains why there are none.
 
 use super::fetch_file::MAX_LINES_PER_FILE;
-use super::gathering::{ProfilerHarvest, bytes_of};
+use super::profiler_harvest::{ProfilerHarvest, bytes_of};
 use super::target::{HarvestTarget, ProfilerEnding};
 use super::unrecorded_rows::{reason_with_files, reason_without_file};
 use crate::backend::profiler_files::{ProfilerFiles, is_trace};

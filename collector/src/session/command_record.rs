@@ -9,7 +9,7 @@ use rpd_shard::identity::masked_environment;
 use rpd_shard::record::{COMMAND_SOURCE, Clock, Process};
 
 /// Describes the process. `command` is its command line without secrets.
-pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Process {
+pub(super) fn describe_command(defaults: &SourceDefaults, pid: i32, command: &str) -> Process {
     let stat = process_stat(pid);
     let RankIdentity { rank, size, local_rank, rank_from, restart } = defaults.rank.clone();
     let variables = std::env::vars_os()
@@ -40,12 +40,12 @@ pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Pro
 }
 
 /// Records the start or the end of the command, traced or not.
-pub(super) fn record(side: &SideOutput, command: Process) {
+pub(super) fn record_command(side: &SideOutput, command: Process) {
     let _ = side.send(OutputBatch::of(vec![OutputItem::Command(Box::new(command))]));
 }
 
 /// Records the command as a process.
-pub(super) fn tell(side: &SideOutput, process: Process) {
+pub(super) fn record_process(side: &SideOutput, process: Process) {
     // Without a writing thread nothing can be written, which is reported elsewhere.
     let _ = side.send(OutputBatch::of(vec![OutputItem::Process(Box::new(process))]));
 }

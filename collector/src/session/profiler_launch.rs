@@ -1,6 +1,6 @@
 //! A profiler that starts the command. If it does not, the command is started without it.
 
-use super::below::CommandUnderProfiler;
+use super::command_under_profiler::CommandUnderProfiler;
 use super::control::{ControlChannel, ToCollector};
 use crate::backend::start::{self, StartOutcome};
 use crate::backend::{BackendPlan, start_mark};

@@ -2,7 +2,7 @@
 //! of the job.
 
 use super::spawn;
-use super::watched::WatchedProcess;
+use super::watched_process::WatchedProcess;
 use crate::backend::ProfilerEnding;
 use crate::backend::processes;
 use crate::backend::start_mark::StartRecord;
