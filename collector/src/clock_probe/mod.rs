@@ -1,10 +1,10 @@
 //! The clocks of nodes against each other, measured while the job runs.
 //!
 //! ```text
-//! look-out (a thread): claim -> folder: the root -> order, news
-//!                                                     |
-//! agent (a thread): sockets <-> join, registry (place in the tree)
-//!                           <-> packet <-> burst (asking), answers (answering) -> shard
+//! rendezvous thread: claim -> folder: the root's file -> orders, reports
+//!                                                            |
+//! agent thread: sockets <-> join, registry (place in the tree)
+//!                       <-> packet <-> burst (requests), answers (replies) -> shard
 //! ```
 //!
 //! One agent per clock domain and run. A file in the run folder names the root, which gives each agent its place in a

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! claim: one sampler per node and run -> find: which files there are -> metrics: files to values
-//!   -> steps: values that changed -> outbox: batches to the writing thread, which makes rows of them
+//!   -> changed_values -> outbox: batches to the writing thread, which makes rows of them
 //! ```
 //!
 //! `docs/SYSTEM_METRICS.md` lists the counters.
