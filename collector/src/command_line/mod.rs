@@ -27,7 +27,7 @@ const DEFAULT_WAIT: u32 = 60;
 
 const EXAMPLES: &str = "\
 EXAMPLES:
-  A program of its own, into ./rpd-out/<time>/rank-00000.rpdshard:
+  A program without a launcher, into ./rpd-out/<time>/rank-00000.rpdshard:
       rpd-collect -- ./simulation input.nml
 
   One collector per rank:
@@ -50,14 +50,14 @@ EXAMPLES:
   Which kernel faults?
       srun -n 16 rpd-collect --debug-agent -- python train.py
 
-  With the options of a preset, and which those are:
+  With the options of a preset, and a list of them:
       srun -n 16 rpd-collect --config low-overhead -- ./simulation
       rpd-collect --config low-overhead --print-config
 
-  What would happen here, and is everything there that it takes?
+  What would a run do here, and is everything it needs available?
       rpd-collect doctor -- ./simulation
 
-  Then put the shards of all ranks together:
+  Then merge the shards of all ranks:
       rpd-merge
 
 ENVIRONMENT:
@@ -79,19 +79,19 @@ ENVIRONMENT:
   RPD_CONFIG       like --config
   RPD_DISABLE      1: run the command without tracing it
   RPD_INTERCEPT    path of librpd_intercept.so, if it is not beside rpd-collect or in ../lib
-  An empty variable counts as unset. One that makes no sense is named in a warning and left aside.
+  An empty variable counts as unset. An invalid one is ignored with a warning.
 
 MESSAGES:
-  What there is to say about a rank is in DIR/<run id>/rank-<rank>.log; without a word there is no log.
+  Messages about a rank are in DIR/<run id>/rank-<rank>.log; without messages there is no log.
 
 LIMITS:
-  Names of ranges and marks longer than 4096 bytes are cut; what is kept ends in \u{2026}
+  Names of ranges and marks longer than 4096 bytes are truncated and end in \u{2026}
   Processes that outlive the command are recorded up to its end.
   SIGSTOP to rpd-collect alone cannot reach the command; use SIGTSTP, or signal the process group.
 
 EXIT STATUS:
-  That of the command. 126 if it cannot be executed, 127 if it is not found, 2 for a mistake in the
-  options, 125 if --require did not let it start. If the command dies by a signal, so does rpd-collect.";
+  That of the command. 126 if it cannot be executed, 127 if it is not found, 2 for invalid
+  options, 125 if --require prevented its start. If the command dies by a signal, so does rpd-collect.";
 
 /// Runs a command and records its roctx ranges, MPI and RCCL calls.
 #[derive(Parser, Debug, Clone)]

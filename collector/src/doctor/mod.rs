@@ -31,7 +31,7 @@ EXAMPLES:
   srun -n 1 rpd-collect doctor -o /scratch/traces -- ./simulation
 
 EXIT STATUS:
-  0 if nothing is in the way, 1 if something is, 2 for a mistake in the options.";
+  0 if there is no problem, 1 if there is one, 2 for invalid options.";
 
 /// Result of a check.
 enum Finding {
