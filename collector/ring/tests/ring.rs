@@ -1,4 +1,4 @@
-//! The ring: what goes in comes out or is counted, and no content of it does harm.
+//! Tests of the ring: everything that is written is read or counted, and no content causes harm.
 #![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 use proptest::prelude::*;
@@ -66,7 +66,7 @@ fn owned(record: RingRecord<'_>) -> Event {
     }
 }
 
-/// What is stored of a name of ASCII.
+/// Returns the stored form of an ASCII name.
 fn cut(name: &[u8]) -> Vec<u8> {
     match name.get(..NAME_LIMIT - CUT_MARK.len()) {
         Some(kept) if name.len() > NAME_LIMIT => [kept, CUT_MARK.as_bytes()].concat(),
@@ -87,10 +87,10 @@ fn a_name_is_cut_between_characters() {
             assert!(name.ends_with(CUT_MARK) && whole.starts_with(name.trim_end_matches(CUT_MARK)));
         }
     }
-    // Bytes that are no text at all are cut somewhere.
+    // Bytes that are not text are cut at any position.
     assert!(producer.mark(1, &[0xff; NAME_LIMIT + 1]) && producer.mark(1, &[0x80; NAME_LIMIT + 1]));
     assert_eq!(drained(&mut consumer).len(), 2);
-    // A name that just fits is whole.
+    // A name of the maximum length is stored completely.
     assert!(producer.mark(1, &[b'x'; NAME_LIMIT]));
     assert_eq!(drained(&mut consumer), [Event::Mark(1, vec![b'x'; NAME_LIMIT])]);
 }
@@ -233,7 +233,7 @@ fn a_ring_that_nobody_wants_counts_nothing() {
 #[test]
 fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
     let (mut producer, mut consumer) = ring(RING_MIN);
-    // Twelve eighths in all: what was read makes room.
+    // Twelve eighths in total: the consumer has freed space.
     let mut write_an_eighth = |consumer: &mut RingConsumer| {
         while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
         (0..RING_MIN / 8 / 16).for_each(|_| assert!(producer.mark(1, b"")));
@@ -248,13 +248,13 @@ fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
         write_an_eighth(&mut consumer);
         assert!(!consumer.wake_up(), "it is awake");
     }
-    // With more than that in the ring before there would be no call in time.
+    // With more than that in the ring before, there would be no call in time.
     write_an_eighth(&mut consumer);
     assert!(consumer.fall_asleep());
     assert!(producer.mark(1, b"") && !consumer.fall_asleep());
 }
 
-/// A producer and a consumer at once: what is not recorded is counted, and the rest is in order.
+/// A producer and a consumer run at the same time: what is not recorded is counted, and the rest is in order.
 #[test]
 fn recorded_and_dropped_are_what_was_emitted() {
     let emitted: i64 = if cfg!(miri) { 300 } else { 300_000 };
@@ -307,7 +307,7 @@ fn an_identity_keeps_to_the_allow_list() {
     assert_eq!(identity.arguments, ["python3", "train.py", "--lr", ""]);
     let expected = [("SLURM_JOB_ID", "7"), ("RANK", "1")].map(|(n, v)| (n.to_owned(), v.to_owned()));
     assert_eq!(identity.environment, expected);
-    // What does not fit is left out whole.
+    // What does not fit is omitted completely.
     assert_eq!(
         identity::encode(command, environment, &mut place[..4 + command.len() + 5]),
         4 + command.len()
@@ -347,8 +347,8 @@ proptest! {
         prop_assert_eq!(header.identity(), identity);
     }
 
-    /// Rounds of events, each drained: everything that was accepted comes out, across the end of the
-    /// ring and whatever the lengths.
+    /// Rounds of events, each drained: everything that was accepted is read, across the end of the ring and
+    /// for all lengths.
     #[test]
     fn accepted_events_come_out_in_order(
         rounds in proptest::collection::vec(proptest::collection::vec((0u8..5, 0usize..5000), 0..20), 1..20),
@@ -382,14 +382,14 @@ proptest! {
         }
     }
 
-    /// Nonsense in the whole ring: an end or an error, never a panic, and never more than it holds.
+    /// Random content of the whole ring: an end or an error, never a panic, and never more records than fit.
     #[test]
     fn nonsense_is_survived(words in proptest::collection::vec(any::<u64>(), RING_MIN / 8), head in any::<u64>(),
                             plausible in any::<bool>()) {
         let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
         RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
         for (i, word) in words.iter().enumerate() {
-            // Records that look right at first sight go deeper.
+            // Records that look valid at first are parsed further.
             let word = if plausible { word & 0x0000_00ff_1f07_0070 } else { *word };
             left[HEADER_BYTES / 8 + i].store(word, Relaxed);
         }

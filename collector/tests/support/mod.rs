@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// No run of a test takes longer, or something hangs.
+/// Maximum duration of a run. A longer one hangs.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Declarations that every program needs. Weak, so that it also runs without the library.
+/// Declarations that every program needs. They are weak, so that the program also runs without the library.
 const PROLOGUE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -43,7 +43,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// None, and a word about it, where a test cannot run.
+    /// `None`, with a message, if a test cannot run.
     pub(crate) fn new() -> Option<Bench> {
         let compiler = Command::new("cc").arg("--version").stdout(Stdio::null()).status();
         if !compiler.is_ok_and(|status| status.success()) {
@@ -128,7 +128,7 @@ impl Bench {
         self.path("out/run/rank-00000.rpdshard")
     }
 
-    /// What the collector had to say about rank 0.
+    /// Returns the collector's messages about rank 0.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("out/run/rank-00000.log")).unwrap_or_default()
     }
