@@ -1,28 +1,28 @@
-"""Starts PyTorch's profiler in a program that knows nothing of it.
+"""Starts PyTorch's profiler in a program without changing the program.
 
 Python imports this module when it starts. It waits for the program to import torch, profiles from then on, and writes
-a trace when the program ends. What it promises:
+a trace when the program ends. Guarantees:
 
-* A sitecustomize that was there before is run as if this one were not there.
-* Nothing is imported before the program imports torch, and nothing is printed.
-* Signals, exit status and output are none of its business.
-* Worker processes (DataLoader, multiprocessing, other forks) and launchers (torchrun) are left alone. What
-  torch.multiprocessing.spawn starts is a rank, and no worker; so is what multiprocessing spawns (and does not fork)
-  and joins a process group, from then on.
-* A program that starts a profiler of its own keeps it: this one ends before that begins.
-* An error in here is a line in a file, and never one in the program.
+* Another sitecustomize module runs as if this one did not exist.
+* It imports nothing before the program imports torch, and prints nothing.
+* It does not affect signals, exit status and output.
+* It does not profile worker processes (DataLoader, multiprocessing, other forks) and launchers (torchrun). A process
+  that torch.multiprocessing.spawn starts is a rank, not a worker. So is a process that multiprocessing spawns (and
+  does not fork), once it joins a process group.
+* If the program starts a profiler of its own, this one ends first.
+* An error in this module becomes a line in a file, and never an error in the program.
 
-What it leaves beside traces, for the collector: `torch-PID.mark` while a profiler has not written, with who that is;
-`torch.loaded.state`, `torch.imported.state` and `torch.children.state` when some process came that far.
+Files for the collector besides traces: `torch-PID.mark` while a profiler has not written, with its rank;
+`torch.loaded.state`, `torch.imported.state` and `torch.children.state` when a process has reached that state.
 """
 
 import os
 import sys
 
 _FOLDER = os.environ.get("RPD_TORCH_OUTPUT", "")
-# Where functions are from that run a rank in a process that multiprocessing has started.
+# Modules of functions that run a rank in a process that multiprocessing has started.
 _RANKS = ("torch.multiprocessing.spawn",)
-# Whether a launcher has started several processes, which all may spawn ranks.
+# Variables by which a launcher tells that it has started several processes, each of which may spawn ranks.
 _WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE")
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
@@ -36,7 +36,7 @@ def _note(text):
 
 
 def _state(name):
-    """Leaves a file that says that some process came this far. Returns whether this is the first one."""
+    """Creates a file that records that a process has reached a state. Returns whether it is the first one."""
     try:
         os.close(os.open(os.path.join(_FOLDER, "torch.%s.state" % name), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         return True
@@ -45,7 +45,7 @@ def _state(name):
 
 
 def _run_the_other_sitecustomize():
-    """Runs the module of this name that would have been imported, under its own name."""
+    """Runs the sitecustomize module that would have been imported without this one."""
     import importlib.machinery
     import importlib.util
 
@@ -74,7 +74,7 @@ def _is_worker():
 
 
 def _is_launcher():
-    """Whether this is a program that starts the ranks, and is none."""
+    """Whether this program starts the ranks, and is not a rank itself."""
     words = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
     program, module = "", False
     for word in words[1:]:
@@ -100,18 +100,18 @@ def _integer(name):
 
 
 class _Place:
-    """Which rank a process is, of how many, and who says so."""
+    """Rank of a process, number of ranks, and the source of both."""
 
     def __init__(self, is_spawned=False, index=None, group=None):
         self.is_spawned = is_spawned
         self.index = index
-        # What stands in RANK when the process begins is that of its parent, and the same for all that it spawns.
+        # At its start a process has RANK of its parent, which is the same for all that the parent spawns.
         self.inherited = os.environ.get("RANK") if is_spawned else None
         self.group = group
 
     def told(self, torch):
-        """Of the first process group, by the variables, or the number that spawn has given where there is no other
-        process that spawns ranks. A name without a rank: this is a rank, and nobody knows which."""
+        """Returns the rank in the first process group, or by the variables, or the number that spawn assigned if no other
+        process spawns ranks. A source without a rank: this is a rank of unknown number."""
         group = getattr(torch, "distributed", None)
         if self.group is None and group is not None and group.is_available() and group.is_initialized():
             self.group = group.get_rank(), group.get_world_size()
@@ -127,8 +127,8 @@ class _Place:
 
 
 def _watch_groups(joined):
-    """Calls `joined` with rank and size when a process group is there. `init_process_group` looks this function up when
-    it is called, so that it may have been imported by name before; the program sees no other function."""
+    """Calls `joined` with rank and size when a process group exists. `init_process_group` looks this function up when it
+    is called, so it may have been imported by name before. The program sees no other function."""
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     update = getattr(c10d, "_update_default_pg", None)
     if update is None:
@@ -153,7 +153,7 @@ def _is_on(name):
 
 
 def _write_records(threads, path):
-    """What torch without Kineto recorded, in the form in which it writes traces: times are us from the start.
+    """Converts what torch without Kineto recorded to the form of its traces: times are us from the start.
 
     Its own writer fails where a range ends in another thread than it began, or began before the profiler, as with
     collectives of gloo. Returns how many beginnings and ends have no other side, and how many ranges there are.
@@ -229,7 +229,7 @@ class _Recording:
         self.mark()
 
     def joined(self, rank, size):
-        """A process group is there, in this process or in one that it forked."""
+        """Notes that a process group exists, in this process or in one that it forked."""
         if os.getpid() == self.owner:
             self.place.group = self.place.group or (rank, size)
             self.mark()
@@ -244,7 +244,7 @@ class _Recording:
         return os.path.join(_FOLDER, "torch-%d.mark" % self.owner)
 
     def mark(self):
-        """Leaves word of a profiler that has not written."""
+        """Writes the mark of a profiler that has not written."""
         if self.profiler is None:
             return
         text = ""
@@ -312,7 +312,7 @@ class _Recording:
 
 
 class _Guard:
-    """Whether a profiler is started or stopped by us at the moment."""
+    """Whether this module is starting or stopping a profiler now."""
 
     ours = False
 
@@ -353,8 +353,8 @@ _KEPT = []
 
 
 def _in_the_main_thread(action):
-    """What a profiler records belongs to the thread that starts it: the interpreter runs this between two steps of the
-    program's own thread."""
+    """Runs an action in the program's own thread, between two steps of the interpreter: a profiler records for the
+    thread that starts it."""
     import ctypes
 
     def call(_):
@@ -379,7 +379,7 @@ def _after(seconds, action):
 
 
 def _attach_to_a_rank(torch):
-    """Waits for the function of a process that multiprocessing has started. It is not known before."""
+    """Waits for the function of a process that multiprocessing has started, which is unknown before."""
     from multiprocessing import process
 
     run = process.BaseProcess.run
@@ -404,7 +404,7 @@ def _attach_to_a_rank(torch):
         try:
             return run(self)
         finally:
-            # Children of a fork server leave by os._exit.
+            # Children of a fork server end by os._exit.
             for recording in recordings:
                 recording.stop("the process ended")
 
@@ -442,7 +442,7 @@ def _attach(torch, place):
 
 
 class _Finder:
-    """Hears of the import of torch, once."""
+    """Detects the import of torch, once."""
 
     def __init__(self):
         self.busy = False
@@ -459,13 +459,13 @@ class _Finder:
             self.busy = False
         if spec is None or spec.loader is None:
             return None
-        # Who only asks where torch is does not import it: this stays until somebody does.
+        # A search for torch does not import it, so this stays until an import.
         spec.loader = _Loader(spec.loader, self)
         return spec
 
 
 class _Loader:
-    """The loader of torch, and what comes behind it."""
+    """Wraps the loader of torch, and acts after it."""
 
     def __init__(self, loader, finder):
         self.loader = loader
