@@ -18,7 +18,7 @@
 //! | 64 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
 //! | 128 | 8 | producer | head: bytes ever written, counts up only |
 //! | 192 | 8 | consumer | tail: bytes ever read, counts up only |
-//! | 200 | 8 | consumer | 1: nobody reads this ring any more, and nobody wants to |
+//! | 200 | 8 | consumer | 1: no consumer reads this ring any more |
 //! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`DropCause`] and [`DroppedKind`] |
 //! | 512 | 8 | producer | 1 once the thread has ended |
 //! | 576 | 8 | both | how the consumer waits, see [`crate::wakeup`]; a futex in its first four bytes |

@@ -4,7 +4,7 @@
 //! ```text
 //! memfd of one thread
 //! +--------------------+ 0
-//! | header, one page   |   who, head, tail, counters                  layout, header
+//! | header, one page   |   thread, head, tail, counters               layout, header
 //! +--------------------+ 4096
 //! | identity           |   command line and environment               identity
 //! +--------------------+ 4096 + identity_bytes

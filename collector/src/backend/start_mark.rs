@@ -6,9 +6,9 @@
 //! command. The file is then overwritten in place:
 //!
 //! ```text
-//! PID TICKS            the command, and when it began: field 22 of /proc/PID/stat
-//! PID TICKS NAMESPACE  who waits for it, where a profiler stays above it, and the pid namespace of both
-//! code 7               how it ended; or `signal 9`
+//! PID TICKS            the command, and its start: field 22 of /proc/PID/stat
+//! PID TICKS NAMESPACE  the process that waits for it, if a profiler stays above it; the pid namespace of both
+//! code 7               how the command ended; or `signal 9`
 //! ```
 
 use crate::child::CommandEnding;

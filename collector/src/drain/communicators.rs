@@ -13,7 +13,7 @@
 //! | `inter/LOW-HIGH.TAG.N` | `MPI_Intercomm_create`: the leaders of the two sides, tag, N-th of these |
 //! | `nccl-HASH` | `ncclCommInitRank`: hash of the unique id |
 //! | `nccl-local-N` | `ncclCommInitAll` |
-//! | `comm-N` | a call that was not seen: the N-th such one of this process |
+//! | `comm-N` | a call that was not recorded: the N-th of this process |
 
 use super::outbox::RowOutbox;
 use crate::shard_output::NameId;

@@ -45,7 +45,7 @@ impl CollectingThread {
         let (mut sent, mut clocks) = (Instant::now(), Instant::now());
         let finish = loop {
             let News { ended, is_called } = self.sleep(pause);
-            let (finish, warned) = self.told();
+            let (finish, warned) = self.take_commands();
             if let Some(finish) = finish {
                 break finish;
             }
@@ -78,7 +78,7 @@ impl CollectingThread {
     }
 
     /// Returns the next command: to finish, or to write everything because of a signal.
-    fn told(&self) -> (Option<CommandEnd>, Option<i32>) {
+    fn take_commands(&self) -> (Option<CommandEnd>, Option<i32>) {
         // Cleared before the commands are read, so that a later command wakes the thread again.
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         let (mut finish, mut warned) = (None, None);

@@ -17,7 +17,7 @@ impl BusySignal {
     pub(super) fn begin(control: &Arc<ControlChannel>) -> BusySignal {
         let (ended, end) = channel();
         let control = Arc::clone(control);
-        let tell = move || {
+        let send_busy = move || {
             let until = Instant::now() + TIME_TO_HARVEST;
             while Instant::now() < until
                 && control.send(&ToLauncher::Busy).is_ok()
@@ -25,7 +25,7 @@ impl BusySignal {
             {}
         };
         // Without the thread the launcher ends earlier, and the harvest continues alone.
-        let _ = std::thread::Builder::new().name("rpd-busy".to_owned()).spawn(tell);
+        let _ = std::thread::Builder::new().name("rpd-busy".to_owned()).spawn(send_busy);
         BusySignal(ended)
     }
 

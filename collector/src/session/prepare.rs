@@ -92,8 +92,8 @@ impl CommandSession {
             let unseen = unseen_command(options, &plan);
             let is_command_unseen = unseen.is_some();
             warnings.extend(unseen);
-            let told = warnings.iter().filter(|line| prints_for_all && line.starts_with("warning"));
-            let mut printed_warnings = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
+            let printed = warnings.iter().filter(|line| prints_for_all && line.starts_with("warning"));
+            let mut printed_warnings = printed.inspect(|line| warn(format_args!("{line}"))).count() as u64;
             let mut announcement = None;
             if let Some(line) = announced(options, &plan).filter(|_| is_recorded) {
                 let is_printed = is_first(own.rank.rank, &options.ranks.clone().unwrap_or_default());
@@ -119,8 +119,8 @@ impl CommandSession {
             let start = start_of(options, placement, own, plan, (warnings, is_command_unseen));
             let spawn = || spawn::start(&inherited, theirs, socket);
             let launched = launch(start, options.require, &control, spawn)?;
-            let told = Arc::clone(&control);
-            let warned = move |signal| drop(told.send(&ToCollector::Warned { signal }));
+            let channel = Arc::clone(&control);
+            let warned = move |signal| drop(channel.send(&ToCollector::Warned { signal }));
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
             Ok((variables, front, announcement, control, launched, printed_warnings))
         });

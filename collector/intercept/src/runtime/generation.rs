@@ -45,7 +45,7 @@ pub(crate) fn prepare(after_fork: extern "C" fn()) {
     if page == libc::MAP_FAILED {
         return;
     }
-    // Before Linux 4.14 only fork(3) tells us, other ways to fork do not.
+    // Before Linux 4.14 the library detects only fork(3), and no other way to fork.
     // SAFETY: the range is the mapping made above: both calls round up to whole pages.
     let wiped = unsafe { libc::madvise(page, size_of::<ProcessPage>(), libc::MADV_WIPEONFORK) } == 0;
     // SAFETY: the handler touches only atomics and what a signal handler may; the library is never

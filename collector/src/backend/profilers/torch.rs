@@ -58,16 +58,16 @@ pub(crate) fn prepare(
 pub(crate) struct UnwrittenProcess {
     pub(crate) pid: i32,
     /// Its rank or number, if known.
-    who: String,
+    label: String,
 }
 
 impl UnwrittenProcess {
     /// Formats a line for the log.
     pub(crate) fn line(&self) -> String {
-        let UnwrittenProcess { pid, who } = self;
-        let who = if who.is_empty() { String::new() } else { format!(" ({who})") };
+        let UnwrittenProcess { pid, label } = self;
+        let label = if label.is_empty() { String::new() } else { format!(" ({label})") };
         format!(
-            "torch wrote no file for process {pid}{who}: a signal, os._exit or exec ended it before its profiler could \
+            "torch wrote no file for process {pid}{label}: a signal, os._exit or exec ended it before its profiler could \
              write; --backend-arg duration=60 has it write after a minute"
         )
     }
@@ -80,8 +80,8 @@ pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
         let pid = name.strip_prefix("torch-")?.parse().ok()?;
         let mut text = Vec::new();
         File::open(path).ok()?.take(MAX_MARK_BYTES).read_to_end(&mut text).ok()?;
-        let who = String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect();
-        Some(UnwrittenProcess { pid, who })
+        let label = String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect();
+        Some(UnwrittenProcess { pid, label })
     };
     marks.iter().filter_map(of_mark).collect()
 }

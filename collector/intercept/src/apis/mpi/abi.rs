@@ -141,10 +141,10 @@ impl MpiAbi {
 
     /// Converts the peer of a message: `None` for any source, -1 for `MPI_PROC_NULL`.
     pub(super) fn peer(self, rank: c_int) -> Option<i32> {
-        let (any, nobody) = if self.open_mpi { (-1, -2) } else { (-2, -1) };
+        let (any, proc_null) = if self.open_mpi { (-1, -2) } else { (-2, -1) };
         match rank {
             rank if rank == any => None,
-            rank if rank == nobody => Some(-1),
+            rank if rank == proc_null => Some(-1),
             rank => Some(rank),
         }
     }

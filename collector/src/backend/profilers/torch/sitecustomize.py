@@ -22,7 +22,7 @@ import sys
 _FOLDER = os.environ.get("RPD_TORCH_OUTPUT", "")
 # Modules of functions that run a rank in a process that multiprocessing has started.
 _RANKS = ("torch.multiprocessing.spawn",)
-# Variables by which a launcher tells that it has started several processes, each of which may spawn ranks.
+# Variables that show that a launcher has started several processes, each of which may spawn ranks.
 _WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE")
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
@@ -109,7 +109,7 @@ class _Place:
         self.inherited = os.environ.get("RANK") if is_spawned else None
         self.group = group
 
-    def told(self, torch):
+    def identity(self, torch):
         """Returns the rank in the first process group, or by the variables, or the number that spawn assigned if no other
         process spawns ranks. A source without a rank: this is a rank of unknown number."""
         group = getattr(torch, "distributed", None)
@@ -279,7 +279,7 @@ class _Recording:
                 _note("the program imported torch and computed nothing with it")
                 os.unlink(name + ".partial")
                 return
-            rank, size, rank_from = self.place.told(self.torch)
+            rank, size, rank_from = self.place.identity(self.torch)
             if rank is None and rank_from is not None:
                 _note(
                     "process %d is a rank, and nobody knows which: it had no process group, and its launcher started "
