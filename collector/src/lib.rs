@@ -1,65 +1,44 @@
 //! The per-rank collector: runs a command and writes what its processes report into a shard.
 //!
-//! Two processes: one starts the command, passes signals on and ends as it does; the other collects.
+//! Two processes: the launcher starts the command, passes signals on and ends as the command does; the collector process
+//! drains the rings of the traced threads. Rooms, lowest first; each imports only rooms above it in this list:
 //!
 //! ```text
-//! traced threads --rings--> collect (one thread) --batches--> output (one thread) --> shard
+//! host/           this node: its clocks, CPUs and memory, and names that one process holds
+//! launcher/       run and rank, from the launcher's variables
+//! run_folder      the folder of a run, below a root that other users may write to
+//! log             warnings of a rank, in its log or on stderr
+//! shard_output/   rows in, shard out: one thread
+//! child/          the command: its program, library, signals and end
+//! drain/          rings in, rows out: one thread
+//! node_metrics/   counters of the node
+//! clock_probe/    the clocks of nodes against each other
+//! backend/        profilers that run the command, or run inside of it, and their files
+//! command_line/   options
+//! session/        one run, in two processes
+//! doctor/         the same checks without running anything
+//! run             arguments to exit status
 //! ```
-//!
-//! * [`command_line`]: what was typed.
-//! * [`launcher`]: which run, which rank: from the launcher's variables.
-//! * [`session`]: the whole of one run, from the socket to the exit status, in two processes.
-//! * [`backend`]: profilers that run the command, or inside of it, and what becomes of their files.
-//! * [`child`]: the command: starting it, its library, its signals, its end.
-//! * [`collect`]: rings in, rows out.
-//! * [`output`]: rows in, shard out.
-//! * [`system`]: counters of the node.
-//! * [`probe`]: the clocks of nodes against each other.
-//! * `claim`: one collector per node for what needs to be done once.
-//! * [`cgroup`]: the memory that the job may have.
-//! * [`cpus`]: the CPUs that the collector runs on.
-//! * `program`: the command, looked at without running it.
-//! * [`machine`]: this node and its clocks.
-//! * [`log`]: where the collector says what there is to say.
-//! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
-pub mod backend;
-pub mod cgroup;
-pub mod child;
-mod claim;
-pub mod collect;
-pub mod command_line;
-pub mod cpus;
-pub mod doctor;
-pub mod launcher;
-pub mod log;
-pub mod machine;
-pub mod output;
-pub mod probe;
-mod program;
-pub mod session;
-pub mod system;
-pub mod utc;
+mod backend;
+mod child;
+mod clock_probe;
+mod command_line;
+mod doctor;
+mod drain;
+mod host;
+mod launcher;
+mod log;
+mod node_metrics;
+mod run;
+mod run_folder;
+mod session;
+mod shard_output;
 
-use std::io::Write;
-
-/// `EMFILE`
-pub(crate) const TOO_MANY_FILES: i32 = 24;
-
-/// What to do about an error of the system, behind its text; empty where that says enough.
-pub fn next_step(error: &std::io::Error) -> &'static str {
-    const TOO_MANY_PROCESSES: i32 = 11;
-    match error.raw_os_error() {
-        Some(TOO_MANY_FILES) => "; raise the limit with `ulimit -n 64` or more",
-        Some(TOO_MANY_PROCESSES) => "; raise the limit of processes and threads, `ulimit -u`",
-        _ => "",
-    }
-}
-
-/// One line: in the collector process into the log of its rank, else on stderr. A closed stderr is no
-/// reason to fail, and stdout belongs to the command.
-pub fn warn(text: std::fmt::Arguments<'_>) {
-    if !log::say(text) {
-        let _ = writeln!(std::io::stderr(), "rpd-collect: {text}");
-    }
-}
+pub use command_line::CollectOptions;
+pub use doctor::parser as doctor_parser;
+pub use host::machine::{clock_domain, node};
+pub use launcher::SourceDefaults;
+pub use node_metrics::{SystemConfig, SystemSampler};
+pub use run::run;
+pub use shard_output::{EventSpan, NameId, OutputBatch, OutputItem, ShardOutput, ShardPlace};

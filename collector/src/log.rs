@@ -1,10 +1,10 @@
-//! Where the collector says what there is to say about its rank: stderr belongs to the program.
+//! The log of a rank. The collector writes its messages there because stderr belongs to the program.
 //!
-//! One line per message, `2026-08-14T12:34:56Z warning: text`. The file exists only if there is
-//! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
+//! One line per message: `2026-08-14T12:34:56Z warning: text`. The file exists only if there is a message. A
+//! separate thread writes it, so that a stalled file system blocks nothing else.
 
-use crate::output::RankFolder;
-use crate::utc::Utc;
+use crate::host::utc::UtcTime;
+use crate::run_folder::{self, RankFolder};
 use rpd_files::FileRefused;
 use std::fmt::Arguments;
 use std::fs::{File, Permissions};
@@ -16,52 +16,72 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// Lines of one log. What goes wrong this often is understood by then.
-const MOST_LINES: u64 = 1000;
-/// Bytes of one line.
-const LINE_BYTES: usize = 4096;
-/// Lines that wait for a file system that stalls; more are counted.
-const CHANNEL: usize = 64;
+/// Maximum number of lines in one log. Repeating a message more often adds nothing.
+const MAX_LINES: u64 = 1000;
+/// Maximum length of one line.
+const MAX_LINE_BYTES: usize = 4096;
+/// Lines that wait for a stalled file system. Further lines are only counted.
+const MAX_QUEUED_LINES: usize = 64;
 
-/// The command has ended, and there was nothing to record.
+/// The command has ended and no event was recorded.
 static EMPTY: AtomicBool = AtomicBool::new(false);
-/// The metrics of the node were recorded.
+/// Metrics of the node were recorded.
 static METRICS: AtomicBool = AtomicBool::new(false);
-/// Processes that the launcher started, where MPI has put the one of this rank into an `MPI_COMM_WORLD` of its own; 0 else.
+/// Number of processes that the launcher started, if MPI put the process of this rank into an
+/// `MPI_COMM_WORLD` of its own; otherwise 0.
 static SINGLETON_OF: AtomicU32 = AtomicU32::new(0);
-/// The run folder was made: if it is gone, somebody does not want it.
-static FOLDER_MADE: AtomicBool = AtomicBool::new(false);
 static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
 
-/// Where the log goes, and who hears what it cannot hold.
+/// Destination of the log, and the function that receives the lines it cannot hold.
 pub(crate) struct LogPlace {
-    /// The folder; it is made if there is something to say, but not for a second time.
+    /// The folder. The logging thread creates it for the first message, but never a second time.
     pub(crate) folder: RankFolder,
-    /// The name of the file in it.
+    /// Name of the file in the folder.
     pub(crate) name: String,
-    /// Hears every line that could not be written.
+    /// Receives every line that could not be written.
     pub(crate) instead: Box<dyn Fn(&str) + Send>,
 }
 
 /// The log of this process.
 struct Log {
-    /// Where it goes, until there is something to say.
+    /// Destination, until the first message.
     place: Option<LogPlace>,
     open: Option<(SyncSender<String>, JoinHandle<u64>)>,
-    /// Lines for which there was no room.
+    /// Number of lines that were dropped because the queue was full.
     missed: u64,
 }
 
-/// From now on, what [`crate::warn`] says in this process goes to a log.
+/// `EMFILE`
+pub(crate) const TOO_MANY_FILES: i32 = 24;
+
+/// Returns advice for an error of the system, to append to its text. Empty if the text suffices.
+pub(crate) fn next_step(error: &io::Error) -> &'static str {
+    const TOO_MANY_PROCESSES: i32 = 11;
+    match error.raw_os_error() {
+        Some(TOO_MANY_FILES) => "; raise the limit with `ulimit -n 64` or more",
+        Some(TOO_MANY_PROCESSES) => "; raise the limit of processes and threads, `ulimit -u`",
+        _ => "",
+    }
+}
+
+/// Writes one line: to the log of the rank in the collector process, otherwise to stderr. Ignores a closed
+/// stderr. Never writes to stdout, which belongs to the command.
+pub(crate) fn warn(text: Arguments<'_>) {
+    if !write_line(text) {
+        let _ = writeln!(io::stderr(), "rpd-collect: {text}");
+    }
+}
+
+/// Directs the messages of [`warn`] in this process to a log from now on.
 pub(crate) fn open(place: LogPlace) {
     let _ = LOG.set(Mutex::new(Log { place: Some(place), open: None, missed: 0 }));
 }
 
-/// Says a line in the log of this process. False if it has none.
-pub(crate) fn say(text: Arguments<'_>) -> bool {
+/// Writes a line to the log of this process. Returns `false` if this process has no log.
+pub(crate) fn write_line(text: Arguments<'_>) -> bool {
     let Some(mut log) = log() else { return false };
     if let Some(place) = log.place.take() {
-        let (lines, incoming) = sync_channel(CHANNEL);
+        let (lines, incoming) = sync_channel(MAX_QUEUED_LINES);
         let thread = std::thread::Builder::new().name("rpd-log".to_owned());
         let writing = thread.spawn(move || write_all(&place, &incoming));
         log.open = writing.ok().map(|thread| (lines, thread));
@@ -72,7 +92,7 @@ pub(crate) fn say(text: Arguments<'_>) -> bool {
     true
 }
 
-/// Writes what is left and closes the log. Returns the number of warnings in it.
+/// Writes the remaining lines and closes the log. Returns the number of warnings in it.
 pub(crate) fn close() -> u64 {
     let Some((open, missed)) = log().map(|mut log| (log.open.take(), log.missed)) else { return 0 };
     let Some((lines, thread)) = open else { return 0 };
@@ -84,33 +104,31 @@ pub(crate) fn close() -> u64 {
     thread.join().unwrap_or(0)
 }
 
-/// Notes that the run folder was made.
-pub(crate) fn note_folder() {
-    FOLDER_MADE.store(true, Relaxed);
-}
-
-/// Notes that no event was recorded, and whether metrics of the node were. The collecting process prints why at the end.
+/// Notes that no event was recorded, and whether metrics of the node were. The collector process prints the
+/// reason at the end.
 pub(crate) fn note_empty(metrics: bool) {
     METRICS.store(metrics, Relaxed);
     EMPTY.store(true, Relaxed);
 }
 
-/// Whether metrics of the node were recorded and no event.
+/// Whether metrics of the node were recorded, but no event.
 pub(crate) fn has_metrics() -> bool {
     METRICS.load(Relaxed)
 }
 
-/// Notes that the MPI process of this rank is alone in its `MPI_COMM_WORLD`, and how many the launcher started.
+/// Notes that the MPI process of this rank is alone in its `MPI_COMM_WORLD`, and how many processes the
+/// launcher started.
 pub(crate) fn note_singleton(launched: u32) {
     SINGLETON_OF.store(launched, Relaxed);
 }
 
-/// Number of processes that the launcher started, if MPI has put the one of this rank into an `MPI_COMM_WORLD` of its own.
+/// Returns the number of processes that the launcher started, if MPI put the process of this rank into an
+/// `MPI_COMM_WORLD` of its own.
 pub(crate) fn singleton_of() -> Option<u32> {
     Some(SINGLETON_OF.load(Relaxed)).filter(|launched| *launched > 0)
 }
 
-/// Whether there was nothing to record.
+/// Whether no event was recorded.
 pub(crate) fn is_empty() -> bool {
     EMPTY.load(Relaxed)
 }
@@ -119,7 +137,7 @@ fn log() -> Option<MutexGuard<'static, Log>> {
     Some(LOG.get()?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The logging thread. Returns the number of warnings that are in the file.
+/// Runs the logging thread. Returns the number of warnings in the file.
 fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
     let mut file = place.create();
     if let Err(error) = &file
@@ -131,7 +149,7 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
     let (mut warnings, mut written) = (0, 0);
     for line in lines {
         written += 1;
-        if written > MOST_LINES {
+        if written > MAX_LINES {
             continue;
         }
         let done = file.as_mut().is_ok_and(|file| file.write_all(line.as_bytes()).is_ok());
@@ -142,7 +160,7 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
             warnings += 1;
         }
     }
-    if let (Ok(file), Some(more)) = (&mut file, written.checked_sub(MOST_LINES + 1)) {
+    if let (Ok(file), Some(more)) = (&mut file, written.checked_sub(MAX_LINES + 1)) {
         let text = format!("warning: {} lines more", more + 1);
         let _ = file.write_all(one_line(SystemTime::now(), &text).as_bytes());
     }
@@ -151,13 +169,13 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
 
 impl LogPlace {
     fn create(&self) -> io::Result<File> {
-        let folder = match FOLDER_MADE.load(Relaxed) {
+        let folder = match run_folder::was_made() {
             true => self.folder.open()?,
             false => self.folder.make()?,
         };
         let file = folder.append(&self.name, self.folder.file_mode())?;
         if self.folder.is_shared() {
-            // Whatever the umask says: it was asked for.
+            // The user asked for a shared file, so the umask does not apply.
             let _ = file.set_permissions(Permissions::from_mode(self.folder.file_mode()));
         }
         Ok(file)
@@ -168,20 +186,20 @@ fn is_warning(line: &str) -> bool {
     line.split_once(' ').is_some_and(|(_, text)| text.starts_with(WARNING))
 }
 
-/// How a text begins that is a warning; any other is a note.
+/// Prefix of a warning. Any other text is a note.
 const WARNING: &str = "warning: ";
-/// How another line begins.
+/// Prefix of a note.
 const NOTE: &str = "note: ";
 
-/// A text as a line of the log: whatever is in it, it does not end the line.
+/// Formats a text as one line of the log. Replaces control characters, so that a text cannot end the line.
 fn one_line(now: SystemTime, text: &str) -> String {
-    let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
+    let UtcTime { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let mut line = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ");
     if !text.starts_with(WARNING) && !text.starts_with(NOTE) {
         line.push_str(NOTE);
     }
     line.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }));
-    let end = (0..=LINE_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
+    let end = (0..=MAX_LINE_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
     line.truncate(end.unwrap_or(0));
     line.push('\n');
     line
@@ -197,11 +215,11 @@ mod tests {
     const NAME: &str = "rank-00000.log";
 
     fn place(root: &Path, share_group: bool) -> (LogPlace, Arc<Mutex<Vec<String>>>) {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&heard);
-        let instead = Box::new(move |line: &str| hears.lock().unwrap().push(line.to_owned()));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let receiver = Arc::clone(&received);
+        let instead = Box::new(move |line: &str| receiver.lock().unwrap().push(line.to_owned()));
         let folder = RankFolder::of_run(root, "run", share_group);
-        (LogPlace { folder, name: NAME.to_owned(), instead }, heard)
+        (LogPlace { folder, name: NAME.to_owned(), instead }, received)
     }
 
     fn written(place: &LogPlace, lines: &[&str]) -> u64 {
@@ -216,23 +234,23 @@ mod tests {
         let at = UNIX_EPOCH + Duration::from_secs(951_827_696);
         assert_eq!(one_line(at, "warning: a\nb\u{1b}c"), "2000-02-29T12:34:56Z warning: a b c\n");
         assert_eq!(one_line(at, "a"), "2000-02-29T12:34:56Z note: a\n");
-        let long = one_line(at, &"\u{e4}".repeat(LINE_BYTES));
-        assert!(long.len() <= LINE_BYTES + 1 && long.ends_with("\u{e4}\n"));
+        let long = one_line(at, &"\u{e4}".repeat(MAX_LINE_BYTES));
+        assert!(long.len() <= MAX_LINE_BYTES + 1 && long.ends_with("\u{e4}\n"));
     }
 
     #[test]
     fn a_log_is_private_and_grows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run").join(NAME);
-        let (place, heard) = place(folder.path(), false);
+        let (place, received) = place(folder.path(), false);
         assert_eq!(written(&place, &["warning: a", "b"]), 1);
         assert_eq!(written(&place, &["warning: c"]), 1);
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 3, "{text}");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert!(heard.lock().unwrap().is_empty());
-        let many = vec!["x"; MOST_LINES as usize + 5];
+        assert!(received.lock().unwrap().is_empty());
+        let many = vec!["x"; MAX_LINES as usize + 5];
         written(&place, &many);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.ends_with("warning: 5 lines more\n"), "{}", text.lines().last().unwrap());
@@ -254,13 +272,13 @@ mod tests {
         std::fs::create_dir(folder.path().join("run")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("other"), folder.path().join("run").join(NAME))
             .unwrap();
-        let (place, heard) = place(folder.path(), false);
+        let (place, received) = place(folder.path(), false);
         assert_eq!(written(&place, &["warning: a", "b"]), 0);
         let why = format!(
             "warning: log {} is not written: it is a symbolic link, and no link is followed here; remove it",
             folder.path().join("run").join(NAME).display()
         );
-        assert_eq!(*heard.lock().unwrap(), [&*why, "warning: a", "note: b"]);
+        assert_eq!(*received.lock().unwrap(), [&*why, "warning: a", "note: b"]);
         assert_eq!(std::fs::read(folder.path().join("other")).unwrap(), b"mine");
     }
 }

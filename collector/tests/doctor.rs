@@ -1,10 +1,11 @@
-//! `rpd-collect doctor` finds what is in the way, runs nothing of the command, and leaves nothing behind.
+//! `rpd-collect doctor` finds problems, does not run the command, and leaves no files.
 
 use crate::support;
 use std::process::{Command, Output};
 use support::{Bench, ending, run};
 
-/// `rpd-collect doctor` in the folder of the bench, without the variables of this machine's launchers.
+/// Returns `rpd-collect doctor` in the folder of the bench, without the variables of this machine's
+/// launchers.
 fn doctor(bench: &Bench) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rpd-collect"));
     bench.like_collect(&mut command).args(["doctor", "-o"]).arg(bench.path("out"));
@@ -15,7 +16,7 @@ fn lines(output: &Output) -> Vec<String> {
     String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Asserts that there is one problem about something, and that its line says so and what to do.
+/// Asserts that there is one problem about a subject, and that its line has the reason and the next step.
 fn assert_problem(output: &Output, about: &str, words: &str) {
     assert_eq!((ending(output), output.stderr.len()), (1, 0), "{output:?}");
     let lines = lines(output);
@@ -81,7 +82,7 @@ fn a_command_that_cannot_be_traced_is_named() {
         assert_problem(
             &run(doctor(&bench).arg("--").arg(bench.path("static"))),
             "library",
-            "is a static program, so no library can be preloaded into it, and what it calls is not recorded: link it \
+            "is a static program, so no library can be preloaded into it, and its calls are not recorded: link it \
              dynamically, without -static",
         );
     }
@@ -93,8 +94,7 @@ fn a_command_that_cannot_be_traced_is_named() {
     assert_problem(
         &run(doctor(&bench).arg("--").arg(&program)),
         "library",
-        "is setuid or setgid: the loader preloads no library of ours, and what it calls is \
-         not recorded: run a copy without these rights, as `cp` makes it",
+        "is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded: run a copy without these rights, as `cp` makes it",
     );
 }
 

@@ -1,4 +1,4 @@
-//! Every shard says which command its collector was started for, and how that ended, traced or not.
+//! Every shard names the command of its collector and how it ended, traced or not.
 
 use crate::support;
 use rpd_shard::Shard;
@@ -6,7 +6,7 @@ use rpd_shard::record::{Exit, Process};
 use std::os::unix::fs::MetadataExt;
 use support::{Bench, below, ending, kill, run, until};
 
-/// Runs a shell script under rpd-collect, with some options; returns the command that its shard names.
+/// Runs a shell script under rpd-collect, with some options. Returns the command that its shard names.
 fn command_of(bench: &Bench, options: &[&str], script: &str) -> Process {
     let _ = std::fs::remove_dir_all(bench.path("out"));
     run(bench.collect().args(options).args(["--", "sh", "-c", script]));
@@ -93,7 +93,7 @@ fn only_what_was_to_be_recorded_is_said_to_be_missing() {
     };
     assert_eq!(said(&["--trace", "system"], "2.5"), "", "the metrics are there");
     let early = said(&["--trace", "system"], "0");
-    // On a busy machine it may have been slower than the first look.
+    // On a busy machine it may have been slower than the first check.
     let is_early =
         early.ends_with("the command ended before the system metrics were read for the first time\n");
     assert!(is_early || early.is_empty(), "{early}");

@@ -1,6 +1,6 @@
-//! One program that does a bit of everything, alone and under rpd-collect, with every fault that a machine
-//! or a user has for them. Its output, its exit status and the calls of its signal handlers are the same,
-//! and every event is in the shard or in its ledger, where the collector lived to write one.
+//! One program with many features, alone and under rpd-collect, with every fault that a machine or a user can
+//! cause. Its output, its exit status and the calls of its signal handlers are the same. Every event is in
+//! the shard or in its ledger, if the collector lived to write one.
 
 use crate::support;
 use rpd_shard::Shard;
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use support::cgroup::Cgroup;
 use support::{Bench, Trace, below, ending, kill, run, until};
 
-/// In the place of RCCL.
+/// A stand-in for RCCL.
 const STAND_IN: &str = r#"
 int ncclGetVersion(int *version) { *version = 22000; return 0; }
 int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *comm, void *stream) {
@@ -20,22 +20,22 @@ int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *comm
 }
 "#;
 
-/// Arguments: KiB that it touches, file for the numbers of its events, `stay` to wait for SIGTERM.
+/// Arguments: KiB of memory to use, file for the numbers of its events, `stay` to wait for SIGTERM.
 ///
-/// Threads, forks and an exec, handlers of its own. It counts what it emits in shared memory, and its
-/// handlers' calls; it prints the latter with a checksum of its work, a line on stderr, and ends with 17.
+/// Has threads, forks and an exec, and handlers of its own. Counts its events in shared memory, and the calls
+/// of its handlers. Prints the latter with a checksum of its work, a line on stderr, and ends with 17.
 const PROGRAM: &str = include_str!("programs/faults.c");
 
-/// KiB that it touches where nothing depends on it.
+/// KiB that it uses if the amount does not matter.
 const SMALL: u32 = 256;
 
-/// The program, and what it does alone.
+/// The program, and its behaviour alone.
 struct Reference {
     bench: Bench,
     program: PathBuf,
 }
 
-/// What must not depend on us.
+/// Behaviour that rpd-collect must not change.
 #[derive(PartialEq, Eq, Debug)]
 struct Seen {
     ending: i32,
@@ -52,7 +52,7 @@ impl Seen {
     }
 }
 
-/// What rpd-collect said.
+/// Returns what rpd-collect printed.
 fn said(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     stderr.split_inclusive('\n').filter(|line| line.starts_with("rpd-collect:")).collect()
@@ -83,7 +83,7 @@ impl Reference {
         self.bench.path("counts")
     }
 
-    /// The program behind a command, which has its arguments, too.
+    /// Returns the program after a command, which also gets its arguments.
     fn behind<'a>(&self, command: &'a mut Command, kib: u32, more: &[&str]) -> &'a mut Command {
         let _ = std::fs::remove_file(self.counts_path());
         command.arg(&self.program).arg(kib.to_string()).arg(self.counts_path()).args(more)
@@ -94,14 +94,14 @@ impl Reference {
         Seen::of(&run(self.behind(self.bench.like_collect(&mut command), kib, &[])))
     }
 
-    /// What it has emitted, the last time.
+    /// Returns the number of its events in the last run.
     fn emitted(&self) -> Counts {
         let bytes = std::fs::read(self.counts_path()).unwrap();
         let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().unwrap());
         Counts { ranges: word(0), marks: word(1), rccl: word(2) }
     }
 
-    /// `rpd-collect` behind a command of the shell, which has it as `"$@"`.
+    /// Returns `rpd-collect` after a command of the shell, which has it as `"$@"`.
     fn in_shell(&self, shell: &str, options: &[&str]) -> Command {
         let collect = self.bench.collect();
         let mut command = Command::new("bash");
@@ -115,7 +115,7 @@ impl Reference {
         let _ = std::fs::remove_dir_all(self.bench.path("out"));
     }
 
-    /// Runs under rpd-collect in a shell, and compares. The run of before is removed.
+    /// Runs under rpd-collect in a shell, and compares. Removes the previous run.
     fn same_in(&self, shell: &str, options: &[&str], what: &str) -> Output {
         self.forget_run();
         let alone = self.alone(SMALL);
@@ -129,7 +129,7 @@ impl Reference {
         Shard::open(&self.bench.shard_path()).is_ok_and(|shard| shard.complete())
     }
 
-    /// A shard that is complete has all events or counts them.
+    /// A complete shard contains or counts all events.
     fn account(&self, what: &str) -> Trace {
         let trace = self.bench.trace();
         self.account_in(&trace, what);
@@ -143,7 +143,8 @@ impl Reference {
     }
 }
 
-/// Events in the ledger. Those that no ring has counted are of no table; threads and strings are no events.
+/// Events in the ledger. Those that no ring has counted belong to no table; threads and strings are not
+/// events.
 fn lost_events(trace: &Trace) -> u64 {
     let of_events =
         |table: &Option<TableId>| table.is_none_or(|table| [RANGE, MARK, RCCL_CALL].contains(&table));
@@ -208,11 +209,11 @@ fn limits_of_the_shell() {
     }
 }
 
-/// A number of processes that is too small for us may not be too small for the program.
+/// A process limit that is too small for rpd-collect may suffice for the program.
 #[test]
 fn a_limit_on_processes() {
     let Some(reference) = Reference::new() else { return };
-    // Of a user that has no other process; root has no limit.
+    // Belongs to a user without other processes; root has no limit.
     let id = 50_000 + std::process::id() % 10_000;
     let give = format!(
         "chmod 777 . && chmod 755 {} && setpriv --reuid {id} --clear-groups --inh-caps=-all true",
@@ -229,7 +230,7 @@ fn a_limit_on_processes() {
             "exec setpriv --reuid {id} --regid {id} --clear-groups bash -c 'ulimit -u {limit}; {before} exec \"$@\"' bash \"$@\""
         )
     };
-    // What rpd-collect needs beyond the program is one process with its threads and two of its own.
+    // Besides the program rpd-collect needs one process with its threads, and two of its own.
     let reachable = Command::new("bash")
         .args(["-c", &as_user(100, "test -x \"$1\";"), "bash"])
         .arg(env!("CARGO_BIN_EXE_rpd-collect"))
@@ -259,7 +260,7 @@ fn a_limit_on_processes() {
     }
 }
 
-/// The smallest limit with which the program alone ends well, KiB.
+/// Returns the smallest limit with which the program alone succeeds, KiB.
 fn smallest(reference: &Reference, group: &Cgroup, kib: u32) -> u32 {
     let expected = reference.alone(kib);
     assert_eq!(expected.ending, 17);
@@ -284,7 +285,7 @@ fn smallest(reference: &Reference, group: &Cgroup, kib: u32) -> u32 {
 fn a_memory_cgroup_of_a_few_megabytes() {
     let Some(reference) = Reference::new() else { return };
     let Some(group) = Cgroup::new("job") else { return };
-    // The second one needs so much that rpd-collect itself fits in beside it.
+    // The second one needs so much that rpd-collect itself fits as well.
     for kib in [4 << 10, 28 << 10] {
         let (expected, smallest) = (reference.alone(kib), smallest(&reference, &group, kib));
         for tenths in [12, 20, 40] {
@@ -314,8 +315,8 @@ fn a_memory_cgroup_of_a_few_megabytes() {
     }
 }
 
-/// A command of the shell in a mount namespace of its own, where the first part has to succeed. None, and a
-/// word about it, where that cannot be.
+/// Returns a command of the shell in a mount namespace of its own, where the first part must succeed. `None`,
+/// with a message, if that is impossible.
 fn with_mounts(reference: &Reference, before: &str) -> Option<String> {
     let can = Command::new("unshare")
         .args(["-m", "bash", "-c", before])
@@ -325,7 +326,7 @@ fn with_mounts(reference: &Reference, before: &str) -> Option<String> {
         eprintln!("skipped: {before}: {can:?}");
         return None;
     }
-    // What is written there is gone with the namespace.
+    // Files there disappear with the namespace.
     Some(format!(
         "unshare -m bash -c '{before} && {{ \"$@\"; code=$?; cp -r out kept; exit $code; }}' bash \"$@\""
     ))
@@ -339,7 +340,7 @@ fn file_systems_without_room() {
         Path::new(env!("CARGO_BIN_EXE_rpd-collect")).parent().unwrap().to_owned(),
     ];
     let folders = folders.map(|folder| folder.canonicalize().unwrap().display().to_string());
-    // Both may be below /tmp, and are put back into it.
+    // Both may be below /tmp, and are mounted into it again.
     let full = format!(
         "mount --bind {0} /mnt && mount --bind {1} /srv && mount -t tmpfs -o size=256k none /tmp \
          && mkdir -p {0} {1} && mount --move /mnt {0} && mount --move /srv {1} \
@@ -372,7 +373,7 @@ fn file_systems_without_room() {
 }
 
 /// Starts its arguments in a process group, and signals that group for the letters on its stdin. It has the
-/// name of a launcher's daemon: what such a one sends has reached everyone in the group.
+/// name of a launcher's daemon, whose signals reach every process of the group.
 const DAEMON: &str = r#"
 int main(int argc, char **argv) {
     int status;
@@ -389,8 +390,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Signals to the command, to its parent (if there is one) and to the group while events are recorded, and
-/// something else before them. `more` is what comes before the end.
+/// Signals to the command, to its parent (if there is one) and to the group while events are recorded, after
+/// another event. `more` comes before the end.
 fn signalled(mut command: Command, traced: bool, fault: impl FnOnce(u32), more: impl FnOnce(u32)) -> Output {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut daemon: Child = command.spawn().unwrap();
@@ -407,13 +408,13 @@ fn signalled(mut command: Command, traced: bool, fault: impl FnOnce(u32), more: 
         match round % 3 {
             0 => kill(program, 10),
             1 => {
-                // Two that wait for a process are one to the kernel, and that of the group is not passed on.
+                // The kernel merges two pending signals, and that of the group is not passed on.
                 until("what the group got has arrived", || !has_pending(child));
                 kill(child, 10);
             }
             _ => stdin.write_all(b"u").unwrap(),
         }
-        // Its handler says that it was called: the next one does not coincide.
+        // Its handler reports the call, so that the next signal does not coincide.
         let mut letter = [0];
         stdout.read_exact(&mut letter).unwrap();
         text.push(letter[0].into());
@@ -427,14 +428,14 @@ fn signalled(mut command: Command, traced: bool, fault: impl FnOnce(u32), more: 
     output
 }
 
-/// Whether a signal waits for a process.
+/// Whether a process has a pending signal.
 fn has_pending(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let set = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
     set.trim().bytes().any(|digit| digit != b'0')
 }
 
-/// What it is, what begins it, what ends it, and whether the shard is complete nevertheless.
+/// Name of the fault, what starts it, what ends it, and whether the shard is complete nevertheless.
 type Trouble<'a> = (&'static str, &'a dyn Fn(u32), &'a dyn Fn(u32), bool);
 
 #[test]
@@ -453,7 +454,7 @@ fn signals_from_outside_while_the_collector_has_its_own_troubles() {
     let out = reference.bench.path("out");
     let delete = |_: u32| {
         until("the shard is there", || reference.bench.shard_path().exists());
-        // The collector may put a file there in between.
+        // The collector may create a file there in between.
         until("it is deleted", || std::fs::remove_dir_all(&out).is_ok());
     };
     let troubles: [Trouble<'_>; 4] = [

@@ -1,4 +1,4 @@
-//! A collector that is killed in its first moments leaves a shard that names its rank, whenever that is.
+//! A collector that is killed in its first moments leaves a shard that names its rank, at any such moment.
 
 use crate::support;
 use rpd_shard::Shard;
@@ -24,7 +24,7 @@ fn a_shard_has_its_header_before_the_command_starts() {
     for (command, shard) in [(rank_3(&bench), shard_of_rank_3(&bench)), (bench.collect(), bench.shard_path())]
     {
         let mut command = command;
-        // The command copies the shard as it finds it.
+        // The command copies the shard in its current state.
         let output = run(command.args(["--", "cp"]).arg(&shard).arg(bench.path("copy")));
         assert_eq!((ending(&output), output.stdout.len()), (0, 0), "{output:?}");
         let early = Shard::open(&bench.path("copy")).unwrap();
@@ -36,7 +36,7 @@ fn a_shard_has_its_header_before_the_command_starts() {
     }
 }
 
-/// The collector below a process, as soon as there is one.
+/// Returns the collector below a process, as soon as there is one.
 fn collector_below(pid: u32) -> u32 {
     let began = Instant::now();
     loop {
@@ -73,7 +73,7 @@ int main(void) {
         std::thread::sleep(Duration::from_millis(delay));
         let pid = rustix::process::Pid::from_raw(collector as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        // Before, the command does not end: on a busy machine the collector may be seen late.
+        // The command does not end before: on a busy machine the collector may appear late.
         std::fs::write(bench.path("killed"), "").unwrap();
         let output = wait(child);
         assert_eq!(

@@ -1,5 +1,4 @@
-//! Events in the middle of which something else happens: signals, forks, cancellations, and an allocator
-//! that must not be called.
+//! Events that are interrupted: by signals, forks, cancellations, and an allocator that must not be called.
 
 use crate::support;
 use support::{Bench, ending, text};
@@ -7,7 +6,7 @@ use support::{Bench, ending, text};
 #[test]
 fn a_child_that_a_signal_handler_forks_in_mid_event_goes_on() {
     let Some(bench) = Bench::new() else { return };
-    // The child returns from the handler into the event that was interrupted.
+    // The child returns from the handler into the interrupted event.
     let source = r#"
 #include <sys/time.h>
 static volatile sig_atomic_t is_child, forks, failed;
@@ -97,7 +96,7 @@ int main(void) {
 #[test]
 fn events_allocate_nothing() {
     let Some(bench) = Bench::new() else { return };
-    // With an allocator of its own, which may be what a signal handler has interrupted.
+    // With an allocator of its own, which a signal handler may interrupt.
     let source = r#"
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 static __thread int in_event;
@@ -137,7 +136,7 @@ int main(void) {
 #[test]
 fn signals_do_not_make_a_ring_smaller() {
     let Some(bench) = Bench::new() else { return };
-    // As Linux before 6 does where a signal comes in the middle.
+    // Acts as Linux before 6 does if a signal arrives in the middle.
     let source = r#"
 #include <errno.h>
 #include <fcntl.h>
@@ -164,7 +163,7 @@ int main(void) {
 #[test]
 fn nothing_of_ours_is_where_the_standard_streams_were() {
     let Some(bench) = Bench::new() else { return };
-    // Another thread may write to them: into the socket, or over the beginning of the ring.
+    // Another thread may write to them: into the socket, or over the start of the ring.
     let source = r#"
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -231,7 +230,7 @@ int main(void) {
 #[test]
 fn a_small_stack_is_enough_for_a_first_event() {
     let Some(bench) = Bench::new() else { return };
-    // The smallest one that a thread can have, and how much of it was touched.
+    // The smallest stack of a thread, and how much of it was used.
     let source = r#"
 #include <limits.h>
 #include <sys/mman.h>

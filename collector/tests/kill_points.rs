@@ -1,12 +1,12 @@
-//! A program that dies at any instruction: what it had completed is on record, what was open is open,
-//! within the one event that was being written.
+//! A program that dies at any instruction: complete events are recorded, open ones stay open, except for the
+//! one event that was being written.
 
 use crate::support;
 use rpd_shard::record::Exit;
 use support::{Bench, Trace, ending, number, run, text};
 
-/// Pushes and pops at random, and says in a shared file before and after each what it does, until
-/// another process sends it the signal.
+/// Pushes and pops at random. Records each in a shared file before and after it, until another process sends
+/// the signal.
 const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -87,7 +87,7 @@ fn check(trace: &Trace, progress: &Progress, signal: i32, point: u64) {
     if trace.lost() == 0 {
         assert!((progress.pops..=progress.pops_begun).contains(&closed), "point {point}: {closed}");
     }
-    // What is open is one stack: each lies in the one before.
+    // The open ranges form one stack: each lies in the one before.
     let mut parent = 0;
     let mut last = String::new();
     for (depth, row) in open.iter().enumerate() {
@@ -99,7 +99,7 @@ fn check(trace: &Trace, progress: &Progress, signal: i32, point: u64) {
     assert_eq!(trace.shard.processes[&1].exit, Some(Exit::Signal(signal)), "point {point}");
 }
 
-/// Random numbers that are the same in every run: SplitMix64.
+/// Random numbers that are equal in every run: SplitMix64.
 struct Stream(u64);
 
 impl Stream {

@@ -1,8 +1,8 @@
-//! A shard that finds no room, or no folder: the program does not notice, and every event is in the
-//! shard or in its ledger.
+//! A shard without space or without a folder: the program does not notice, and every event is in the shard or
+//! in its ledger.
 
 use crate::support;
-use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, NameId, Output, ShardPlace, Span};
+use rpd_collect::{EventSpan, NameId, OutputBatch, OutputItem, ShardOutput, ShardPlace};
 use rpd_shard::model::TableId;
 use rpd_shard::model::native::RANGE;
 use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::Command;
 use support::{Bench, TIME_LIMIT, Trace, ending, run};
 
-/// Ranges that are in blocks before the flood; then ranges with names that do not compress well. A word
-/// on stdout and a status of its own.
+/// Ranges that are in blocks before the flood, then ranges with names that compress badly. A line on stdout
+/// and a status of its own.
 const MANY_NAMES: &str = r#"
 #include <sys/stat.h>
 int main(int argc, char **argv) {
@@ -47,7 +47,7 @@ fn place(root: &Path) -> ShardPlace {
             version: "0.1.0".to_owned(),
         },
         domain: domain(),
-        max_bytes: DEFAULT_MAX_BYTES,
+        max_bytes: 2 << 30,
         share_group: false,
         always: false,
     }
@@ -57,7 +57,7 @@ fn domain() -> ClockDomain {
     ClockDomain { boot_id: "b".to_owned(), time_namespace: 1 }
 }
 
-/// Rows that were lost for want of room, or dropped by a ring.
+/// Rows that were lost without space, or dropped by a ring.
 fn lost(trace: &Trace, table: TableId) -> u64 {
     let ledger = trace.shard.ledger.as_ref().expect("a ledger");
     ledger.losses.iter().filter(|loss| loss.table == Some(table)).filter_map(|loss| loss.rows).sum()
@@ -70,9 +70,9 @@ fn has_no_space(trace: &Trace) -> bool {
 
 /// Writes 200 threads with 1000 ranges each, all names different.
 fn write_many(place: ShardPlace) {
-    let (output, finished) = Output::start(place).expect("it starts");
+    let (output, finished) = ShardOutput::start(place).expect("it starts");
     for thread in 1..=200 {
-        let mut items = vec![Item::Thread { source: 1, ppid: 1, tid: 7, name: "t".into(), start: 1 }];
+        let mut items = vec![OutputItem::Thread { source: 1, ppid: 1, tid: 7, name: "t".into(), start: 1 }];
         let set = ClockSet {
             domain: domain(),
             boottime: thread,
@@ -81,19 +81,20 @@ fn write_many(place: ShardPlace) {
             realtime: 1,
             bracket: 1,
         };
-        items.push(Item::Clock(Box::new(set)));
+        items.push(OutputItem::Clock(Box::new(set)));
         let mut ranges = Vec::new();
         for i in 0..1000 {
             let number = ((thread - 1) * 1000 + i) as u32;
             let text = format!("{:x}", u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            items.push(Item::Name(text.into_bytes().into()));
+            items.push(OutputItem::Name(text.into_bytes().into()));
             let (start, name) = (i64::from(number), NameId(number));
-            let span = Span { source: 1, thread, start, end: Some(start + 5), name, stack: start, parent: 0 };
+            let span =
+                EventSpan { source: 1, thread, start, end: Some(start + 5), name, stack: start, parent: 0 };
             ranges.push(span);
         }
-        output.send(Batch { items, ranges });
+        output.send(OutputBatch { items, ranges });
     }
-    output.send(Batch::of(vec![Item::End]));
+    output.send(OutputBatch::of(vec![OutputItem::End]));
     finished.recv_timeout(TIME_LIMIT).expect("it finishes");
 }
 
@@ -113,7 +114,7 @@ fn a_shard_at_its_limit_is_complete_and_counts_what_it_left_out() {
         let strings = trace.shard.strings().0.iter().count() as u64;
         assert_eq!(strings + lost(&trace, STRING), 200_000);
         assert_eq!(trace.shard.clocks.last().unwrap().boottime, 200, "clocks go on");
-        // A limit that holds some blocks is made use of.
+        // A limit with room for some blocks is used.
         assert!(max_bytes < 1_000_000 || !trace.ranges.is_empty());
     }
     let root = folder.path().join("enough");
@@ -129,7 +130,7 @@ fn files_are_private_or_the_group_may_read_them() {
         let root = folder.path().join(format!("shared-{share_group}"));
         write_many(ShardPlace { share_group, ..place(&root) });
         let mode = |path: &str| root.join(path).metadata().unwrap().permissions().mode() & 0o7777;
-        // A umask may take away more.
+        // A umask may remove more.
         assert_eq!(mode("run") & !folder_mode, 0);
         assert_eq!(mode("run/rank-00000.rpdshard") & !file_mode, 0);
         assert_eq!(mode("run") & 0o700, 0o700);
@@ -156,7 +157,7 @@ fn what_is_shared_is_so_whatever_the_umask_and_also_if_the_log_came_first() {
     }
 }
 
-/// `rpd-collect` behind a command of the shell, which has it as `"$@"`.
+/// Returns `rpd-collect` after a command of the shell, which has it as `"$@"`.
 fn collect_in(bench: &Bench, shell: &str, arguments: &[&str]) -> Command {
     let collect = bench.collect();
     let mut command = Command::new("sh");
@@ -171,15 +172,15 @@ fn collect_in(bench: &Bench, shell: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The program has not noticed, one warning says why, and all ranges are accounted for. `log` is what
-/// the log of the rank says, if the disk had room for one.
+/// The program has not noticed, one warning has the reason, and all ranges are accounted for. `log` is the
+/// content of the rank's log, if the disk had room for one.
 fn check_full(output: &std::process::Output, trace: &Trace, log: Option<String>, said: &str) {
     assert_eq!(ending(output), 8, "{output:?}");
     assert_eq!(output.stdout, b"100300 ranges");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     let text = log.filter(|log| !log.is_empty()).unwrap_or(stderr.into_owned());
-    // A ring as small as that may drop some as well, which is another thing to say.
+    // Such a small ring may drop some ranges as well, with a warning of its own.
     let of_space = text.lines().filter(|line| !line.contains("--ring-size"));
     assert_eq!(of_space.count(), 1, "{text}");
     assert!(text.contains(said) && text.contains("what follows is not recorded, only counted"), "{text}");
@@ -196,7 +197,7 @@ fn a_limit_on_file_sizes_leaves_a_complete_shard() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("many", MANY_NAMES);
     let program = program.to_str().unwrap();
-    // In blocks of 512 bytes or 1 KiB, depending on the shell. A ring of 16 KiB fits, with its header.
+    // In blocks of 512 bytes or 1 KiB, depending on the shell. A ring of 16 KiB with its header fits.
     for limit in ["150", "600"] {
         let shell = format!("ulimit -f {limit}; exec \"$@\"");
         let output = run(&mut collect_in(&bench, &shell, &["--ring-size", "16384", "--", program]));
@@ -217,7 +218,7 @@ fn a_full_disk_leaves_a_complete_shard() {
         ("ext4", "truncate -s 1M disk && mkfs.ext4 -q -O ^has_journal disk && mount -o loop disk out"),
     ];
     for (name, mount) in disks {
-        // Mounted where nobody else sees it, and gone with the last process.
+        // Mounted only for this process tree, and unmounted with its last process.
         let can =
             Command::new("unshare").args(["-m", "sh", "-c", mount]).current_dir(bench.path("")).output();
         if !can.as_ref().is_ok_and(|tried| tried.status.success()) {

@@ -1,5 +1,5 @@
-//! What the collector promises, with real programs below it. It is one program, since most of the time of a build goes
-//! into linking.
+//! The guarantees of the collector, with real programs below it. One test program, because linking takes most
+//! of the build time.
 #![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod backends;

@@ -1,4 +1,4 @@
-//! The command behaves as it would without rpd-collect.
+//! The command behaves as without rpd-collect.
 
 use crate::support;
 use rpd_shard::record::{Loss, LossCause};
@@ -19,7 +19,7 @@ fn exit_codes_pass_through() {
     }
 }
 
-/// What is said when a shard has no event.
+/// Messages if a shard has no event.
 const NOTHING: &str = "rpd-collect: nothing was recorded: no roctx, MPI or RCCL call was seen; \
      to record GPU kernels, add --backend rocprofv3\n";
 
@@ -62,7 +62,7 @@ fn a_bad_variable_does_not_stop_the_command() {
         assert_eq!(bench.trace().ranges.len(), 1);
         std::fs::remove_dir_all(bench.path("out")).unwrap();
     }
-    // Options are strict, but not when there is nothing to do.
+    // Options are checked strictly, but not if there is nothing to do.
     let bad = |command: &mut Command| run(command.args(["--ring-size", "abc", "--"]).arg(&program));
     assert_eq!(ending(&bad(&mut bench.collect())), 2);
     let output = bad(bench.collect().env("RPD_DISABLE", "1").env("RPD_RING_BYTES", "abc"));
@@ -106,7 +106,7 @@ fn a_command_that_cannot_run_ends_as_in_a_shell() {
     let not_executable = run(bench.collect().args(["--", "./data"]));
     assert_eq!(ending(&not_executable), 126);
     assert_eq!(String::from_utf8(not_executable.stderr).unwrap().lines().count(), 1);
-    // A script without `#!`, which execvp gives to sh.
+    // A script without `#!`, which execvp passes to sh.
     std::fs::write(bench.path("script"), "exit 9\n").unwrap();
     std::fs::set_permissions(bench.path("script"), PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(ending(&run(bench.collect().args(["--", "./script"]))), 9);
@@ -151,7 +151,7 @@ fn a_shard_is_never_overwritten() {
     assert!(bench.path("out/run/rank-00000.1.rpdshard").is_file());
 }
 
-/// Tells on stdout that it is ready, counts SIGUSR1 and ends at SIGTERM.
+/// Prints on stdout that it is ready, counts SIGUSR1 and ends at SIGTERM.
 const COUNTER: &str = r#"
 static volatile int count, done;
 static void handler(int signal) { if (signal == SIGUSR1) count++; else done = 1; }
@@ -182,7 +182,7 @@ fn a_signal_to_the_collector_reaches_the_command_once() {
     let mut ready = [0; 6];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
     for _ in 0..3 {
-        // A process of its own, as a user's `kill` is.
+        // A separate process, like a user's `kill`.
         Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap();
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -210,7 +210,7 @@ int main(int argc, char **argv) {
 fn listening(bench: &Bench, arguments: &[&str]) -> Child {
     let program = bench.program("listener", LISTENER);
     let mut command = bench.collect();
-    // A group of its own that is no orphan: only such ones can be stopped from a terminal.
+    // A group of its own that is not orphaned: only such groups can be stopped from a terminal.
     command.process_group(0).arg("--").arg(&program).args(arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut ready = [0; 6];

@@ -1,13 +1,12 @@
-//! MPI calls with a library in MPI's place that is strict: asked about anything that it may not be asked
-//! about, it aborts, as MPI may.
+//! MPI calls with a strict stand-in for MPI: it aborts, as MPI may, when it is asked about anything invalid.
 
-// clippy takes only functions marked as tests for tests.
+// clippy recognises only functions with a test attribute.
 
 use crate::support;
 use std::path::PathBuf;
 use support::{Bench, Trace, ending, text};
 
-/// One rank, with the handles of MPICH: `int`, as its header has them.
+/// One rank, with the handles of MPICH: `int`, as in its header.
 const STAND_IN: &str = r#"
 typedef int comm_t, type_t, group_t;
 enum { WORLD = 0x44000000, INTER = 0x84000001, INT = 0x4c000405, LARGE = 0x8c000001 };
@@ -101,7 +100,7 @@ impl Job {
         Some(Job { bench, library })
     }
 
-    /// Runs a program, which has to return 0.
+    /// Runs a program, which must return 0.
     fn run(&self, source: &str) -> Trace {
         let program = self.bench.linked_program("program", &format!("{HEADER}{source}"), &self.library);
         let output = self.bench.run(&program, &[]);
@@ -110,7 +109,7 @@ impl Job {
     }
 }
 
-/// How many calls of a function are on record, and their bytes.
+/// Returns the number of recorded calls of a function, and their bytes.
 fn calls(trace: &Trace, name: &str) -> (usize, Vec<String>) {
     let of_it: Vec<_> = trace.calls.iter().filter(|row| text(row, "name_id") == name).collect();
     (of_it.len(), of_it.iter().map(|row| text(row, "bytes").to_owned()).collect())
@@ -159,7 +158,7 @@ int main(void) {
 #[test]
 fn a_name_may_be_missing_or_its_length_half_defined() {
     let Some(job) = Job::new(&[]) else { return };
-    // The name ends where a page ends, and behind that is nothing.
+    // The name ends at the end of a page, and the next page is not mapped.
     let trace = job.run(
         r#"
 #include <sys/mman.h>

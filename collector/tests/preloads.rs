@@ -1,5 +1,5 @@
-//! Beside other libraries that are preloaded, under the commands of every day, and in programs that do what
-//! is seldom done: the results are those without us.
+//! Together with other preloaded libraries, under common commands, and in programs that do unusual things:
+//! the results are the same as without rpd-collect.
 
 use crate::{odd_programs, support};
 use odd_programs::{ODD, ODD_PROLOGUE};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use support::{Bench, Trace, ending, run, text};
 
-/// Calls that do nothing where the library is not.
+/// Calls that do nothing without the library.
 const CALLS: &str = r#"
 static int push(const char *name) { return roctxRangePushA ? roctxRangePushA(name) : 0; }
 static int pop(void) { return roctxRangePop ? roctxRangePop() : 0; }
@@ -33,14 +33,14 @@ fn traced(bench: &Bench, words: &[&str], variables: &[(&str, &str)]) -> Output {
     run(bench.collect().envs(variables.iter().copied()).arg("--").args(words))
 }
 
-/// Runs alone and traced, and compares. The second output.
+/// Runs alone and traced, and compares. Returns the second output.
 fn same(bench: &Bench, words: &[&str], variables: &[(&str, &str)]) -> Output {
     let (alone, traced) = (alone(bench, words, variables), traced(bench, words, variables));
     assert_eq!(seen(&traced), seen(&alone), "{words:?} {variables:?}: {traced:?}");
     traced
 }
 
-/// Runs with a library preloaded: as it is in the environment, and in front of ours and behind it.
+/// Runs with a library preloaded: as set in the environment, and before ours and after it.
 fn same_beside(bench: &Bench, library: &Path, program: &Path, check: impl Fn(&Trace, &str)) {
     let (library, program) = (library.to_str().unwrap(), program.to_str().unwrap());
     let expected = alone(bench, &[program], &[("LD_PRELOAD", library)]);
@@ -68,7 +68,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     path
 }
 
-/// A program that the compiler may not be able to make here.
+/// A program that this machine's compiler may not be able to build.
 fn compile(bench: &Bench, compiler: &str, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
     let (path, file) =
         (bench.path(name), bench.path(name).with_extension(if compiler == "g++" { "cc" } else { "c" }));
@@ -147,8 +147,8 @@ int main(void) { for (int i = 0; i < 100; i++) range("x"); puts("same"); return 
     assert_eq!(bench.trace().ranges.len(), 100);
 }
 
-/// Wraps as Darshan does: the calls of MPI go on to their PMPI forms, those of the system to the next
-/// library. Its counts go to stderr at the end.
+/// Wraps calls as Darshan does: MPI calls go on to their PMPI forms, calls of the system to the next library.
+/// Prints its counts to stderr at the end.
 const DARSHAN: &str = include_str!("programs/like_darshan.c");
 
 const MPI_PROGRAM: &str = r#"
@@ -199,7 +199,7 @@ fn a_library_that_wraps_what_darshan_wraps() {
     same_beside(&bench, &library, &program, |trace, what| {
         let calls = |name: &str| trace.calls.iter().filter(|row| text(row, "name_id") == name).count();
         let counts = ["MPI_Init", "MPI_Send", "MPI_Irecv", "MPI_Wait", "MPI_Finalize"].map(calls);
-        // In front of us it passes its calls on to the PMPI forms: then we do not see those, and all others.
+        // Before ours it passes its calls on to the PMPI forms: our library sees all other calls.
         let expected = if what == "in front" { [0, 0, 50, 50, 0] } else { [1, 50, 50, 50, 1] };
         assert_eq!(counts, expected, "{what}");
     });
@@ -245,14 +245,14 @@ int main(int argc, char **argv) {
         assert_eq!(ending(&output), 6, "{kind}: {output:?}");
         let trace = bench.trace();
         assert_eq!(trace.ranges_named("work") as u64 + trace.lost(), 5000, "{kind}");
-        // What the user asks of it stays.
+        // The user's own options of it stay.
         same(&bench, &[program], &[("ASAN_OPTIONS", "exitcode=23"), ("TSAN_OPTIONS", "exitcode=24")]);
         if kind == "address" {
             let found = traced(&bench, &[program, "overflow"], &[("ASAN_OPTIONS", "exitcode=23")]);
             assert_eq!(ending(&found), 23, "{found:?}");
             assert!(String::from_utf8_lossy(&found.stderr).contains("heap-buffer-overflow"), "{found:?}");
         }
-        // As people preload its runtime by hand.
+        // As users preload its runtime by hand.
         let short = if kind == "undefined" { "ubsan" } else { &format!("{}san", &kind[..1]) };
         let asked = Command::new("cc").arg(format!("-print-file-name=lib{short}.so")).output().unwrap();
         let runtime = String::from_utf8(asked.stdout).unwrap().trim().to_owned();

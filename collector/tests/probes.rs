@@ -1,4 +1,4 @@
-//! The clocks of nodes against each other: ranks with clocks of their own, on this machine.
+//! Clock probes between ranks with clocks of their own, on this machine.
 
 mod files;
 
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::{Bench, TIME_LIMIT, below, ending, kill, until, wait};
 
-/// Words in front of a command that give it clocks of its own, so many seconds ahead.
+/// Words before a command that shift its clocks by this many seconds.
 fn shifted(seconds: i64) -> Vec<String> {
     let shift = [format!("--monotonic={seconds}"), format!("--boottime={seconds}")];
     let own = ["unshare".to_owned(), "--time".to_owned()];
@@ -24,7 +24,7 @@ fn shifted(seconds: i64) -> Vec<String> {
     [own, shift.to_vec()].concat()
 }
 
-/// Whether this machine gives clocks to processes. Says so if it does not.
+/// Whether this machine supports time namespaces. Prints a message if it does not.
 fn has_time_namespaces() -> bool {
     let words = shifted(5);
     let status = Command::new(&words[0]).args(&words[1..]).arg("true").stderr(Stdio::null()).status();
@@ -42,12 +42,12 @@ struct Job {
 }
 
 impl Job {
-    /// None where there is no compiler.
+    /// `None` without a compiler.
     fn of(size: u32) -> Option<Job> {
         Some(Job { bench: Bench::new()?, size })
     }
 
-    /// A rank, behind words such as [`shifted`], with more options.
+    /// Returns a rank, after words such as [`shifted`], with more options.
     fn rank(&self, rank: u32, before: &[String], options: &[&str], command: &[&str]) -> Child {
         let collect = self.bench.collect();
         let mut words: Vec<PathBuf> = before.iter().map(PathBuf::from).collect();
@@ -64,7 +64,7 @@ impl Job {
         self.bench.path("out/run/clocks")
     }
 
-    /// Waits for the file by which the agents find each other.
+    /// Waits for the rendezvous file of the agents.
     fn wait_for_root(&self) {
         until("a root", || self.clocks().join("root").exists());
     }
@@ -84,12 +84,12 @@ fn assert_quiet(output: &Output) {
     assert_eq!((ending(output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
 }
 
-/// Clock domain of a collector.
+/// Returns the clock domain of a collector.
 fn domain(shard: &Shard) -> ClockDomain {
     shard.clocks[0].domain.clone()
 }
 
-/// Every probe is as close to the truth as it says.
+/// Every probe is as accurate as its round trip allows.
 fn assert_true(burst: &ProbeBurst, truth: i64) {
     for probe in &burst.best {
         let (off, half) = ((probe.offset() - truth).abs(), probe.round_trip().unwrap() / 2 + 1);
@@ -97,8 +97,8 @@ fn assert_true(burst: &ProbeBurst, truth: i64) {
     }
 }
 
-/// One job of three nodes with clocks of their own, and what must be true of it on any machine. Returns what
-/// a machine that is busy with other things may keep from being so; `None` where all of it was.
+/// One job of three nodes with clocks of their own, and what must hold on any machine. Returns what a busy
+/// machine may prevent; `None` if everything held.
 fn measure_three_shifted_clocks(job: &Job) -> Option<String> {
     let ahead = [0, 3_000, 12 * 86_400].map(|seconds: i64| seconds * 1_000_000_000);
     let began = Instant::now();
@@ -119,7 +119,7 @@ fn measure_three_shifted_clocks(job: &Job) -> Option<String> {
             let other = domains.iter().position(|domain| burst.to == *domain).unwrap();
             assert_eq!(burst.from, domains[own]);
             assert_true(burst, ahead[other] - ahead[own]);
-            // Those alone of which both kernels noted the times, if there are three.
+            // Only those with stamps of both kernels, if there are three.
             let fewest = if burst.kernel_times { 3 } else { 8 };
             assert!(burst.best.len() >= fewest.min(burst.answered as usize), "{burst:?}");
             let t1 = burst.best[0].t1;
@@ -129,7 +129,7 @@ fn measure_three_shifted_clocks(job: &Job) -> Option<String> {
 
     let sent = |shard: &Shard| -> Vec<u32> { shard.probes.iter().map(|burst| burst.sent).collect() };
     let sent: Vec<Vec<u32>> = shards.iter().map(sent).collect();
-    // 200 at the start and at the end; the root asks nobody.
+    // 200 at the start and at the end; the root probes nobody.
     let is_measured = |sent: &&Vec<u32>| sent.len() >= 2 && sent[0] >= 200 && sent[sent.len() - 1] >= 200;
     let parts = (sent.iter().filter(is_measured).count() < 2).then(|| format!("{sent:?}"));
     let bursts = || shards.iter().flat_map(|shard| &shard.probes);
@@ -170,7 +170,7 @@ fn an_agent_that_is_killed_is_replaced_and_all_nodes_measure_each_other_again() 
         .map(|(rank, before)| job.rank(rank, &before, &LO, &["sleep", "20"]))
         .collect();
     std::thread::sleep(Duration::from_millis(1_500));
-    let (before, killed) = (root(), rpd_collect::machine::monotonic_raw());
+    let (before, killed) = (root(), monotonic_raw());
     kill(below(first.id()).collector, 9);
     let began = Instant::now();
     until("another root", || !root().is_empty() && root() != before);
@@ -189,7 +189,7 @@ fn an_agent_that_is_killed_is_replaced_and_all_nodes_measure_each_other_again() 
             let time = burst.best[0].t1 - ahead[own] - killed;
             let pairs = if time < 0 { &mut before } else { &mut after };
             pairs.insert((own.min(other), own.max(other)));
-            // Rank 3 has to notice first that the agent of its node has ended.
+            // Rank 3 must first notice that the agent of its node has ended.
             in_time |= own > 0 && (0..10_000_000_000).contains(&time);
         }
     }
@@ -218,11 +218,11 @@ fn threads_and_sockets(collector: u32) -> (Vec<String>, usize) {
 #[test]
 fn a_lone_node_and_one_with_probes_off_have_no_socket_no_thread_and_no_file() {
     let Some(bench) = Bench::new() else { return };
-    /// Both threads, their socket, and the folder in which nodes find each other.
+    /// Both threads, their socket, and the rendezvous folder.
     const ALL: (usize, usize, bool) = (2, 1, true);
     let look_for = |patience: Duration, variables: &[(&str, &str)], options: &[&str]| {
         let mut command = bench.collect();
-        // It ends when it is told to: on a busy machine a thread may come late.
+        // The agent ends when it is told to: on a busy machine a thread may be late.
         command.args(options).args(["--", "cat"]).envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
@@ -270,7 +270,7 @@ fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
     };
     let nothing = |_: &Job| {};
     let Some(text) = told(&[], &["--probe-interface", "nosuch0"], &nothing) else { return };
-    // Loopback is no way to other nodes.
+    // Loopback is not a route to other nodes.
     assert!(
         text.contains("no address of nosuch0 is up on this node") && !text.contains("127.0.0.1"),
         "{text}"
@@ -301,7 +301,7 @@ fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
     }
     let text = told(&["unshare", "-Urn"], &[], &nothing).unwrap();
     assert!(text.ends_with("no network interface is up"), "{text}");
-    // Room for the run folder and the one below it, and not for a file.
+    // Space for the run folder and the one below it, but not for a file.
     let full = "mkdir out && mount -t tmpfs -o nr_inodes=3 none out && exec \"$@\"";
     let text = told(&["unshare", "-Urm", "sh", "-c", full, "sh"], &LO, &nothing).unwrap();
     assert!(text.contains("No space left"), "{text}");
@@ -352,8 +352,8 @@ int main(void) {
 }
 "#;
 
-/// One rank lives 1 % too fast. Its collector and its program share the start of the wrong clock, as the
-/// command `faketime` makes it: two starts that lie 10 ms apart would be 100 us apart for ever.
+/// The clocks of one rank are 1 % too fast. Its collector and its program share the start of the wrong clock,
+/// as the command `faketime` sets it: starts that are 10 ms apart would differ by 100 us permanently.
 #[test]
 fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
     let is_there = Command::new("faketime").arg("--version").stdout(Stdio::null()).status();
@@ -375,12 +375,13 @@ fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
     assert_eq!(ending(&output), 0, "{output:?}");
     let _ = wait(reference);
 
-    // The kernel's receive times are of another clock: the collector says once that it does without.
+    // The kernel's receive times belong to another clock: the collector reports once that it does not use
+    // them.
     let lines = |rank| job.log(rank).lines().filter(|line| line.contains("not from the kernel")).count();
     assert_eq!((lines(1), lines(0)), (1, 0), "{}", job.log(1));
     assert!(job.shard(1).probes.iter().all(|burst| !burst.kernel_times));
 
-    // Each clock of the program is the kernel's, faster, and all are by the same.
+    // Each clock of the program is faster than the kernel's by the same factor.
     let text = String::from_utf8(output.stdout).unwrap();
     let pairs: Vec<(i64, i64)> = text
         .lines()
@@ -393,14 +394,14 @@ fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
         let factor = (ours_later - ours) as f64 / (later - before) as f64;
         assert!((factor - 1.01).abs() < 0.001, "clock {clock}: {factor}");
     }
-    // The collector reads the same ones: what it says of them joins BOOTTIME to RAW as the program sees them,
+    // The collector reads the same clocks: its clock sets relate BOOTTIME to RAW as the program sees them,
     let shard = job.shard(1);
     let of_program = pairs[0].1 - pairs[2].1;
     for set in &shard.clocks {
         let of_collector = set.monotonic_raw - set.boottime;
         assert!((of_program - of_collector).abs() < 1_000_000, "{of_program} and {of_collector}");
     }
-    // what the program records is stamped with them,
+    // the records of the program have these times,
     let marks = support::Trace::read(shard.path()).marks;
     let marks: Vec<i64> = marks.iter().map(|mark| support::number(mark, "timestamp")).collect();
     assert!(marks.len() == 2 && pairs[2].1 <= marks[0] && marks[0] < pairs[5].1, "{marks:?}, {pairs:?}");
@@ -421,4 +422,10 @@ fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
     let factor = 1.0 / (1.0 + (end.offset() - begin.offset()) as f64 / passed);
     let bar = (begin.round_trip().unwrap() + end.round_trip().unwrap()) as f64 / passed;
     assert!((factor - 1.01).abs() < bar, "{factor}, {bar} allowed");
+}
+
+/// `CLOCK_MONOTONIC_RAW`, ns.
+fn monotonic_raw() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicRaw);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

@@ -1,4 +1,4 @@
-//! Every process that a job starts, however it is started, and how each of them ended.
+//! Every process of a job, however it is started, and how each of them ended.
 
 use crate::support;
 use rpd_shard::record::Exit;
@@ -157,7 +157,7 @@ int main(void) {
     assert_eq!(trace.shard.processes.len(), 81);
 }
 
-/// Ten thousand threads over a run, no more than a hundred at a time.
+/// Ten thousand threads in a run, at most a hundred at a time.
 #[test]
 fn ten_thousand_threads_over_a_run() {
     let Some(bench) = Bench::new() else { return };
@@ -166,7 +166,7 @@ static void *work(void *unused) { roctxRangePushA("short"); roctxRangePop(); ret
 int main(void) {
     for (int round = 0; round < 100; round++) {
         pthread_t thread[100];
-        // On a machine that is out of threads the test would say that the collector lost some.
+        // On a machine without free threads the test would report that the collector lost some.
         for (int i = 0; i < 100; i++) if (pthread_create(&thread[i], 0, work, 0)) return 3;
         for (int i = 0; i < 100; i++) if (pthread_join(thread[i], 0)) return 4;
     }

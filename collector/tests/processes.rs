@@ -1,4 +1,4 @@
-//! The collector is a process beside the command: what happens to one does not happen to the other.
+//! The collector is a process beside the command: a fault of one does not affect the other.
 
 use crate::support;
 use rpd_shard::Shard;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{Below, Bench, Trace, below, ending, kill, run, until};
 
-/// Beats 100 times a second, says so after 200, ends after 260 or when its argument exists.
+/// Beats 100 times a second, prints a line after 200, ends after 260 or when its argument exists.
 const BEATS: &str = r#"
 int main(int argc, char **argv) {
     for (int i = 0; i < 260; i++) {
@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Starts a program and waits until it says that it is ready.
+/// Starts a program and waits until it is ready.
 fn ready(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -62,7 +62,7 @@ fn a_collector_that_is_killed_leaves_job_and_shard_alone() {
     assert!(line.lines().count() == 1 && line.contains("the collector was killed"), "{line}");
     let trace = bench.trace();
     assert!(!trace.shard.complete());
-    // 200 beats take two seconds or more; those of the last one, and a bit, may be missing.
+    // 200 beats take at least two seconds. Those of the last flush interval, and a few more, may be missing.
     assert!((60..=202).contains(&beats(&trace)), "{}", beats(&trace));
 }
 
@@ -82,7 +82,7 @@ fn a_collector_that_is_stopped_holds_the_job_up_for_five_seconds_at_most() {
     assert!(ended.elapsed() < Duration::from_millis(6500), "{:?}", ended.elapsed());
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(line.lines().count() == 1 && line.contains("not finished within 5 s"), "{line}");
-    // Where the kernel does not do that itself for what its parent leaves behind.
+    // If the kernel does not do that itself for children of a dead parent.
     kill(collector, 18);
     until("the shard is complete", || is_complete(&bench));
     let trace = bench.trace();
@@ -110,7 +110,7 @@ fn without_its_launcher_the_collector_stays_until_the_command_ends() {
     assert!(bench.log().contains("warning: rpd-collect was killed, "), "{}", bench.log());
 }
 
-/// Whether a process is no more, or waits for its parent to see that.
+/// Whether a process has ended, or waits for its parent to read its status.
 fn is_gone(pid: u32) -> bool {
     !std::path::Path::new(&format!("/proc/{pid}")).exists() || is_in_state(pid, &['Z', 'X'])
 }
@@ -138,7 +138,7 @@ int main(void) {
 }
 "#;
 
-/// Signals the group of what it runs, as the daemon of Open MPI does, whose name it has.
+/// Signals the group of its command, as the daemon of Open MPI does, whose name it has.
 const DAEMON: &str = r#"
 int main(int argc, char **argv) {
     int from[2], status;
@@ -196,7 +196,7 @@ fn a_time_limit_is_handled_once() {
         .arg("--")
         .arg(counter);
     let output = run(bench.like_collect(&mut command));
-    // 124: that of `timeout` for a command that it has ended.
+    // 124: the status of `timeout` for a command that it has ended.
     assert_eq!((ending(&output), String::from_utf8_lossy(&output.stdout).as_ref()), (124, "ready\n0 1\n"));
     let trace = bench.trace();
     assert!(trace.shard.complete());
@@ -210,7 +210,7 @@ fn a_signal_to_the_whole_step_does_not_end_the_collector() {
     let counter = bench.program("counter", COUNTER);
     let (child, stdout) = ready(bench.collect().arg("--").arg(&counter));
     let Below { collector, command } = below(child.id());
-    // By the time of its first rows the collector has long been ready for signals.
+    // When its first rows exist, the collector has long been ready for signals.
     let has_rows = |shard: Shard| !shard.processes.is_empty();
     until("the shard has rows", || Shard::open(&bench.shard_path()).is_ok_and(has_rows));
     for signal in [1, 2, 3, 10, 12, 13, 14, 15, 16, 20, 21, 22, 24, 25, 26, 27, 29, 30, 34, 64] {
@@ -228,7 +228,7 @@ fn nothing_of_the_job_is_held_by_the_collector() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("beats", BEATS);
     let collect = bench.collect();
-    // Descriptors 3 and 12 are stdout, too.
+    // Descriptors 3 and 12 are stdout as well.
     let mut shell = Command::new("bash");
     shell
         .args(["-c", "exec 3>&1 12>&1; exec \"$0\" \"$@\""])
@@ -254,10 +254,10 @@ fn nothing_of_the_job_is_held_by_the_collector() {
     assert_eq!(score(collector), "1000\n");
     assert_eq!(score(command), score(std::process::id()));
 
-    // So a reader sees the end of the command, and not that of a collector that hangs.
+    // So a reader sees the end of the command, and not that of a hanging collector.
     child.kill().unwrap();
     child.wait().unwrap();
-    // Not before: the kernel wakes what is stopped when its parent goes.
+    // Not before: the kernel wakes stopped processes when their parent ends.
     kill(collector, 19);
     until("the collector is stopped", || is_in_state(collector, &['T']));
     std::fs::write(bench.path("go"), "").unwrap();

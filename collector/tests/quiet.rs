@@ -1,4 +1,4 @@
-//! What a collector takes from the cores of a program that does little, and on which cores it does so.
+//! CPU time and wake-ups of a collector beside a program that does little, and the CPUs that it uses.
 
 use crate::support;
 use std::fs;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{Bench, below, ending, kill, run, until};
 
-/// Makes marks at a pace, for ever: so many a second.
+/// Makes marks at a rate, forever: this many per second.
 const MARKS: &str = r#"
 int main(int argc, char **argv) {
     int pace = atoi(argv[1]);
@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Times that the threads of a process have gone to sleep.
+/// Number of times that the threads of a process went to sleep.
 fn sleeps(pid: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let of_task = |status: String| {
@@ -42,8 +42,8 @@ fn end(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// Alone on the machine, see the test groups in .config/nextest.toml: what is written to a busy disk is written in
-/// more steps.
+/// Runs alone on the machine, see the test groups in .config/nextest.toml: writes to a busy disk are split
+/// into more steps.
 #[test]
 fn alone_a_collector_of_ten_events_a_second_wakes_twenty_times_at_most() {
     const SECONDS: u64 = 5;
@@ -51,7 +51,7 @@ fn alone_a_collector_of_ten_events_a_second_wakes_twenty_times_at_most() {
     let program = bench.program("marks", MARKS);
     for pace in ["10", "0"] {
         let child = start(bench.collect().arg("--").arg(&program).arg(pace));
-        // The pauses grow, and the counters of the node have been found.
+        // The pauses have grown, and the counters of the node are known.
         std::thread::sleep(Duration::from_secs(2));
         let (collector, began) = (below(child.id()).collector, Instant::now());
         let sleeps = || sleeps(collector) + sleeps(child.id());
@@ -65,7 +65,8 @@ fn alone_a_collector_of_ten_events_a_second_wakes_twenty_times_at_most() {
     }
 }
 
-/// Much at once after a pause in which the collector sleeps: at this pace nothing is dropped only if it is woken.
+/// A burst after a pause in which the collector sleeps: at this rate nothing is dropped only if the collector
+/// is woken.
 #[test]
 fn alone_a_burst_after_a_pause_wakes_the_collector() {
     let Some(bench) = Bench::new() else { return };
@@ -102,7 +103,8 @@ int main(void) {
         dropped.push(trace.lost());
         fs::remove_dir_all(bench.path("out")).unwrap();
     }
-    // What others take of the machine for some ms is dropped, too: a quarter of a burst that nobody was woken for.
+    // Other processes may take the machine for some ms and cause drops: a quarter of a burst without a
+    // wake-up would be lost.
     assert!(dropped.iter().any(|lost| *lost < 5 * 25_000), "{dropped:?} of 500,000 ranges in four runs");
 }
 
@@ -120,7 +122,7 @@ fn cpus(pid: u32) -> Vec<String> {
     lists
 }
 
-/// Two CPUs of this machine; none, and a word about it, if there are not so many.
+/// Two CPUs of this machine; `None`, with a message, if there are fewer.
 fn two_cpus() -> Option<[String; 2]> {
     let list = cpus(std::process::id()).remove(0);
     let mut found = Vec::new();
@@ -138,7 +140,7 @@ fn two_cpus() -> Option<[String; 2]> {
     }
 }
 
-/// The collector is where it was sent, with all of its threads, and the command where it would be without.
+/// The collector is on the chosen CPU with all of its threads, and the command where it would be without.
 #[test]
 fn the_collector_runs_where_it_is_sent_and_the_command_where_it_was() {
     let (Some(bench), Some([first, second])) = (Bench::new(), two_cpus()) else { return };
@@ -170,7 +172,7 @@ fn the_collector_runs_where_it_is_sent_and_the_command_where_it_was() {
     assert_eq!(bound(None, None), (whole.clone(), whole.clone()));
     assert_eq!(bound(None, Some(&second)), (whole.clone(), one(&second)));
     assert_eq!(bound(Some(&first), None), (one(&first), one(&first)));
-    // Outside of the mask of the rank, within that of the job.
+    // Outside of the mask of the rank, but within that of the job.
     assert_eq!(bound(Some(&first), Some(&second)), (one(&first), one(&second)));
     let (command, collector) = bound(Some(&first), Some("auto"));
     assert_eq!(command, one(&first));
@@ -187,7 +189,7 @@ fn a_list_of_no_cpu_starts_nothing_and_a_variable_never_stops_a_job() {
     let line = String::from_utf8(none.stderr.clone()).unwrap();
     assert_eq!((ending(&none), none.stdout.len(), line.lines().count()), (2, 0, 1), "{none:?}");
     assert!(
-        line.contains("--collector-cpus: the job may run on none of the CPUs 1022-1023; it may on "),
+        line.contains("--collector-cpus: the job may run on none of the CPUs 1022-1023; it may run on "),
         "{line}"
     );
     assert!(!bench.path("out").exists());
@@ -203,7 +205,7 @@ fn a_list_of_no_cpu_starts_nothing_and_a_variable_never_stops_a_job() {
     assert!(line.contains("RPD_COLLECTOR_CPUS") && line.contains("it is ignored"), "{line}");
 
     fs::remove_dir_all(bench.path("out")).unwrap();
-    // Where no CPU is left, `auto` says so in the log, and nothing else.
+    // If no CPU is free, `auto` only writes that to the log.
     let auto = run(bench.collect().env("PMI_RANK", "0").env("PMI_SIZE", "2").args([
         "--collector-cpus",
         "auto",

@@ -1,14 +1,14 @@
-//! RCCL's host calls, with a library in its place that counts what reaches it.
+//! RCCL's host calls, with a stand-in that counts the calls that reach it.
 
-// clippy takes only functions marked as tests for tests.
+// clippy recognises only functions with a test attribute.
 
 use crate::support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use support::{Bench, Row, Trace, ending, number, run, text};
 
-/// In the place of RCCL: it writes down what it was called with, and makes communicators that it knows
-/// again. Some of its functions call others, as those of RCCL do.
+/// A stand-in for RCCL: it records its arguments, and creates communicators that it recognises. Some of its
+/// functions call others, as those of RCCL do.
 const STAND_IN: &str = r#"
 #include <errno.h>
 typedef struct comm { int size, rank; } *comm_t;
@@ -102,7 +102,7 @@ int ncclAllToAllv(const void *s, const size_t *counts, const size_t *at, void *r
 }
 "#;
 
-/// What a program does with it: the body of a function `work` that takes the path of a report.
+/// A program that uses it: the body of a function `work` that takes the path of a report.
 const WORK: &str = r#"
 #include <errno.h>
 typedef void *comm_t;
@@ -177,7 +177,7 @@ fn by_function(rows: &[Row]) -> BTreeMap<String, i64> {
     calls
 }
 
-/// What the stand-in counted.
+/// Counts of the stand-in.
 fn reported(bench: &Bench) -> BTreeMap<String, i64> {
     let report = fs::read_to_string(bench.path("report")).unwrap();
     let line = |line: &str| {
@@ -200,7 +200,7 @@ fn check(bench: &Bench, trace: &Trace) {
     let seq = |rows: &[&Row], comm: &str| -> Vec<i64> {
         rows.iter().filter(|row| text(row, "comm_id") == comm).map(|row| number(row, "seq")).collect()
     };
-    // Nine other collectives were between the first three and the one that failed, which counts too.
+    // Nine other collectives were between the first three and the failed one, which counts as well.
     assert_eq!(seq(&reductions, &world), [1, 2, 3, 13, 14]);
     assert_eq!(seq(&reductions, &format!("{world}/1@5")), [1]);
     let values =
@@ -281,7 +281,7 @@ int ncclGroupStart(void) { return 0; }
     let library = bench.library_of("librccl.so", library);
     let plugin = "int ncclGroupStart(void); int use(void) { return ncclGroupStart(); }";
     let plugin = bench.linked_library("libplugin.so", plugin, &library);
-    // What was unloaded comes back elsewhere, as its place is taken.
+    // A library that was unloaded is loaded at another address, because its old one is taken.
     let source = r#"
 #include <dlfcn.h>
 #include <sys/mman.h>

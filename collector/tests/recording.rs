@@ -1,4 +1,4 @@
-//! What a program emits is in the shard: ranges, marks, threads, forks, what was open at its end.
+//! The events of a program are in the shard: ranges, marks, threads, forks, and what was open at its end.
 
 use crate::support;
 use rpd_shard::record::{Exit, LossCause};

@@ -1,5 +1,4 @@
-//! What roctx offers besides ranges and marks: pausing, names, thread ids, a real library behind ours.
-//! And the same from Python.
+//! roctx besides ranges and marks: pausing, names, thread ids, a real library after ours. Also from Python.
 
 use crate::support;
 use support::{Bench, ending, run, text};
@@ -185,7 +184,7 @@ fn a_real_library_that_is_unloaded_and_loaded_again_is_found_again() {
     let Some(bench) = Bench::new() else { return };
     let real = "int roctxRangePushA(const char *name) { return name ? 1000 : 0; }";
     let library = bench.library_of("libroctx64.so", real);
-    // What was unloaded comes back elsewhere, as its place is taken.
+    // A library that was unloaded is loaded at another address, because its old one is taken.
     let source = r#"
 #include <dlfcn.h>
 #include <sys/mman.h>

@@ -1,13 +1,12 @@
-//! The node's own counters: one sampler per node and run, for as long as the command runs.
+//! Counters of the node: one sampler per node and run, while the command runs.
 
 use crate::support;
-use rpd_collect::collect::SourceDefaults;
-use rpd_collect::launcher::RankIdentity;
-use rpd_collect::machine;
-use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
-use rpd_collect::system::{SystemConfig, SystemSampler};
+use rpd_collect::{
+    OutputBatch, OutputItem, ShardOutput, ShardPlace, SourceDefaults, SystemConfig, SystemSampler,
+};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
+use rpd_shard::identity::RankIdentity;
 use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE, TRACK};
 use rpd_shard::model::{TableId, Value};
 use rpd_shard::rank_set::RankSet;
@@ -18,7 +17,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{Bench, TIME_LIMIT, Trace, ending, run};
 
-/// What a sampler wrote.
+/// The rows of a sampler.
 struct Metrics {
     shard: Shard,
     process: Process,
@@ -28,7 +27,7 @@ struct Metrics {
     values: BTreeMap<String, Vec<(i64, f64)>>,
 }
 
-/// The columns of a table, row by row.
+/// Reads the columns of a table, row by row.
 fn rows<const N: usize>(
     shard: &Shard,
     source: u32,
@@ -50,7 +49,7 @@ fn number(value: Value<'_>) -> i64 {
     }
 }
 
-/// None where no sampler wrote into the shard.
+/// `None` if no sampler wrote to the shard.
 fn metrics(path: &Path) -> Option<Metrics> {
     let shard = Shard::open(path).unwrap();
     let is_sampler = |p: &&Process| p.command.starts_with("rpd-collect: system metrics of ");
@@ -86,8 +85,8 @@ fn metrics(path: &Path) -> Option<Metrics> {
     Some(Metrics { shard, process, ticks, values })
 }
 
-/// `rpd-collect` with a run id of the test's own: tests that run beside it have the same node, and
-/// only one collector of a run samples.
+/// Returns `rpd-collect` with a run id for this test alone: parallel tests use the same node, and only one
+/// collector of a run samples.
 fn collect(bench: &Bench, test: &str) -> (Command, PathBuf) {
     let run_id = format!("{test}-{}", std::process::id());
     let usual = bench.collect();
@@ -167,7 +166,7 @@ fn a_program_of_less_than_a_second_is_not_sampled() {
 
 /// A collector with nothing but its sampler.
 struct Node {
-    output: Output,
+    output: ShardOutput,
     finished: std::sync::mpsc::Receiver<Option<PathBuf>>,
     sampler: SystemSampler,
     shard: PathBuf,
@@ -186,18 +185,18 @@ impl Node {
             size: None,
             version: String::new(),
         };
-        let domain = machine::clock_domain();
+        let domain = rpd_collect::clock_domain();
         let shard = root.join(run_id).join("rank-00000.rpdshard");
         let place = ShardPlace {
             root: root.to_owned(),
             run,
             ranks: RankSet::default(),
             domain: domain.clone(),
-            max_bytes: DEFAULT_MAX_BYTES,
+            max_bytes: 2 << 30,
             share_group: false,
             always: false,
         };
-        let (output, finished) = Output::start(place).unwrap();
+        let (output, finished) = ShardOutput::start(place).unwrap();
         let rank = RankIdentity::default();
         let config = SystemConfig {
             source: 1,
@@ -206,7 +205,7 @@ impl Node {
                 rank,
                 rank_is_named: false,
                 ranks: RankSet::default(),
-                node: machine::node(),
+                node: rpd_collect::node(),
                 domain,
             },
             root: files.to_owned(),
@@ -228,7 +227,7 @@ impl Node {
         let began = Instant::now();
         self.sampler.stop();
         assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
-        let _ = self.output.send(Batch::of(vec![Item::End]));
+        let _ = self.output.send(OutputBatch::of(vec![OutputItem::End]));
         self.finished.recv_timeout(TIME_LIMIT).unwrap();
         metrics(&self.shard).unwrap()
     }
@@ -244,7 +243,8 @@ fn one_collector_of_a_run_samples_and_the_next_takes_over() {
     let other_run = format!("{run_id}-other");
     let other = Node::start(&folder.path().join("other"), &other_run, Duration::from_millis(20));
     other.wait_for_shard();
-    // The other run started later and has sent by now: so would have the second, if it sampled.
+    // The other run started later and has sent rows by now: the second collector would have, too, if it
+    // sampled.
     assert!(!second.shard.exists());
     let first = first.stop();
     second.wait_for_shard();
@@ -260,7 +260,7 @@ fn a_file_that_hangs_holds_nobody_up() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("proc")).unwrap();
-    // Whoever opens it waits for a writer, and there is none.
+    // Opening it waits for a writer, and there is none.
     let stat = folder.path().join("proc/stat");
     mknodat(CWD, &stat, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let run_id = format!("hang-{}", std::process::id());
@@ -268,8 +268,8 @@ fn a_file_that_hangs_holds_nobody_up() {
     let began = Instant::now();
     node.sampler.stop();
     assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
-    // The writing thread ends as ever.
-    let _ = node.output.send(Batch::of(vec![Item::End]));
+    // The writing thread ends normally.
+    let _ = node.output.send(OutputBatch::of(vec![OutputItem::End]));
     node.finished.recv_timeout(TIME_LIMIT).unwrap();
     assert!(!node.shard.exists());
 }

@@ -8,8 +8,8 @@ use support::{Bench, ending, number, run, text};
 
 const WORKERS: u32 = 8;
 
-/// Every worker counts what it emits. In the first round worker 3 dies by SIGKILL inside of a range,
-/// when all others have emitted; torchrun then starts all of them again.
+/// Every worker counts its events. In the first round worker 3 dies by SIGKILL inside a range, when all
+/// others have recorded theirs. Then torchrun starts all of them again.
 const WORKER: &str = r#"
 import ctypes, os, signal, sys, time
 roctx = ctypes.CDLL(None)
@@ -27,7 +27,7 @@ if restart == 0:
     time.sleep(60)
 "#;
 
-/// A Python that has torchrun.
+/// A Python interpreter with torchrun.
 fn python() -> Option<&'static str> {
     ["python3", "/usr/bin/python3"].into_iter().find(|python| {
         let found = Command::new(python).args(["-c", "import torch.distributed.run"]).output();

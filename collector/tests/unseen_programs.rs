@@ -1,11 +1,12 @@
-//! Programs that our library cannot be in are named, once for all ranks, with the reason and the next step.
+//! Warnings about programs into which our library cannot be preloaded: once for all ranks, with the reason
+//! and the next step.
 
 use crate::support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{Bench, ending, run};
 
-/// What rpd-collect prints and logs about a program, as a rank of a job.
+/// Returns what rpd-collect prints and logs about a program, as a rank of a job.
 fn said(bench: &Bench, program: &Path, rank: &str) -> (String, String) {
     let mut command = bench.collect();
     command.env("PMI_RANK", rank).env("PMI_SIZE", "2").arg("--").arg(program);
@@ -17,7 +18,7 @@ fn said(bench: &Bench, program: &Path, rank: &str) -> (String, String) {
     (String::from_utf8(output.stderr).unwrap(), log)
 }
 
-/// A static program that ends with 7, where it can be linked.
+/// A static program that ends with 7, if it can be linked.
 fn static_program(bench: &Bench, name: &str, option: &str) -> Option<PathBuf> {
     let (source, program) = (bench.path("seven.c"), bench.path(name));
     std::fs::write(&source, "int main(void) { return 7; }\n").unwrap();
@@ -34,7 +35,7 @@ fn a_static_program_is_named_by_rank_0_and_in_the_log_of_each_rank() {
     for option in ["-static", "-static-pie"] {
         let Some(program) = static_program(&bench, "static", option) else { continue };
         let line = format!(
-            "warning: {} is a static program, so no library can be preloaded into it, and what it calls is not recorded; \
+            "warning: {} is a static program, so no library can be preloaded into it, and its calls are not recorded; \
              link it dynamically, without -static\n",
             program.display()
         );
@@ -43,7 +44,7 @@ fn a_static_program_is_named_by_rank_0_and_in_the_log_of_each_rank() {
         assert!(log.contains(&line), "{log}");
         let (stderr, log) = said(&bench, &program, "1");
         assert!(stderr.is_empty() && log.contains(&line), "{stderr}{log}");
-        // A script is its interpreter.
+        // For a script the interpreter counts.
         let script = bench.path("script");
         std::fs::write(&script, format!("#!{}\n", program.display())).unwrap();
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -84,8 +85,7 @@ fn a_program_with_other_rights_is_named_and_others_are_not() {
             continue;
         }
         let wanted = format!(
-            "rpd-collect: warning: {} is setuid or setgid: the loader preloads no library of ours, \
-             and what it calls is not recorded; run a copy without these rights, as `cp` makes it\n",
+            "rpd-collect: warning: {} is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded; run a copy without these rights, as `cp` makes it\n",
             program.display()
         );
         assert_eq!(said(&bench, &program, "0").0, wanted);
@@ -99,7 +99,7 @@ fn require_starts_no_program_that_cannot_be_seen() {
     let marked = bench.program("marked", r#"int main(void) { fclose(fopen("ran", "w")); return 7; }"#);
     let set_mode = || std::fs::set_permissions(&marked, std::os::unix::fs::PermissionsExt::from_mode(0o4755));
     set_mode().unwrap();
-    // Its owner has these rights anyway, so that the loader preloads the library.
+    // The owner has these rights anyway, so the loader preloads the library.
     assert_eq!(ending(&run(bench.collect().args(["--require", "--"]).arg(&marked))), 7);
     std::fs::remove_file(bench.path("ran")).unwrap();
     std::fs::remove_dir_all(bench.path("out")).unwrap();
@@ -117,7 +117,7 @@ fn require_starts_no_program_that_cannot_be_seen() {
         assert!(stderr.ends_with(&end), "{stderr}");
         assert!(!bench.path("ran").exists() && !bench.path("out").exists());
     }
-    // System metrics need no library, and a rank that is left out runs unrecorded on purpose.
+    // System metrics need no library, and a rank that is not selected is unrecorded on purpose.
     for options in [["--trace", "system"], ["--ranks", "1"]] {
         let mut command = bench.collect();
         command.env("PMI_RANK", "0").env("PMI_SIZE", "2").arg("--require").args(options);
@@ -125,10 +125,10 @@ fn require_starts_no_program_that_cannot_be_seen() {
     }
 }
 
-/// A program that runs long enough to be looked at.
+/// A program that runs long enough to be inspected.
 const WAITS: &str = "int main(void) { sleep(2); return 7; }";
 
-/// The folder of a library of its own, and rpd-collect with it.
+/// Makes a folder with a copy of the library, and rpd-collect that uses it.
 fn with_library(bench: &Bench) -> (PathBuf, Command) {
     let folder = bench.path("lib");
     std::fs::create_dir_all(&folder).unwrap();
@@ -181,7 +181,7 @@ fn a_library_that_the_loader_refuses_is_named() {
     let line = format!("warning: the loader of {} does not preload {}/", program.display(), folder.display());
     assert!(ending(&output) == 7 && log.contains(&line), "{log}");
     assert!(!log.contains("nothing was recorded"), "{log}");
-    // Of a rank that speaks for all, stderr says where to look.
+    // For the rank that prints messages for all, stderr names the log.
     assert!(String::from_utf8_lossy(&output.stderr).contains("1 warning about this run in"), "{output:?}");
 }
 

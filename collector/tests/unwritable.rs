@@ -25,14 +25,13 @@ fn one_rank_prints_it_for_all_and_the_command_runs() {
     let first = rank(&bench, 0, &[]);
     assert_eq!((ending(&first), first.stdout.as_slice()), (5, b"ran\n".as_slice()));
     let line = format!(
-        "rpd-collect: warning: failed to make the folder {}/run: Not a directory (os error 20); choose another place \
-         with -o DIR or RPD_OUTPUT; nothing of this run is recorded\n",
+        "rpd-collect: warning: failed to create the folder {}/run: Not a directory (os error 20); choose another folder with -o DIR or RPD_OUTPUT; nothing of this run is recorded\n",
         bench.path("out").display()
     );
     assert_eq!(stderr(&first), line);
     let second = rank(&bench, 1, &[]);
     assert_eq!((ending(&second), stderr(&second)), (5, ""));
-    // The first one that is recorded; the others need no folder.
+    // The first recorded rank prints the warning; the others need no folder.
     let chosen = rank(&bench, 2, &["--ranks", "2-3"]);
     assert_eq!((ending(&chosen), stderr(&chosen)), (5, line.as_str()));
     assert!(!stderr(&rank(&bench, 0, &["--ranks", "2-3"])).contains("warning"));
@@ -43,9 +42,9 @@ fn required_recording_starts_no_command_without_a_place() {
     let Some(bench) = Bench::new() else { return };
     let first = rank(&bench, 0, &["--require"]);
     assert_eq!((ending(&first), first.stdout.len()), (125, 0));
-    assert!(stderr(&first).starts_with("rpd-collect: error: failed to make the folder "), "{first:?}");
+    assert!(stderr(&first).starts_with("rpd-collect: error: failed to create the folder "), "{first:?}");
     assert!(stderr(&first).ends_with("; the command is not started, as --require demands\n"), "{first:?}");
-    // Another rank gives that one the time to end the job, and is not silent if it goes on.
+    // Other ranks give the first one the time to end the job. They print if the job continues.
     let began = Instant::now();
     let second = rank(&bench, 1, &["--require"]);
     assert_eq!((ending(&second), second.stdout.len(), stderr(&second)), (125, 0, stderr(&first)));
@@ -84,7 +83,7 @@ fn four_ranks_of_mpirun_print_one_line() {
     }
 }
 
-/// What a trap is called in the warning, and how it is made.
+/// Obstacles: their name in the warning, and how to create them.
 type MakeTrap = (&'static str, fn(&Path));
 
 #[test]
@@ -98,7 +97,7 @@ fn a_merge_that_cannot_be_asked_for_is_one_warning() {
         }),
         ("a file of user 60001", |path| {
             std::fs::write(path, "").unwrap();
-            // Without root it stays a file of this user, which asks for a merge.
+            // Without root it remains a file of this user, which requests a merge.
             let _ = std::os::unix::fs::chown(path, Some(60_001), None);
         }),
     ];
@@ -114,7 +113,7 @@ fn a_merge_that_cannot_be_asked_for_is_one_warning() {
         assert_eq!(ending(&output), 6, "{stderr}");
         let log = bench.log();
         let line = format!(
-            "warning: failed to leave {}: {what} has that name; remove it; no merge is asked for\n",
+            "warning: failed to create {}: {what} has that name; remove it; the site is not asked for a merge\n",
             wanted.display()
         );
         let expected = usize::from(!is_own);

@@ -57,10 +57,10 @@ fn valgrind() -> bool {
     found
 }
 
-/// What valgrind calls an error. The program itself has none.
+/// Error lines of valgrind. The program itself has none.
 const ERRORS: [&str; 4] = ["Invalid ", "ninitialised", "Mismatched ", "overlap"];
 
-/// Lines of errors in all logs.
+/// Error lines in all logs.
 fn errors(folder: &Path) -> Vec<String> {
     let mut errors = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

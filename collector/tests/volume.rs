@@ -1,5 +1,5 @@
-//! Much at once: recorded + dropped = emitted whatever the ring, and nothing dropped at the default size
-//! and a million events a second.
+//! Many events: recorded + dropped = emitted for any ring, and nothing dropped with the default size and a
+//! million events a second.
 
 use crate::support;
 use rpd_shard::Shard;
@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 use support::{Bench, ending, run};
 
-/// Threads and ranges per thread from the command line; at a pace if there is one (ranges per second of
-/// all threads together). Prints what it emitted, and for how many ns.
+/// Threads and ranges per thread from the command line; at a rate if there is one (ranges per second of all
+/// threads together). Prints the number of ranges, and for how many ns.
 const PROGRAM: &str = r#"
 #include <time.h>
 static long count, pace;
@@ -76,9 +76,9 @@ fn of_64_threads_everything_is_recorded_or_counted() {
     }
 }
 
-/// How much of the machine others use while this test does nothing, from 0 to 1.
+/// Share of the machine that other processes use while this test does nothing, from 0 to 1.
 fn used_by_others() -> f64 {
-    // Ticks of all processors: user, nice, system, idle, iowait, irq, softirq, steal, ...
+    // Clock ticks of all processors: user, nice, system, idle, iowait, irq, softirq, steal, ...
     let ticks = || -> (u64, u64) {
         let text = std::fs::read_to_string("/proc/stat").unwrap();
         let first = text.lines().next().unwrap();
@@ -91,8 +91,8 @@ fn used_by_others() -> f64 {
     1.0 - (idle_later - idle) as f64 / (all_later - all).max(1) as f64
 }
 
-/// Alone on the machine, see the test groups in .config/nextest.toml. What this program and its collector need
-/// is most of two processors: where others take some of it, ranges are dropped, and counted.
+/// Runs alone on the machine, see the test groups in .config/nextest.toml. This program and its collector
+/// need most of two processors. If other processes use some of that, ranges are dropped, and counted.
 #[test]
 fn alone_a_million_ranges_a_second_are_recorded_without_a_drop() {
     let Some(bench) = Bench::new() else { return };
@@ -109,7 +109,7 @@ fn alone_a_million_ranges_a_second_are_recorded_without_a_drop() {
         };
         let mut tries = 0;
         while let lost @ 1.. = dropped() {
-            // Also an idle machine stops for some ms now and then, to write back what a build left.
+            // An idle machine also pauses for some ms now and then, to write data of an earlier build.
             let others = used_by_others();
             tries += 1;
             if tries == 4 {

@@ -5,8 +5,7 @@ mod page;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
 use page::page;
-use rpd_collect::command_line::Options;
-use rpd_collect::doctor;
+use rpd_collect::{CollectOptions, doctor_parser};
 use rpd_merge::CommandLine;
 use std::fs;
 use std::io;
@@ -36,11 +35,11 @@ fn main() -> ExitCode {
 }
 
 fn write(prefix: &Path) -> io::Result<()> {
-    let programs = [Options::parser(), CommandLine::command()];
+    let programs = [CollectOptions::parser(), CommandLine::command()];
     let manuals = prefix.join("share/man/man1");
     fs::create_dir_all(&manuals)?;
     // The doctor has a parser of its own.
-    for command in programs.iter().cloned().chain([doctor::parser()]) {
+    for command in programs.iter().cloned().chain([doctor_parser()]) {
         write_pages(command.get_name(), &command, &manuals)?;
     }
     programs.iter().try_for_each(|program| write_completions(program, prefix))

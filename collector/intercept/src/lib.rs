@@ -1,45 +1,46 @@
 //! `librpd_intercept.so`: preloaded into every process below `rpd-collect`.
 //!
-//! It stands in front of roctx and MPI, writes what it sees into the ring of the calling thread
-//! ([`rpd_ring`]), and passes the call on. Rules, in order of weight:
+//! It interposes roctx, MPI and RCCL functions, records each call in the ring of the calling thread
+//! ([`rpd_ring`]), and passes the call on. Rules, by priority:
 //!
-//! * The program never notices: no output, no error, no descriptor left open, `errno` as it was, no point
-//!   where a thread is cancelled, no lock and no allocation in an event. Where something of ours fails, the
-//!   thread goes untraced.
-//! * An event never waits. The first one of a thread, and the report of an end, connect to the collector:
-//!   if its queue is full they try again for 25 ms at most.
-//! * At load time the address of the collector is noted down, and what would take a lock or memory later is
-//!   done: a page, a thread key and an exit handler, and a search for the functions that a signal handler
-//!   may call. A thread makes its ring at its first event, so `bash`, `env` and the like cost nothing more.
-//! * Nothing here panics: a panic must not unwind into C, and aborting is not ours to do.
+//! * The program never notices the library: no output, no error, no open descriptor, no change of `errno`, no
+//!   cancellation point, no lock and no allocation in an event. If the library fails, the thread is not
+//!   traced.
+//! * An event never blocks. Only the first event of a thread and the report of an end connect to the
+//!   collector. If its queue is full, they retry for at most 25 ms.
+//! * The constructor stores the address of the collector, and does what would take a lock or memory later: a
+//!   page, a thread key, an exit handler, and a search for the functions that a signal handler may call. A
+//!   thread creates its ring at its first event, so `bash`, `env` and similar programs have no further cost.
+//! * Nothing here panics: a panic must not unwind into C, and the library must not abort the program.
 //!
-//! What it does not keep, as nothing here can:
+//! Known limits, which no such library can avoid:
 //!
-//! * The first call of an MPI or RCCL function, and of a roctx function after something was loaded,
-//!   searches for the real one (`dlsym`), and so may take the loader's lock and memory.
+//! * The first call of an MPI or RCCL function, and of a roctx function after an object was loaded, searches
+//!   the real function (`dlsym`). That may take the loader's lock and allocate.
 //! * On x86-64, a thread's first event after many libraries with thread-local variables were loaded may
 //!   allocate: glibc then enlarges the thread's table of them.
-//! * A fork in another thread while a ring is being handed over gives the child copies of the two
-//!   descriptors, which end at its next exec.
-//! * A signal handler that jumps out of an event (`siglongjmp`) leaves it unfinished: what the thread does
-//!   after that is counted as dropped, and no more. One that jumps out of a first event leaves its
-//!   descriptors open.
-//! * A child that a signal handler makes in mid-event by a bare `clone`, without `fork`, dies if the handler
-//!   returns in it.
-//! * No header of MPI is used and no symbol of it is needed: one build serves Open MPI and MPICH.
+//! * A fork in another thread while a ring is sent gives the child copies of the two descriptors, until its
+//!   next exec.
+//! * A signal handler that jumps out of an event (`siglongjmp`) leaves it unfinished. Later events of the
+//!   thread are only counted as dropped. A jump out of a first event leaves its descriptors open.
+//! * If a signal handler interrupts an event and makes a child by a bare `clone`, without `fork`, the child
+//!   dies when the handler returns in it.
 //!
-//! The path of an event: [`roctx`], or [`mpi`] and `rccl` through [`inside`], ask [`thread`] for the ring
-//! of this thread; [`generation`] tells it whether a fork has happened since; [`handover`] makes a new
-//! ring where there is none, as large as the [`budget`] allows. [`exits`] tells how processes ended.
+//! The library uses no header and no symbol of MPI: one build serves Open MPI and MPICH.
 //!
-//! # What it takes for granted
+//! The path of an event: [`roctx`], or [`apis::mpi`] and [`apis::rccl`] through [`interpose::inside`], ask
+//! [`thread`] for the ring of this thread. [`generation`] detects a fork since the last event.
+//! [`runtime::handover`] makes a new ring, within the [`runtime::budget`]. [`exits`] reports how processes
+//! ended.
 //!
-//! Linux and glibc: signal handlers, `fork`, thread cancellation and thread keys are used as they are
-//! there. x86-64 or aarch64: handles of MPI are passed on in whole registers, an `int` is the front half of
-//! 8 bytes, and stacks grow down. It does not build elsewhere.
+//! # Assumptions
 //!
-//! It stays loaded until the process ends (`-z nodelete`): the loader, `exit`, `fork` and every thread that
-//! ends call into it.
+//! Linux and glibc: signal handlers, `fork`, thread cancellation and thread keys are used as they work there.
+//! x86-64 or aarch64: handles of MPI are passed on in whole registers, an `int` is the first half of 8 bytes,
+//! and stacks grow down. It does not build elsewhere.
+//!
+//! The library stays loaded until the process ends (`-z nodelete`): the loader, `exit`, `fork` and every
+//! thread that ends call into it.
 #![allow(unsafe_code)]
 
 #[cfg(not(all(
@@ -50,23 +51,13 @@
 )))]
 compile_error!("rpd-intercept is for Linux with glibc on x86-64 and aarch64: see the crate's documentation");
 
-mod budget;
-mod cancellation;
-mod clock;
-mod errno;
-mod exits;
-mod generation;
-mod handover;
-mod inside;
-mod mpi;
-mod process;
-mod rccl;
-mod real;
-mod roctx;
-mod scratch;
-mod sequence;
-mod settings;
-mod thread;
+mod apis;
+mod interpose;
+mod runtime;
+
+use apis::{exits, roctx};
+use interpose::real;
+use runtime::{errno, generation, settings, thread};
 
 /// Runs when the library is loaded, before `main`, with one thread.
 #[used]
@@ -74,13 +65,19 @@ mod thread;
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    let _errno = errno::Preserved::new();
+    let _errno = errno::PreservedErrno::new();
     settings::read();
     exits::prepare();
     roctx::prepare();
     real::prepare();
     if settings::get().is_some() {
-        generation::prepare();
+        generation::prepare(after_fork);
         thread::prepare();
     }
+}
+
+/// Runs in the child of fork(3), in the thread that forked, before fork returns.
+extern "C" fn after_fork() {
+    thread::after_fork();
+    generation::reset();
 }

@@ -1,41 +1,40 @@
-//! The side that reads records. Whatever is in the ring, it neither panics nor allocates more than
-//! the longest name.
+//! Reads records. For any content of the ring, it neither panics nor allocates more than the longest name.
 
-use crate::header::Header;
+use crate::header::RingHeader;
 use crate::layout::{NAME_LIMIT, word};
-use crate::memory::Memory;
+use crate::memory::RingMemory;
 use crate::record::{
-    COMM_NEW, CUT, CUT_MARK, Completion, END, FIXED, HANDLE, LONGEST, Library, MPI_ENTER, MpiCall,
-    NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, Record, kind,
+    COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL,
+    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingRecord, kind,
 };
-use crate::wakeup::{self, Wakeup};
+use crate::wakeup::{self, RingWakeup};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The ring holds something that no producer of this version writes. Where the next record starts
-/// is then unknown, so the rest of the ring is lost.
+/// The ring contains data that no producer of this version writes. The start of the next record is then
+/// unknown, so the rest of the ring is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a ring holds a record that makes no sense at position {position}")]
 pub struct BadRecord {
-    /// Bytes since the ring was made.
+    /// Bytes since the ring was created.
     pub position: u64,
 }
 
-/// How far one call of [`Consumer::drain`] came.
+/// Progress of one call of [`RingConsumer::drain`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Drained {
-    /// Records read.
+pub struct DrainProgress {
+    /// Number of records read.
     pub records: u64,
-    /// Nothing was left when it returned.
+    /// The ring was empty at the end.
     pub empty: bool,
-    /// How full the ring was when it was looked at, from 0 to 1.
+    /// Fill level of the ring at the start, from 0 to 1.
     pub fullness: f32,
 }
 
 /// Reads the records of one thread.
 #[derive(Debug)]
-pub struct Consumer {
-    memory: Arc<Memory>,
+pub struct RingConsumer {
+    memory: Arc<RingMemory>,
     /// First word of the ring.
     ring: usize,
     capacity: u64,
@@ -43,49 +42,53 @@ pub struct Consumer {
     name: Vec<u8>,
 }
 
-impl Consumer {
-    /// Takes over mapped memory; none if the header makes no sense.
-    pub fn new(memory: Memory) -> Option<Consumer> {
-        let (ring, capacity) = Header::new(&memory)?.ring()?;
+impl RingConsumer {
+    /// Reads mapped memory; `None` if its header is invalid.
+    pub fn new(memory: RingMemory) -> Option<RingConsumer> {
+        let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let name = Vec::with_capacity(NAME_LIMIT + 8);
         let memory = Arc::new(memory);
-        Some(Consumer { memory, ring: ring / 8, capacity: capacity as u64, tail: 0, name })
+        Some(RingConsumer { memory, ring: ring / 8, capacity: capacity as u64, tail: 0, name })
     }
 
     /// The header.
-    pub fn header(&self) -> Option<Header<'_>> {
-        Header::new(&self.memory)
+    pub fn header(&self) -> Option<RingHeader<'_>> {
+        RingHeader::new(&self.memory)
     }
 
-    /// Whether there is a ring behind the header; without one, drops are counted alone.
+    /// Whether there is a ring after the header. Without one, drops are only counted.
     pub fn has_ring(&self) -> bool {
         self.capacity > 0
     }
 
-    /// What a thread can wait on for the producer's call.
-    pub fn wakeup(&self) -> Wakeup {
-        Wakeup::new(Arc::clone(&self.memory))
+    /// Returns the handle by which a thread waits for the producer's call.
+    pub fn wakeup(&self) -> RingWakeup {
+        RingWakeup::new(Arc::clone(&self.memory))
     }
 
-    /// Has the producer call from now on. Whether the consumer may sleep: not if so much was published
-    /// before that there is no call for it.
+    /// Requests a call of the producer. Returns whether the consumer may sleep: not if so much was published
+    /// before that there will be no call for it.
     pub fn fall_asleep(&self) -> bool {
         wakeup::set_asleep(&self.memory);
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
         head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS
     }
 
-    /// Has the producer call no more. Whether it has called.
+    /// Ends the request for a call. Returns whether the producer has called.
     pub fn wake_up(&self) -> bool {
         wakeup::set_awake(&self.memory)
     }
 
     /// Reads what has been published, oldest first, and stops after about `budget` bytes.
-    pub fn drain(&mut self, budget: u64, mut each: impl FnMut(Record<'_>)) -> Result<Drained, BadRecord> {
+    pub fn drain(
+        &mut self,
+        budget: u64,
+        mut each: impl FnMut(RingRecord<'_>),
+    ) -> Result<DrainProgress, BadRecord> {
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
         let available = head.wrapping_sub(self.tail);
         if self.capacity == 0 {
-            return Ok(Drained { records: 0, empty: true, fullness: 0.0 });
+            return Ok(DrainProgress { records: 0, empty: true, fullness: 0.0 });
         }
         if available > self.capacity || !head.is_multiple_of(16) {
             return Err(BadRecord { position: self.tail });
@@ -95,7 +98,8 @@ impl Consumer {
         let mut given_back = self.tail;
         while self.tail < stop {
             records += u64::from(self.one(head, &mut each)?);
-            // The producer gets room back early, but not for every record: the line is shared.
+            // Frees space for the producer early, but not after every record: both sides share the cache
+            // line.
             if self.tail - given_back > self.capacity / 8 {
                 self.give_back();
                 given_back = self.tail;
@@ -103,18 +107,18 @@ impl Consumer {
         }
         self.give_back();
         let fullness = available as f32 / self.capacity as f32;
-        Ok(Drained { records, empty: self.tail == head, fullness })
+        Ok(DrainProgress { records, empty: self.tail == head, fullness })
     }
 
-    /// Reads one record, false for padding.
-    fn one(&mut self, head: u64, each: &mut impl FnMut(Record<'_>)) -> Result<bool, BadRecord> {
+    /// Reads one record. Returns `false` for padding.
+    fn one(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
         let bad = BadRecord { position: self.tail };
         let offset = self.tail & (self.capacity - 1);
         let at = self.ring + offset as usize / 8;
         let first = self.load(at);
         let bytes = first & 0xffff;
         let limit = (head - self.tail).min(self.capacity - offset);
-        if bytes < FIXED || !bytes.is_multiple_of(16) || bytes > limit || bytes > LONGEST {
+        if bytes < FIXED || !bytes.is_multiple_of(16) || bytes > limit || bytes > MAX_RECORD_BYTES {
             return Err(bad);
         }
         let (flags, aux) = ((first >> 24) as u8, (first >> 32) as u32);
@@ -124,45 +128,55 @@ impl Consumer {
                 self.tail += bytes;
                 return Ok(false);
             }
-            kind::PUSH => Record::Push { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? },
-            kind::POP if bytes == END => Record::Pop { time },
+            kind::PUSH => {
+                RingRecord::Push { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? }
+            }
+            kind::POP if bytes == END => RingRecord::Pop { time },
             kind::RANGE_START if bytes >= 32 => {
                 let id = self.load(at + 2);
-                Record::RangeStart { time, id, name: self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)? }
+                RingRecord::RangeStart {
+                    time,
+                    id,
+                    name: self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?,
+                }
             }
-            kind::RANGE_STOP if bytes == 32 => Record::RangeStop { time, id: self.load(at + 2) },
-            kind::MARK => Record::Mark { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? },
+            kind::RANGE_STOP if bytes == 32 => RingRecord::RangeStop { time, id: self.load(at + 2) },
+            kind::MARK => {
+                RingRecord::Mark { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? }
+            }
             kind::MPI_ENTER if bytes == MPI_ENTER => {
                 let words = [2, 3, 4, 5].map(|i| self.load(at + i));
-                Record::MpiEnter { time, call: MpiCall::from_words(aux, flags, words) }
+                RingRecord::MpiEnter { time, call: MpiCall::from_words(aux, flags, words) }
             }
-            kind::MPI_EXIT if bytes == END => Record::MpiExit { time },
-            kind::MPI_REQUEST if bytes == HANDLE => Record::MpiRequest { time, request: self.load(at + 2) },
+            kind::MPI_EXIT if bytes == END => RingRecord::MpiExit { time },
+            kind::MPI_REQUEST if bytes == HANDLE => {
+                RingRecord::MpiRequest { time, request: self.load(at + 2) }
+            }
             kind::MPI_DONE if bytes == MPI_ENTER => {
                 let words = [2, 3, 4].map(|i| self.load(at + i));
-                Record::MpiDone { time, completion: Completion::from_words(flags, words) }
+                RingRecord::MpiDone { time, completion: RequestCompletion::from_words(flags, words) }
             }
             kind::COMM_NEW if bytes == COMM_NEW => {
                 let words = [2, 3, 4, 5, 6, 7].map(|i| self.load(at + i));
                 let made = NewCommunicator::from_words(aux, flags, words).ok_or(bad)?;
-                Record::NewCommunicator { time, made }
+                RingRecord::NewCommunicator { time, made }
             }
             kind::COMM_NAME if bytes >= HANDLE => {
                 let handle = self.load(at + 2);
                 let library = library(flags & NAME_OF_RCCL);
                 let name = self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
-                Record::CommunicatorName { time, library, handle, name }
+                RingRecord::CommunicatorName { time, library, handle, name }
             }
             kind::COMM_FREE if bytes == HANDLE => {
                 let library = library(flags & OF_RCCL);
-                Record::CommunicatorFreed { time, library, handle: self.load(at + 2) }
+                RingRecord::CommunicatorFreed { time, library, handle: self.load(at + 2) }
             }
             kind::RCCL_ENTER if bytes == MPI_ENTER => {
                 let words = [2, 3, 4, 5].map(|i| self.load(at + i));
-                Record::RcclEnter { time, call: RcclCall::from_words(aux, flags, words) }
+                RingRecord::RcclEnter { time, call: RcclCall::from_words(aux, flags, words) }
             }
-            kind::MPI_FREED if bytes == HANDLE => Record::MpiFreed { time, request: self.load(at + 2) },
-            kind::RCCL_EXIT if bytes == END => Record::RcclExit { time },
+            kind::MPI_FREED if bytes == HANDLE => RingRecord::MpiFreed { time, request: self.load(at + 2) },
+            kind::RCCL_EXIT if bytes == END => RingRecord::RcclExit { time },
             _ => return Err(bad),
         };
         each(record);
@@ -170,7 +184,7 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Copies a name out: the producer could change it while it is looked at.
+    /// Copies a name, which the producer could change while it is inspected.
     fn name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
         let length = length as usize;
         if length as u64 > room || length > NAME_LIMIT {
@@ -203,11 +217,11 @@ impl Consumer {
     }
 }
 
-fn library(flag: u8) -> Library {
-    if flag == 0 { Library::Mpi } else { Library::Rccl }
+fn library(flag: u8) -> RecordedLibrary {
+    if flag == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl }
 }
 
-/// Bytes of a text without a last character that is only begun.
+/// Returns the bytes of a text without an incomplete last character.
 fn whole_characters(text: &[u8]) -> usize {
     let begun = text.iter().rev().take(4).position(|byte| *byte & 0xc0 != 0x80).unwrap_or(0);
     let start = text.len().saturating_sub(begun + 1);

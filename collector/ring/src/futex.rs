@@ -1,5 +1,5 @@
-//! Waiting for a word of shared memory, across processes: the low half of an `AtomicU64`, which comes first
-//! in memory.
+//! Waits for a word of shared memory, across processes: the low half of an `AtomicU64`, which comes first in
+//! memory.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicU64;
 
 /// A 32-bit futex that is not private to a process: `FUTEX2_SIZE_U32` of the kernel.
 const SHARED_32_BITS: u32 = 2;
-/// Words that one call can wait for: `FUTEX_WAITV_MAX` of the kernel.
+/// Maximum number of words that one call can wait for: `FUTEX_WAITV_MAX` of the kernel.
 pub(crate) const MAX_WORDS: usize = 128;
 
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Wakes every thread that waits for the word. May be called in a signal handler; `errno` stays as it was.
+/// Wakes every thread that waits for the word. A signal handler may call this; `errno` is preserved.
 pub(crate) fn wake(word: &AtomicU64) {
     // SAFETY: errno of this thread, valid for its life.
     let errno = unsafe { libc::__errno_location() };
@@ -24,15 +24,15 @@ pub(crate) fn wake(word: &AtomicU64) {
     }
 }
 
-/// Waits until the word is woken; not at all if its low half is not `expected`. May also return early.
+/// Waits until the word is woken. Returns at once if its low half is not `expected`. May return early.
 pub(crate) fn wait(word: &AtomicU64, expected: u32) {
     let no_timeout = ptr::null::<libc::timespec>();
     // SAFETY: the word is valid for the call; the kernel reads its low half, atomically.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, no_timeout) };
 }
 
-/// As [`wait`], for the first of several words, at most [`MAX_WORDS`]. False if the kernel does not wait for
-/// them, where [`can_wait_for_many`] says so, or a word is not in shared memory.
+/// Like [`wait`], for the first of at most [`MAX_WORDS`] words. Returns `false` if the kernel cannot wait for
+/// them: see [`can_wait_for_many`], or a word is not in shared memory.
 pub(crate) fn wait_for_any<'a>(words: impl Iterator<Item = (&'a AtomicU64, u32)>) -> bool {
     let words: Vec<Waited> = words
         .map(|(word, expected)| Waited {
@@ -50,7 +50,7 @@ pub(crate) fn wait_for_any<'a>(words: impl Iterator<Item = (&'a AtomicU64, u32)>
     done >= 0 || matches!(error, Some(libc::EAGAIN | libc::EINTR))
 }
 
-/// Whether the kernel waits for several words at once: Linux 5.16 and later.
+/// Whether the kernel can wait for several words at once: Linux 5.16 and later.
 pub(crate) fn can_wait_for_many() -> bool {
     let (no_words, no_timeout) = (ptr::null::<Waited>(), ptr::null::<libc::timespec>());
     // SAFETY: no words and no timeout: the kernel refuses the number 0, if it knows the call.

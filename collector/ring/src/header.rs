@@ -1,8 +1,8 @@
 //! The header of a ring, field by field.
 
 use crate::layout::{
-    Counted, Dropped, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, THREAD_NAME_BYTES, VERSION,
-    identity_bytes, word,
+    DropCause, DroppedKind, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, THREAD_NAME_BYTES,
+    VERSION, identity_bytes, word,
 };
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,28 +18,28 @@ impl Default for ThreadName {
 }
 
 impl ThreadName {
-    /// The name without the padding.
+    /// Returns the name without the padding.
     pub fn text(&self) -> &[u8] {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 }
 
-/// What the library says about the thread when it makes a ring.
+/// What the library reports about the thread when it creates a ring.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ThreadFacts {
     /// Process id, as the program sees it.
     pub pid: i32,
     /// Thread id, as the program sees it.
     pub tid: i32,
-    /// Parent's process id, as the program sees it.
+    /// Process id of the parent, as the program sees it.
     pub ppid: i32,
-    /// Start of the process, clock ticks since boot; 0 where unknown.
+    /// Start of the process, clock ticks since boot; 0 if unknown.
     pub start_ticks: u64,
-    /// When the ring was made, ns of `CLOCK_BOOTTIME`.
+    /// Creation of the ring, ns of `CLOCK_BOOTTIME`.
     pub start_ns: i64,
     /// Thread name.
     pub thread_name: ThreadName,
-    /// Inode of the time namespace, 0 where unknown.
+    /// Inode of the time namespace, 0 if unknown.
     pub time_namespace: u64,
     /// Forked from a traced process, without an exec since.
     pub forked: bool,
@@ -47,18 +47,18 @@ pub struct ThreadFacts {
 
 /// The first page of a ring's memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Header<'a> {
+pub struct RingHeader<'a> {
     words: &'a [AtomicU64],
 }
 
-impl<'a> Header<'a> {
-    /// The header of this memory; none if it is too small to have one.
+impl<'a> RingHeader<'a> {
+    /// Returns the header of this memory; `None` if the memory is too small.
     #[inline]
-    pub fn new(memory: &'a [AtomicU64]) -> Option<Header<'a>> {
-        (memory.len() >= HEADER_BYTES / 8).then_some(Header { words: memory })
+    pub fn new(memory: &'a [AtomicU64]) -> Option<RingHeader<'a>> {
+        (memory.len() >= HEADER_BYTES / 8).then_some(RingHeader { words: memory })
     }
 
-    /// Fills in a new ring: facts, identity, and the magic last.
+    /// Fills in a new ring: facts, identity, and finally the magic.
     pub fn write(self, facts: &ThreadFacts, identity: &[u8], ring_bytes: usize) {
         let identity = identity.get(..IDENTITY_LIMIT).unwrap_or(identity);
         let low = |value: i32| u64::from(value as u32);
@@ -76,7 +76,7 @@ impl<'a> Header<'a> {
         self.set(word::MAGIC, MAGIC);
     }
 
-    /// Offset and bytes of the ring; none unless magic, version and sizes make sense together.
+    /// Returns offset and bytes of the ring; `None` if magic, version and sizes are inconsistent.
     pub fn ring(self) -> Option<(usize, usize)> {
         let version_identity = self.get(word::VERSION_IDENTITY);
         if self.get(word::MAGIC) != MAGIC || version_identity as u32 != VERSION {
@@ -91,7 +91,7 @@ impl<'a> Header<'a> {
         sane.then_some((HEADER_BYTES + identity, ring))
     }
 
-    /// What the library said about the thread.
+    /// Returns what the library reported about the thread.
     pub fn facts(self) -> ThreadFacts {
         let high = |value: u64| (value >> 32) as u32 as i32;
         let mut thread_name = ThreadName::default();
@@ -110,7 +110,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// The bytes of the identity, see [`crate::identity`].
+    /// Returns the bytes of the identity, see [`crate::identity`].
     pub fn identity(self) -> Vec<u8> {
         let reserved = (self.get(word::VERSION_IDENTITY) >> 32) as usize;
         let used = (self.get(word::PPID_IDENTITY_USED) >> 32) as usize;
@@ -124,38 +124,39 @@ impl<'a> Header<'a> {
     }
 
     /// Adds to a counter of drops.
-    pub fn count_drop(self, cause: Dropped, what: Counted, events: u64) {
-        if let Some(counter) = self.words.get(word::DROPS + cause as usize * Counted::PLACES + what as usize)
+    pub fn count_drop(self, cause: DropCause, what: DroppedKind, events: u64) {
+        if let Some(counter) =
+            self.words.get(word::DROPS + cause as usize * DroppedKind::PLACES + what as usize)
         {
             counter.fetch_add(events, Relaxed);
         }
     }
 
-    /// A counter of drops.
-    pub fn drops(self, cause: Dropped, what: Counted) -> u64 {
-        self.get(word::DROPS + cause as usize * Counted::PLACES + what as usize)
+    /// Returns a counter of drops.
+    pub fn drops(self, cause: DropCause, what: DroppedKind) -> u64 {
+        self.get(word::DROPS + cause as usize * DroppedKind::PLACES + what as usize)
     }
 
-    /// Says that the thread has ended: everything it recorded has been published.
+    /// Marks that the thread has ended: everything it recorded has been published.
     pub fn end(self) {
         if let Some(ended) = self.words.get(word::ENDED) {
             ended.store(1, Release);
         }
     }
 
-    /// Whether the thread has ended. Ask before draining: what is found then is the rest.
+    /// Whether the thread has ended. Call it before draining: the drain then finds everything.
     pub fn ended(self) -> bool {
         self.words.get(word::ENDED).is_some_and(|ended| ended.load(Acquire) == 1)
     }
 
-    /// Says that nobody reads the ring any more, and that what does not fit in is not missed.
+    /// Marks that no consumer reads the ring any more, so that drops do not matter.
     pub fn close(self) {
         if let Some(closed) = self.words.get(word::CLOSED) {
             closed.store(1, Release);
         }
     }
 
-    /// Whether nobody reads the ring any more.
+    /// Whether no consumer reads the ring any more.
     pub fn closed(self) -> bool {
         self.get(word::CLOSED) == 1
     }

@@ -1,5 +1,5 @@
-//! The identity of a process: its command line, and the variables of its environment that are
-//! recorded. Both sides apply the allow-list: the library, so that nothing else leaves the program.
+//! The identity of a process: its command line, and selected variables of its environment. Both sides apply
+//! the allow-list: the library does so that nothing else leaves the program.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -9,10 +9,10 @@
 
 use crate::layout::IDENTITY_LIMIT;
 
-/// Most bytes of the command line; the rest is cut off.
+/// Maximum number of bytes of the command line. The rest is cut off.
 const COMMAND_LIMIT: usize = 32 << 10;
 
-/// Beginnings of the names of variables that are recorded.
+/// Prefixes of the names of recorded variables.
 const RECORDED_PREFIXES: [&str; 21] = [
     "SLURM_",
     "OMPI_",
@@ -37,7 +37,7 @@ const RECORDED_PREFIXES: [&str; 21] = [
     "UCX_",
 ];
 
-/// Names of variables that are recorded.
+/// Names of recorded variables.
 const RECORDED_NAMES: [&str; 9] = [
     "RANK",
     "LOCAL_RANK",
@@ -50,7 +50,7 @@ const RECORDED_NAMES: [&str; 9] = [
     "MASTER_PORT",
 ];
 
-/// Parts of names that mean a secret, whatever else the name says.
+/// Parts of names that indicate a secret, whatever the rest of the name.
 const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
 
 /// Whether a variable of this name is recorded.
@@ -59,7 +59,7 @@ pub fn is_recorded(name: &str) -> bool {
     listed && !is_secret(name)
 }
 
-/// Whether a name sounds like that of a secret.
+/// Whether a name indicates a secret.
 pub fn is_secret(name: &str) -> bool {
     contains_any_case(name, &SECRET_PARTS)
 }
@@ -69,8 +69,8 @@ fn contains_any_case(text: &str, parts: &[&str]) -> bool {
     parts.iter().any(|part| text.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part.as_bytes())))
 }
 
-/// Writes an identity into `place` from the contents of `/proc/self/cmdline` and `environ`.
-/// Returns the bytes used. What does not fit is left out, whole variables at a time.
+/// Writes an identity into `place` from the contents of `/proc/self/cmdline` and `environ`. Returns the
+/// number of bytes. Omits whole variables that do not fit.
 pub fn encode(command: &[u8], environment: &[u8], place: &mut [u8]) -> usize {
     let limit = place.len().min(IDENTITY_LIMIT);
     let command = command.get(..COMMAND_LIMIT).unwrap_or(command);
@@ -95,17 +95,17 @@ pub fn encode(command: &[u8], environment: &[u8], place: &mut [u8]) -> usize {
     used
 }
 
-/// An identity, read back.
+/// An identity that was read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Identity {
-    /// Arguments, the program first.
+pub struct ProcessIdentity {
+    /// Arguments, starting with the program.
     pub arguments: Vec<String>,
     /// Recorded variables.
     pub environment: Vec<(String, String)>,
 }
 
-/// Reads an identity; what makes no sense is left out.
-pub fn decode(bytes: &[u8]) -> Identity {
+/// Reads an identity. Omits invalid parts.
+pub fn decode(bytes: &[u8]) -> ProcessIdentity {
     let length = bytes.get(..4).and_then(|l| l.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
     let rest = bytes.get(4..).unwrap_or_default();
     let (command, environment) = rest.split_at_checked(length).unwrap_or((rest, &[]));
@@ -118,5 +118,5 @@ pub fn decode(bytes: &[u8]) -> Identity {
         .filter_map(|entry| text(entry).split_once('=').map(|(n, v)| (n.to_owned(), v.to_owned())))
         .filter(|(name, _)| is_recorded(name))
         .collect();
-    Identity { arguments, environment }
+    ProcessIdentity { arguments, environment }
 }

@@ -1,4 +1,4 @@
-//! Where things are in the shared memory of a thread.
+//! Layout of the shared memory of a thread.
 //!
 //! Header page. All values little endian (both sides run on one machine), offsets in bytes:
 //!
@@ -18,8 +18,8 @@
 //! | 64 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
 //! | 128 | 8 | producer | head: bytes ever written, counts up only |
 //! | 192 | 8 | consumer | tail: bytes ever read, counts up only |
-//! | 200 | 8 | consumer | 1: nobody reads this ring any more, and nobody wants to |
-//! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`Dropped`] and [`Counted`] |
+//! | 200 | 8 | consumer | 1: no consumer reads this ring any more |
+//! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`DropCause`] and [`DroppedKind`] |
 //! | 512 | 8 | producer | 1 once the thread has ended |
 //! | 576 | 8 | both | how the consumer waits, see [`crate::wakeup`]; a futex in its first four bytes |
 //! | 640 | 64 | producer, once | thread name, padded with zeros |
@@ -32,21 +32,21 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"rpdring\0");
 pub const VERSION: u32 = 3;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
-/// Most bytes that the identity may take.
+/// Maximum number of bytes of the identity.
 pub const IDENTITY_LIMIT: usize = 64 << 10;
-/// Fewest bytes of a ring: room for a few records of the longest name.
+/// Minimum number of bytes of a ring: room for a few records with the longest name.
 pub const RING_MIN: usize = 16 << 10;
-/// Most bytes of a ring.
+/// Maximum number of bytes of a ring.
 pub const RING_MAX: usize = 256 << 20;
-/// Bytes of a ring unless told otherwise.
+/// Default number of bytes of a ring.
 pub const RING_DEFAULT: usize = 1 << 20;
-/// Longest name in a record; the rest is cut off.
+/// Maximum length of a name in a record. The rest is cut off.
 pub const NAME_LIMIT: usize = 4096;
-/// Most bytes of the rings of one process unless told otherwise.
+/// Default limit for the bytes of all rings of one process.
 pub const MEMORY_DEFAULT: usize = 64 << 20;
-/// Bytes of a thread's name.
+/// Length of a thread's name.
 pub const THREAD_NAME_BYTES: usize = 64;
-/// Deepest nesting of push and pop that is recorded.
+/// Maximum nesting of push and pop that is recorded.
 pub const DEPTH_LIMIT: usize = 64 << 10;
 
 /// Word (8 bytes) numbers of the header.
@@ -72,7 +72,7 @@ pub(crate) mod word {
 /// Why the library could not record an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Dropped {
+pub enum DropCause {
     /// The ring was full.
     RingFull = 0,
     /// The event came from a signal handler, inside another event of the thread.
@@ -83,54 +83,54 @@ pub enum Dropped {
     NoMemory = 3,
 }
 
-impl Dropped {
+impl DropCause {
     /// All causes.
-    pub const ALL: [Dropped; 4] =
-        [Dropped::RingFull, Dropped::Reentrant, Dropped::TooDeep, Dropped::NoMemory];
+    pub const ALL: [DropCause; 4] =
+        [DropCause::RingFull, DropCause::Reentrant, DropCause::TooDeep, DropCause::NoMemory];
 }
 
-/// What a dropped event would have been.
+/// Kind of a dropped event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Counted {
+pub enum DroppedKind {
     /// A roctx range.
     Range = 0,
     /// A roctx mark.
     Mark = 1,
     /// An MPI call.
     MpiCall = 2,
-    /// Not known any more.
+    /// The kind is unknown.
     Unknown = 3,
     /// An RCCL call.
     RcclCall = 4,
-    /// A request of MPI that was complete.
+    /// A completed request of MPI.
     MpiRequest = 5,
-    /// A communicator that was made or named.
+    /// A communicator that was created or named.
     Communicator = 6,
 }
 
-impl Counted {
+impl DroppedKind {
     /// All kinds.
-    pub const ALL: [Counted; 7] = [
-        Counted::Range,
-        Counted::Mark,
-        Counted::MpiCall,
-        Counted::Unknown,
-        Counted::RcclCall,
-        Counted::MpiRequest,
-        Counted::Communicator,
+    pub const ALL: [DroppedKind; 7] = [
+        DroppedKind::Range,
+        DroppedKind::Mark,
+        DroppedKind::MpiCall,
+        DroppedKind::Unknown,
+        DroppedKind::RcclCall,
+        DroppedKind::MpiRequest,
+        DroppedKind::Communicator,
     ];
-    /// Places for each cause in the header.
+    /// Number of counters per cause in the header.
     pub(crate) const PLACES: usize = 8;
 }
 
-/// The nearest size of a ring that is allowed: a power of two between [`RING_MIN`] and [`RING_MAX`].
+/// Returns the nearest valid size of a ring: a power of two between [`RING_MIN`] and [`RING_MAX`].
 pub fn ring_bytes(wanted: usize) -> usize {
     let wanted = wanted.clamp(RING_MIN, RING_MAX);
     wanted.checked_next_power_of_two().unwrap_or(RING_MAX)
 }
 
-/// Bytes to reserve for an identity of this length.
+/// Returns the bytes to reserve for an identity of this length.
 pub fn identity_bytes(used: usize) -> usize {
     used.min(IDENTITY_LIMIT).next_multiple_of(4096)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 /// Shared memory of whole words. Unmapped when dropped.
 #[derive(Debug)]
-pub struct Memory {
+pub struct RingMemory {
     words: NonNull<AtomicU64>,
     len: usize,
     origin: Origin,
@@ -18,7 +18,7 @@ pub struct Memory {
 #[derive(Debug)]
 enum Origin {
     Mapped,
-    /// Freed with the last side.
+    /// Freed with the last of the two sides.
     Heap {
         _owner: Arc<[AtomicU64]>,
     },
@@ -26,14 +26,14 @@ enum Origin {
 
 // SAFETY: the memory is only reached through shared references to atomics, and nothing about it depends
 // on the thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for RingMemory {}
 // SAFETY: as above; atomics may be used from several threads.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for RingMemory {}
 
-impl Memory {
-    /// Maps `bytes` of a memfd, shared. The caller has made sure that the file is that long and
-    /// sealed against shrinking: otherwise an access is a SIGBUS.
-    pub fn map(file: BorrowedFd<'_>, bytes: usize) -> std::io::Result<Memory> {
+impl RingMemory {
+    /// Maps `bytes` of a memfd as shared memory. The caller has ensured that the file is that long and sealed
+    /// against shrinking: otherwise an access causes a SIGBUS.
+    pub fn map(file: BorrowedFd<'_>, bytes: usize) -> std::io::Result<RingMemory> {
         if !bytes.is_multiple_of(8) {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
@@ -50,16 +50,17 @@ impl Memory {
             )
         };
         match NonNull::new(address.cast::<AtomicU64>()) {
-            Some(words) if address != libc::MAP_FAILED => Ok(Memory { words, len, origin: Origin::Mapped }),
+            Some(words) if address != libc::MAP_FAILED => {
+                Ok(RingMemory { words, len, origin: Origin::Mapped })
+            }
             _ => Err(std::io::Error::last_os_error()),
         }
     }
 
-    /// Memory of this process alone, all zero, seen from two sides: for tests, and to try out a ring
-    /// without a file.
-    pub fn heap(bytes: usize) -> (Memory, Memory) {
+    /// Makes private zeroed memory with two sides, for tests and for a check without a file.
+    pub fn heap(bytes: usize) -> (RingMemory, RingMemory) {
         let words: Arc<[AtomicU64]> = (0..bytes / 8).map(|_| AtomicU64::new(0)).collect();
-        let side = |words: Arc<[AtomicU64]>| Memory {
+        let side = |words: Arc<[AtomicU64]>| RingMemory {
             words: NonNull::from(&*words).cast(),
             len: words.len(),
             origin: Origin::Heap { _owner: words },
@@ -67,8 +68,8 @@ impl Memory {
         (side(Arc::clone(&words)), side(words))
     }
 
-    /// Keeps the mapping out of forked children: their copy of the address space has a hole there.
-    /// Where the kernel refuses, they have a mapping that they do not use.
+    /// Keeps the mapping out of forked children, whose address space then has a hole there. If the kernel
+    /// refuses, they have a mapping that they do not use.
     pub fn keep_from_children(&self) {
         if matches!(self.origin, Origin::Mapped) {
             // SAFETY: the range is exactly this mapping, to the end of its last page.
@@ -77,7 +78,7 @@ impl Memory {
     }
 }
 
-impl Deref for Memory {
+impl Deref for RingMemory {
     type Target = [AtomicU64];
 
     #[inline(always)]
@@ -89,7 +90,7 @@ impl Deref for Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for RingMemory {
     fn drop(&mut self) {
         if matches!(self.origin, Origin::Mapped) {
             // SAFETY: `map` made this mapping with this length, and no reference into it is left.

@@ -1,4 +1,4 @@
-//! What the library sends over the collector's socket: one packet of 24 bytes per connection.
+//! Messages of the library over the collector's socket: one packet of 24 bytes per connection.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -18,60 +18,60 @@ pub const SOCKET_VARIABLE: &str = "RPD_SOCKET";
 pub const RING_VARIABLE: &str = "RPD_RING_BYTES";
 /// Variable with what is recorded: words of [`TRACED`] with commas between.
 pub const TRACE_VARIABLE: &str = "RPD_TRACE";
-/// Variable with the most bytes of all rings of one process.
+/// Variable with the maximum number of bytes of all rings of one process.
 pub const MEMORY_VARIABLE: &str = "RPD_RING_MEMORY";
 /// What the library can record.
 pub const TRACED: [&str; 3] = ["roctx", "mpi", "rccl"];
 
 const MAGIC: [u8; 4] = *b"rpdm";
 
-/// What a thread tells the collector.
+/// A message to the collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Message {
-    /// Here is my ring.
+pub enum LibraryMessage {
+    /// The thread sends its ring.
     Ring {
         /// Thread id, as the program sees it.
         tid: i32,
     },
-    /// I have no ring.
+    /// The thread has no ring.
     Untraced {
         /// Thread id, as the program sees it.
         tid: i32,
-        /// Why.
-        why: Untraced,
+        /// The reason.
+        why: UntracedReason,
     },
-    /// Threads without rings had this many events.
+    /// Number of events of threads without rings.
     Lost {
-        /// How many.
+        /// Number of events.
         events: u64,
     },
     /// A process has ended, or is about to.
     Ended {
-        /// Its process id, as the sender sees it.
+        /// Process id, as the sender sees it.
         pid: i32,
-        /// Its status as `waitpid` gives it.
+        /// Status as `waitpid` returns it.
         status: i32,
     },
 }
 
 /// Why a thread has no ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Untraced {
-    /// Its memory could not be had.
+pub enum UntracedReason {
+    /// The memory is not available.
     NoMemory,
     /// `ulimit -f` allows no file of that size.
     FileLimit,
 }
 
-impl Message {
-    /// As bytes.
+impl LibraryMessage {
+    /// Converts the message to bytes.
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         let (kind, id, value) = match self {
-            Message::Ring { tid } => (1u32, tid, 0),
-            Message::Untraced { tid, why: Untraced::NoMemory } => (2u32, tid, 0),
-            Message::Untraced { tid, why: Untraced::FileLimit } => (3u32, tid, 0),
-            Message::Lost { events } => (4u32, 0, events),
-            Message::Ended { pid, status } => (5u32, pid, u64::from(status as u32)),
+            LibraryMessage::Ring { tid } => (1u32, tid, 0),
+            LibraryMessage::Untraced { tid, why: UntracedReason::NoMemory } => (2u32, tid, 0),
+            LibraryMessage::Untraced { tid, why: UntracedReason::FileLimit } => (3u32, tid, 0),
+            LibraryMessage::Lost { events } => (4u32, 0, events),
+            LibraryMessage::Ended { pid, status } => (5u32, pid, u64::from(status as u32)),
         };
         let mut bytes = [0; MESSAGE_BYTES];
         let (words, last) = bytes.split_at_mut(16);
@@ -83,8 +83,8 @@ impl Message {
         bytes
     }
 
-    /// From bytes; none for anything that this version does not send.
-    pub fn decode(bytes: &[u8]) -> Option<Message> {
+    /// Parses a message; `None` for anything that this version does not send.
+    pub fn decode(bytes: &[u8]) -> Option<LibraryMessage> {
         let word = |i: usize| <[u8; 4]>::try_from(bytes.get(i * 4..i * 4 + 4)?).ok();
         if bytes.len() != MESSAGE_BYTES || word(0)? != MAGIC || u32::from_le_bytes(word(3)?) != VERSION {
             return None;
@@ -92,11 +92,11 @@ impl Message {
         let tid = i32::from_le_bytes(word(2)?);
         let value = u64::from_le_bytes(bytes.get(16..)?.try_into().ok()?);
         match u32::from_le_bytes(word(1)?) {
-            1 => Some(Message::Ring { tid }),
-            2 => Some(Message::Untraced { tid, why: Untraced::NoMemory }),
-            3 => Some(Message::Untraced { tid, why: Untraced::FileLimit }),
-            4 => Some(Message::Lost { events: value }),
-            5 => Some(Message::Ended { pid: tid, status: value as u32 as i32 }),
+            1 => Some(LibraryMessage::Ring { tid }),
+            2 => Some(LibraryMessage::Untraced { tid, why: UntracedReason::NoMemory }),
+            3 => Some(LibraryMessage::Untraced { tid, why: UntracedReason::FileLimit }),
+            4 => Some(LibraryMessage::Lost { events: value }),
+            5 => Some(LibraryMessage::Ended { pid: tid, status: value as u32 as i32 }),
             _ => None,
         }
     }

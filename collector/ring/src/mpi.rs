@@ -1,4 +1,4 @@
-//! The MPI functions that are recorded, numbered.
+//! The MPI functions that are recorded, with their numbers.
 
 macro_rules! functions {
     ($($name:ident)*) => {
@@ -8,7 +8,7 @@ macro_rules! functions {
         #[repr(u32)]
         pub enum MpiFunction { $($name),* }
 
-        /// Names, by number.
+        /// Names, indexed by number.
         const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -49,19 +49,19 @@ functions! {
     MPI_Win_allocate MPI_Win_allocate_shared MPI_Win_create_dynamic
 }
 
-/// Name of the function with this number.
+/// Returns the name of the function with this number.
 pub fn name(number: u32) -> Option<&'static str> {
     NAMES.get(usize::try_from(number).ok()?).copied()
 }
 
-/// Whether the function with this number is a collective: the n-th one on a communicator is the
-/// same call in all its ranks. Those behind the last one are calls of some of its ranks.
+/// Whether the function with this number is a collective: the n-th one on a communicator is the same call in
+/// all its ranks. Functions after the last collective are calls of some of its ranks.
 pub fn is_collective(number: u32) -> bool {
     (MpiFunction::MPI_Barrier as u32..=MpiFunction::MPI_Comm_disconnect as u32).contains(&number)
 }
 
-/// Whether what the function with this number starts may be a receive. What a status says of other
-/// operations means nothing.
+/// Whether the function with this number may start a receive. A status contains nothing about other
+/// operations.
 pub fn may_receive(number: u32) -> bool {
     use MpiFunction::{MPI_Imrecv, MPI_Irecv, MPI_Start, MPI_Startall};
     [MPI_Irecv, MPI_Imrecv, MPI_Start, MPI_Startall].iter().any(|function| *function as u32 == number)

@@ -1,60 +1,61 @@
-//! The side that writes records. Never waits, allocates or panics. Its only system call wakes a consumer
-//! that sleeps, once per sleep.
+//! Writes records. Never waits, allocates or panics. Its only system call wakes a sleeping consumer, once per
+//! sleep.
 
-use crate::header::Header;
-use crate::layout::{Counted, Dropped, NAME_LIMIT, word};
-use crate::memory::Memory;
+use crate::header::RingHeader;
+use crate::layout::{DropCause, DroppedKind, NAME_LIMIT, word};
+use crate::memory::RingMemory;
 use crate::record::{
-    CUT, Completion, END, FIXED, Library, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall,
-    first_word, kind,
+    CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary,
+    RequestCompletion, first_word, kind,
 };
 use crate::wakeup;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Writes the records of one thread.
 #[derive(Debug)]
-pub struct Producer {
-    memory: Memory,
+pub struct RingProducer {
+    memory: RingMemory,
     /// First word of the ring.
     ring: usize,
     /// Bytes of the ring.
     capacity: u64,
     head: u64,
-    /// The tail when it was last looked at: reading it costs a cache miss.
+    /// The tail at its last load: loading it costs a cache miss.
     tail: u64,
-    /// Bytes kept for the ends of what is open in this thread.
+    /// Bytes reserved for the ends of what is open in this thread.
     reserved: u64,
     /// The head from which on the consumer may have to be woken.
     look: u64,
 }
 
-impl Producer {
-    /// Takes over memory whose header has been written, see [`Header::write`].
-    pub fn new(memory: Memory) -> Option<Producer> {
-        let (ring, capacity) = Header::new(&memory)?.ring()?;
+impl RingProducer {
+    /// Writes to memory whose header has been written, see [`RingHeader::write`].
+    pub fn new(memory: RingMemory) -> Option<RingProducer> {
+        let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let capacity = capacity as u64;
         let look = capacity / wakeup::PARTS;
-        Some(Producer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
+        Some(RingProducer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
     }
 
-    /// The header, for counters.
-    pub fn header(&self) -> Option<Header<'_>> {
-        Header::new(&self.memory)
+    /// Returns the header, for counters.
+    pub fn header(&self) -> Option<RingHeader<'_>> {
+        RingHeader::new(&self.memory)
     }
 
-    /// All of its memory.
-    pub fn memory(&self) -> &Memory {
+    /// Returns the whole memory.
+    pub fn memory(&self) -> &RingMemory {
         &self.memory
     }
 
-    /// `roctxRangePush`; false if it could not be recorded, and then its pop must not be either.
+    /// `roctxRangePush`. Returns `false` if it could not be recorded; then its pop must not be recorded
+    /// either.
     #[inline]
     pub fn push(&mut self, time: i64, name: &[u8]) -> bool {
         let stored = self.named(kind::PUSH, 0, time, None, name, END);
-        self.opened(stored, Counted::Range)
+        self.opened(stored, DroppedKind::Range)
     }
 
-    /// `roctxRangePop` of a push that was recorded. There is always room for it.
+    /// `roctxRangePop` of a recorded push. There is always room for it.
     #[inline]
     pub fn pop(&mut self, time: i64) {
         self.end(kind::POP, time);
@@ -64,11 +65,11 @@ impl Producer {
     #[inline]
     pub fn range_start(&mut self, time: i64, id: u64, name: &[u8]) -> bool {
         let stored = self.named(kind::RANGE_START, 0, time, Some(id), name, 0);
-        self.count_if_not(stored, Counted::Range)
+        self.count_if_not(stored, DroppedKind::Range)
     }
 
-    /// `roctxRangeStop`. It may use the room that is kept free of beginnings. Not counted as dropped: its
-    /// range was counted at its start, or is recorded and stays open.
+    /// `roctxRangeStop`. It may use the space that is reserved from begins. A drop is not counted: its range
+    /// was counted at its start, or is recorded and stays open.
     #[inline]
     pub fn range_stop(&mut self, time: i64, id: u64) -> bool {
         self.words(kind::RANGE_STOP, 0, 0, time, [id, 0])
@@ -78,76 +79,82 @@ impl Producer {
     #[inline]
     pub fn mark(&mut self, time: i64, name: &[u8]) -> bool {
         let stored = self.named(kind::MARK, 0, time, None, name, 0);
-        self.count_if_not(stored, Counted::Mark)
+        self.count_if_not(stored, DroppedKind::Mark)
     }
 
-    /// An MPI function is called; false if it could not be recorded, and then its exit must not be
-    /// either.
+    /// Begin of an MPI function. Returns `false` if it could not be recorded; then its exit must not be
+    /// recorded either.
     #[inline]
     pub fn mpi_enter(&mut self, time: i64, call: &MpiCall) -> bool {
         let (flags, words) = call.words();
         let stored = self.enter(kind::MPI_ENTER, flags, call.function, time, words);
-        self.opened(stored, Counted::MpiCall)
+        self.opened(stored, DroppedKind::MpiCall)
     }
 
-    /// The MPI function whose entry was recorded last, and not its exit, returns.
+    /// Return of the MPI function whose entry was recorded last without its exit.
     #[inline]
     pub fn mpi_exit(&mut self, time: i64) {
         self.end(kind::MPI_EXIT, time);
     }
 
-    /// The MPI function whose entry was recorded last has started an operation. Like everything that a
-    /// call ends with, it may use the room that is kept free of beginnings. If it cannot be recorded, its
-    /// completion will be missed, and counted there.
+    /// Start of an operation by the MPI function whose entry was recorded last. Like everything that a call
+    /// ends with, it may use the space that is reserved from begins. If it cannot be recorded, its completion
+    /// will be unmatched, and counted there.
     #[inline]
     pub fn mpi_request(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0])
     }
 
-    /// An operation is complete.
+    /// Completion of an operation.
     #[inline]
-    pub fn mpi_done(&mut self, time: i64, completion: &Completion) -> bool {
+    pub fn mpi_done(&mut self, time: i64, completion: &RequestCompletion) -> bool {
         let (flags, [request, bytes, message]) = completion.words();
         let stored = self.words(kind::MPI_DONE, flags, 0, time, [request, bytes, message, 0]);
-        self.count_if_not(stored, Counted::MpiRequest)
+        self.count_if_not(stored, DroppedKind::MpiRequest)
     }
 
-    /// A request was freed before it was seen to be complete.
+    /// A request that was freed before its completion.
     pub fn mpi_freed(&mut self, time: i64, request: u64) -> bool {
         self.words(kind::MPI_FREED, 0, 0, time, [request, 0])
     }
 
-    /// A communicator was made.
+    /// Creation of a communicator.
     pub fn new_communicator(&mut self, time: i64, made: &NewCommunicator) -> bool {
         let (flags, words) = made.words();
         let stored = self.words(kind::COMM_NEW, flags, made.function, time, words);
-        self.count_if_not(stored, Counted::Communicator)
+        self.count_if_not(stored, DroppedKind::Communicator)
     }
 
-    /// A communicator got a name.
-    pub fn communicator_name(&mut self, time: i64, library: Library, handle: u64, name: &[u8]) -> bool {
-        let flags = if library == Library::Rccl { NAME_OF_RCCL } else { 0 };
+    /// Name of a communicator.
+    pub fn communicator_name(
+        &mut self,
+        time: i64,
+        library: RecordedLibrary,
+        handle: u64,
+        name: &[u8],
+    ) -> bool {
+        let flags = if library == RecordedLibrary::Rccl { NAME_OF_RCCL } else { 0 };
         let stored = self.named(kind::COMM_NAME, flags, time, Some(handle), name, 0);
-        self.count_if_not(stored, Counted::Communicator)
+        self.count_if_not(stored, DroppedKind::Communicator)
     }
 
-    /// A communicator is gone.
-    pub fn communicator_freed(&mut self, time: i64, library: Library, handle: u64) -> bool {
-        let flags = if library == Library::Rccl { OF_RCCL } else { 0 };
+    /// End of a communicator.
+    pub fn communicator_freed(&mut self, time: i64, library: RecordedLibrary, handle: u64) -> bool {
+        let flags = if library == RecordedLibrary::Rccl { OF_RCCL } else { 0 };
         let stored = self.words(kind::COMM_FREE, flags, 0, time, [handle, 0]);
-        self.count_if_not(stored, Counted::Communicator)
+        self.count_if_not(stored, DroppedKind::Communicator)
     }
 
-    /// An RCCL function is called; false if it could not be recorded, and then its exit must not be
-    /// either.
+    /// Begin of an RCCL function. Returns `false` if it could not be recorded; then its exit must not be
+    /// recorded either.
     #[inline]
     pub fn rccl_enter(&mut self, time: i64, call: &RcclCall) -> bool {
         let (flags, words) = call.words();
         let stored = self.enter(kind::RCCL_ENTER, flags, call.function, time, words);
-        self.opened(stored, Counted::RcclCall)
+        self.opened(stored, DroppedKind::RcclCall)
     }
 
-    /// The RCCL function whose entry was recorded last, and not its exit, returns.
+    /// Return of the RCCL function whose entry was recorded last without its exit.
     #[inline]
     pub fn rccl_exit(&mut self, time: i64) {
         self.end(kind::RCCL_EXIT, time);
@@ -155,7 +162,7 @@ impl Producer {
 
     /// Counts an event that was not recorded.
     #[cold]
-    pub fn drop_one(&self, cause: Dropped, what: Counted) {
+    pub fn drop_one(&self, cause: DropCause, what: DroppedKind) {
         if let Some(header) = self.header() {
             header.count_drop(cause, what, 1);
         }
@@ -189,7 +196,7 @@ impl Producer {
         true
     }
 
-    /// A beginning without a name: it must leave room for its end.
+    /// A begin without a name. It must leave space for its end.
     #[inline]
     fn enter(&mut self, kind: u8, flags: u8, function: u32, time: i64, words: [u64; 4]) -> bool {
         let keep = self.keep_free() + END;
@@ -224,7 +231,7 @@ impl Producer {
 
     #[inline]
     fn end(&mut self, kind: u8, time: i64) {
-        // Ends first give back what their beginning reserved, so this cannot fail.
+        // An end first frees what its begin reserved, so this cannot fail.
         self.reserved = self.reserved.saturating_sub(END);
         if let Some(at) = self.place(END, self.reserved) {
             self.store(at, first_word(END, kind, 0, 0));
@@ -234,7 +241,7 @@ impl Producer {
     }
 
     #[inline]
-    fn opened(&mut self, stored: bool, what: Counted) -> bool {
+    fn opened(&mut self, stored: bool, what: DroppedKind) -> bool {
         if stored {
             self.reserved += END;
         }
@@ -242,7 +249,7 @@ impl Producer {
     }
 
     #[inline]
-    fn count_if_not(&self, stored: bool, what: Counted) -> bool {
+    fn count_if_not(&self, stored: bool, what: DroppedKind) -> bool {
         if !stored {
             self.not_stored(what);
         }
@@ -250,22 +257,22 @@ impl Producer {
     }
 
     #[cold]
-    fn not_stored(&self, what: Counted) {
+    fn not_stored(&self, what: DroppedKind) {
         let Some(header) = self.header() else { return };
         if !header.closed() {
-            let cause = if self.capacity == 0 { Dropped::NoMemory } else { Dropped::RingFull };
+            let cause = if self.capacity == 0 { DropCause::NoMemory } else { DropCause::RingFull };
             header.count_drop(cause, what, 1);
         }
     }
 
-    /// Beginnings leave this free: the ends of what is open, and a sixteenth of the ring for the
-    /// stops of ranges that other threads may have started.
+    /// Begins leave this free: the ends of what is open, and a sixteenth of the ring for the stops of ranges
+    /// that other threads may have started.
     #[inline]
     fn keep_free(&self) -> u64 {
         self.reserved + self.capacity / 16
     }
 
-    /// Word where a record of `bytes` goes, if that leaves `keep` bytes free.
+    /// Returns the word for a record of `bytes`, if that leaves `keep` bytes free.
     #[inline]
     fn place(&mut self, bytes: u64, keep: u64) -> Option<usize> {
         if self.capacity == 0 {
@@ -276,7 +283,7 @@ impl Producer {
         let padding = if bytes > to_end { to_end } else { 0 };
         let needed = bytes + padding + keep;
         if self.capacity - (self.head - self.tail) < needed {
-            // The tail belongs to the other side: a value that cannot be is taken for a full ring.
+            // The consumer writes the tail. An impossible value counts as a full ring.
             let tail = self.memory.get(word::TAIL)?.load(Acquire);
             if tail < self.tail || tail > self.head {
                 return None;
@@ -301,7 +308,7 @@ impl Producer {
         }
     }
 
-    /// Makes everything up to here visible to the consumer.
+    /// Publishes everything written so far.
     #[inline(always)]
     fn publish(&mut self, bytes: u64) {
         self.head += bytes;
@@ -313,8 +320,8 @@ impl Producer {
         }
     }
 
-    /// Wakes the consumer if it sleeps. If it falls asleep at this moment, and this misses it, it will see
-    /// what was published up to here, or be woken by the next part of the ring.
+    /// Wakes the consumer if it sleeps. If it falls asleep at this moment and this misses it, it sees what
+    /// was published so far, or the next part of the ring wakes it.
     #[cold]
     fn wake_consumer(&mut self) {
         self.look = self.head + self.capacity / wakeup::PARTS;
@@ -322,7 +329,7 @@ impl Producer {
     }
 }
 
-/// The last `rest` bytes of a name, 1 to 7, as a word. In as few loads as there are: a loop over the
+/// Returns the last `rest` bytes of a name, 1 to 7, as a word. Uses as few loads as possible: a loop over the
 /// bytes costs as much as the rest of a record.
 #[inline]
 fn tail(name: &[u8], rest: usize) -> u64 {

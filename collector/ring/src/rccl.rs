@@ -1,4 +1,4 @@
-//! The RCCL functions that are recorded, numbered. NCCL has the same ones.
+//! The RCCL functions that are recorded, with their numbers. NCCL has the same ones.
 
 macro_rules! functions {
     ($($name:ident)*) => {
@@ -8,7 +8,7 @@ macro_rules! functions {
         #[repr(u32)]
         pub enum RcclFunction { $($name),* }
 
-        /// Names, by number.
+        /// Names, indexed by number.
         const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -21,7 +21,7 @@ functions! {
     ncclGather ncclScatter ncclAllToAll ncclAllToAllv
 }
 
-/// Name of the function with this number.
+/// Returns the name of the function with this number.
 pub fn name(number: u32) -> Option<&'static str> {
     NAMES.get(usize::try_from(number).ok()?).copied()
 }
@@ -48,7 +48,7 @@ const DATATYPES: [(&str, u64); 12] = [
     ("ncclFloat8e5m2", 1),
 ];
 
-/// Name and bytes of a `ncclDataType_t`; none for one of a newer release.
+/// Returns name and bytes of a `ncclDataType_t`; `None` for a value of a newer release.
 pub fn datatype(number: u32) -> Option<(&'static str, u64)> {
     DATATYPES.get(usize::try_from(number).ok()?).copied()
 }

@@ -31,7 +31,7 @@
 //!
 //! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq;
 //! of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
-//! communicator bits 0 to 3 its [`Birth`], bit 4 size and rank are there, bit 5 it has a parent; of
+//! communicator bits 0 to 3 its [`CommunicatorBirth`], bit 4 size and rank are there, bit 5 it has a parent; of
 //! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
 //!
 //! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
@@ -41,16 +41,16 @@ use crate::layout::NAME_LIMIT;
 
 /// Flag of a record whose name was longer than [`NAME_LIMIT`].
 pub(crate) const CUT: u8 = 1;
-/// How a name ends that was cut: what is in front of it is whole characters.
+/// End of a truncated name, after whole characters.
 pub const CUT_MARK: &str = "\u{2026}";
 
-/// The communicator of an MPI call that is `MPI_COMM_WORLD`, whatever its handle.
+/// `MPI_COMM_WORLD` as the communicator of an MPI call, whatever its handle.
 pub const COMM_WORLD: u64 = u64::MAX;
-/// The communicator of an MPI call that is `MPI_COMM_SELF`, whatever its handle.
+/// `MPI_COMM_SELF` as the communicator of an MPI call, whatever its handle.
 pub const COMM_SELF: u64 = u64::MAX - 1;
-/// Communicators whose making the library has seen are told by numbers from here, which do not come
-/// again: a handle may, and calls on the old one and the new one are in the rings of several threads.
-/// Others are told by their handles, which are below.
+/// First number of communicators whose creation was recorded. Numbers are not reused; a handle may be, and
+/// calls on the old and the new communicator are in the rings of several threads. Other communicators are
+/// identified by their handles, which are smaller.
 pub const COMM_MADE: u64 = 1 << 62;
 
 /// Bytes of the fixed part.
@@ -61,14 +61,14 @@ pub(crate) const END: u64 = 16;
 pub(crate) const MPI_ENTER: u64 = 48;
 /// Bytes of a `NewCommunicator`.
 pub(crate) const COMM_NEW: u64 = 64;
-/// Bytes of a record with a handle alone.
+/// Bytes of a record that contains only a handle.
 pub(crate) const HANDLE: u64 = 32;
 /// Flag of a communicator's record: the handle is RCCL's.
 pub(crate) const OF_RCCL: u8 = 0x80;
-/// The same in a record with a name, whose lowest bit is [`CUT`].
+/// The same flag in a record with a name, whose lowest bit is [`CUT`].
 pub(crate) const NAME_OF_RCCL: u8 = 2;
-/// Longest record.
-pub(crate) const LONGEST: u64 = (24 + NAME_LIMIT as u64).next_multiple_of(16);
+/// Bytes of the longest record.
+pub(crate) const MAX_RECORD_BYTES: u64 = (24 + NAME_LIMIT as u64).next_multiple_of(16);
 
 pub(crate) mod kind {
     pub(crate) const PADDING: u8 = 0;
@@ -89,33 +89,33 @@ pub(crate) mod kind {
     pub(crate) const MPI_FREED: u8 = 15;
 }
 
-/// What an MPI call was asked to do.
+/// Arguments of an MPI call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MpiCall {
     /// Number of the function, see [`crate::mpi::MpiFunction`].
     pub function: u32,
     /// Handle of the communicator, its number from [`COMM_MADE`], or [`COMM_WORLD`], [`COMM_SELF`].
     pub comm: Option<u64>,
-    /// Rank of the other side in the communicator; -1 is `MPI_PROC_NULL`, none `MPI_ANY_SOURCE`.
+    /// Rank of the peer in the communicator; -1 is `MPI_PROC_NULL`, `None` is `MPI_ANY_SOURCE`.
     pub peer: Option<i32>,
-    /// Root of a collective, by its rank in the communicator.
+    /// Root of a collective: its rank in the communicator.
     pub root: Option<i32>,
-    /// Tag; none for `MPI_ANY_TAG`.
+    /// Tag; `None` is `MPI_ANY_TAG`.
     pub tag: Option<i32>,
-    /// Bytes that this rank hands over or has room for.
+    /// Bytes that this rank sends, or size of its receive buffer.
     pub bytes: Option<i64>,
-    /// Number of the call on the communicator, from 1; collectives are counted apart from the others.
+    /// Number of the call on the communicator, from 1. Collectives are counted separately from the others.
     pub seq: Option<u32>,
 }
 
-/// What an RCCL call was asked to do.
+/// Arguments of an RCCL call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RcclCall {
     /// Number of the function, see [`crate::rccl::RcclFunction`].
     pub function: u32,
     /// Handle of the communicator, or its number from [`COMM_MADE`].
     pub comm: Option<u64>,
-    /// Rank of the other side.
+    /// Rank of the peer.
     pub peer: Option<i32>,
     /// Root of a collective.
     pub root: Option<i32>,
@@ -123,17 +123,16 @@ pub struct RcclCall {
     pub count: Option<u64>,
     /// `ncclDataType_t`.
     pub datatype: Option<u32>,
-    /// Number of the call on the communicator, from 1; collectives are counted apart from the others.
+    /// Number of the call on the communicator, from 1. Collectives are counted separately from the others.
     pub seq: Option<u32>,
 }
 
-/// A request that was seen to be complete. The values are those of its status, where the program asked
-/// for one.
+/// A completed request. The values come from its status, if the program requested one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Completion {
+pub struct RequestCompletion {
     /// Handle of the request; 0 for the innermost open call itself, a blocking receive.
     pub request: u64,
-    /// Rank that the message came from.
+    /// Rank that sent the message.
     pub source: Option<i32>,
     /// Tag of the message.
     pub tag: Option<i32>,
@@ -141,176 +140,176 @@ pub struct Completion {
     pub bytes: Option<i64>,
 }
 
-/// Which library a communicator belongs to: their handles may be the same numbers.
+/// The library of a communicator. Handles of both may be equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Library {
+pub enum RecordedLibrary {
     /// MPI.
     Mpi,
     /// RCCL, or NCCL.
     Rccl,
 }
 
-/// How a communicator came to be, and with that what all its ranks know of it.
+/// How a communicator was created. All its ranks know these values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Birth {
-    /// By a call that all ranks of the parent made, `ordinal` of its sort.
+pub enum CommunicatorBirth {
+    /// By a call of all ranks of the parent. `ordinal` counts such calls.
     Collective = 0,
     /// By a call of its members alone, with a tag.
     Group = 1,
-    /// Between two groups: `id` has the world ranks of their leaders, the lower one in the lower half,
-    /// and `tag` is that of the call.
+    /// Between two groups. `id` has the world ranks of their leaders, the lower one in the lower half, and
+    /// `tag` is that of the call.
     Inter = 2,
-    /// From an id that all ranks share: `id` is its hash.
+    /// From an id that all ranks share. `id` is its hash.
     Shared = 3,
     /// By this process alone.
     Alone = 4,
-    /// By `MPI_Init`: it is `MPI_COMM_WORLD`.
+    /// By `MPI_Init`: `MPI_COMM_WORLD`.
     World = 5,
 }
 
-impl Birth {
-    pub(crate) fn from_flags(flags: u8) -> Option<Birth> {
-        use Birth::{Alone, Collective, Group, Inter, Shared, World};
+impl CommunicatorBirth {
+    pub(crate) fn from_flags(flags: u8) -> Option<CommunicatorBirth> {
+        use CommunicatorBirth::{Alone, Collective, Group, Inter, Shared, World};
         let all = [Collective, Group, Inter, Shared, Alone, World];
         all.into_iter().find(|birth| *birth as u8 == flags & 0xf)
     }
 }
 
-/// A communicator that was made.
+/// A communicator that was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewCommunicator {
-    /// Whose it is.
-    pub library: Library,
-    /// Number of the function that made it.
+    /// Library of the communicator.
+    pub library: RecordedLibrary,
+    /// Number of the function that created it.
     pub function: u32,
-    /// How it came to be.
-    pub birth: Birth,
+    /// How it was created.
+    pub birth: CommunicatorBirth,
     /// Its handle, or its number from [`COMM_MADE`]; 0 if this rank got none.
     pub handle: u64,
-    /// Handle of the communicator that it was made from, or [`COMM_WORLD`], [`COMM_SELF`].
+    /// Handle of its parent, or [`COMM_WORLD`], [`COMM_SELF`].
     pub parent: Option<u64>,
-    /// See [`Birth`].
+    /// See [`CommunicatorBirth`].
     pub id: u64,
-    /// Number of its ranks, and which of them this process is.
+    /// Number of its ranks, and rank of this process in it.
     pub size_rank: Option<(u32, u32)>,
-    /// Rank in `MPI_COMM_WORLD` of its rank 0; in RCCL the color of a split.
+    /// Rank in `MPI_COMM_WORLD` of its rank 0; for RCCL the color of a split.
     pub leader: i32,
-    /// Tag of the call that made it.
+    /// Tag of the call that created it.
     pub tag: i32,
-    /// The how-manieth made from its parent, from 1, whether or not others were recorded or given to
-    /// this rank.
+    /// Its ordinal among those created from its parent, from 1, whether or not others were recorded or belong
+    /// to this rank.
     pub ordinal: u32,
 }
 
 /// One record. Times in ns of `CLOCK_BOOTTIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Record<'a> {
+pub enum RingRecord<'a> {
     /// `roctxRangePush`.
     Push {
-        /// When.
+        /// Time.
         time: i64,
-        /// Text; one over [`NAME_LIMIT`] is cut and ends in [`CUT_MARK`].
+        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
         name: &'a [u8],
     },
     /// `roctxRangePop`.
     Pop {
-        /// When.
+        /// Time.
         time: i64,
     },
     /// `roctxRangeStart`.
     RangeStart {
-        /// When.
+        /// Time.
         time: i64,
         /// Id of the range in the process.
         id: u64,
-        /// Text; one over [`NAME_LIMIT`] is cut and ends in [`CUT_MARK`].
+        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
         name: &'a [u8],
     },
     /// `roctxRangeStop`, from any thread of the process.
     RangeStop {
-        /// When.
+        /// Time.
         time: i64,
         /// Id of the range in the process.
         id: u64,
     },
     /// `roctxMark`.
     Mark {
-        /// When.
+        /// Time.
         time: i64,
-        /// Text; one over [`NAME_LIMIT`] is cut and ends in [`CUT_MARK`].
+        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
         name: &'a [u8],
     },
     /// An MPI function was called.
     MpiEnter {
-        /// When.
+        /// Time.
         time: i64,
-        /// Which, and with what.
+        /// Function and arguments.
         call: MpiCall,
     },
     /// The innermost MPI function returned.
     MpiExit {
-        /// When.
+        /// Time.
         time: i64,
     },
     /// The innermost MPI function has started an operation.
     MpiRequest {
-        /// When.
+        /// Time.
         time: i64,
         /// Handle of the request.
         request: u64,
     },
-    /// The innermost MPI function has seen an operation complete.
+    /// The innermost MPI function has observed the completion of an operation.
     MpiDone {
-        /// When.
+        /// Time.
         time: i64,
-        /// Which, and what came of it.
-        completion: Completion,
+        /// The completed request.
+        completion: RequestCompletion,
     },
-    /// A request was freed: its completion will not be seen.
+    /// A request was freed: its completion will not be observed.
     MpiFreed {
-        /// When.
+        /// Time.
         time: i64,
         /// Handle of the request.
         request: u64,
     },
-    /// There is a new communicator.
+    /// A communicator was created.
     NewCommunicator {
-        /// When.
+        /// Time.
         time: i64,
-        /// Which, and how it was made.
+        /// The communicator, and how it was created.
         made: NewCommunicator,
     },
-    /// A communicator got a name.
+    /// A communicator was named.
     CommunicatorName {
-        /// When.
+        /// Time.
         time: i64,
-        /// Whose handle it is.
-        library: Library,
-        /// Its handle.
+        /// Library of the communicator.
+        library: RecordedLibrary,
+        /// Handle of the communicator.
         handle: u64,
         /// The name.
         name: &'a [u8],
     },
-    /// A communicator is gone: its handle may come again for another one.
+    /// A communicator was freed. Its handle may be reused.
     CommunicatorFreed {
-        /// When.
+        /// Time.
         time: i64,
-        /// Whose handle it is.
-        library: Library,
-        /// Its handle.
+        /// Library of the communicator.
+        library: RecordedLibrary,
+        /// Handle of the communicator.
         handle: u64,
     },
     /// An RCCL function was called.
     RcclEnter {
-        /// When.
+        /// Time.
         time: i64,
-        /// Which, and with what.
+        /// Function and arguments.
         call: RcclCall,
     },
     /// The innermost RCCL function returned.
     RcclExit {
-        /// When.
+        /// Time.
         time: i64,
     },
 }
@@ -332,13 +331,13 @@ fn signed_pair(low: Option<i32>, high: Option<i32>) -> u64 {
     pair(low.unwrap_or(0) as u32, high.unwrap_or(0) as u32)
 }
 
-/// One bit for each value that is there, the first one lowest.
+/// Returns one bit for each value that is present, the first one lowest.
 fn presence<const N: usize>(there: [bool; N]) -> u8 {
     there.into_iter().rev().fold(0, |flags, there| flags << 1 | u8::from(there))
 }
 
 impl MpiCall {
-    /// The flags byte and the four words after the time.
+    /// Returns the flags byte and the four words after the time.
     pub(crate) fn words(&self) -> (u8, [u64; 4]) {
         let flags = presence([
             self.comm.is_some(),
@@ -374,7 +373,7 @@ impl MpiCall {
 }
 
 impl RcclCall {
-    /// The flags byte and the four words after the time.
+    /// Returns the flags byte and the four words after the time.
     pub(crate) fn words(&self) -> (u8, [u64; 4]) {
         let flags = presence([
             self.comm.is_some(),
@@ -409,18 +408,18 @@ impl RcclCall {
     }
 }
 
-impl Completion {
-    /// The flags byte and the three words after the time.
+impl RequestCompletion {
+    /// Returns the flags byte and the three words after the time.
     pub(crate) fn words(&self) -> (u8, [u64; 3]) {
         let flags = presence([self.source.is_some(), self.tag.is_some(), self.bytes.is_some()]);
         (flags, [self.request, self.bytes.unwrap_or(0) as u64, signed_pair(self.source, self.tag)])
     }
 
-    /// The reverse of [`Completion::words`].
-    pub(crate) fn from_words(flags: u8, words: [u64; 3]) -> Completion {
+    /// The reverse of [`RequestCompletion::words`].
+    pub(crate) fn from_words(flags: u8, words: [u64; 3]) -> RequestCompletion {
         let has = |bit: u8| flags >> bit & 1 == 1;
         let (source, tag) = halves(words[2]);
-        Completion {
+        RequestCompletion {
             request: words[0],
             source: has(0).then_some(source as i32),
             tag: has(1).then_some(tag as i32),
@@ -430,9 +429,9 @@ impl Completion {
 }
 
 impl NewCommunicator {
-    /// The flags byte and the six words after the time.
+    /// Returns the flags byte and the six words after the time.
     pub(crate) fn words(&self) -> (u8, [u64; 6]) {
-        let of_rccl = if self.library == Library::Rccl { OF_RCCL } else { 0 };
+        let of_rccl = if self.library == RecordedLibrary::Rccl { OF_RCCL } else { 0 };
         let there = presence([self.size_rank.is_some(), self.parent.is_some()]);
         let (size, rank) = self.size_rank.unwrap_or((0, 0));
         let words = [
@@ -450,9 +449,9 @@ impl NewCommunicator {
     pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 6]) -> Option<NewCommunicator> {
         let (leader, tag) = halves(words[4]);
         Some(NewCommunicator {
-            library: if flags & OF_RCCL == 0 { Library::Mpi } else { Library::Rccl },
+            library: if flags & OF_RCCL == 0 { RecordedLibrary::Mpi } else { RecordedLibrary::Rccl },
             function,
-            birth: Birth::from_flags(flags)?,
+            birth: CommunicatorBirth::from_flags(flags)?,
             handle: words[0],
             parent: (flags >> 5 & 1 == 1).then_some(words[1]),
             id: words[2],

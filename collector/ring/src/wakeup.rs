@@ -1,49 +1,50 @@
-//! How a producer wakes a consumer that sleeps.
+//! How a producer wakes a sleeping consumer.
 //!
 //! ```text
 //! AWAKE --consumer--> ASLEEP --producer--> CALLED     a word of the header, and a futex
 //!   ^-----consumer------'-------------------'
 //! ```
 //!
-//! A consumer that looks seldom says so in the header. After every eighth of the ring ([`PARTS`]) the
-//! producer looks at that word: one relaxed load. If it is `ASLEEP`, the producer makes it `CALLED`, and
-//! wakes those that wait for it: one system call, and none until the consumer sleeps again.
+//! A consumer that will sleep for long notes that in the header. After every eighth of the ring ([`PARTS`])
+//! the producer checks that word: one relaxed load. If it is `ASLEEP`, the producer changes it to `CALLED`
+//! and wakes the waiting threads by one system call. It makes no further call until the consumer sleeps
+//! again.
 //!
-//! A futex, since it needs no descriptor in the traced program, which could notice or close it, and since the
-//! call works in signal handlers and never waits. The consumer, which waits for descriptors as well, has a
-//! thread for it that waits with [`wait_for_any`], or, before Linux 5.16, for one ring with [`Wakeup::wait`].
+//! A futex needs no descriptor in the traced program, which could notice or close it. Its call works in
+//! signal handlers and never blocks. The consumer also waits for descriptors, so it has a thread that waits
+//! with [`wait_for_any`], or, before Linux 5.16, for one ring with [`RingWakeup::wait`].
 //!
-//! Why no event is lost by it: the producer publishes the head before it looks, and the consumer says
-//! `ASLEEP` before it looks at the head ([`crate::Consumer::fall_asleep`]). Neither order is fenced in the
-//! producer, which would cost every event; what slips through is seen one part of the ring later.
+//! Why no event is lost: the producer publishes the head before it checks the word, and the consumer writes
+//! `ASLEEP` before it checks the head ([`crate::RingConsumer::fall_asleep`]). The producer has no fence
+//! between the two, which would cost every event. What slips through is noticed one part of the ring later.
 
 use crate::futex;
 use crate::layout::word;
-use crate::memory::Memory;
+use crate::memory::RingMemory;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
-/// The producer looks after each of so many parts of a ring.
+/// Number of parts of a ring. The producer checks after each of them.
 pub const PARTS: u64 = 8;
-/// Rings that [`wait_for_any`] waits for at most, beside a [`Notice`].
+/// Maximum number of rings that [`wait_for_any`] waits for, besides a [`WakeupNotice`].
 pub const MAX_RINGS: usize = futex::MAX_WORDS - 1;
 
 const AWAKE: u64 = 0;
 const ASLEEP: u64 = 1;
 const CALLED: u64 = 2;
-/// The ring has no consumer any more.
+/// The ring has no consumer.
 const GONE: u64 = 3;
 
-/// The producer's side: wakes a consumer that sleeps.
-pub(crate) fn call(memory: &Memory) {
+/// The producer's side: wakes a sleeping consumer.
+pub(crate) fn call(memory: &RingMemory) {
     let Some(word) = memory.get(word::WAKEUP) else { return };
     if word.load(Relaxed) == ASLEEP && word.compare_exchange(ASLEEP, CALLED, AcqRel, Relaxed).is_ok() {
         futex::wake(word);
     }
 }
 
-pub(crate) fn set_asleep(memory: &Memory) {
+pub(crate) fn set_asleep(memory: &RingMemory) {
     if let Some(word) = memory.get(word::WAKEUP) {
         word.store(ASLEEP, SeqCst);
         fence(SeqCst);
@@ -51,15 +52,15 @@ pub(crate) fn set_asleep(memory: &Memory) {
 }
 
 /// Whether the producer had called.
-pub(crate) fn set_awake(memory: &Memory) -> bool {
+pub(crate) fn set_awake(memory: &RingMemory) -> bool {
     memory.get(word::WAKEUP).is_some_and(|word| word.swap(AWAKE, SeqCst) == CALLED)
 }
 
-/// What a thread waits on for the call of one producer.
+/// Handle by which a thread waits for the call of one producer.
 #[derive(Clone, Debug)]
-pub struct Wakeup(Arc<Memory>);
+pub struct RingWakeup(Arc<RingMemory>);
 
-/// State of a [`Wakeup`] when it was looked at. Whatever another process writes there is one.
+/// State of a [`RingWakeup`] at some time. Any value that another process writes is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WakeupState(u32);
 
@@ -75,24 +76,24 @@ impl WakeupState {
     }
 }
 
-impl Wakeup {
-    pub(crate) fn new(memory: Arc<Memory>) -> Wakeup {
-        Wakeup(memory)
+impl RingWakeup {
+    pub(crate) fn new(memory: Arc<RingMemory>) -> RingWakeup {
+        RingWakeup(memory)
     }
 
-    /// The state now.
+    /// Returns the current state.
     pub fn state(&self) -> WakeupState {
         WakeupState(self.0.get(word::WAKEUP).map_or(GONE, |word| word.load(Acquire)) as u32)
     }
 
-    /// Waits for a call, while the state is this one. May return without one.
+    /// Waits for a call while the state is `state`. May return without one.
     pub fn wait(&self, state: WakeupState) {
         if let Some(word) = self.0.get(word::WAKEUP) {
             futex::wait(word, state.0);
         }
     }
 
-    /// Ends the wait of the consumer's own thread for good.
+    /// Ends the wait of the consumer's thread permanently.
     pub fn close(&self) {
         if let Some(word) = self.0.get(word::WAKEUP) {
             word.store(GONE, SeqCst);
@@ -100,46 +101,50 @@ impl Wakeup {
         }
     }
 
-    /// Whether both are of one ring.
-    pub fn is_same(&self, other: &Wakeup) -> bool {
+    /// Whether both belong to the same ring.
+    pub fn is_same(&self, other: &RingWakeup) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// A number within the consumer that its threads can wait on together with rings.
+/// A number within the consumer, for which its threads can wait together with rings.
 #[derive(Debug, Default)]
-pub struct Notice(AtomicU64);
+pub struct WakeupNotice(AtomicU64);
 
-/// Value of a [`Notice`].
+/// Value of a [`WakeupNotice`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoticeValue(u32);
+pub struct WakeupNoticeValue(u32);
 
-impl Notice {
-    /// The value now.
-    pub fn value(&self) -> NoticeValue {
-        NoticeValue(self.0.load(Acquire) as u32)
+impl WakeupNotice {
+    /// Returns the current value.
+    pub fn value(&self) -> WakeupNoticeValue {
+        WakeupNoticeValue(self.0.load(Acquire) as u32)
     }
 
-    /// Changes the value, and wakes those that wait for it.
+    /// Changes the value, and wakes the threads that wait for it.
     pub fn change(&self) {
         self.0.fetch_add(1, AcqRel);
         futex::wake(&self.0);
     }
 
-    /// Waits until the value is another one. May return before.
-    pub fn wait(&self, value: NoticeValue) {
+    /// Waits until the value differs. May return earlier.
+    pub fn wait(&self, value: WakeupNoticeValue) {
         futex::wait(&self.0, value.0);
     }
 }
 
-/// Whether this kernel has what [`wait_for_any`] needs.
+/// Whether this kernel supports [`wait_for_any`].
 pub fn can_wait_for_many() -> bool {
     futex::can_wait_for_many()
 }
 
-/// Waits for a change of the notice, or a call of one of at most [`MAX_RINGS`] producers whose states are
-/// these. May return without either. False if the kernel does not wait for so many.
-pub fn wait_for_any(notice: &Notice, value: NoticeValue, rings: &[(Wakeup, WakeupState)]) -> bool {
+/// Waits for a change of the notice, or for a call of one of at most [`MAX_RINGS`] producers with these
+/// states. May return without either. Returns `false` if the kernel cannot wait for so many.
+pub fn wait_for_any(
+    notice: &WakeupNotice,
+    value: WakeupNoticeValue,
+    rings: &[(RingWakeup, WakeupState)],
+) -> bool {
     let words = rings.iter().filter_map(|(ring, state)| Some((ring.0.get(word::WAKEUP)?, state.0)));
     futex::wait_for_any(std::iter::once((&notice.0, value.0)).chain(words))
 }

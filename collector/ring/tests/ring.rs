@@ -1,24 +1,27 @@
-//! The ring: what goes in comes out or is counted, and no content of it does harm.
+//! Tests of the ring: everything that is written is read or counted, and no content causes harm.
 #![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 use proptest::prelude::*;
-use rpd_ring::header::{Header, ThreadFacts, ThreadName};
-use rpd_ring::layout::{Counted, Dropped, HEADER_BYTES, NAME_LIMIT, RING_MIN, identity_bytes, ring_bytes};
-use rpd_ring::memory::Memory;
+use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
+use rpd_ring::layout::{
+    DropCause, DroppedKind, HEADER_BYTES, NAME_LIMIT, RING_MIN, identity_bytes, ring_bytes,
+};
+use rpd_ring::memory::RingMemory;
 use rpd_ring::record::{
-    Birth, COMM_WORLD, CUT_MARK, Completion, Library, MpiCall, NewCommunicator, RcclCall, Record,
+    COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary,
+    RequestCompletion, RingRecord,
 };
 use rpd_ring::{
-    Consumer, Producer, identity,
-    message::{Message, Untraced},
+    RingConsumer, RingProducer, identity,
+    message::{LibraryMessage, UntracedReason},
     mpi,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
-fn ring(bytes: usize) -> (Producer, Consumer) {
-    let (left, right) = Memory::heap(HEADER_BYTES + bytes);
-    Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], bytes);
-    (Producer::new(left).unwrap(), Consumer::new(right).unwrap())
+fn ring(bytes: usize) -> (RingProducer, RingConsumer) {
+    let (left, right) = RingMemory::heap(HEADER_BYTES + bytes);
+    RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], bytes);
+    (RingProducer::new(left).unwrap(), RingConsumer::new(right).unwrap())
 }
 
 /// A record that owns its name.
@@ -32,38 +35,38 @@ enum Event {
     Enter(i64, MpiCall),
     Exit(i64),
     Request(i64, u64),
-    Done(i64, Completion),
+    Done(i64, RequestCompletion),
     Freed(i64, u64),
     Made(i64, NewCommunicator),
-    Named(i64, Library, u64, Vec<u8>),
-    Gone(i64, Library, u64),
+    Named(i64, RecordedLibrary, u64, Vec<u8>),
+    Gone(i64, RecordedLibrary, u64),
     RcclEnter(i64, RcclCall),
     RcclExit(i64),
 }
 
-fn owned(record: Record<'_>) -> Event {
+fn owned(record: RingRecord<'_>) -> Event {
     match record {
-        Record::Push { time, name } => Event::Push(time, name.to_vec()),
-        Record::Pop { time } => Event::Pop(time),
-        Record::RangeStart { time, id, name } => Event::Start(time, id, name.to_vec()),
-        Record::RangeStop { time, id } => Event::Stop(time, id),
-        Record::Mark { time, name } => Event::Mark(time, name.to_vec()),
-        Record::MpiEnter { time, call } => Event::Enter(time, call),
-        Record::MpiExit { time } => Event::Exit(time),
-        Record::MpiRequest { time, request } => Event::Request(time, request),
-        Record::MpiDone { time, completion } => Event::Done(time, completion),
-        Record::MpiFreed { time, request } => Event::Freed(time, request),
-        Record::NewCommunicator { time, made } => Event::Made(time, made),
-        Record::CommunicatorName { time, library, handle, name } => {
+        RingRecord::Push { time, name } => Event::Push(time, name.to_vec()),
+        RingRecord::Pop { time } => Event::Pop(time),
+        RingRecord::RangeStart { time, id, name } => Event::Start(time, id, name.to_vec()),
+        RingRecord::RangeStop { time, id } => Event::Stop(time, id),
+        RingRecord::Mark { time, name } => Event::Mark(time, name.to_vec()),
+        RingRecord::MpiEnter { time, call } => Event::Enter(time, call),
+        RingRecord::MpiExit { time } => Event::Exit(time),
+        RingRecord::MpiRequest { time, request } => Event::Request(time, request),
+        RingRecord::MpiDone { time, completion } => Event::Done(time, completion),
+        RingRecord::MpiFreed { time, request } => Event::Freed(time, request),
+        RingRecord::NewCommunicator { time, made } => Event::Made(time, made),
+        RingRecord::CommunicatorName { time, library, handle, name } => {
             Event::Named(time, library, handle, name.to_vec())
         }
-        Record::CommunicatorFreed { time, library, handle } => Event::Gone(time, library, handle),
-        Record::RcclEnter { time, call } => Event::RcclEnter(time, call),
-        Record::RcclExit { time } => Event::RcclExit(time),
+        RingRecord::CommunicatorFreed { time, library, handle } => Event::Gone(time, library, handle),
+        RingRecord::RcclEnter { time, call } => Event::RcclEnter(time, call),
+        RingRecord::RcclExit { time } => Event::RcclExit(time),
     }
 }
 
-/// What is stored of a name of ASCII.
+/// Returns the stored form of an ASCII name.
 fn cut(name: &[u8]) -> Vec<u8> {
     match name.get(..NAME_LIMIT - CUT_MARK.len()) {
         Some(kept) if name.len() > NAME_LIMIT => [kept, CUT_MARK.as_bytes()].concat(),
@@ -84,15 +87,15 @@ fn a_name_is_cut_between_characters() {
             assert!(name.ends_with(CUT_MARK) && whole.starts_with(name.trim_end_matches(CUT_MARK)));
         }
     }
-    // Bytes that are no text at all are cut somewhere.
+    // Bytes that are not text are cut at any position.
     assert!(producer.mark(1, &[0xff; NAME_LIMIT + 1]) && producer.mark(1, &[0x80; NAME_LIMIT + 1]));
     assert_eq!(drained(&mut consumer).len(), 2);
-    // A name that just fits is whole.
+    // A name of the maximum length is stored completely.
     assert!(producer.mark(1, &[b'x'; NAME_LIMIT]));
     assert_eq!(drained(&mut consumer), [Event::Mark(1, vec![b'x'; NAME_LIMIT])]);
 }
 
-fn drained(consumer: &mut Consumer) -> Vec<Event> {
+fn drained(consumer: &mut RingConsumer) -> Vec<Event> {
     let mut events = Vec::new();
     while !consumer.drain(u64::MAX, |record| events.push(owned(record))).unwrap().empty {}
     events
@@ -110,11 +113,11 @@ fn every_kind_comes_out_as_it_went_in() {
         bytes: Some(i64::MAX),
         seq: Some(u32::MAX),
     };
-    let completion = Completion { request: 9, source: Some(-1), tag: None, bytes: Some(i64::MAX) };
+    let completion = RequestCompletion { request: 9, source: Some(-1), tag: None, bytes: Some(i64::MAX) };
     let made = NewCommunicator {
-        library: Library::Rccl,
+        library: RecordedLibrary::Rccl,
         function: 3,
-        birth: Birth::Alone,
+        birth: CommunicatorBirth::Alone,
         handle: u64::MAX,
         parent: Some(1),
         id: 1 << 63,
@@ -124,8 +127,8 @@ fn every_kind_comes_out_as_it_went_in() {
         ordinal: u32::MAX,
     };
     let bare = NewCommunicator {
-        library: Library::Mpi,
-        birth: Birth::Collective,
+        library: RecordedLibrary::Mpi,
+        birth: CommunicatorBirth::Collective,
         parent: None,
         size_rank: None,
         ..made
@@ -150,10 +153,11 @@ fn every_kind_comes_out_as_it_went_in() {
     assert!(producer.mark(8, &long));
     assert!(producer.mpi_request(9, 1) && producer.mpi_done(10, &completion) && producer.mpi_freed(11, 2));
     assert!(producer.new_communicator(12, &made) && producer.new_communicator(13, &bare));
-    assert!(producer.communicator_name(14, Library::Rccl, 5, b"rows"));
-    assert!(producer.communicator_name(15, Library::Mpi, 5, &long));
+    assert!(producer.communicator_name(14, RecordedLibrary::Rccl, 5, b"rows"));
+    assert!(producer.communicator_name(15, RecordedLibrary::Mpi, 5, &long));
     assert!(
-        producer.communicator_freed(16, Library::Rccl, 5) && producer.communicator_freed(17, Library::Mpi, 6)
+        producer.communicator_freed(16, RecordedLibrary::Rccl, 5)
+            && producer.communicator_freed(17, RecordedLibrary::Mpi, 6)
     );
     assert!(producer.rccl_enter(18, &rccl));
     producer.rccl_exit(19);
@@ -171,10 +175,10 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Freed(11, 2),
         Event::Made(12, made),
         Event::Made(13, bare),
-        Event::Named(14, Library::Rccl, 5, b"rows".to_vec()),
-        Event::Named(15, Library::Mpi, 5, cut(&long)),
-        Event::Gone(16, Library::Rccl, 5),
-        Event::Gone(17, Library::Mpi, 6),
+        Event::Named(14, RecordedLibrary::Rccl, 5, b"rows".to_vec()),
+        Event::Named(15, RecordedLibrary::Mpi, 5, cut(&long)),
+        Event::Gone(16, RecordedLibrary::Rccl, 5),
+        Event::Gone(17, RecordedLibrary::Mpi, 6),
         Event::RcclEnter(18, rccl),
         Event::RcclExit(19),
     ];
@@ -193,7 +197,7 @@ fn ends_fit_into_a_ring_that_is_full_of_beginnings() {
     let events = drained(&mut consumer);
     assert_eq!(events.len() as i64, 2 * open);
     let header = consumer.header().unwrap();
-    assert_eq!(header.drops(Dropped::RingFull, Counted::Range), 1);
+    assert_eq!(header.drops(DropCause::RingFull, DroppedKind::Range), 1);
 }
 
 #[test]
@@ -213,8 +217,8 @@ fn without_memory_for_a_ring_everything_is_counted() {
     assert!(!producer.mpi_enter(4, &MpiCall::default()));
     assert_eq!(drained(&mut consumer), []);
     let header = consumer.header().unwrap();
-    let drops = |what| header.drops(Dropped::NoMemory, what);
-    assert_eq!((drops(Counted::Range), drops(Counted::Mark), drops(Counted::MpiCall)), (2, 1, 1));
+    let drops = |what| header.drops(DropCause::NoMemory, what);
+    assert_eq!((drops(DroppedKind::Range), drops(DroppedKind::Mark), drops(DroppedKind::MpiCall)), (2, 1, 1));
 }
 
 #[test]
@@ -223,14 +227,14 @@ fn a_ring_that_nobody_wants_counts_nothing() {
     consumer.header().unwrap().close();
     while producer.mark(1, b"unread") {}
     assert!(!producer.mark(2, b"unread"));
-    assert_eq!(consumer.header().unwrap().drops(Dropped::RingFull, Counted::Mark), 0);
+    assert_eq!(consumer.header().unwrap().drops(DropCause::RingFull, DroppedKind::Mark), 0);
 }
 
 #[test]
 fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
     let (mut producer, mut consumer) = ring(RING_MIN);
-    // Twelve eighths in all: what was read makes room.
-    let mut write_an_eighth = |consumer: &mut Consumer| {
+    // Twelve eighths in total: the consumer has freed space.
+    let mut write_an_eighth = |consumer: &mut RingConsumer| {
         while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
         (0..RING_MIN / 8 / 16).for_each(|_| assert!(producer.mark(1, b"")));
     };
@@ -244,13 +248,13 @@ fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
         write_an_eighth(&mut consumer);
         assert!(!consumer.wake_up(), "it is awake");
     }
-    // With more than that in the ring before there would be no call in time.
+    // With more than that in the ring before, there would be no call in time.
     write_an_eighth(&mut consumer);
     assert!(consumer.fall_asleep());
     assert!(producer.mark(1, b"") && !consumer.fall_asleep());
 }
 
-/// A producer and a consumer at once: what is not recorded is counted, and the rest is in order.
+/// A producer and a consumer run at the same time: what is not recorded is counted, and the rest is in order.
 #[test]
 fn recorded_and_dropped_are_what_was_emitted() {
     let emitted: i64 = if cfg!(miri) { 300 } else { 300_000 };
@@ -272,15 +276,15 @@ fn recorded_and_dropped_are_what_was_emitted() {
         let ended = consumer.header().unwrap().ended();
         let drained = consumer
             .drain(4096, |record| match record {
-                Record::Push { time, name } => {
+                RingRecord::Push { time, name } => {
                     assert!(time > last && name.len() as i64 == time % 90);
                     (last, pushes) = (time, pushes + 1);
                 }
-                Record::Pop { time } => {
+                RingRecord::Pop { time } => {
                     assert_eq!(time, last);
                     pops += 1;
                 }
-                other => assert_eq!(other, Record::Mark { time: last, name: b"inside" }),
+                other => assert_eq!(other, RingRecord::Mark { time: last, name: b"inside" }),
             })
             .unwrap();
         if ended && drained.empty {
@@ -288,7 +292,7 @@ fn recorded_and_dropped_are_what_was_emitted() {
         }
     }
     thread.join().unwrap();
-    let dropped = consumer.header().unwrap().drops(Dropped::RingFull, Counted::Range) as i64;
+    let dropped = consumer.header().unwrap().drops(DropCause::RingFull, DroppedKind::Range) as i64;
     assert_eq!((pushes + dropped, pops), (emitted, pushes));
 }
 
@@ -303,7 +307,7 @@ fn an_identity_keeps_to_the_allow_list() {
     assert_eq!(identity.arguments, ["python3", "train.py", "--lr", ""]);
     let expected = [("SLURM_JOB_ID", "7"), ("RANK", "1")].map(|(n, v)| (n.to_owned(), v.to_owned()));
     assert_eq!(identity.environment, expected);
-    // What does not fit is left out whole.
+    // What does not fit is omitted completely.
     assert_eq!(
         identity::encode(command, environment, &mut place[..4 + command.len() + 5]),
         4 + command.len()
@@ -313,14 +317,14 @@ fn an_identity_keeps_to_the_allow_list() {
 
 #[test]
 fn a_header_that_makes_no_sense_is_refused() {
-    let (left, right) = Memory::heap(HEADER_BYTES + RING_MIN);
-    assert!(Consumer::new(right).is_none(), "no magic");
+    let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
+    assert!(RingConsumer::new(right).is_none(), "no magic");
     for wrong in [3, RING_MIN / 2, RING_MIN * 2, usize::MAX] {
-        Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], wrong);
-        assert!(Header::new(&left).unwrap().ring().is_none(), "{wrong}");
+        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], wrong);
+        assert!(RingHeader::new(&left).unwrap().ring().is_none(), "{wrong}");
     }
-    let (small, _) = Memory::heap(100);
-    assert!(Header::new(&small).is_none());
+    let (small, _) = RingMemory::heap(100);
+    assert!(RingHeader::new(&small).is_none());
 }
 
 proptest! {
@@ -335,16 +339,16 @@ proptest! {
         let facts = ThreadFacts { pid, tid, ppid, start_ticks: ticks, start_ns, thread_name,
                                   time_namespace: ticks ^ 1, forked };
         let bytes = HEADER_BYTES + identity_bytes(identity.len()) + RING_MIN;
-        let (left, right) = Memory::heap(bytes);
-        Header::new(&left).unwrap().write(&facts, &identity, RING_MIN);
-        let consumer = Consumer::new(right).unwrap();
+        let (left, right) = RingMemory::heap(bytes);
+        RingHeader::new(&left).unwrap().write(&facts, &identity, RING_MIN);
+        let consumer = RingConsumer::new(right).unwrap();
         let header = consumer.header().unwrap();
         prop_assert_eq!(header.facts(), facts);
         prop_assert_eq!(header.identity(), identity);
     }
 
-    /// Rounds of events, each drained: everything that was accepted comes out, across the end of the
-    /// ring and whatever the lengths.
+    /// Rounds of events, each drained: everything that was accepted is read, across the end of the ring and
+    /// for all lengths.
     #[test]
     fn accepted_events_come_out_in_order(
         rounds in proptest::collection::vec(proptest::collection::vec((0u8..5, 0usize..5000), 0..20), 1..20),
@@ -378,19 +382,19 @@ proptest! {
         }
     }
 
-    /// Nonsense in the whole ring: an end or an error, never a panic, and never more than it holds.
+    /// Random content of the whole ring: an end or an error, never a panic, and never more records than fit.
     #[test]
     fn nonsense_is_survived(words in proptest::collection::vec(any::<u64>(), RING_MIN / 8), head in any::<u64>(),
                             plausible in any::<bool>()) {
-        let (left, right) = Memory::heap(HEADER_BYTES + RING_MIN);
-        Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
+        let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
+        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
         for (i, word) in words.iter().enumerate() {
-            // Records that look right at first sight go deeper.
+            // Records that look valid at first are parsed further.
             let word = if plausible { word & 0x0000_00ff_1f07_0070 } else { *word };
             left[HEADER_BYTES / 8 + i].store(word, Relaxed);
         }
         left[16].store(if plausible { RING_MIN as u64 } else { head }, Relaxed);
-        let mut consumer = Consumer::new(right).unwrap();
+        let mut consumer = RingConsumer::new(right).unwrap();
         let mut records = 0usize;
         let _ = consumer.drain(u64::MAX, |_| records += 1);
         prop_assert!(records <= RING_MIN / 16);
@@ -398,7 +402,7 @@ proptest! {
 
     #[test]
     fn messages_and_identities_survive_nonsense(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-        let _ = Message::decode(&bytes);
+        let _ = LibraryMessage::decode(&bytes);
         let _ = identity::decode(&bytes);
     }
 
@@ -411,13 +415,13 @@ proptest! {
 #[test]
 fn messages_come_back() {
     for message in [
-        Message::Ring { tid: 5 },
-        Message::Untraced { tid: -1, why: Untraced::NoMemory },
-        Message::Untraced { tid: 1, why: Untraced::FileLimit },
-        Message::Lost { events: u64::MAX },
-        Message::Ended { pid: 7, status: 0x8b },
+        LibraryMessage::Ring { tid: 5 },
+        LibraryMessage::Untraced { tid: -1, why: UntracedReason::NoMemory },
+        LibraryMessage::Untraced { tid: 1, why: UntracedReason::FileLimit },
+        LibraryMessage::Lost { events: u64::MAX },
+        LibraryMessage::Ended { pid: 7, status: 0x8b },
     ] {
-        assert_eq!(Message::decode(&message.encode()), Some(message));
+        assert_eq!(LibraryMessage::decode(&message.encode()), Some(message));
     }
 }
 

@@ -1,14 +1,14 @@
-//! Which profilers were asked for, and whether they can be together.
+//! Which backends the user chose, and whether they can run together.
 
-use super::tool;
+use super::rocm_tools;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A way to record what a rank does.
+/// A tool that records what a rank does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Backend {
-    /// Our own library: roctx, MPI, RCCL, and the counters of the node.
+pub enum BackendKind {
+    /// Our own library: roctx, MPI and RCCL calls, and the counters of the node.
     Native,
     /// AMD's `rocprofv3`.
     Rocprofv3,
@@ -20,105 +20,105 @@ pub enum Backend {
     Torch,
 }
 
-/// All of them, with the words that name them.
-const BACKENDS: [(Backend, &str); 5] = [
-    (Backend::Native, "native"),
-    (Backend::Rocprofv3, "rocprofv3"),
-    (Backend::RocprofSys, "rocprof-sys"),
-    (Backend::RpdTracer, "rpd-tracer"),
-    (Backend::Torch, "torch"),
+/// All backends with their names.
+const BACKENDS: [(BackendKind, &str); 5] = [
+    (BackendKind::Native, "native"),
+    (BackendKind::Rocprofv3, "rocprofv3"),
+    (BackendKind::RocprofSys, "rocprof-sys"),
+    (BackendKind::RpdTracer, "rpd-tracer"),
+    (BackendKind::Torch, "torch"),
 ];
 const NONE: &str = "none";
 const AUTO: &str = "auto";
-/// The device of AMD's driver: without it there is nothing for a profiler of GPUs to do.
+/// The device of AMD's driver. Without it, a GPU profiler has nothing to record.
 const DEVICE: &str = "/dev/kfd";
-/// Names another file to look for in the place of [`DEVICE`].
+/// Variable that names another file in place of [`DEVICE`].
 const DEVICE_VARIABLE: &str = "RPD_GPU_DEVICE";
 
-impl Backend {
-    /// The word that names it.
+impl BackendKind {
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         BACKENDS.iter().find(|(backend, _)| *backend == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether it has ROCm tell it what GPUs do: of those there can be one in a process.
+    /// Whether it registers with ROCm, which allows one such tool per process.
     fn listens_to_rocm(self) -> bool {
-        self != Backend::Native
+        self != BackendKind::Native
     }
 
-    /// What of [`rpd_ring::message::TRACED`] it records by itself.
+    /// Returns what of [`rpd_ring::message::TRACED`] it records itself.
     fn records(self) -> &'static [&'static str] {
         match self {
-            Backend::Native | Backend::Torch => &[],
-            Backend::Rocprofv3 | Backend::RpdTracer => &["roctx"],
-            Backend::RocprofSys => &["roctx", "mpi", "rccl"],
+            BackendKind::Native | BackendKind::Torch => &[],
+            BackendKind::Rocprofv3 | BackendKind::RpdTracer => &["roctx"],
+            BackendKind::RocprofSys => &["roctx", "mpi", "rccl"],
         }
     }
 
-    /// Whether it takes a configuration.
+    /// Whether it takes a configuration file.
     pub fn has_configuration(self) -> bool {
-        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys)
+        matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
     }
 
-    /// Whether it writes its files when the process ends well, also by SIGTERM, and not before.
+    /// Whether it writes its files only when the process ends normally or by SIGTERM.
     pub fn writes_at_exit(self) -> bool {
-        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys)
+        matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
     }
 }
 
-/// What was asked for.
+/// The value of `--backend`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
-    /// Whatever there is.
+    /// Choose by what is installed.
     #[default]
     Auto,
-    /// These, each once; none for identity and clocks alone.
-    These(Vec<Backend>),
+    /// These, each once. None of them for identity and clocks alone.
+    These(Vec<BackendKind>),
 }
 
-/// A word that names no backend, or words that do not go together.
+/// An unknown backend, or backends that cannot run together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
-    /// No such backend.
+pub enum BackendChoiceError {
+    /// The backend does not exist.
     #[error(
         "there is no backend {0:?}: there are native, rocprofv3, rocprof-sys, rpd-tracer, torch, none and auto"
     )]
     Unknown(String),
-    /// rocprof v1 or v2.
+    /// rocprof version 1 or 2.
     #[error("{0:?} writes CSV without a time base that could be merged: use rocprofv3, its successor")]
     Predecessor(String),
-    /// `none` or `auto` with others.
-    #[error("{0:?} stands alone")]
+    /// `none` or `auto` together with others.
+    #[error("{0:?} cannot be combined with other backends")]
     Alone(&'static str),
-    /// Two that want the same of ROCm.
+    /// Two backends that register with ROCm.
     #[error(
         "{} and {} cannot run together: ROCm tells one of them what its GPUs do, and the other would see nothing or \
          break the first; run them in two jobs, or on different ranks", .0.name(), .1.name()
     )]
-    Twice(Backend, Backend),
-    /// The library records what a profiler records, too.
+    Twice(BackendKind, BackendKind),
+    /// The library records what a profiler records as well.
     #[error(
         "{} and native both put themselves in the place of {what}, so calls would be lost or counted twice: say \
          --trace {instead} to leave that to {}", .backend.name(), .backend.name()
     )]
     Overlap {
         /// The profiler.
-        backend: Backend,
-        /// What both record.
+        backend: BackendKind,
+        /// The calls that both record.
         what: String,
-        /// What native may record beside it.
+        /// What native may record besides the profiler.
         instead: String,
     },
 }
 
 impl FromStr for BackendChoice {
-    type Err = ChoiceError;
+    type Err = BackendChoiceError;
 
-    fn from_str(text: &str) -> Result<BackendChoice, ChoiceError> {
+    fn from_str(text: &str) -> Result<BackendChoice, BackendChoiceError> {
         let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         for alone in [NONE, AUTO] {
             if words.contains(&alone) && words.len() > 1 {
-                return Err(ChoiceError::Alone(alone));
+                return Err(BackendChoiceError::Alone(alone));
             }
         }
         if words == [AUTO] {
@@ -131,17 +131,17 @@ impl FromStr for BackendChoice {
                 Some((backend, _)) if !chosen.contains(backend) => chosen.push(*backend),
                 Some(_) => {}
                 None if matches!(word, "rocprof" | "rocprofv2" | "rocprofv1") => {
-                    return Err(ChoiceError::Predecessor(word.to_owned()));
+                    return Err(BackendChoiceError::Predecessor(word.to_owned()));
                 }
-                None => return Err(ChoiceError::Unknown(word.to_owned())),
+                None => return Err(BackendChoiceError::Unknown(word.to_owned())),
             }
         }
         if text.trim().is_empty() {
-            return Err(ChoiceError::Unknown(String::new()));
+            return Err(BackendChoiceError::Unknown(String::new()));
         }
         let mut listeners = chosen.iter().filter(|backend| backend.listens_to_rocm());
         if let (Some(first), Some(second)) = (listeners.next(), listeners.next()) {
-            return Err(ChoiceError::Twice(*first, *second));
+            return Err(BackendChoiceError::Twice(*first, *second));
         }
         chosen.sort();
         Ok(BackendChoice::These(chosen))
@@ -162,10 +162,14 @@ impl fmt::Display for BackendChoice {
 }
 
 impl BackendChoice {
-    /// Whether the library may record these words of [`rpd_ring::message::TRACED`] beside the others.
-    pub fn check(&self, library: &[&'static str]) -> Result<(), ChoiceError> {
+    /// Checks whether the library may record these words of [`rpd_ring::message::TRACED`] besides the other
+    /// backends.
+    ///
+    /// # Errors
+    /// If both would record the same calls.
+    pub fn check(&self, library: &[&'static str]) -> Result<(), BackendChoiceError> {
         let BackendChoice::These(chosen) = self else { return Ok(()) };
-        if !chosen.contains(&Backend::Native) {
+        if !chosen.contains(&BackendKind::Native) {
             return Ok(());
         }
         for backend in chosen {
@@ -179,27 +183,27 @@ impl BackendChoice {
                     .chain(["system"])
                     .collect();
                 let (what, instead) = (both.join(" and "), rest.join(","));
-                return Err(ChoiceError::Overlap { backend: *backend, what, instead });
+                return Err(BackendChoiceError::Overlap { backend: *backend, what, instead });
             }
         }
         Ok(())
     }
 
-    /// What our own library may record beside them, of these words.
+    /// Returns those of these words that our own library may record besides the other backends.
     pub fn beside(&self, library: &[&'static str]) -> Vec<&'static str> {
         let BackendChoice::These(chosen) = self else { return library.to_vec() };
         let is_free = |word: &&str| !chosen.iter().any(|backend| backend.records().contains(word));
         library.iter().copied().filter(is_free).collect()
     }
 
-    /// The backends that run. `auto` is native alone if `--trace` names calls, which native records.
+    /// Returns the backends that run. `auto` is native alone if `--trace` names calls, which native records.
     pub fn resolve(&self, names_calls: bool) -> ResolvedBackends {
         match self {
             BackendChoice::These(chosen) => {
                 ResolvedBackends { backends: chosen.clone(), reason: None, gpu: None }
             }
             BackendChoice::Auto if names_calls => ResolvedBackends {
-                backends: vec![Backend::Native],
+                backends: vec![BackendKind::Native],
                 reason: Some("backend auto: native, since --trace says what it records".to_owned()),
                 gpu: None,
             },
@@ -208,40 +212,43 @@ impl BackendChoice {
     }
 }
 
-/// The backends of a run, and what `auto` chose them for.
+/// The backends of a run, and why `auto` chose them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResolvedBackends {
-    /// Each once; none for identity and clocks alone.
-    pub backends: Vec<Backend>,
-    /// Why `auto` chose them.
+    /// Each once. None for identity and clocks alone.
+    pub backends: Vec<BackendKind>,
+    /// Reason for the choice of `auto`.
     pub reason: Option<String>,
-    /// The device of a GPU, if `auto` found one.
+    /// The device of the GPU, if `auto` found one.
     pub gpu: Option<PathBuf>,
 }
 
-/// rocprofv3 for a GPU, if both are there, and native for everything else.
+/// Chooses native, and rocprofv3 if both it and a GPU are there.
 fn automatic() -> ResolvedBackends {
     let device = std::env::var_os(DEVICE_VARIABLE).filter(|path| !path.is_empty());
     let device = device.map_or_else(|| PathBuf::from(DEVICE), PathBuf::from);
     let gpu = Some(device.clone()).filter(|device| device.exists());
-    let profiler = tool::find(Backend::Rocprofv3.name());
+    let profiler = rocm_tools::find(BackendKind::Rocprofv3.name());
     let (backends, why) = choose(profiler.as_deref(), gpu.is_some(), &device);
     let names: Vec<_> = backends.iter().map(|backend| backend.name()).collect();
     let reason = format!("backend auto: {}, since {why}", names.join(" and "));
     ResolvedBackends { backends, reason: Some(reason), gpu }
 }
 
-fn choose(profiler: Option<&Path>, has_gpu: bool, device: &Path) -> (Vec<Backend>, String) {
+fn choose(profiler: Option<&Path>, has_gpu: bool, device: &Path) -> (Vec<BackendKind>, String) {
     let device = device.display();
     match (profiler.map(Path::display), has_gpu) {
         (Some(path), true) => {
-            (vec![Backend::Native, Backend::Rocprofv3], format!("{path} and {device} are there"))
+            (vec![BackendKind::Native, BackendKind::Rocprofv3], format!("{path} and {device} are there"))
         }
-        (Some(path), false) => (vec![Backend::Native], format!("{path} is there, and no {device} of a GPU")),
-        (None, true) => {
-            (vec![Backend::Native], format!("{device} is there, and no rocprofv3 in {}", tool::PLACES))
+        (Some(path), false) => {
+            (vec![BackendKind::Native], format!("{path} is there, and no {device} of a GPU"))
         }
-        (None, false) => (vec![Backend::Native], format!("there are neither rocprofv3 nor {device}")),
+        (None, true) => (
+            vec![BackendKind::Native],
+            format!("{device} is there, and no rocprofv3 in {}", rocm_tools::PLACES),
+        ),
+        (None, false) => (vec![BackendKind::Native], format!("there are neither rocprofv3 nor {device}")),
     }
 }
 
@@ -286,6 +293,6 @@ mod tests {
             assert_eq!(BackendChoice::These(backends).to_string(), names);
             assert!(why.contains(words), "{why}");
         }
-        assert_eq!(BackendChoice::Auto.resolve(true).backends, [Backend::Native]);
+        assert_eq!(BackendChoice::Auto.resolve(true).backends, [BackendKind::Native]);
     }
 }

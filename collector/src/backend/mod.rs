@@ -1,38 +1,38 @@
-//! Profilers that run the command, or run inside of it, and whose files become shards of the rank.
+//! Profilers that start the command or run inside it, and whose files become shards of the rank.
 //!
 //! ```text
 //! --backend ──choice──> which ones, and whether they can be together
-//!             plan      what they need: words in front of the command, variables, libraries
+//!             prepare   what they need: words in front of the command, variables, libraries
 //!             start     runs the command in their hands, or without them if they do not start it
 //!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own
 //! ```
 //!
-//! * [`choice`]: what was asked for, and `auto`.
-//! * `rocprofv3`, `rocprof_sys`, `rpd_tracer`, `torch`, `debug_agent`: one profiler each, as its documents describe it.
-//! * `tool`: finding a program of ROCm, and asking it what it can do.
-//! * [`scratch`]: the folder on the node that they write to, and who looks after it.
-//! * [`start`]: what a profiler starts in the place of the command. `mark`: who starts the command, once, and how it ended.
-//! * `processes`: those of a profiler, to be killed, and never those of the command.
-//! * `found`: the files that it left, told apart by their names.
-//! * [`harvest`]: runs in the collector process when the command has ended. `unrecorded_rows`: which profilers lost rows.
+//! * [`choice`]: the value of `--backend`, and `auto`.
+//! * `request`: what the user requested, and the plan for starting the command.
+//! * `profilers`: one file per profiler.
+//! * `rocm_tools`: finds a program of ROCm and queries its features.
+//! * [`scratch`]: the folder on the node for the profilers' files, and its owner.
+//! * [`start`]: the program that a profiler starts in place of the command. `start_mark`: starts the command
+//!   exactly once, and records how it ended.
+//! * `processes`: kills the processes of a profiler, and never those of the command.
+//! * `profiler_files`: sorts the files of a profiler by name.
+//! * [`harvest`]: imports the files in the collector process after the command has ended. It also records
+//!   which profilers lost rows.
 
-pub mod choice;
-mod debug_agent;
-mod found;
-pub mod harvest;
-pub(crate) mod mark;
-mod plan;
+pub(crate) mod choice;
+pub(crate) mod harvest;
+mod prepare;
 pub(crate) mod processes;
-mod rocprof_sys;
-mod rocprofv3;
-mod rpd_tracer;
-pub mod scratch;
-pub mod start;
-mod tool;
-mod torch;
-mod unrecorded_rows;
+mod profiler_files;
+mod profilers;
+mod request;
+mod rocm_tools;
+pub(crate) mod scratch;
+pub(crate) mod start;
+pub(crate) mod start_mark;
 
-pub use choice::{Backend, BackendChoice, ChoiceError, ResolvedBackends};
-pub use plan::{Asked, GpuRecording, Plan, plan};
-pub(crate) use tool::ask;
-pub use unrecorded_rows::ProfilerEnding;
+pub(crate) use choice::{BackendChoice, BackendChoiceError, BackendKind, ResolvedBackends};
+pub(crate) use harvest::ProfilerEnding;
+pub(crate) use prepare::plan;
+pub(crate) use request::{BackendPlan, BackendRequest, GpuRecording, HarvestRequest};
+pub(crate) use rocm_tools::query;

@@ -1,9 +1,10 @@
-//! Processes of a profiler: those that inherited a variable from the one that was started, which the command never has.
+//! Kills the processes of a profiler. They inherited a variable that the command never has.
 //!
-//! A process group of its own would take the terminal away from the command, and parents die.
+//! A process group of its own would take the terminal away from the command, and process trees break when
+//! parents die.
 
 use crate::child::PROFILER;
-use crate::collect::process_stat;
+use crate::host::process_stat::process_stat;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
@@ -13,25 +14,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Looks for processes that came since the last look. What is found is stopped, so that two looks are enough.
-const MOST_LOOKS: usize = 20;
-/// Most bytes of an environment.
-const MOST_BYTES: u64 = 16 << 20;
-/// Processes between one and its ancestor.
-const MOST_ANCESTORS: usize = 64;
+/// Maximum number of scans for new processes. Each scan stops what it finds, so two scans usually suffice.
+const MAX_SCANS: usize = 20;
+/// Maximum number of bytes of an environment.
+const MAX_ENVIRONMENT_BYTES: u64 = 16 << 20;
+/// Maximum number of processes between a process and its ancestor.
+const MAX_ANCESTORS: usize = 64;
 
-/// Kills the profiler that was started as `top` and not waited for yet, and what it has started, unless it is of the command. `all_below` says
-/// that there is no command.
+/// Kills the profiler that was started as `top` and not waited for yet, and the processes that it started,
+/// except those of the command. `all_below` states that there is no command.
 pub(crate) fn kill(folder: &Path, top: Option<i32>, all_below: bool) {
     let mut stopped: BTreeMap<i32, Option<OwnedFd>> = BTreeMap::new();
     let own = std::process::id() as i32;
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_SCANS {
         let before = stopped.len();
         for pid in own_processes().filter(|pid| *pid != own) {
             if stopped.contains_key(&pid) {
                 continue;
             }
-            // Whoever has the number later is another one.
+            // A pidfd cannot refer to a later process with this number.
             let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
             let is_of_top = top.is_some_and(|top| pid == top || all_below && is_below(pid, top));
             if is_of_top || inherited(pid, folder) {
@@ -56,7 +57,7 @@ fn send(pid: i32, pidfd: Option<&OwnedFd>, signal: Signal) {
     };
 }
 
-/// Whether any process of this user was told of a folder, in its words or variables.
+/// Whether a process of this user has the path of a folder in its arguments or variables.
 pub(super) fn know(folder: &Path) -> bool {
     let own = std::process::id() as i32;
     own_processes().filter(|pid| *pid != own).any(|pid| {
@@ -64,7 +65,7 @@ pub(super) fn know(folder: &Path) -> bool {
     })
 }
 
-/// The processes of this user.
+/// Returns the processes of this user.
 fn own_processes() -> impl Iterator<Item = i32> {
     let user = rustix::process::geteuid().as_raw();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -83,8 +84,8 @@ fn inherited(pid: i32, folder: &Path) -> bool {
 fn read(pid: i32, file: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let opened = File::open(format!("/proc/{pid}/{file}"));
-    // What cannot be read, or only in part, is of somebody else.
-    let _ = opened.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+    // A file that cannot be read completely belongs to another user.
+    let _ = opened.and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut bytes));
     bytes
 }
 
@@ -93,7 +94,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 fn is_below(mut pid: i32, ancestor: i32) -> bool {
-    for _ in 0..MOST_ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         match process_stat(pid) {
             Some(stat) if stat.ppid == ancestor => return true,
             Some(stat) if stat.ppid > 1 => pid = stat.ppid,

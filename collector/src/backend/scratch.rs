@@ -1,11 +1,12 @@
-//! A folder on the node for what profilers write, one for each rank and run of a command.
+//! A folder on the node for the files of profilers, one per rank and run of a command.
 //!
-//! Its file `owner` is locked as long as somebody looks after the folder, and says on which boot of a node that was. So
-//! a folder whose owners were killed is found by the next one of the same user.
+//! Its owner locks the file `owner`, which names the boot of the node. So the next owner of the same user
+//! finds folders whose owners were killed.
 
-use super::found::files_in;
-use super::{mark, processes};
-use crate::machine;
+use super::profiler_files::files_in;
+use super::{processes, start_mark};
+use crate::host::machine;
+use crate::host::random::random;
 use rpd_files::is_safe_folder;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,35 +15,36 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Begins its name; `ci` and site scripts find what is left behind by it.
-pub const PREFIX: &str = "rpd-scratch-";
+/// Prefix of the name. `ci` and site scripts find leftover folders by it.
+pub(crate) const PREFIX: &str = "rpd-scratch-";
 const OWNER: &str = "owner";
-/// Entries that are looked at beside a folder.
-const MOST_ENTRIES: usize = 100_000;
-/// Files of a command that ran may be nowhere else, and are left for so long.
+/// Maximum number of entries beside a folder to inspect.
+const MAX_ENTRIES: usize = 100_000;
+/// Time for which leftover files of a command are kept, since they may be nowhere else.
 const TIME_TO_FETCH: Duration = Duration::from_secs(24 * 3600);
 
-/// The folder. It is made anew, for the user alone.
+/// A new folder, private to the user.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchFolder {
     path: PathBuf,
-    _held: Option<Held>,
+    _held: Option<HeldScratch>,
 }
 
-impl Scratch {
-    /// Makes `<root>/rpd-scratch-<rank>-<random>`: ranks that share a node, and steps of one job, never meet.
-    pub fn make(root: &Path, rank: &str) -> io::Result<Scratch> {
-        let random = crate::session::random()? as u64;
+impl ScratchFolder {
+    /// Creates `<root>/rpd-scratch-<rank>-<random>`. The name is unique for ranks that share a node and for
+    /// steps of a job.
+    pub fn make(root: &Path, rank: &str) -> io::Result<ScratchFolder> {
+        let random = random()? as u64;
         let root = std::path::absolute(root)?;
-        // A profiler hook from such a folder could be code of another user.
+        // Another user could place code in such a folder, which a profiler hook would run.
         if root.exists() && !is_safe_folder(&root) {
             return Err(io::Error::other("other users may exchange folders in it"));
         }
         let path = root.join(format!("{PREFIX}{rank}-{random:016x}"));
         DirBuilder::new().mode(0o700).create(&path)?;
-        let prepared = Held::begin(&path).and_then(|held| mark::make(&path).map(|()| held));
+        let prepared = HeldScratch::begin(&path).and_then(|held| start_mark::make(&path).map(|()| held));
         match prepared {
-            Ok(held) => Ok(Scratch { path, _held: held }),
+            Ok(held) => Ok(ScratchFolder { path, _held: held }),
             Err(error) => {
                 remove(&path);
                 Err(error)
@@ -50,75 +52,75 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A folder in it.
+    /// Creates a folder in it.
     pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(path)
     }
 
-    /// Removes it and what is in it.
+    /// Removes the folder and its content.
     pub fn remove(&self) {
         remove(&self.path);
     }
 }
 
-/// Somebody looks after a folder, until this is dropped or its process ends.
+/// Holds the lock of a folder, until this is dropped or its process ends.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct HeldScratch {
     _lock: File,
 }
 
-impl Held {
-    /// Of a new folder. `None` where files cannot be locked: there nobody clears up after us.
-    fn begin(folder: &Path) -> io::Result<Option<Held>> {
+impl HeldScratch {
+    /// Locks a new folder. `None` if files cannot be locked. Then no process removes leftovers.
+    fn begin(folder: &Path) -> io::Result<Option<HeldScratch>> {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(OWNER))?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             return Ok(None);
         }
-        // Without these words nobody is the owner, so the lock comes first.
+        // The lock comes first, because the folder has no owner without this text.
         file.write_all(machine::node().boot_id.as_bytes())?;
-        Ok(Some(Held { _lock: file }))
+        Ok(Some(HeldScratch { _lock: file }))
     }
 
-    /// Beside the process that made the folder.
-    pub fn join(folder: &Path) -> Option<Held> {
+    /// Shares the lock with the process that created the folder.
+    pub(crate) fn join(folder: &Path) -> Option<HeldScratch> {
         let file = File::open(folder.join(OWNER)).ok()?;
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
-        Some(Held { _lock: file })
+        Some(HeldScratch { _lock: file })
     }
 }
 
-/// Removes a scratch folder. What is a link in it is removed, and not what it leads to.
-pub fn remove(path: &Path) {
+/// Removes a scratch folder. Removes links in it, but not their targets.
+pub(crate) fn remove(path: &Path) {
     if is_named_so(path) {
         let _ = fs::remove_dir_all(path);
     }
 }
 
-/// A folder that is still there, and was told to the user, is left alone from now on.
-pub fn leave(path: &Path) {
+/// Releases a folder that stays: it was named to the user, and no collector removes it from now on.
+pub(crate) fn leave(path: &Path) {
     let _ = fs::remove_file(path.join(OWNER));
 }
 
-/// Removes folders in `root` that were left by processes of this user that were killed. Returns how many.
-pub fn clear_up(root: &Path) -> usize {
-    // A folder that is exchanged between a look and its removal could be any other one.
+/// Removes folders in `root` whose owners, processes of this user, were killed. Returns their number.
+pub(crate) fn clear_up(root: &Path) -> usize {
+    // Between a check and its removal another user could exchange a folder for any other one.
     if !is_safe_folder(root) {
         return 0;
     }
     let boot_id = machine::node().boot_id;
-    let entries = fs::read_dir(root).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let entries = fs::read_dir(root).into_iter().flatten().flatten().take(MAX_ENTRIES);
     let left = entries.map(|entry| entry.path()).filter(|path| is_named_so(path));
     left.filter(|path| {
         let Some(_lock) = abandoned(path, &boot_id) else { return false };
-        // The sign that nobody owns it goes last: this may be interrupted, too.
+        // The owner's file goes last, since this may be interrupted as well.
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter(|entry| entry.file_name() != OWNER).for_each(|entry| drop(clear(&entry.path())));
         remove(path);
@@ -131,7 +133,7 @@ fn clear(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
-/// The lock of a folder that nobody looks after or writes to.
+/// Returns the lock of a folder that no process owns or writes to.
 fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
     let folder = fs::symlink_metadata(path).ok()?;
     if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {
@@ -142,17 +144,17 @@ fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
         options.read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path.join(OWNER)).ok()?;
     let mut text = String::new();
     (&owner).take(64).read_to_string(&mut text).ok()?;
-    // The lock of another node may not be seen here, and a node that was booted again has lost its processes' names.
+    // A lock of another node may be invisible here, and after a boot the process ids are reused.
     if text.is_empty() || text != boot_id {
         return None;
     }
     flock(&owner, FlockOperation::NonBlockingLockExclusive).ok()?;
     let is_done_with = || age(path, &owner).is_some_and(|age| age > TIME_TO_FETCH);
-    let is_done_with = !mark::is_claimed(path) || is_done_with();
+    let is_done_with = !start_mark::is_claimed(path) || is_done_with();
     (is_done_with && !processes::know(path)).then_some(owner)
 }
 
-/// Time since the newest file below a folder was written; `None` if that cannot be told.
+/// Returns the time since the newest file below a folder was written; `None` if it is unknown.
 fn age(folder: &Path, owner: &File) -> Option<Duration> {
     let (files, more) = files_in(folder);
     let written = |found: io::Result<fs::Metadata>| found.ok()?.modified().ok();
@@ -175,12 +177,12 @@ mod tests {
     fn what_nobody_looks_after_is_removed_and_nothing_else() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        let make = |rank: &str| Scratch::make(root, rank).unwrap();
+        let make = |rank: &str| ScratchFolder::make(root, rank).unwrap();
         let (held, started, told, elsewhere, left) =
             (make("held"), make("started"), make("told"), make("elsewhere"), make("left"));
         let joined = make("joined");
-        let by_another = Held::join(joined.path()).unwrap();
-        mark::claim(started.path()).unwrap();
+        let by_another = HeldScratch::join(joined.path()).unwrap();
+        start_mark::claim(started.path()).unwrap();
         leave(told.path());
         fs::write(elsewhere.path().join(OWNER), "another boot").unwrap();
         fs::create_dir(root.join("other")).unwrap();
@@ -199,8 +201,8 @@ mod tests {
     #[test]
     fn what_was_written_lately_is_young_however_long_the_job_ran() {
         let root = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(root.path(), "x").unwrap();
-        mark::claim(scratch.path()).unwrap();
+        let scratch = ScratchFolder::make(root.path(), "x").unwrap();
+        start_mark::claim(scratch.path()).unwrap();
         let folder = scratch.folder("rocprofv3").unwrap();
         fs::write(folder.join("1_results.db"), "x").unwrap();
         let path = scratch.path().to_owned();
@@ -216,12 +218,12 @@ mod tests {
     #[test]
     fn a_folder_that_a_process_knows_of_stays() {
         let root = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(root.path(), "x").unwrap();
+        let scratch = ScratchFolder::make(root.path(), "x").unwrap();
         let path = scratch.path().to_owned();
         drop(scratch);
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("60").env("SOME_OUTPUT", path.join("files")).spawn().unwrap();
-        // A program that begins has no variables for a moment.
+        // A process that is just starting has no variables for a moment.
         let environment = format!("/proc/{}/environ", child.id());
         while fs::read(&environment).unwrap().is_empty() {}
         assert_eq!(clear_up(root.path()), 0);

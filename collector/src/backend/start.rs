@@ -1,58 +1,59 @@
-//! What a profiler starts in the place of the command.
+//! The program that a profiler starts in place of the command.
 //!
-//! A profiler stands in front of the command and becomes it. If it fails before that, the command has to run without
-//! it, and must not run twice. So what the profiler starts is `rpd-collect @start ... COMMAND`: it takes the mark
-//! (`mark`), which can be taken once, and becomes the command. Who wants to start the command without the profiler takes
-//! the mark first: a profiler that comes to it later starts nothing.
+//! A profiler comes before the command and becomes it. If the profiler fails before that, the command must
+//! run without it, and must not run twice. So the profiler starts `rpd-collect @start ... COMMAND`, which
+//! takes the start mark (`start_mark`), and becomes the command. The mark can be taken once. To start the
+//! command without the profiler, the launcher takes the mark first: a profiler that starts `@start` later
+//! starts nothing.
 //!
-//! A profiler may also stay above the command. Then its exit status is its own, and only a parent learns that of the
-//! command: so `rpd-collect @below ...` stays between the two, passes signals on, writes to the mark how the command ended,
-//! and ends the same way.
+//! A profiler may also stay above the command. Then its exit status is its own, and only a parent learns that
+//! of the command. So `rpd-collect @below ...` stays between the two, passes signals on, writes to the mark
+//! how the command ended, and ends in the same way.
 
-use super::{mark, processes};
-use crate::child::signals::{self, Forwarder};
-use crate::child::{self, Ending, ignoring, replace};
-use crate::warn;
-use mark::{Named, Record};
+use super::processes;
+use super::start_mark::{self, NamedProcess, StartRecord};
+use crate::child::signals::{self, SignalForwarder};
+use crate::child::{self, CommandEnding, ignoring, replace};
+use crate::log::warn;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// First argument of what a profiler starts.
-pub const START: &str = "@start";
-/// First argument of what stays between a profiler and the command.
-pub const BELOW: &str = "@below";
-/// Time between two looks.
+/// First argument of the program that a profiler starts.
+pub(crate) const START: &str = "@start";
+/// First argument of the process between a profiler and the command.
+pub(crate) const BELOW: &str = "@below";
+/// Interval at which the mark is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// A profiler has this long to end well when the job is cancelled.
+/// Time that a profiler has to end when the job is cancelled.
 const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
-/// Who has the mark writes it at once.
+/// Maximum time from taking the mark to writing it.
 const TIME_TO_WRITE: Duration = Duration::from_secs(2);
-/// Signals that a batch system sends some time before the end. The profiler writes when the program ends, so they must
-/// not end it by themselves: the launcher makes SIGTERM of them.
+/// Signals that a batch system sends some time before the end. The profiler writes when the program ends, so
+/// these must not end it directly: the launcher converts them to SIGTERM.
 const EARLY: &str = "USR1 USR2 XCPU";
-/// Set for a profiler by the user or by us; a process that stays between is none of those that are profiled.
+/// The user or rpd-collect sets it for a profiler. A process in between must not be profiled.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The words that a profiler is given as the command.
-pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
+/// Returns the words that a profiler gets as its command.
+pub(crate) fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
     let mode = if ends_early { ignoring::way(EARLY) } else { ignoring::NO_WAY };
     let parent = std::process::id().to_string();
     vec![executable.into(), START.into(), mode.into(), scratch.into(), parent.into()]
 }
 
-/// Runs as what the profiler starts. Returns the exit status if the command cannot be executed.
-pub fn main(arguments: &[OsString]) -> i32 {
+/// Runs the program that the profiler starts. Returns the exit status if the command cannot be executed.
+pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let [executable, _, mode, folder, parent, command @ ..] = arguments else { return 2 };
     let scratch = Path::new(folder);
-    match mark::claim(scratch) {
+    match start_mark::claim(scratch) {
         Ok(true) => {}
         Ok(false) => {
-            // It was started without the profiler, or before.
-            mark::note_again(scratch);
+            // The command was started before, or without the profiler.
+            start_mark::note_again(scratch);
             return 0;
         }
         Err(error) => {
@@ -62,107 +63,107 @@ pub fn main(arguments: &[OsString]) -> i32 {
     }
     let is_child = rustix::process::getppid().is_some_and(|own| *parent == *own.as_raw_nonzero().to_string());
     if is_child {
-        let own = Named::of(std::process::id() as i32);
-        // Without it, the number is that of the child.
-        let _ = Record::new(own, None, None).write(scratch);
+        let own = NamedProcess::of(std::process::id() as i32);
+        // Without the record, the process id is that of the child.
+        let _ = StartRecord::new(own, None, None).write(scratch);
         return replace(&ignoring::words(mode, EARLY, command).unwrap_or_else(|| command.to_vec()));
     }
     if let Some(preload) = std::env::var_os(PRELOAD) {
-        // Once more, without the libraries that record programs.
+        // Runs this program again without the libraries that record programs.
         let mut alone = Command::new("/proc/self/exe");
         alone.arg0(executable).args([BELOW.as_ref(), &**mode, &**folder, &*preload]).args(command);
-        // Else it goes on with them.
+        // If that fails, it continues with them.
         let _ = alone.env_remove(PRELOAD).exec();
     }
     wait_for(mode, scratch, None, command).leave()
 }
 
-/// Runs between a profiler and the command, and ends like this.
-pub fn below(arguments: &[OsString]) -> Ending {
-    let [_, _, mode, folder, preload, command @ ..] = arguments else { return Ending::Code(2) };
+/// Runs between a profiler and the command, and ends as the command does.
+pub(crate) fn below(arguments: &[OsString]) -> CommandEnding {
+    let [_, _, mode, folder, preload, command @ ..] = arguments else { return CommandEnding::Code(2) };
     wait_for(mode, Path::new(folder), Some(preload), command)
 }
 
-fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> Ending {
-    let own = Named::of(std::process::id() as i32);
-    // Without a thread for it, signals end this process instead.
-    let forwarder = Forwarder::install(false).ok();
+fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> CommandEnding {
+    let own = NamedProcess::of(std::process::id() as i32);
+    // Without a thread for signals, they end this process.
+    let forwarder = SignalForwarder::install(false).ok();
     let variables: Vec<(String, OsString)> =
         preload.map(|preload| (PRELOAD.to_owned(), preload.clone())).into_iter().collect();
     let words = ignoring::words(mode, EARLY, command);
     let (started, ending) = match child::start(words.as_deref().unwrap_or(command), &variables) {
         Ok(mut child) => {
-            let started = Named::of(child.id() as i32);
-            let _ = Record::new(started, Some(own), None).write(scratch);
+            let started = NamedProcess::of(child.id() as i32);
+            let _ = StartRecord::new(started, Some(own), None).write(scratch);
             if let Some(forwarder) = &forwarder {
                 forwarder.aim_at_command(started.pid, started.pid);
             }
-            (started, child.wait().map_or(Ending::Code(1), Ending::from))
+            (started, child.wait().map_or(CommandEnding::Code(1), CommandEnding::from))
         }
-        Err(code) => (own, Ending::Code(code)),
+        Err(code) => (own, CommandEnding::Code(code)),
     };
-    let _ = Record::new(started, Some(own), Some(ending)).write(scratch);
+    let _ = StartRecord::new(started, Some(own), Some(ending)).write(scratch);
     ending
 }
 
-/// What became of a profiler that was to start the command.
+/// How a profiler that was to start the command did so.
 #[derive(Debug)]
-pub enum Started {
-    /// The command runs, or has run.
+pub(crate) enum StartOutcome {
+    /// It has started the command.
     Yes,
-    /// It ended before.
+    /// It ended without starting the command.
     Ended(ExitStatus),
-    /// It took too long, and is dead now.
+    /// It took too long and was killed.
     TooLong,
     /// This signal ended the job before.
     Cancelled(i32),
 }
 
-/// Waits until the command runs. What is not [`Started::Yes`] has to be started by the caller, who has the mark now. Then
-/// nothing is left of the profiler.
-pub fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
+/// Waits until the command runs. Unless this returns [`StartOutcome::Yes`], the caller has the mark, must
+/// start the command, and no process of the profiler is left.
+pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOutcome {
     let top = child.id() as i32;
     let until = Instant::now() + most;
     loop {
         let mut ended = child.try_wait().ok().flatten();
-        if mark::is_claimed(scratch) {
-            return Started::Yes;
+        if start_mark::is_claimed(scratch) {
+            return StartOutcome::Yes;
         }
         let cancelled = signals::cancelled();
         if ended.is_none() && cancelled.is_none() && Instant::now() < until {
             std::thread::sleep(LOOK_EVERY);
             continue;
         }
-        // Whoever takes the mark starts the command.
-        if !mark::claim(scratch).unwrap_or_else(|_| !mark::is_claimed(scratch)) {
-            return Started::Yes;
+        // The process that takes the mark starts the command.
+        if !start_mark::claim(scratch).unwrap_or_else(|_| !start_mark::is_claimed(scratch)) {
+            return StartOutcome::Yes;
         }
         let until = Instant::now() + TIME_TO_LEAVE;
         while cancelled.is_some() && ended.is_none() && Instant::now() < until {
             std::thread::sleep(LOOK_EVERY);
             ended = child.try_wait().ok().flatten();
         }
-        // A number that was waited for may be another one's.
+        // The process id may belong to another process after the wait.
         processes::kill(scratch, ended.is_none().then_some(top), true);
         return match (cancelled, ended) {
             (Some(signal), _) => {
                 let _ = child.wait();
-                Started::Cancelled(signal)
+                StartOutcome::Cancelled(signal)
             }
-            (None, Some(status)) => Started::Ended(status),
+            (None, Some(status)) => StartOutcome::Ended(status),
             (None, None) => {
                 let _ = child.wait();
-                Started::TooLong
+                StartOutcome::TooLong
             }
         };
     }
 }
 
-/// What the mark of a command that runs says; `None` if nobody could write it.
-pub(crate) fn record(scratch: &Path) -> Option<Record> {
+/// Returns the record of a command that runs; `None` if it could not be written.
+pub(crate) fn record(scratch: &Path) -> Option<StartRecord> {
     let until = Instant::now() + TIME_TO_WRITE;
     loop {
-        let record = Record::read(scratch);
+        let record = StartRecord::read(scratch);
         if record.is_some() || Instant::now() >= until {
             return record;
         }
@@ -170,12 +171,12 @@ pub(crate) fn record(scratch: &Path) -> Option<Record> {
     }
 }
 
-/// Whether a profiler came to start the command when it had been started already.
-pub fn was_asked_again(scratch: &Path) -> bool {
-    mark::was_asked_again(scratch)
+/// Whether a profiler tried to start the command again.
+pub(crate) fn was_asked_again(scratch: &Path) -> bool {
+    start_mark::was_asked_again(scratch)
 }
 
-/// Process id of the command, as its mark says: a profiler may stay above it.
-pub fn pid(scratch: &Path) -> Option<i32> {
-    Record::read(scratch).map(|record| record.command.pid)
+/// Returns the process id of the command from its mark: a profiler may stay above it.
+pub(crate) fn pid(scratch: &Path) -> Option<i32> {
+    StartRecord::read(scratch).map(|record| record.command.pid)
 }

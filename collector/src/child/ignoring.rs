@@ -1,5 +1,5 @@
-//! Starts a program with signals ignored: what a batch system sends some time before the end does not end it then, unless
-//! it has a handler.
+//! Starts a program with signals ignored, so that an early signal of the batch system does not end it, unless
+//! it installs a handler.
 
 use super::{find, interpreter_of};
 use std::ffi::{OsStr, OsString};
@@ -8,15 +8,17 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The program is started as ever.
-pub const NO_WAY: &str = "plain";
-/// Set for a profiler by the user or by us; who only starts a program is none of those that are profiled.
+/// Starts the program without ignoring signals.
+pub(crate) const NO_WAY: &str = "plain";
+/// The user or the collector sets it for a profiler. The wrapper that only starts the program must not be
+/// profiled.
 const PRELOAD: &str = "LD_PRELOAD";
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"];
 
-/// What can do that for signals, as `USR1 USR2`: `env` of coreutils 8.31 and later, which leaves the environment as it is,
-/// else a shell, which may drop what it could not have set: functions that bash has exported.
-pub fn way(signals: &str) -> &'static str {
+/// Returns the program that can ignore signals, given as `USR1 USR2`. Prefers `env` of coreutils 8.31 and
+/// later, which leaves the environment unchanged. A shell may drop variables that it could not set itself,
+/// such as functions that bash exported.
+pub(crate) fn way(signals: &str) -> &'static str {
     let mut env = Command::new("env");
     env.args([option(signals).as_str(), "true"]).env_remove(PRELOAD);
     let asked = env.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -27,16 +29,16 @@ fn option(signals: &str) -> String {
     format!("--ignore-signal={}", signals.replace(' ', ","))
 }
 
-/// The words that start the command like that, where it works.
-pub fn words(way: &OsStr, signals: &str, command: &[OsString]) -> Option<Vec<OsString>> {
+/// Returns the words that start the command with the signals ignored. `None` if that does not work.
+pub(crate) fn words(way: &OsStr, signals: &str, command: &[OsString]) -> Option<Vec<OsString>> {
     let program = find(command.first()?)?;
-    // A shell can never trap what was ignored when it began.
+    // A shell can never trap a signal that was ignored when it started.
     if is_shell(&program) {
         return None;
     }
     let script = format!("trap '' {signals}; exec \"$@\"");
     let words: Vec<OsString> = match way.to_str() {
-        // It would take a `=` in the command's name for a variable.
+        // `env` would take a command whose name contains `=` for a variable.
         Some("env") if !command.first()?.as_encoded_bytes().contains(&b'=') => {
             vec!["env".into(), option(signals).into()]
         }
@@ -55,7 +57,7 @@ fn is_shell(program: &Path) -> bool {
     named(program) || named(Path::new(&interpreter)) || is_for_a_shell_by_env(program)
 }
 
-/// Whether the first line is `#!/usr/bin/env bash` or the like.
+/// Whether the first line is `#!/usr/bin/env bash` or similar.
 fn is_for_a_shell_by_env(program: &Path) -> bool {
     let mut line = Vec::new();
     let read = File::open(program).and_then(|file| file.take(256).read_to_end(&mut line));

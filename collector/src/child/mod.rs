@@ -1,10 +1,12 @@
-//! The command: how it is started, and how its end becomes ours.
+//! Starts the command, and ends this process as the command ended.
 
-pub mod ignoring;
-pub mod preload;
-pub mod signals;
+pub(crate) mod ignoring;
+pub(crate) mod preload;
+pub(crate) mod program;
+pub(crate) mod signals;
 
-use crate::{next_step, warn};
+use crate::log::next_step;
+use crate::log::warn;
 use rpd_shard::record::Exit;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,20 +16,21 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
-/// Exit status for a command that is not there, as in a shell.
+/// Exit status for a command that does not exist, as in a shell.
 const NOT_FOUND: i32 = 127;
 /// Exit status for a command that cannot be executed, as in a shell.
 const NOT_EXECUTABLE: i32 = 126;
-/// `ENOEXEC`: a script without a first line that names its interpreter.
+/// `ENOEXEC`: a script whose first line does not name an interpreter.
 const NO_FORMAT: i32 = 8;
-/// `E2BIG`: arguments and environment are over the limit of the system.
+/// `E2BIG`: arguments and environment exceed the limit of the system.
 const TOO_BIG: i32 = 7;
 
-/// Set for a profiler that is to start the command: its scratch folder. What it starts inherits it, but not the command.
+/// Variable that marks a profiler that is to start the command; it holds the scratch folder. Processes of the
+/// profiler inherit it, the command does not.
 pub(crate) const PROFILER: &str = "RPD_PROFILER";
 
-/// Becomes the command. Returns only if that fails, with the exit status.
-pub fn replace(command: &[OsString]) -> i32 {
+/// Replaces this process by the command. Returns only if that fails, with the exit status.
+pub(crate) fn replace(command: &[OsString]) -> i32 {
     let Some((program, arguments)) = command.split_first() else { return NOT_FOUND };
     let error = of_no_profiler(Command::new(program).args(arguments)).exec();
     let error = if error.raw_os_error() == Some(NO_FORMAT) {
@@ -38,8 +41,8 @@ pub fn replace(command: &[OsString]) -> i32 {
     failed_to_start(program, &error)
 }
 
-/// Starts the command with some variables more. On failure, the exit status.
-pub fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<Child, i32> {
+/// Starts the command with additional variables. On failure, prints the reason and returns the exit status.
+pub(crate) fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<Child, i32> {
     let Some((program, arguments)) = command.split_first() else { return Err(NOT_FOUND) };
     let spawn = |command: &mut Command| {
         of_no_profiler(command).envs(variables.iter().map(|(name, value)| (name, value))).spawn()
@@ -48,10 +51,10 @@ pub fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<C
         .or_else(|error| match error.raw_os_error() {
             Some(NO_FORMAT) => spawn(&mut shell_for(program, arguments)),
             Some(TOO_BIG) => {
-                // There is room for the program's own environment, but not for ours beside it.
+                // The program's own environment fits, but not our variables as well.
                 let child = of_no_profiler(Command::new(program).args(arguments)).spawn()?;
                 warn(format_args!(
-                    "warning: the environment has no room for our variables; the command runs untraced"
+                    "warning: the environment has no room for the variables of rpd-collect; the command runs untraced"
                 ));
                 Ok(child)
             }
@@ -60,19 +63,19 @@ pub fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<C
         .map_err(|error| failed_to_start(program, &error))
 }
 
-/// Takes the sign of a profiler away. Where it is not set, the environment stays in its order.
+/// Removes the variable that marks a profiler. If it is not set, the environment keeps its order.
 fn of_no_profiler(command: &mut Command) -> &mut Command {
     if std::env::var_os(PROFILER).is_some() { command.env_remove(PROFILER) } else { command }
 }
 
-/// What `execvp` does with a file that the kernel cannot execute.
+/// Runs a file that the kernel cannot execute with a shell, as `execvp` does.
 fn shell_for(program: &OsStr, arguments: &[OsString]) -> Command {
     let mut command = Command::new("/bin/sh");
     command.arg(program).args(arguments);
     command
 }
 
-/// Says why, in one line, and with which status a shell would end.
+/// Prints the reason in one line. Returns the exit status that a shell would return.
 fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
     let name = program.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
@@ -91,7 +94,7 @@ fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
     NOT_EXECUTABLE
 }
 
-/// The file that a command names, as a shell finds it.
+/// Finds the file of a command as a shell does.
 pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|path| path.exists());
@@ -100,7 +103,7 @@ pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// What the first line of a script names.
+/// Returns the interpreter that the first line of a script names.
 pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
     let mut start = Vec::new();
     std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
@@ -108,58 +111,58 @@ pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_owned())
 }
 
-/// How rpd-collect is to end.
+/// How the command ended, and how rpd-collect is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub(crate) enum CommandEnding {
     /// With this exit status.
     Code(i32),
     /// By this signal.
     Signal(i32),
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for CommandEnding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Code(code) => write!(f, "status {code}"),
-            Ending::Signal(signal) => write!(f, "signal {signal}"),
+            CommandEnding::Code(code) => write!(f, "status {code}"),
+            CommandEnding::Signal(signal) => write!(f, "signal {signal}"),
         }
     }
 }
 
-impl From<ExitStatus> for Ending {
-    fn from(status: ExitStatus) -> Ending {
+impl From<ExitStatus> for CommandEnding {
+    fn from(status: ExitStatus) -> CommandEnding {
         match (status.code(), status.signal()) {
-            (Some(code), _) => Ending::Code(code),
-            (None, Some(signal)) => Ending::Signal(signal),
-            (None, None) => Ending::Code(1),
+            (Some(code), _) => CommandEnding::Code(code),
+            (None, Some(signal)) => CommandEnding::Signal(signal),
+            (None, None) => CommandEnding::Code(1),
         }
     }
 }
 
-impl Ending {
-    /// For the shard.
-    pub fn exit(self) -> Exit {
+impl CommandEnding {
+    /// Converts it to the form in the shard.
+    pub(crate) fn exit(self) -> Exit {
         match self {
-            Ending::Code(code) => Exit::Code(code),
-            Ending::Signal(signal) => Exit::Signal(signal),
+            CommandEnding::Code(code) => Exit::Code(code),
+            CommandEnding::Signal(signal) => Exit::Signal(signal),
         }
     }
 
-    /// Ends this process the same way.
-    pub fn leave(self) -> ! {
+    /// Ends this process in the same way.
+    pub(crate) fn leave(self) -> ! {
         let signal = match self {
-            Ending::Code(code) => std::process::exit(code),
-            Ending::Signal(signal) => signal,
+            CommandEnding::Code(code) => std::process::exit(code),
+            CommandEnding::Signal(signal) => signal,
         };
-        // The command has left its core dump; one of ours would only overwrite it.
+        // The command has written its core dump. A dump of this process would overwrite it.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
         let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
         let _ = signal_hook::low_level::emulate_default_handler(signal);
         if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
             let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
         }
-        // What is still here has a handler that cannot be taken away; an exec does. 128 + signal is
-        // how a shell reports a signal.
+        // This process still runs, so the signal has a handler that cannot be removed. An exec removes it.
+        // 128 + signal is the status by which a shell reports a signal.
         let _ = Command::new("/bin/sh").args(["-c", &format!("kill -{signal} $$")]).exec();
         std::process::exit(128 + signal)
     }

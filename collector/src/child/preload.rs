@@ -1,4 +1,4 @@
-//! Where `librpd_intercept.so` is, and how the command gets it.
+//! Finds `librpd_intercept.so` and preloads it into the command.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
 /// File name of the library.
-pub const LIBRARY: &str = "librpd_intercept.so";
-/// Names that are tried for a link to it.
-const MOST_LINKS: u32 = 8;
+pub(crate) const LIBRARY: &str = "librpd_intercept.so";
+/// Number of names to try for a link to the library.
+const MAX_LINK_NAMES: u32 = 8;
 
-/// The library is not where it should be.
+/// The library cannot be preloaded.
 #[derive(Debug, thiserror::Error)]
-pub enum PreloadError {
-    /// `RPD_INTERCEPT` names something that is no file.
+pub(crate) enum PreloadError {
+    /// `RPD_INTERCEPT` does not name a file.
     #[error("failed to find the library {0} that RPD_INTERCEPT names: unset it or correct it")]
     Named(PathBuf),
-    /// Nowhere beside the executable.
+    /// The library is in none of the usual places.
     #[error(
         "failed to find {LIBRARY} beside rpd-collect, in ../lib or ../lib64 ({0}): install it there \
          or set RPD_INTERCEPT to its path"
     )]
     NotInstalled(PathBuf),
-    /// The loader splits LD_PRELOAD at spaces and colons, and there is no other name for it.
+    /// The loader splits LD_PRELOAD at spaces and colons, and no link to the library can be created.
     #[error(
         "failed to preload {path}: LD_PRELOAD takes no path with a space or a colon, and no link to it can be made \
          in {folder}: {source}; move the library"
@@ -33,21 +33,22 @@ pub enum PreloadError {
     Unspeakable {
         /// The library.
         path: PathBuf,
-        /// For temporary files.
+        /// Folder for temporary files.
         folder: PathBuf,
-        /// Of the system.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// The library that belongs to the executable of this process.
-pub fn library_of_this_process() -> Result<PathBuf, PreloadError> {
+/// Returns the library that belongs to the executable of this process.
+pub(crate) fn library_of_this_process() -> Result<PathBuf, PreloadError> {
     let executable = std::env::current_exe().unwrap_or_default();
     find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)
 }
 
-/// The library's path: `RPD_INTERCEPT` if it is set to something, or beside the executable, or in `../lib`, `../lib64`.
-pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, PreloadError> {
+/// Finds the library: `RPD_INTERCEPT` if it is not empty, otherwise beside the executable, in `../lib` or in
+/// `../lib64`.
+pub(crate) fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, PreloadError> {
     let path = match named.filter(|named| !named.is_empty()) {
         Some(named) => {
             let path = std::path::absolute(named).unwrap_or_else(|_| named.into());
@@ -78,23 +79,24 @@ pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf,
     Err(PreloadError::Unspeakable { path, folder, source })
 }
 
-/// Whether the loader takes it for several paths.
+/// Whether the loader would split the path.
 fn is_split(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte))
 }
 
-/// Another name for a library, below a folder for temporary files: a link in a folder that only the user can write to. It
-/// stays, since processes of the job may outlive us, and all ranks and jobs on the node use the same.
+/// Creates a link to a library in a folder for temporary files, below a folder that only this user can write
+/// to. The link stays: processes of the job may outlive the collector, and all ranks and jobs on the node
+/// share it.
 fn link_to(library: &Path, folder: &Path) -> io::Result<PathBuf> {
     let library = library.canonicalize()?;
     let user = rustix::process::geteuid().as_raw();
     let name = format!("rpd-lib-{user}-{:016x}", XxHash3_64::oneshot(library.as_os_str().as_bytes()));
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-    for attempt in 0..MOST_LINKS {
+    for attempt in 0..MAX_LINK_NAMES {
         let own = folder.join(if attempt == 0 { name.clone() } else { format!("{name}.{attempt}") });
         match link_in(&library, &own, user) {
             Ok(link) => return Ok(link),
-            // Somebody else's, who was there first.
+            // Another user has this name.
             Err(error) => last = error,
         }
     }
@@ -119,9 +121,9 @@ fn link_in(library: &Path, own: &Path, user: u32) -> io::Result<PathBuf> {
     }
 }
 
-/// `LD_PRELOAD` with the library in front of what is there: a tool like Darshan passes calls of MPI on to
-/// their PMPI forms, past whatever stands behind it. Runtimes of sanitizers have to come first.
-pub fn with_library(before: Option<&OsStr>, library: &Path) -> OsString {
+/// Inserts the library into `LD_PRELOAD`, before the entries that are there: a tool like Darshan calls the
+/// PMPI forms of MPI functions and would bypass a library after it. Runtimes of sanitizers must stay first.
+pub(crate) fn with_library(before: Option<&OsStr>, library: &Path) -> OsString {
     let before = before.map(OsStr::as_bytes).unwrap_or_default();
     let mut front = 0;
     let mut end = 0;
@@ -151,9 +153,9 @@ fn is_sanitizer(entry: &[u8]) -> bool {
         .any(|word| name.starts_with(b"lib") && name.windows(word.len()).any(|part| part == word.as_bytes()))
 }
 
-/// `ASAN_OPTIONS` with which a program that is linked with AddressSanitizer starts although a library is
-/// preloaded in front of its runtime. What the user says about that, further behind, counts.
-pub fn address_sanitizer_options(before: Option<&OsStr>) -> OsString {
+/// Returns `ASAN_OPTIONS` with which a program that is linked with AddressSanitizer starts although a library
+/// is preloaded before its runtime. A later option of the user takes precedence.
+pub(crate) fn address_sanitizer_options(before: Option<&OsStr>) -> OsString {
     let mut value = OsString::from("verify_asan_link_order=0");
     if let Some(before) = before.filter(|before| !before.is_empty()) {
         value.push(":");
@@ -195,7 +197,7 @@ mod tests {
         let link = link_to(&library, links.path()).unwrap();
         assert!(!is_split(&link) && std::fs::read(&link).unwrap() == b"it", "{}", link.display());
         assert_eq!(link_to(&library, links.path()).unwrap(), link, "one for all");
-        // What others may write to is not followed.
+        // A folder that others may write to is not used.
         let own = link.parent().unwrap();
         std::fs::set_permissions(own, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         let next = link_to(&library, links.path()).unwrap();

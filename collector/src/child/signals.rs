@@ -1,34 +1,34 @@
-//! Signals to rpd-collect that are meant for the command.
+//! Passes signals that rpd-collect receives on to the command.
 //!
-//! The command has to see every signal as often as it would without us. What matters is whom the
-//! sender addressed, and the kernel only tells who sent:
+//! The command must receive every signal as often as without rpd-collect. That depends on the target of the
+//! sender, but the kernel reports only the sender:
 //!
-//! * The kernel itself (ctrl-C, a terminal that hangs up) signals the whole process group, of which
-//!   the command is a member: not passed on.
-//! * The command or a process below it that signals its parent or its group has seen it, or does not
-//!   want it: not passed on.
-//! * If the command has no handler for the signal and does not block it, it does not matter how often it gets it: passed
-//!   on, so that it is never lost.
+//! * The kernel itself (ctrl-C, a terminal that hangs up) signals the whole process group, which includes the
+//!   command: not passed on.
+//! * A sender that is the command or a process below it, and signals its parent or its group, has received
+//!   the signal or does not want it: not passed on.
+//! * If the command neither handles nor blocks the signal, the number of signals does not matter: passed on,
+//!   so that it is never lost.
 //! * A launcher's daemon signals the group or the whole step: not passed on to a handler.
-//! * A timer that was set before rpd-collect was started (`alarm`, then exec) is the kernel's, and
-//!   runs on in this process alone: passed on.
-//! * Anyone else is taken to mean this process alone, as `kill PID` does: passed on once. Known
+//! * A timer that was set before rpd-collect was started (`alarm`, then exec) belongs to the kernel and runs
+//!   on in this process alone: passed on.
+//! * Any other sender is assumed to signal this process alone, as `kill PID` does: passed on once. Known
 //!   limit: `kill -- -GROUP` typed by hand reaches a handler twice.
 //!
-//! To the kernel, two signals of one number that a process has not taken yet are one. If the first was
-//! for the group, a second one for us alone that comes before we ran again is lost with it.
+//! The kernel merges two pending signals with the same number. If the first one was for the group, a second
+//! one for this process alone is lost with it if this process did not run in between.
 //!
-//! Who waits for us has to see us stopped when the command is stopped. So after SIGTSTP, SIGTTIN and
-//! SIGTTOU this process stops if the command does, and SIGCONT is passed on. SIGSTOP cannot be
-//! caught: sent to this process alone, it leaves the command running.
+//! The parent must see this process stopped when the command is stopped. So after SIGTSTP, SIGTTIN and
+//! SIGTTOU this process stops if the command does, and it passes SIGCONT on. SIGSTOP cannot be caught: sent
+//! to this process alone, it leaves the command running.
 //!
-//! While a profiler that is to start the command starts, signals are its own, and one that would end a program without a
-//! handler ends the job: [`cancelled`] tells who starts the command. What the profiler was sent and the command began nevertheless,
-//! the command is sent once more: it has no handler so early, so this only makes sure.
+//! While a profiler is about to start the command, it receives the signals, and a signal that would end a
+//! program without a handler ends the job: [`cancelled`] reports it. Signals that were sent to the profiler
+//! are sent again to a command that starts nevertheless. It cannot have a handler so early, so a second
+//! signal is harmless.
 //!
-//! Not passed on: what reports an error or an event of this process itself (SIGSEGV, SIGBUS, SIGFPE,
-//! SIGILL, SIGSYS, SIGTRAP, SIGABRT, SIGPIPE, SIGXFSZ, SIGCHLD). The value of a real-time signal is
-//! lost.
+//! Never passed on: signals that report an error or an event of this process itself (SIGSEGV, SIGBUS, SIGFPE,
+//! SIGILL, SIGSYS, SIGTRAP, SIGABRT, SIGPIPE, SIGXFSZ, SIGCHLD). The value of a real-time signal is lost.
 
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
@@ -45,14 +45,14 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Signals that may mean something to the command, besides the real-time ones.
+/// Signals that may concern the command, besides the real-time ones.
 const FORWARDED: [i32; 19] = [
     SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGALRM, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO,
     SIGWINCH, SIGURG, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGPWR, SIGSTKFLT,
 ];
 const SIGPWR: i32 = Signal::POWER.as_raw();
 const SIGSTKFLT: i32 = Signal::STKFLT.as_raw();
-/// Real-time signals; the two below belong to the C library.
+/// Real-time signals. The C library uses the two below them.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// Signals of timers that survive an exec.
 const TIMERS: [i32; 3] = [SIGALRM, SIGVTALRM, SIGPROF];
@@ -62,9 +62,9 @@ const EARLY: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 const ENDS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// Signals that stop a process.
 const STOPS: [i32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
-/// Signals that end no program that has no handler for them.
+/// Signals whose default action does not end a program.
 const HARMLESS: [i32; 6] = [SIGWINCH, SIGURG, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU];
-/// A command that does something before it stops has this long, and then we stay awake.
+/// Time that a command has to stop. After that this process keeps running.
 const TIME_TO_STOP: Duration = Duration::from_secs(1);
 
 /// Daemons that signal whole groups or steps: names as in `/proc/PID/comm`, which has 15 characters.
@@ -81,60 +81,60 @@ const LAUNCHERS: [&str; 10] = [
     "palsd",
 ];
 
-/// Lets no signal end or stop this process that can be caught: one may go to the whole step. What
-/// reports an error of this process itself still does.
-pub fn survive() -> io::Result<()> {
+/// Ignores every signal that would end or stop this process and can be caught, because it may be sent to the
+/// whole step. Signals that report an error of this process itself keep their action.
+pub(crate) fn survive() -> io::Result<()> {
     for signal in FORWARDED.into_iter().chain(REAL_TIME).chain([SIGPIPE, SIGXFSZ]) {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     Ok(())
 }
 
-/// A signal that ended the job before its command ran; 0 if there was none.
+/// A signal that ended the job before its command ran; 0 for none.
 static CANCELLED: AtomicI32 = AtomicI32::new(0);
 
-/// The signal by which the job ends although its command does not run yet. A command would have no handler for it so
-/// early. Who prepares something looks from time to time.
-pub fn cancelled() -> Option<i32> {
+/// Returns the signal that ends the job although its command does not run yet. The command could not have a
+/// handler so early. Callers that prepare something poll this.
+pub(crate) fn cancelled() -> Option<i32> {
     Some(CANCELLED.load(Relaxed)).filter(|signal| *signal != 0)
 }
 
-/// Whether a signal came that ends jobs.
+/// A signal that ends jobs has arrived.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Whether a signal came that ends jobs: what is still there is killed soon.
-pub fn is_ending() -> bool {
+/// Whether a signal that ends jobs has arrived. Processes that still run are killed soon.
+pub(crate) fn is_ending() -> bool {
     ENDING.load(Relaxed)
 }
 
-/// Passes signals on to the command from now until the process ends.
-pub struct Forwarder {
+/// Passes signals on to the command until this process ends.
+pub(crate) struct SignalForwarder {
     aim: Arc<Aim>,
 }
 
-/// Whom signals are passed on to.
+/// The process to which signals are passed on.
 struct Aim {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// Hears the number of a signal.
-pub type Warned = Box<dyn Fn(i32) + Send>;
+/// Receives the number of a signal.
+pub(crate) type OnWarning = Box<dyn Fn(i32) + Send>;
 
 #[derive(Default)]
 struct State {
     target: Option<Target>,
-    /// Nobody is started for a while.
+    /// No process is started for a while.
     alone: bool,
-    /// What a batch system sends some time before the end becomes SIGTERM, unless the command handles it.
+    /// Convert early signals of a batch system to SIGTERM, unless the command handles them.
     ends_early: bool,
-    /// Passed on to a profiler that has not started the command.
+    /// Signals that were passed on to a profiler that has not started the command.
     sent: Vec<i32>,
-    /// Told of signals that come some time before the end.
-    warned: Option<Warned>,
-    /// Passed on to nobody but a handler.
+    /// Called for signals that announce the end of the job.
+    warned: Option<OnWarning>,
+    /// Pass this signal on only to a handler.
     warn_signal: Option<i32>,
-    /// The command has ended: nothing is passed on to who stays above it.
+    /// The command has ended: pass nothing on to the profiler above it.
     spared: bool,
 }
 
@@ -143,25 +143,25 @@ struct Target {
     pidfd: Option<OwnedFd>,
     /// The process that was started: the command, or a profiler above it.
     top: i32,
-    /// It is not a profiler that is to start the command.
+    /// Not a profiler that is about to start the command.
     is_command: bool,
 }
 
-impl Forwarder {
-    /// Catches the signals. Handlers fall back to the default in the command when it is started, so
-    /// its dispositions are what ours were; those that were ignored stay so and are not caught.
-    /// They are held until there is somebody to pass them on to, and [`cancelled`] tells of them. With `alone`, that may
-    /// take a time, and what stops a process stops this one.
-    pub fn install(alone: bool) -> io::Result<Forwarder> {
+impl SignalForwarder {
+    /// Catches the signals. An exec resets handlers, so the command starts with the dispositions that this
+    /// process had. Signals that were ignored stay ignored and are not caught. Signals are held until there
+    /// is a target, and [`cancelled`] reports them. With `alone`, that may take time, and a signal that stops
+    /// processes stops this one.
+    pub(crate) fn install(alone: bool) -> io::Result<SignalForwarder> {
         let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
         let caught = FORWARDED.into_iter().chain(REAL_TIME).filter(|signal| !ignored(*signal));
         if ignored(SIGCHLD) {
-            // Where it is ignored, the kernel forgets how a child ended.
+            // While SIGCHLD is ignored the kernel discards the exit status of a child.
             signal_hook::flag::register(SIGCHLD, Arc::default())?;
         }
         let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
         if !ignored(SIGXFSZ) {
-            // A line on stderr, in a file that is over `ulimit -f`, is not worth our end.
+            // Writing to a stderr that exceeds `ulimit -f` must not end this process.
             signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         }
         let state = State { alone, ..State::default() };
@@ -188,36 +188,38 @@ impl Forwarder {
                 }
             }
         })?;
-        Ok(Forwarder { aim })
+        Ok(SignalForwarder { aim })
     }
 
-    /// The command is about to be started. With `ends_early`, what a batch system sends some time before the end becomes
-    /// SIGTERM, unless the command handles it: a profiler writes when the program ends, and it cannot write after SIGKILL.
-    pub fn get_ready(&self, ends_early: bool) {
+    /// Announces that the command is about to be started. With `ends_early`, early signals of a batch system
+    /// become SIGTERM, unless the command handles them: a profiler writes when the program ends, which it
+    /// cannot after SIGKILL.
+    pub(crate) fn get_ready(&self, ends_early: bool) {
         let mut state = self.aim.state();
         (state.alone, state.ends_early) = (false, ends_early);
     }
 
-    /// Has somebody told of each signal that comes before an end, from now on. `warn_signal` is one that ends nobody: it is
-    /// passed on if the command handles it.
-    pub fn warn(&self, warn_signal: Option<i32>, warned: Warned) {
+    /// Calls `warned` from now on for each signal that announces the end of the job. `warn_signal` is a
+    /// signal that does not end the command: it is passed on if the command handles it.
+    pub(crate) fn warn(&self, warn_signal: Option<i32>, warned: OnWarning) {
         let mut state = self.aim.state();
         (state.warn_signal, state.warned) = (warn_signal, Some(warned));
     }
 
-    /// Names a profiler that is to start the command. Signals that came before are passed on now.
-    pub fn aim_at_profiler(&self, pid: i32) {
+    /// Names a profiler that is about to start the command. Passes on the signals that arrived before.
+    pub(crate) fn aim_at_profiler(&self, pid: i32) {
         self.aim.set(Target::new(pid, pid, false));
     }
 
-    /// The command has ended, and a profiler above it may still write: signals only tell that the end is near.
-    pub fn spare(&self) {
+    /// Announces that the command has ended while a profiler above it may still write. From now on signals
+    /// only announce the end of the job.
+    pub(crate) fn spare(&self) {
         self.aim.state().spared = true;
     }
 
-    /// Names the command. Signals that came before are passed on now. `top` is the process that was started: the command
-    /// itself, or a profiler that stays above it.
-    pub fn aim_at_command(&self, pid: i32, top: i32) {
+    /// Names the command. Passes on the signals that arrived before. `top` is the process that was started:
+    /// the command, or a profiler above it.
+    pub(crate) fn aim_at_command(&self, pid: i32, top: i32) {
         self.aim.set(Target::new(pid, top, true));
     }
 }
@@ -229,12 +231,12 @@ impl Target {
     }
 
     fn send(&self, number: i32) {
-        // By pidfd, which cannot hit a later process with the same number.
+        // A pidfd cannot refer to a later process with the same number.
         match (Signal::from_named_raw(number), &self.pidfd) {
             (Some(signal), Some(pidfd)) => {
                 let _ = pidfd_send_signal(pidfd, signal);
             }
-            // The real-time ones have no names. They are rare enough for a shell.
+            // rustix has no names for real-time signals. They are rare enough for a shell.
             _ => {
                 let command = format!("kill -{number} {}", self.pid);
                 let _ = Command::new("/bin/sh").args(["-c", &command]).stderr(Stdio::null()).status();
@@ -252,7 +254,7 @@ impl Aim {
         self.state().alone
     }
 
-    /// Waits until there is somebody to pass signals on to.
+    /// Waits until there is a process to pass signals on to.
     fn pid(&self) -> i32 {
         let mut state = self.state();
         loop {
@@ -265,7 +267,7 @@ impl Aim {
 
     fn set(&self, target: Target) {
         let mut state = self.state();
-        // A profiler may have kept for itself what was for the job.
+        // The profiler may have consumed a signal that was for the job.
         if target.is_command {
             std::mem::take(&mut state.sent).into_iter().for_each(|signal| target.send(signal));
         }
@@ -315,8 +317,7 @@ fn comes_before_an_end(signal: i32) -> bool {
     EARLY.contains(&signal) || ENDS.contains(&signal)
 }
 
-/// Stops this process by a signal that means this. Returns whether that is all that the
-/// signal means.
+/// Stops this process if the signal means that. Returns whether stopping was all that the signal means.
 fn stop_alone(signal: i32) -> bool {
     if STOPS.contains(&signal) {
         let _ = kill_process(getpid(), Signal::STOP);
@@ -324,7 +325,7 @@ fn stop_alone(signal: i32) -> bool {
     STOPS.contains(&signal) || signal == SIGCONT
 }
 
-/// Whether a process stops now, or soon.
+/// Whether a process is stopped, or stops soon.
 fn comes_to_a_stop(pid: i32) -> bool {
     let began = Instant::now();
     while !is_stopped(pid) {
@@ -336,7 +337,7 @@ fn comes_to_a_stop(pid: i32) -> bool {
     true
 }
 
-/// Whether `/proc/PID/stat` says so.
+/// Whether `/proc/PID/stat` shows the process as stopped.
 fn is_stopped(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
@@ -354,26 +355,28 @@ fn is_for_us_alone(origin: &Origin, target: &Target) -> bool {
     if !takes(command, origin.signal) {
         return true;
     }
-    // A sender outside of our pid namespace has number 0 and no name.
+    // A sender outside of this pid namespace has number 0 and no name.
     let name = std::fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
     let signals_all = LAUNCHERS.contains(&name.trim()) || name.trim() == "timeout" && leads_our_group(sender);
     !signals_all
 }
 
-/// Whether a process has a handler for a signal, or takes it by a descriptor or `sigwait`, for which it blocks it first.
+/// Whether a process handles a signal, or receives it through a descriptor or `sigwait`, for which it blocks
+/// the signal.
 fn takes(pid: i32, signal: i32) -> bool {
     let status = format!("/proc/{pid}/status");
     ["SigCgt:", "SigBlk:"].iter().any(|set| is_set(set, &status, signal)) || waits_for_signals(pid)
 }
 
-/// Whether a thread of a process is in `sigwait`. What it waits for is not among what is blocked meanwhile.
+/// Whether a thread of a process is in `sigwait`. The kernel removes the awaited signals from the blocked
+/// ones meanwhile.
 fn waits_for_signals(pid: i32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let place = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("wchan"));
     threads.filter_map(|thread| place(thread).ok()).any(|place| place.contains("sigtimedwait"))
 }
 
-/// `timeout` makes a group of its own and signals all of it, unless it is told `--foreground`.
+/// `timeout` creates a group of its own and signals all of it, unless it runs with `--foreground`.
 fn leads_our_group(pid: i32) -> bool {
     rustix::process::getpgrp().as_raw_nonzero().get() == pid
 }
@@ -384,7 +387,7 @@ fn is_below(mut pid: i32, ancestor: i32) -> bool {
         if pid == ancestor {
             return true;
         }
-        match crate::collect::process_stat(pid) {
+        match crate::host::process_stat::process_stat(pid) {
             Some(stat) if stat.ppid > 1 => pid = stat.ppid,
             _ => return false,
         }
@@ -392,7 +395,7 @@ fn is_below(mut pid: i32, ancestor: i32) -> bool {
     false
 }
 
-/// Whether a signal is in one of the sets of `/proc/PID/status`.
+/// Whether a set of `/proc/PID/status` contains a signal.
 fn is_set(set: &str, status: &str, signal: i32) -> bool {
     let status = std::fs::read_to_string(status).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(set));

@@ -1,16 +1,16 @@
-//! The options of a call: what is typed, variables of the environment, and files.
+//! Reads the options of a call from the command line, variables and files.
 
-use super::{Options, Size};
+use super::{CollectOptions, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use rpd_configs::{ConfigError, LayeredSettings, Program, SettingOrigin, site_file};
 use rpd_ring::layout::{RING_MAX, RING_MIN, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
-/// The table of our options in a file.
-pub const TABLE: &str = "collect";
-/// Names a file, like `--config`.
+/// Table of our options in a file.
+pub(crate) const TABLE: &str = "collect";
+/// Variable that names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
-/// Options that a variable may say, too.
+/// Options that can also be set by a variable.
 const VARIABLES: [(&str, &str); 16] = [
     ("output", "RPD_OUTPUT"),
     ("run-id", "RPD_RUN_ID"),
@@ -36,30 +36,30 @@ const RING_SIZE: &str = "ring-size";
 /// Options about a single call.
 const TYPED_ONLY: [&str; 2] = ["config", "print-config"];
 
-/// The options of a call, and what there is to say about them.
+/// The options of a call, and messages about them.
 #[derive(Clone, Debug)]
-pub struct Loaded {
-    /// What counts, with variables.
-    pub options: Options,
-    /// For the log.
+pub struct LoadedOptions {
+    /// The effective options, with variables.
+    pub options: CollectOptions,
+    /// Messages for the log.
     pub warnings: Vec<String>,
-    /// Who said what.
+    /// The origin of each option.
     pub settings: LayeredSettings,
 }
 
-impl Options {
-    /// Reads the options of a call. What is wrong with what was typed ends the process, as do `--help` and `--version`;
-    /// what is wrong with a file that was typed is an error, and with one that was not, a warning.
+impl CollectOptions {
+    /// Reads the options of a call. An error on the command line ends the process, as do `--help` and
+    /// `--version`. An error in a file that was typed is returned; in any other file it is a warning.
     pub fn load(
         command: Command,
         arguments: &[OsString],
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Loaded, ConfigError> {
-        // What only asks runs nothing.
+    ) -> Result<LoadedOptions, ConfigError> {
+        // A call that only prints runs nothing.
         let mut ours = arguments.iter().take_while(|word| *word != "--");
         let asks = ours.any(|word| word == "--print-config");
         let mut command = if asks { command.mut_arg("command", |arg| arg.required(false)) } else { command };
-        // Only then groups of options have their members.
+        // Only a built parser has the members of option groups.
         command.build();
         let matches = command.clone().get_matches_from(arguments);
         let typed = read(&matches);
@@ -76,7 +76,7 @@ impl Options {
         let settings = match (&typed.config, &by_variable) {
             (Some(named), _) => layered(Some(named.as_os_str()))?,
             (None, Some(named)) => layered(Some(named)).or_else(|error| {
-                warnings.push(format!("warning: {CONFIG}: {error}; it is left aside"));
+                warnings.push(format!("warning: {CONFIG}: {error}; it is ignored"));
                 layered(None)
             })?,
             (None, None) => layered(None)?,
@@ -86,19 +86,20 @@ impl Options {
         let open = |name: &str| variable(name).filter(|_| !is_locked(name));
         let (options, about_variables) = read(&matches).or_variables(open);
         warnings.extend(settings.warnings.iter().cloned().chain(about_variables));
-        let options = together(Options { command: typed.command, ..options }, &settings, &mut warnings);
+        let options =
+            together(CollectOptions { command: typed.command, ..options }, &settings, &mut warnings);
         warnings.extend(other_ring_size(&options, &settings));
-        Ok(Loaded { options, warnings, settings })
+        Ok(LoadedOptions { options, warnings, settings })
     }
 
-    /// The parser of a run.
+    /// Returns the parser of a run.
     pub fn parser() -> Command {
-        Options::command()
+        CollectOptions::command()
     }
 }
 
-/// Says which size a ring gets whose wanted size is none that a ring can have.
-fn other_ring_size(options: &Options, settings: &LayeredSettings) -> Option<String> {
+/// Warns about a ring size that is rounded.
+fn other_ring_size(options: &CollectOptions, settings: &LayeredSettings) -> Option<String> {
     let wanted = options.ring_size?;
     let taken = ring_bytes(wanted.as_usize());
     (taken as u64 != wanted.0).then(|| {
@@ -112,14 +113,19 @@ fn other_ring_size(options: &Options, settings: &LayeredSettings) -> Option<Stri
     })
 }
 
-/// What does not go together ends the call only if it was typed: else the job runs, with as much of it as goes.
-fn together(mut options: Options, settings: &LayeredSettings, warnings: &mut Vec<String>) -> Options {
+/// Options that contradict each other end the call only if they were typed. Otherwise the job runs with as
+/// many of them as possible.
+fn together(
+    mut options: CollectOptions,
+    settings: &LayeredSettings,
+    warnings: &mut Vec<String>,
+) -> CollectOptions {
     let Err(error) = options.check() else { return options };
     let (backend, trace) = (settings.origin(BACKEND), settings.origin(TRACE));
     if *backend == SettingOrigin::Typed && matches!(trace, SettingOrigin::Typed | SettingOrigin::Default) {
         return options;
     }
-    // It is recorded either way.
+    // The command is recorded in either case.
     let all = options.trace.unwrap_or_default();
     let mut less = all.clone();
     if let Some(choice) = &options.backend {
@@ -133,8 +139,8 @@ fn together(mut options: Options, settings: &LayeredSettings, warnings: &mut Vec
     options
 }
 
-fn read(matches: &ArgMatches) -> Options {
-    Options::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+fn read(matches: &ArgMatches) -> CollectOptions {
+    CollectOptions::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
 }
 
 #[cfg(test)]
@@ -142,10 +148,10 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn load(words: &[&str], variable: &str) -> Loaded {
+    fn load(words: &[&str], variable: &str) -> LoadedOptions {
         let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
         let named = |name: &str| (name == CONFIG && !variable.is_empty()).then(|| variable.into());
-        Options::load(Options::parser(), &arguments, named).unwrap()
+        CollectOptions::load(CollectOptions::parser(), &arguments, named).unwrap()
     }
 
     #[test]
@@ -167,7 +173,7 @@ mod tests {
             ],
             &["c", "--ranks", "0,8-15", "--trace=mpi,system", "--probes", "off", "a", ""],
         ] {
-            let plain = Options::try_parse_from(words).unwrap();
+            let plain = CollectOptions::try_parse_from(words).unwrap();
             assert_eq!(format!("{:?}", load(words, "").options), format!("{plain:?}"), "{words:?}");
         }
     }
@@ -208,6 +214,6 @@ mod tests {
         let loaded = load(&["c", "a"], "high-overhead");
         assert!(loaded.warnings[0].contains("RPD_CONFIG: there is no preset"), "{:?}", loaded.warnings);
         let arguments = ["c", "--config", "high-overhead", "a"].map(OsString::from);
-        assert!(Options::load(Options::parser(), &arguments, |_| None).is_err());
+        assert!(CollectOptions::load(CollectOptions::parser(), &arguments, |_| None).is_err());
     }
 }

@@ -4,15 +4,15 @@ mod load;
 mod trace;
 mod warn_signal;
 
-pub use load::{Loaded, TABLE};
-pub use rpd_shard::size::{Size, SizeError};
-pub use trace::{Trace, TraceError, name_of};
-pub use warn_signal::{WarnSignal, WarnSignalError};
+pub(crate) use load::{LoadedOptions, TABLE};
+pub(crate) use rpd_shard::size::Size;
+pub(crate) use trace::{TraceSelection, name_of};
+pub(crate) use warn_signal::WarnSignal;
 
-use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
-use crate::cpus::CollectorCpus;
-use crate::output::DEFAULT_MAX_BYTES;
-use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
+use crate::backend::{BackendChoice, BackendChoiceError, BackendPlan, BackendRequest};
+use crate::clock_probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
+use crate::host::cpus::CollectorCpus;
+use crate::shard_output::DEFAULT_MAX_BYTES;
 use clap::Parser;
 use rpd_ring::message::TRACED;
 use rpd_shard::rank_set::RankSet;
@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Seconds that a profiler has to start the command.
+/// Default time for a profiler to start the command, s.
 const DEFAULT_WAIT: u32 = 60;
 
 const EXAMPLES: &str = "\
 EXAMPLES:
-  A program of its own, into ./rpd-out/<time>/rank-00000.rpdshard:
+  A program without a launcher, into ./rpd-out/<time>/rank-00000.rpdshard:
       rpd-collect -- ./simulation input.nml
 
   One collector per rank:
@@ -50,14 +50,14 @@ EXAMPLES:
   Which kernel faults?
       srun -n 16 rpd-collect --debug-agent -- python train.py
 
-  With the options of a preset, and which those are:
+  With the options of a preset, and a list of them:
       srun -n 16 rpd-collect --config low-overhead -- ./simulation
       rpd-collect --config low-overhead --print-config
 
-  What would happen here, and is everything there that it takes?
+  What would a run do here, and is everything it needs available?
       rpd-collect doctor -- ./simulation
 
-  Then put the shards of all ranks together:
+  Then merge the shards of all ranks:
       rpd-merge
 
 ENVIRONMENT:
@@ -79,24 +79,24 @@ ENVIRONMENT:
   RPD_CONFIG       like --config
   RPD_DISABLE      1: run the command without tracing it
   RPD_INTERCEPT    path of librpd_intercept.so, if it is not beside rpd-collect or in ../lib
-  An empty variable counts as unset. One that makes no sense is named in a warning and left aside.
+  An empty variable counts as unset. An invalid one is ignored with a warning.
 
 MESSAGES:
-  What there is to say about a rank is in DIR/<run id>/rank-<rank>.log; without a word there is no log.
+  Messages about a rank are in DIR/<run id>/rank-<rank>.log; without messages there is no log.
 
 LIMITS:
-  Names of ranges and marks longer than 4096 bytes are cut; what is kept ends in \u{2026}
+  Names of ranges and marks longer than 4096 bytes are truncated and end in \u{2026}
   Processes that outlive the command are recorded up to its end.
   SIGSTOP to rpd-collect alone cannot reach the command; use SIGTSTP, or signal the process group.
 
 EXIT STATUS:
-  That of the command. 126 if it cannot be executed, 127 if it is not found, 2 for a mistake in the
-  options, 125 if --require did not let it start. If the command dies by a signal, so does rpd-collect.";
+  That of the command. 126 if it cannot be executed, 127 if it is not found, 2 for invalid
+  options, 125 if --require prevented its start. If the command dies by a signal, so does rpd-collect.";
 
 /// Runs a command and records its roctx ranges, MPI and RCCL calls.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "rpd-collect", version, about, after_help = EXAMPLES)]
-pub struct Options {
+pub struct CollectOptions {
     /// Output root; the shard goes to DIR/<run id>/rank-<rank>.rpdshard [default: rpd-out]
     #[arg(short = 'o', long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -105,7 +105,7 @@ pub struct Options {
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
 
-    /// Variable that holds the rank, for launchers that are not known
+    /// Variable that holds the rank, for unknown launchers
     #[arg(long, value_name = "NAME")]
     pub rank_env: Option<String>,
 
@@ -115,56 +115,58 @@ pub struct Options {
 
     /// What to record: roctx, mpi, rccl, system (metrics of the node), or none [default: all]
     #[arg(long, value_name = "WHAT")]
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceSelection>,
 
-    /// Most bytes of a shard; K, M, G are powers of 1024 [default: 2G]
+    /// Maximum size of a shard; K, M, G are powers of 1024 [default: 2G]
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<Size>,
 
-    /// Bytes of the ring buffer of each thread [default: 1M]
+    /// Size of the ring buffer of each thread [default: 1M]
     #[arg(long, value_name = "SIZE")]
     pub ring_size: Option<Size>,
 
-    /// Most bytes of all ring buffers of one process [default: 64M]
+    /// Maximum size of all ring buffers of one process [default: 64M]
     #[arg(long, value_name = "SIZE")]
     pub ring_memory: Option<Size>,
 
     /// Who may read the files: user, or group [default: user]
     #[arg(long, value_name = "WHO")]
-    pub share: Option<Share>,
+    pub share: Option<FileSharing>,
 
-    /// CPUs that the collector runs on, as 0,4-7; or auto: those that the job may use and no rank is bound to [default:
+    /// CPUs that the collector runs on, as 0,4-7; or auto: CPUs of the job that no rank is bound to [default:
     /// those of the command]
     #[arg(long, value_name = "LIST|auto")]
     pub collector_cpus: Option<CollectorCpus>,
 
     /// Whether nodes measure their clocks against each other: on, or off [default: on]
     #[arg(long, value_name = "SWITCH")]
-    pub probes: Option<Probes>,
+    pub probes: Option<ProbeSwitch>,
 
-    /// Interface for that, as ib0 or 10.1.0.0/16 [default: all that are up]
+    /// Interface for these measurements, as ib0 or 10.1.0.0/16 [default: all that are up]
     #[arg(long, value_name = "NAME|ADDRESS/PREFIX")]
     pub probe_interface: Option<ProbeInterface>,
 
-    /// UDP ports for that, as 40000-40100 [default: any]
+    /// UDP ports for these measurements, as 40000-40100 [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
     pub probe_ports: Option<ProbePorts>,
 
-    /// Most answers to other nodes a second [default: 10000]
+    /// Maximum number of answers to other nodes per second [default: 10000]
     #[arg(long, value_name = "NUMBER")]
     pub probe_rate: Option<ProbeRate>,
 
-    /// Signal that warns of the end of the job, as --signal of sbatch sends it: USR1, USR2 or XCPU. All is written then, and
-    /// the command goes on, and gets the signal only if it handles it
+    /// Signal that warns of the end of the job, as --signal of sbatch sends it: USR1, USR2 or XCPU. The
+    /// collector then writes everything recorded so far and continues; the command gets the signal only if it
+    /// handles it
     #[arg(long, value_name = "SIGNAL")]
     pub warn_signal: Option<WarnSignal>,
 
-    /// Ask the site to merge the run when the job is over, where it does: leaves merge.wanted in the folder of the run
+    /// Ask the site to merge the run after the job, if it offers that: creates merge.wanted in the folder of
+    /// the run
     #[arg(long)]
     pub ask_merge: bool,
 
-    /// Do not start the command if it cannot be recorded: no place for the shard, no library, or a static or setuid
-    /// program, into which no library can be preloaded; exit status 125
+    /// Do not start the command if it cannot be recorded: the shard cannot be created, the library is
+    /// missing, or the program is static or setuid, so that no library can be preloaded; exit status 125
     #[arg(long)]
     pub require: bool,
 
@@ -173,7 +175,8 @@ pub struct Options {
     #[arg(long, value_name = "LIST")]
     pub backend: Option<BackendChoice>,
 
-    /// Argument for the profiler, once for each: --backend-arg=--pmc; a variable for rpd-tracer, a setting for torch
+    /// Argument for the profiler, once for each: --backend-arg=--pmc; a variable for rpd-tracer, a setting
+    /// for torch
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub backend_arg: Vec<OsString>,
 
@@ -181,19 +184,19 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub backend_config: Option<PathBuf>,
 
-    /// Seconds that a profiler has to start the command, before it is run without [default: 60]
+    /// Seconds that a profiler has to start the command, before it runs without the profiler [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub backend_wait: Option<u32>,
 
-    /// Where a profiler writes on the node, until its files are shards [default: $TMPDIR, else /tmp]
+    /// Folder on the node for the profiler's files until they are imported [default: $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 
-    /// Leave the profiler's own files on the node
+    /// Keep the profiler's own files on the node
     #[arg(long)]
     pub keep_scratch: bool,
 
-    /// Run under the ROCm Debug Agent, which names the kernel that faults
+    /// Run under the ROCm Debug Agent, which names a kernel that faults
     #[arg(long)]
     pub debug_agent: bool,
 
@@ -201,22 +204,22 @@ pub struct Options {
     #[arg(long, value_name = "PRESET|FILE")]
     pub config: Option<PathBuf>,
 
-    /// Print all options as they count, and who said so, as a file for --config; run nothing
+    /// Print the effective options and their origins as a file for --config; run nothing
     #[arg(long)]
     pub print_config: bool,
 
-    /// What to record where there is no profiler that records a part of it.
+    /// What to record if no profiler records a part of it.
     #[arg(skip)]
-    pub without_profiler: Option<Trace>,
+    pub without_profiler: Option<TraceSelection>,
 
     /// The command to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
-/// Who may read what is recorded.
+/// Who may read the recorded files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Share {
+pub enum FileSharing {
     /// The user alone.
     User,
     /// The user's group as well.
@@ -225,55 +228,54 @@ pub enum Share {
 
 /// Whether nodes measure their clocks against each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Probes {
-    /// Those of a job on several nodes do.
+pub enum ProbeSwitch {
+    /// Nodes of a job on several nodes do.
     On,
-    /// No node does.
+    /// Nodes do not.
     Off,
 }
 
-/// Text that is no switch.
+/// A text that is neither on nor off.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("probes are on or off, not {0:?}")]
-pub struct ProbesError(String);
+pub struct ProbeSwitchError(String);
 
-impl FromStr for Probes {
-    type Err = ProbesError;
+impl FromStr for ProbeSwitch {
+    type Err = ProbeSwitchError;
 
-    fn from_str(text: &str) -> Result<Probes, ProbesError> {
+    fn from_str(text: &str) -> Result<ProbeSwitch, ProbeSwitchError> {
         match text.trim() {
-            "on" => Ok(Probes::On),
-            "off" => Ok(Probes::Off),
-            _ => Err(ProbesError(text.to_owned())),
+            "on" => Ok(ProbeSwitch::On),
+            "off" => Ok(ProbeSwitch::Off),
+            _ => Err(ProbeSwitchError(text.to_owned())),
         }
     }
 }
 
-/// Text that names nobody.
+/// A text that is neither user nor group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("files can be shared with user or group, not with {0:?}")]
-pub struct ShareError(String);
+pub struct FileSharingError(String);
 
-impl FromStr for Share {
-    type Err = ShareError;
+impl FromStr for FileSharing {
+    type Err = FileSharingError;
 
-    fn from_str(text: &str) -> Result<Share, ShareError> {
+    fn from_str(text: &str) -> Result<FileSharing, FileSharingError> {
         match text.trim() {
-            "user" => Ok(Share::User),
-            "group" => Ok(Share::Group),
-            _ => Err(ShareError(text.to_owned())),
+            "user" => Ok(FileSharing::User),
+            "group" => Ok(FileSharing::Group),
+            _ => Err(FileSharingError(text.to_owned())),
         }
     }
 }
 
-impl Options {
-    /// The options, with the environment for what was not typed, and what is to be said about it. A
-    /// variable must never stop a job: an empty one is none, and one that makes no sense is worth a
-    /// warning.
-    pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (Options, Vec<String>) {
+impl CollectOptions {
+    /// Adds the variables of the environment for options that were not typed. Returns messages about them. A
+    /// variable must never stop a job: an empty one is ignored, and an invalid one causes a warning.
+    pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (CollectOptions, Vec<String>) {
         let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
         let mut warnings = Vec::new();
-        let options = Options {
+        let options = CollectOptions {
             output: self
                 .output
                 .filter(|path| !path.as_os_str().is_empty())
@@ -317,24 +319,27 @@ impl Options {
         (options, warnings)
     }
 
-    /// What was chosen for the probes; none if there are to be none.
+    /// Returns the settings of the clock probes; `None` if they are off.
     pub fn probe_choice(&self) -> Option<ProbeChoice> {
         let choice = ProbeChoice {
             interface: self.probe_interface.clone(),
             ports: self.probe_ports,
             rate: self.probe_rate.map_or(DEFAULT_RATE, |rate| rate.0),
         };
-        (self.probes != Some(Probes::Off)).then_some(choice)
+        (self.probes != Some(ProbeSwitch::Off)).then_some(choice)
     }
 
-    /// Whether what is asked for goes together.
-    pub fn check(&self) -> Result<(), ChoiceError> {
+    /// Checks whether the options fit together.
+    ///
+    /// # Errors
+    /// If they contradict each other.
+    pub fn check(&self) -> Result<(), BackendChoiceError> {
         let library = self.trace.clone().unwrap_or_default().library;
         self.backend.as_ref().map_or(Ok(()), |choice| choice.check(&library))
     }
 
-    /// What is recorded, as the profilers that the plan found leave it.
-    pub fn recorded(&self, plan: &Plan) -> Trace {
+    /// Returns what is recorded, given the profilers in the plan.
+    pub fn recorded(&self, plan: &BackendPlan) -> TraceSelection {
         let mut trace = match plan.has_profiler() {
             true => self.trace.clone().unwrap_or_default(),
             false => self.recorded_alone(),
@@ -343,20 +348,20 @@ impl Options {
         trace
     }
 
-    /// What is recorded where no profiler records a part of it.
-    pub fn recorded_alone(&self) -> Trace {
+    /// Returns what is recorded if no profiler records a part of it.
+    pub fn recorded_alone(&self) -> TraceSelection {
         self.without_profiler.as_ref().or(self.trace.as_ref()).cloned().unwrap_or_default()
     }
 
-    /// What native is asked to record.
+    /// Returns what native is to record.
     fn words(&self) -> &[&'static str] {
         self.trace.as_ref().map_or(&TRACED, |trace| &trace.library)
     }
 
-    /// What is asked of profilers.
-    pub fn asked(&self) -> Asked<'_> {
+    /// Returns the request for the backends.
+    pub fn backend_request(&self) -> BackendRequest<'_> {
         static AUTO: BackendChoice = BackendChoice::Auto;
-        Asked {
+        BackendRequest {
             choice: self.backend.as_ref().unwrap_or(&AUTO),
             named: self.backend.is_some(),
             library: self.trace.as_ref().is_some_and(|trace| !trace.library.is_empty()),
@@ -370,16 +375,16 @@ impl Options {
         }
     }
 
-    /// Most bytes of a shard.
+    /// Returns the maximum number of bytes of a shard.
     pub fn max_bytes(&self) -> u64 {
         self.max_size.map_or(DEFAULT_MAX_BYTES, |size| size.0)
     }
 }
 
-/// Characters of what is wrong with a variable; the value itself may be of any length.
-const LONGEST_ERROR: usize = 300;
+/// Maximum length of an error about a variable, whose value may have any length.
+const MAX_ERROR_LENGTH: usize = 300;
 
-/// The value of a variable; none if it is not set or makes no sense.
+/// Parses the value of a variable; `None` if it is not set or invalid.
 fn parsed<T>(name: &str, set: impl Fn(&str) -> Option<OsString>, warnings: &mut Vec<String>) -> Option<T>
 where
     T: FromStr<Err: Display>,
@@ -387,17 +392,16 @@ where
     match set(name)?.to_string_lossy().parse() {
         Ok(value) => Some(value),
         Err(error) => {
-            let error: String = error.to_string().chars().take(LONGEST_ERROR).collect();
+            let error: String = error.to_string().chars().take(MAX_ERROR_LENGTH).collect();
             warnings.push(format!("warning: {name}: {error}; the default is used"));
             None
         }
     }
 }
 
-/// The command on a command line that nobody wants to be looked at: `RPD_DISABLE` must help even
-/// against mistakes in the options.
-pub fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
-    match Options::try_parse_from(arguments) {
+/// Finds the command without parsing the options: `RPD_DISABLE` must help even if those are invalid.
+pub(crate) fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    match CollectOptions::try_parse_from(arguments) {
         Ok(options) => Some(options.command),
         Err(_) => {
             let dashes = arguments.iter().position(|argument| argument == "--")?;
@@ -410,8 +414,8 @@ pub fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
 mod tests {
     use super::*;
 
-    fn options(typed: &str) -> Options {
-        Options::try_parse_from(typed.split(' ')).unwrap()
+    fn options(typed: &str) -> CollectOptions {
+        CollectOptions::try_parse_from(typed.split(' ')).unwrap()
     }
 
     #[test]
@@ -470,7 +474,10 @@ mod tests {
         let probes = given.probe_choice().unwrap();
         assert_eq!((probes.interface.unwrap().to_string().as_str(), probes.rate), ("ib0", 7));
         assert_eq!(probes.ports.unwrap().to_string(), "4000-4001");
-        assert_eq!((given.ranks.unwrap().to_string(), given.share), ("1-3".to_owned(), Some(Share::Group)));
+        assert_eq!(
+            (given.ranks.unwrap().to_string(), given.share),
+            ("1-3".to_owned(), Some(FileSharing::Group))
+        );
         assert_eq!((given.max_size, given.ring_memory), (Some(Size(3 << 20)), Some(Size(3 << 20))));
         assert_eq!(given.collector_cpus, Some(CollectorCpus::Auto));
         assert_eq!(given.trace.unwrap().to_string(), "mpi");
@@ -495,7 +502,7 @@ mod tests {
             "--backend rocprof4",
             "--backend-wait 0",
         ] {
-            assert!(Options::try_parse_from(format!("c {typed} -- a").split(' ')).is_err(), "{typed}");
+            assert!(CollectOptions::try_parse_from(format!("c {typed} -- a").split(' ')).is_err(), "{typed}");
         }
     }
 

@@ -1,36 +1,37 @@
-//! What is recorded.
+//! Selects what is recorded.
 
 use rpd_ring::message::TRACED;
 use std::str::FromStr;
 
-/// What the collector records by itself, beside what the library records in the program.
+/// What the collector records by itself, besides what the library records in the program.
 const SYSTEM: &str = "system";
 
-/// What is recorded, as `--trace roctx,mpi,rccl,system` names it.
+/// What to record, as in `--trace roctx,mpi,rccl,system`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trace {
+pub struct TraceSelection {
     /// What the library records: words of [`TRACED`], in that order.
     pub library: Vec<&'static str>,
-    /// The metrics of the node.
+    /// Record the metrics of the node.
     pub system: bool,
 }
 
-/// A word that is none of those that are known.
+/// An unknown word.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} cannot be recorded: did you mean {nearest}? There are roctx, mpi, rccl, system, and none")]
-pub struct TraceError {
+pub struct TraceSelectionError {
     word: String,
     nearest: &'static str,
 }
 
-impl Default for Trace {
-    fn default() -> Trace {
-        Trace { library: TRACED.to_vec(), system: true }
+impl Default for TraceSelection {
+    fn default() -> TraceSelection {
+        TraceSelection { library: TRACED.to_vec(), system: true }
     }
 }
 
-impl Trace {
-    /// What is recorded, for people: `roctx, MPI and RCCL calls and system metrics`; empty if that is nothing.
+impl TraceSelection {
+    /// Describes the selection for users: `roctx, MPI and RCCL calls and system metrics`. Empty if nothing is
+    /// selected.
     pub fn described(&self) -> String {
         let calls = self.library.iter().map(|word| name_of(word));
         let calls = match calls.collect::<Vec<_>>().as_slice() {
@@ -46,26 +47,26 @@ impl Trace {
             .join(" and ")
     }
 
-    /// For [`rpd_ring::message::TRACE_VARIABLE`].
+    /// Returns the value of [`rpd_ring::message::TRACE_VARIABLE`].
     pub fn library_words(&self) -> String {
         self.library.join(",")
     }
 }
 
-impl FromStr for Trace {
-    type Err = TraceError;
+impl FromStr for TraceSelection {
+    type Err = TraceSelectionError;
 
-    fn from_str(text: &str) -> Result<Trace, TraceError> {
-        let mut trace = Trace { library: Vec::new(), system: false };
+    fn from_str(text: &str) -> Result<TraceSelection, TraceSelectionError> {
+        let mut trace = TraceSelection { library: Vec::new(), system: false };
         let lower = text.to_ascii_lowercase();
         for word in lower.split(',').map(str::trim) {
             match TRACED.into_iter().find(|known| *known == word) {
                 Some(known) if trace.library.contains(&known) => {}
                 Some(known) => trace.library.push(known),
                 None if word == SYSTEM => trace.system = true,
-                None if word == "all" => trace = Trace::default(),
+                None if word == "all" => trace = TraceSelection::default(),
                 None if word == "none" => {}
-                None => return Err(TraceError { word: word.to_owned(), nearest: nearest(word) }),
+                None => return Err(TraceSelectionError { word: word.to_owned(), nearest: nearest(word) }),
             }
         }
         trace.library.sort_by_key(|word| TRACED.iter().position(|known| known == word));
@@ -73,15 +74,15 @@ impl FromStr for Trace {
     }
 }
 
-impl std::fmt::Display for Trace {
+impl std::fmt::Display for TraceSelection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let words: Vec<&str> = self.library.iter().copied().chain(self.system.then_some(SYSTEM)).collect();
         f.write_str(if words.is_empty() { "none".to_owned() } else { words.join(",") }.as_str())
     }
 }
 
-/// What people call what `--trace` calls by this word.
-pub fn name_of(word: &str) -> &str {
+/// Returns the usual name for a word of `--trace`.
+pub(crate) fn name_of(word: &str) -> &str {
     match word {
         "mpi" => "MPI",
         "rccl" => "RCCL",
@@ -89,13 +90,13 @@ pub fn name_of(word: &str) -> &str {
     }
 }
 
-/// The known word with the fewest letters to change.
+/// Returns the known word with the smallest edit distance.
 fn nearest(word: &str) -> &'static str {
     let known = TRACED.into_iter().chain([SYSTEM, "all", "none"]);
     known.min_by_key(|known| edits(word, known)).unwrap_or(SYSTEM)
 }
 
-/// Letters to insert, remove or replace between two words; of a long one, its beginning.
+/// Returns the edit distance of two words. Uses only the start of a long word.
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (at, letter) in from.chars().take(64).enumerate() {
@@ -124,7 +125,7 @@ mod tests {
             ("system", "system metrics"),
             ("none", ""),
         ] {
-            assert_eq!(trace.parse::<Trace>().unwrap().described(), described);
+            assert_eq!(trace.parse::<TraceSelection>().unwrap().described(), described);
         }
     }
 
@@ -137,13 +138,13 @@ mod tests {
             ("none", "none"),
             ("none,mpi", "mpi"),
         ] {
-            assert_eq!(given.parse::<Trace>().unwrap().to_string(), shown);
+            assert_eq!(given.parse::<TraceSelection>().unwrap().to_string(), shown);
         }
-        assert_eq!(Trace::default().to_string(), "roctx,mpi,rccl,system");
+        assert_eq!(TraceSelection::default().to_string(), "roctx,mpi,rccl,system");
         for (wrong, nearest) in
             [("rocx", "roctx"), ("nccl", "rccl"), ("MPIC", "mpi"), ("sytem", "system"), ("", "mpi")]
         {
-            assert_eq!(wrong.parse::<Trace>().unwrap_err().nearest, nearest, "{wrong}");
+            assert_eq!(wrong.parse::<TraceSelection>().unwrap_err().nearest, nearest, "{wrong}");
         }
     }
 }

@@ -1,20 +1,20 @@
 use std::str::FromStr;
 
-/// Signals that batch systems are asked to send some time before they end a job.
+/// Signals that batch systems can send some time before they end a job.
 const KNOWN: [(&str, i32); 3] = [("USR1", 10), ("USR2", 12), ("XCPU", 24)];
 
-/// A signal that warns of the end of a job.
+/// A signal that announces the end of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WarnSignal {
-    /// As `kill -l` has it.
+    /// Name as in `kill -l`.
     pub name: &'static str,
     /// Its number.
     pub number: i32,
 }
 
-/// Text that names no such signal.
+/// A text that does not name such a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a job is warned by USR1, USR2 or XCPU, not by {0:?}")]
+#[error("invalid warning signal {0:?}; expected USR1, USR2 or XCPU")]
 pub struct WarnSignalError(String);
 
 impl FromStr for WarnSignal {

@@ -1,44 +1,45 @@
-//! Profilers: prepared as for a run, in a folder that goes again.
+//! Checks the profilers: prepares them as for a run, in a temporary scratch folder.
 
 use super::Finding;
-use crate::backend::{self, Backend, BackendChoice, Plan, ResolvedBackends, scratch};
-use crate::command_line::Options;
-use crate::session::{Identity, announced};
+use crate::backend::{self, BackendChoice, BackendKind, BackendPlan, ResolvedBackends, scratch};
+use crate::command_line::CollectOptions;
+use crate::session::{SessionIdentity, announced};
 use std::path::Path;
 
-/// What a run would start the command with. Removes what was made for it on the node.
-pub(super) struct Prepared {
-    pub(super) plan: Plan,
-    /// Those that are there.
-    pub(super) usable: Vec<Backend>,
-    /// Why, where nobody has named them.
+/// The plan of a run. Removes its scratch folder when dropped.
+pub(super) struct PreparedBackends {
+    pub(super) plan: BackendPlan,
+    /// Backends that can be used.
+    pub(super) usable: Vec<BackendKind>,
+    /// The reason for them, if the user named none.
     why: Option<String>,
-    /// What records what, where `auto` found a GPU.
+    /// The line about what records what, if `auto` found a GPU.
     announced: Option<String>,
 }
 
-impl Prepared {
-    /// Finds the profilers, and asks them for their versions.
-    pub(super) fn of(options: &Options, identity: &Identity) -> Prepared {
-        let asked = options.asked();
+impl PreparedBackends {
+    /// Finds the profilers and queries their versions.
+    pub(super) fn of(options: &CollectOptions, identity: &SessionIdentity) -> PreparedBackends {
+        let backend_request = options.backend_request();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
-        let plan = backend::plan(&asked, &identity.label(), is_recorded);
-        let ResolvedBackends { backends: mut usable, reason, .. } = asked.choice.resolve(asked.library);
-        let prepared = |backend: &Backend| {
+        let plan = backend::plan(&backend_request, &identity.label(), is_recorded);
+        let ResolvedBackends { backends: mut usable, reason, .. } =
+            backend_request.choice.resolve(backend_request.library);
+        let prepared = |backend: &BackendKind| {
             let mut harvested = plan.harvest.iter().flat_map(|harvest| &harvest.backends);
             harvested.any(|name| name == backend.name())
         };
-        usable.retain(|backend| *backend == Backend::Native || !is_recorded || prepared(backend));
+        usable.retain(|backend| *backend == BackendKind::Native || !is_recorded || prepared(backend));
         let announced = announced(options, &plan).filter(|_| is_recorded);
-        Prepared { plan, usable, why: reason, announced }
+        PreparedBackends { plan, usable, why: reason, announced }
     }
 
-    /// Whether what is asked for is there, and goes together.
-    pub(super) fn check(&self, options: &Options) -> Vec<Finding> {
+    /// Checks whether the requested backends exist and fit together.
+    pub(super) fn check(&self, options: &CollectOptions) -> Vec<Finding> {
         if let Err(error) = options.check() {
             return vec![Finding::problem(error, "a run refuses this, and starts no command")];
         }
-        let lines = self.plan.said.iter().chain(&self.announced);
+        let lines = self.plan.notes.iter().chain(&self.announced);
         let mut findings: Vec<Finding> = lines.map(|line| finding(line)).collect();
         if findings.is_empty() {
             findings.push(self.why.as_deref().map_or_else(|| Finding::Ok(self.names()), finding));
@@ -46,16 +47,16 @@ impl Prepared {
         findings
     }
 
-    /// The names of those that are there.
+    /// Returns the names of the usable backends.
     pub(super) fn names(&self) -> String {
         BackendChoice::These(self.usable.clone()).to_string()
     }
 
-    /// What is recorded, and by whom.
-    pub(super) fn recorded(&self, options: &Options) -> String {
+    /// Describes which backend records what.
+    pub(super) fn recorded(&self, options: &CollectOptions) -> String {
         let trace = options.recorded(&self.plan);
         let each = self.usable.iter().map(|backend| match backend {
-            Backend::Native => trace.to_string(),
+            BackendKind::Native => trace.to_string(),
             other => format!("what {} records", other.name()),
         });
         match each.collect::<Vec<_>>() {
@@ -65,7 +66,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for PreparedBackends {
     fn drop(&mut self) {
         if let Some(harvest) = &self.plan.harvest {
             scratch::remove(Path::new(&harvest.scratch));
@@ -73,7 +74,7 @@ impl Drop for Prepared {
     }
 }
 
-/// From a line for the log: its last part is what to do.
+/// Splits a line for the log: its last part is the next step.
 fn finding(line: &str) -> Finding {
     let Some(warning) = line.strip_prefix("warning: ") else {
         return Finding::Ok(line.trim_start_matches("backend ").to_owned());

@@ -1,4 +1,4 @@
-//! Where shards would go.
+//! Checks the output folder.
 
 use super::Finding;
 use crate::command_line::Size;
@@ -8,13 +8,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// With less than this, even a short run does not fit.
-const LEAST: u64 = 16 << 20;
-/// Bytes that are written on trial: quotas speak up only then.
+/// With less free space, even a short run does not fit.
+const MIN_FREE_BYTES: u64 = 16 << 20;
+/// Bytes of a test write. Quotas report errors only on a write.
 const TRIAL: usize = 64 << 10;
-const ELSEWHERE: &str = "choose another place with -o DIR or RPD_OUTPUT";
+const ELSEWHERE: &str = "choose another folder with -o DIR or RPD_OUTPUT";
 
-/// Kinds of file systems, by the magic number of `statfs`.
+/// Names of file systems, by the magic number of `statfs`.
 const KINDS: [(u64, &str); 13] = [
     (0x0bd0_0bd0, "Lustre"),
     (0x4750_4653, "GPFS"),
@@ -32,7 +32,7 @@ const KINDS: [(u64, &str); 13] = [
 ];
 const IN_MEMORY: &str = "tmpfs";
 
-/// Whether a file can be made and written there, and how much room there is.
+/// Checks whether a file can be written there, and how much space there is.
 pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<Finding> {
     let tried = try_out(root);
     let mut findings = vec![match &tried {
@@ -54,12 +54,12 @@ pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<Finding> {
     findings
 }
 
-/// Makes the folder and a file in it, and takes both away again.
+/// Creates the folder and a file in it, and removes both.
 fn try_out(root: &Path) -> io::Result<()> {
     let made: Vec<PathBuf> = root.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect();
     let result = make_and_write(root);
     for folder in made {
-        // Fails for one that somebody else uses by now: then it stays.
+        // Fails if another process uses the folder by now. Then it stays.
         let _ = std::fs::remove_dir(folder);
     }
     result
@@ -75,17 +75,17 @@ fn make_and_write(root: &Path) -> io::Result<()> {
     written
 }
 
-/// Space and inodes, and what kind of file system it is.
+/// Reports free space and inodes, and the kind of the file system.
 fn room(existing: &Path, max_bytes: u64) -> Vec<Finding> {
     let (Ok(space), Ok(kind)) = (rustix::fs::statvfs(existing), rustix::fs::statfs(existing)) else {
-        return vec![Finding::Note(format!("{} does not say how much room it has", existing.display()))];
+        return vec![Finding::Note(format!("{} does not report its free space", existing.display()))];
     };
     let magic = kind.f_type as u64 & 0xffff_ffff;
     let kind = KINDS.iter().find(|(known, _)| *known == magic);
     let kind = kind.map_or(format!("file system {magic:#x}"), |(_, name)| (*name).to_owned());
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let text = format!("{kind}, {} free", Size(free));
-    let mut findings = vec![if free < LEAST {
+    let mut findings = vec![if free < MIN_FREE_BYTES {
         Finding::problem(text, ELSEWHERE)
     } else if free < max_bytes {
         Finding::Note(format!("{text}: less than the {} that a shard may have", Size(max_bytes)))
@@ -97,7 +97,7 @@ fn room(existing: &Path, max_bytes: u64) -> Vec<Finding> {
             "tmpfs is memory of this node alone: choose a shared folder for more nodes".to_owned(),
         ));
     }
-    // Where there are none, their number is not limited.
+    // A file system that reports no inodes does not limit them.
     if space.f_files > 0 && space.f_favail < 2 {
         findings.push(Finding::problem("no inodes are left", ELSEWHERE));
     }

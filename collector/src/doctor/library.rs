@@ -1,17 +1,17 @@
-//! The library, and the socket between it and the collector.
+//! Checks the library, and the socket between it and the collector.
 
 use super::Finding;
 use crate::child::preload;
-use crate::collect::Listener;
-use crate::program::ProgramFile;
+use crate::child::program::ProgramFile;
+use crate::drain::RingListener;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program that every system has and that does nothing.
+/// A program on every system that does nothing.
 const HARMLESS: &str = "/bin/true";
 
-/// Whether the library is there, and gets loaded into the command.
+/// Checks whether the library is found and loads into the command.
 pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
     let executable = std::env::current_exe().unwrap_or_default();
     let library = match preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable) {
@@ -31,7 +31,7 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
         return findings;
     }
     match program {
-        // A loader, which is started with the name of a program.
+        // The command is a loader that is started with the name of a program.
         None | Some(ProgramFile::Static(_)) => {}
         Some(ProgramFile::Missing(name)) => {
             let name = name.to_string_lossy();
@@ -41,7 +41,7 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
             ));
         }
         Some(ProgramFile::Foreign(path)) => {
-            let what = format!("{} is no program of this machine's kind", path.display());
+            let what = format!("{} is not a program for this kind of machine", path.display());
             findings.push(Finding::problem(what, next));
         }
         Some(ProgramFile::Dynamic { path, loader, .. }) => {
@@ -76,7 +76,7 @@ fn loads(library: &Path) -> Result<(), String> {
 
 /// The libraries that a program gets, as its loader lists them without running it.
 pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> Result<String, String> {
-    // Only this loader is known to list instead of to run.
+    // Only this loader is known to list libraries instead of running the program.
     let name = loader.file_name().unwrap_or_default().to_string_lossy();
     if !name.starts_with("ld-linux") && !name.starts_with("ld64") {
         return Ok(String::new());
@@ -98,11 +98,11 @@ pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> R
     }
 }
 
-/// Whether a process of this node can reach a collector.
+/// Checks whether a process of this node can reach a collector.
 pub(super) fn socket(random: u128) -> [Finding; 1] {
     let next = "abstract Unix sockets have to be allowed; a seccomp or AppArmor profile may forbid them";
     let try_out = || {
-        let (_listening, name) = Listener::bind(random)?;
+        let (_listening, name) = RingListener::bind(random)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let name = name.strip_prefix('@').unwrap_or(&name);

@@ -1,22 +1,22 @@
-//! Memory for rings, and what limits it.
+//! Checks the memory for rings and its limits.
 
 use super::Finding;
-use crate::cgroup;
-use crate::command_line::{Options, Size};
+use crate::command_line::{CollectOptions, Size};
+use crate::host::cgroup;
 use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_DEFAULT, ring_bytes};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
-/// Most bytes of all rings of one process unless told otherwise.
+/// Default limit for all rings of one process.
 const RING_MEMORY: Size = Size(rpd_ring::layout::MEMORY_DEFAULT as u64);
 const SMALLER: &str = "give the job more memory, or choose smaller rings with --ring-size and --ring-memory";
 
-/// Whether a ring can be had, and how much the job's limits leave for rings.
-pub(super) fn check(options: &Options) -> Vec<Finding> {
+/// Checks whether a ring can be created, and how much memory the limits of the job leave for rings.
+pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
     let ring = options.ring_size.map_or(RING_DEFAULT, |size| ring_bytes(size.as_usize()));
     let bytes = (HEADER_BYTES + IDENTITY_LIMIT + ring) as u64;
     let mut findings = vec![match reserve(bytes) {
-        Ok(()) => Finding::Ok(format!("a ring of {} can be had", Size(ring as u64))),
+        Ok(()) => Finding::Ok(format!("a ring of {} can be reserved", Size(ring as u64))),
         Err(error) => {
             Finding::problem(format!("no memory for a ring of {}: {error}", Size(ring as u64)), SMALLER)
         }
@@ -38,9 +38,9 @@ pub(super) fn check(options: &Options) -> Vec<Finding> {
     findings
 }
 
-/// Reserves memory as a ring does, and gives it back.
+/// Reserves memory as a ring does, and frees it.
 fn reserve(bytes: u64) -> std::io::Result<()> {
-    // Beyond `ulimit -f` the system would send a signal instead of an error.
+    // Beyond `ulimit -f` the system would send a signal instead of returning an error.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes) {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }

@@ -1,6 +1,6 @@
-//! `rpd-collect doctor`: is everything there that recording takes, and what would happen?
+//! `rpd-collect doctor`: checks everything that recording needs, and describes what a run would do.
 //!
-//! Nothing of the command is run, and nothing is left behind.
+//! It does not run the command, and leaves no files.
 
 mod backends;
 mod folder;
@@ -9,11 +9,12 @@ mod memory;
 mod python;
 mod surroundings;
 
-use crate::command_line::{Loaded, Options};
-use crate::launcher::Environment;
-use crate::program::ProgramFile;
-use crate::session::{self, Identity};
-use backends::Prepared;
+use crate::child::program::ProgramFile;
+use crate::command_line::{CollectOptions, LoadedOptions};
+use crate::host::random::random;
+use crate::launcher::LauncherEnvironment;
+use crate::session::{self, SessionIdentity};
+use backends::PreparedBackends;
 use clap::Command;
 use rpd_shard::file::folder_of_ranks;
 use rpd_shard::identity::masked_command;
@@ -21,8 +22,8 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 
-/// First argument that asks for it.
-pub const NAME: &str = "doctor";
+/// First argument that starts the doctor.
+pub(crate) const NAME: &str = "doctor";
 
 const HELP: &str = "\
 EXAMPLES:
@@ -30,19 +31,19 @@ EXAMPLES:
   srun -n 1 rpd-collect doctor -o /scratch/traces -- ./simulation
 
 EXIT STATUS:
-  0 if nothing is in the way, 1 if something is, 2 for a mistake in the options.";
+  0 if there is no problem, 1 if there is one, 2 for invalid options.";
 
-/// What a check has found.
+/// Result of a check.
 enum Finding {
-    /// Nothing is in the way.
+    /// No problem.
     Ok(String),
-    /// Worth knowing.
+    /// Information.
     Note(String),
-    /// Something is in the way.
+    /// A problem.
     Problem {
-        /// What.
+        /// The problem.
         what: String,
-        /// What to do about it.
+        /// The next step.
         next: String,
     },
 }
@@ -53,13 +54,13 @@ impl Finding {
     }
 }
 
-/// The findings, printed one by one.
+/// Prints the findings one by one.
 #[derive(Default)]
-struct Report {
+struct DoctorReport {
     problems: u32,
 }
 
-impl Report {
+impl DoctorReport {
     fn print(&mut self, about: &str, findings: impl IntoIterator<Item = Finding>) {
         for finding in findings {
             let (kind, text) = match finding {
@@ -75,28 +76,28 @@ impl Report {
     }
 }
 
-/// Stdout is the doctor's own. If nobody reads it, there is still the exit status.
+/// Ignores a closed stdout: the exit status remains.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Examines, prints, and returns the exit status.
-pub fn main(arguments: &[OsString]) -> i32 {
+/// Runs the checks, prints the findings, and returns the exit status.
+pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let loaded =
-        Options::load(parser(), arguments.get(1..).unwrap_or_default(), |name| std::env::var_os(name));
-    let Loaded { options, warnings, .. } = match loaded {
+        CollectOptions::load(parser(), arguments.get(1..).unwrap_or_default(), |name| std::env::var_os(name));
+    let LoadedOptions { options, warnings, .. } = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
             say(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
             return 1;
         }
     };
-    let environment = Environment::of_this_process();
-    let random = session::random().unwrap_or_default();
-    let identity = Identity::detect(&options, &environment, random);
+    let environment = LauncherEnvironment::of_this_process();
+    let random = random().unwrap_or_default();
+    let identity = SessionIdentity::detect(&options, &environment, random);
     let program = options.command.first().map(|name| ProgramFile::find(name));
 
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     report.print("options", surroundings::variables(&warnings));
     report.print("library", library::check(program.as_ref()));
     report.print("socket", library::socket(random));
@@ -108,7 +109,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
     report
         .print("mpi", surroundings::mpi(options.command.first().map(OsString::as_os_str), program.as_ref()));
     report.print("rocm", surroundings::rocm());
-    let prepared = Prepared::of(&options, &identity);
+    let prepared = PreparedBackends::of(&options, &identity);
     report.print("backend", prepared.check(&options));
     what_would_happen(&options, &identity, &prepared);
     match report.problems {
@@ -120,22 +121,23 @@ pub fn main(arguments: &[OsString]) -> i32 {
     }
 }
 
-/// The parser of a run, of which the command may be missing.
+/// The parser of a run, with an optional command.
 pub fn parser() -> Command {
-    let command = Options::parser().name("rpd-collect doctor").bin_name("rpd-collect doctor");
+    let command = CollectOptions::parser().name("rpd-collect doctor").bin_name("rpd-collect doctor");
     command
         .about("Checks whether everything is there that recording takes, and prints what would happen")
         .after_help(HELP)
         .mut_arg("command", |argument| argument.required(false))
 }
 
-fn what_would_happen(options: &Options, identity: &Identity, prepared: &Prepared) {
+fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepared: &PreparedBackends) {
     let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
     say(format_args!("\nwhat would happen"));
     let command: Vec<String> =
         options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = if command.is_empty() { "COMMAND".to_owned() } else { masked_command(&command) };
-    let disabled = Environment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");
+    let disabled =
+        LauncherEnvironment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");
     if disabled {
         line("command", &format_args!("{command}, as if rpd-collect was not there: RPD_DISABLE is set"));
         return;

@@ -1,24 +1,25 @@
-//! Which MPI a Python program will load, without running it.
+//! Finds the MPI library of a Python program without running the program.
 
 use super::{Finding, library};
-use crate::backend::ask;
+use crate::backend::query;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Prints where the module of mpi4py is that loads MPI, and loads neither.
+/// Prints the path of the mpi4py module that loads MPI, without loading it.
 const FIND_MODULE: &str =
     "import importlib.util as u\nprint('module:' + (u.find_spec('mpi4py.MPI').origin or ''))";
-/// Prefix of the answer; any other line is a message of the interpreter.
+/// Prefix of the answer. Any other line is a message of the interpreter.
 const MODULE: &str = "module:";
 
-/// What mpi4py loads in the first of these programs that is a Python; `None` if there is none, or it has no mpi4py. The
-/// command itself comes before what interprets it, since it may be a script that chooses a Python.
+/// Checks what mpi4py loads in the first of these programs that is a Python interpreter. `None` if there is
+/// none, or it lacks mpi4py. The command itself comes before its interpreter, since it may be a script that
+/// selects a Python.
 pub(super) fn mpi_of(programs: &[&Path], loader: &Path) -> Option<Finding> {
     let name_of = |program: &Path| Some(program.file_name()?.to_str()?.to_owned());
     let is_python = |program: &&&Path| name_of(program).is_some_and(|name| name.starts_with("python"));
     let interpreter = programs.iter().find(is_python)?;
     let name = name_of(interpreter)?;
-    let answer = ask(interpreter, &[OsStr::new("-c"), OsStr::new(FIND_MODULE)], Path::new("."))?;
+    let answer = query(interpreter, &[OsStr::new("-c"), OsStr::new(FIND_MODULE)], Path::new("."))?;
     let module = answer.lines().find_map(|line| line.strip_prefix(MODULE)).filter(|path| !path.is_empty())?;
     let list = library::needed(Path::new(module), loader, None).unwrap_or_default();
     let Some(line) = list.lines().find(|line| super::surroundings::is_mpi(line)) else {

@@ -1,35 +1,35 @@
-//! What is around the command: variables, launcher, MPI, ROCm.
+//! Checks the environment of the command: variables, launcher, MPI, ROCm.
 
 use super::{Finding, library, python};
 use crate::child;
-use crate::command_line::Options;
-use crate::cpus;
-use crate::launcher::{Environment, is_on_one_node};
-use crate::probe::{self, ProbeChoice};
-use crate::program::ProgramFile;
-use crate::session::Identity;
+use crate::child::program::ProgramFile;
+use crate::clock_probe::{self, ProbeChoice};
+use crate::command_line::CollectOptions;
+use crate::host::cpus;
+use crate::launcher::{LauncherEnvironment, is_on_one_node};
+use crate::session::SessionIdentity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Variables that make no sense.
+/// Reports variables that are invalid.
 pub(super) fn variables(warnings: &[String]) -> Vec<Finding> {
     let text = |warning: &String| warning.trim_start_matches("warning: ").to_owned();
     warnings.iter().map(|warning| Finding::problem(text(warning), "correct it, or unset it")).collect()
 }
 
-/// Where the command and the collector run.
-pub(super) fn cpus(options: &Options) -> Vec<Finding> {
+/// Reports where the command and the collector run.
+pub(super) fn cpus(options: &CollectOptions) -> Vec<Finding> {
     match cpus::describe(options.collector_cpus.as_ref()) {
-        Ok(cpus::Placement { line: Some(line), .. }) => vec![Finding::Ok(line)],
+        Ok(cpus::CpuPlacement { line: Some(line), .. }) => vec![Finding::Ok(line)],
         Ok(_) => vec![Finding::Note("not known here, so that --collector-cpus is ignored".to_owned())],
         Err(error) => vec![Finding::problem(error, "name others with --collector-cpus")],
     }
 }
 
-/// Which rank of which job this is.
-pub(super) fn launcher(identity: &Identity) -> Vec<Finding> {
+/// Reports the rank and the run.
+pub(super) fn launcher(identity: &SessionIdentity) -> Vec<Finding> {
     let (own, run) = (&identity.rank, &identity.run);
     let Some(rank) = own.rank else {
         return vec![Finding::Note("none: a process of its own, unless torchrun is below".to_owned())];
@@ -44,11 +44,11 @@ pub(super) fn launcher(identity: &Identity) -> Vec<Finding> {
     vec![Finding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
 }
 
-/// Whether the clocks of this node will be measured against those of others, and over which addresses.
+/// Reports whether clock probes will run, and over which addresses.
 pub(super) fn clocks(
     choice: Option<ProbeChoice>,
-    identity: &Identity,
-    environment: &Environment,
+    identity: &SessionIdentity,
+    environment: &LauncherEnvironment,
 ) -> Vec<Finding> {
     let Some(choice) = choice else {
         return vec![Finding::Note("not measured between nodes: probes are off".to_owned())];
@@ -56,7 +56,7 @@ pub(super) fn clocks(
     if is_on_one_node(environment, &identity.rank) {
         return vec![Finding::Note("no other node here whose clocks could be measured".to_owned())];
     }
-    let addresses: Vec<String> = match probe::addresses(choice.interface.as_ref()) {
+    let addresses: Vec<String> = match clock_probe::addresses(choice.interface.as_ref()) {
         Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),
         Err(error) => {
             let next = "name another one with --probe-interface, or use --probes off";
@@ -67,7 +67,7 @@ pub(super) fn clocks(
     vec![Finding::Ok(format!("probed from {}, {ports}", addresses.join(", ")))]
 }
 
-/// Whether MPI is there, and whether the command uses it.
+/// Reports whether the command uses MPI, and which library.
 pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<Finding> {
     if let Some(ProgramFile::Dynamic { path, loader, is_interpreter, .. }) = program {
         let command = command.and_then(child::find);
@@ -97,7 +97,7 @@ pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec
     }]
 }
 
-/// Whether a line of the loader is about an MPI library: `libmpi.so.40 => /lib/libmpi.so.40 (0x1)`.
+/// Whether a line of the loader names an MPI library: `libmpi.so.40 => /lib/libmpi.so.40 (0x1)`.
 pub(super) fn is_mpi(line: &str) -> bool {
     let name = line.trim_start();
     ["libmpi.so", "libmpich.so", "libmpi_cray", "libmpi_gnu", "libmpi_intel"]
@@ -110,7 +110,7 @@ pub(super) fn library_of(line: &str) -> String {
     path.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-/// Whether ROCm and its devices are there.
+/// Reports whether ROCm and its devices exist.
 pub(super) fn rocm() -> Vec<Finding> {
     let root =
         std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
@@ -132,7 +132,7 @@ pub(super) fn rocm() -> Vec<Finding> {
     }]
 }
 
-/// AMD's PCI vendor number.
+/// PCI vendor number of AMD.
 const AMD: &str = "0x1002";
 
 #[cfg(test)]
@@ -150,9 +150,10 @@ mod tests {
     #[test]
     fn ranks_without_a_job_are_a_problem() {
         let launcher = |variables: &str, typed: &str| {
-            let environment: Environment = variables.split(' ').filter_map(|v| v.split_once('=')).collect();
-            let options = Options::try_parse_from(typed.split(' ')).unwrap();
-            launcher(&Identity::detect(&options, &environment, 0)).remove(0)
+            let environment: LauncherEnvironment =
+                variables.split(' ').filter_map(|v| v.split_once('=')).collect();
+            let options = CollectOptions::try_parse_from(typed.split(' ')).unwrap();
+            launcher(&SessionIdentity::detect(&options, &environment, 0)).remove(0)
         };
         assert!(matches!(launcher("", "c -- a"), Finding::Note(_)));
         assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c -- a"), Finding::Problem { .. }));
@@ -162,9 +163,10 @@ mod tests {
     #[test]
     fn the_addresses_of_the_probes_are_told() {
         let clocks = |variables: &str, typed: &str| {
-            let environment: Environment = variables.split(' ').filter_map(|v| v.split_once('=')).collect();
-            let options = Options::try_parse_from(typed.split(' ')).unwrap();
-            let identity = Identity::detect(&options, &environment, 0);
+            let environment: LauncherEnvironment =
+                variables.split(' ').filter_map(|v| v.split_once('=')).collect();
+            let options = CollectOptions::try_parse_from(typed.split(' ')).unwrap();
+            let identity = SessionIdentity::detect(&options, &environment, 0);
             clocks(options.probe_choice(), &identity, &environment).remove(0)
         };
         let two = "RANK=1 WORLD_SIZE=2";

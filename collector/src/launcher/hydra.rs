@@ -1,15 +1,15 @@
-//! The job below Hydra (MPICH, Intel MPI), which tells its processes no name of it.
+//! The job of Hydra (MPICH, Intel MPI), which gives its processes no job name.
 //!
-//! What all ranks of a job share is the place where the proxies on all nodes call `mpiexec` back:
-//! it stands in the command line of the proxy, an ancestor of every rank.
+//! All ranks of a job share the address at which the proxies on all nodes call `mpiexec` back. The address is
+//! in the command line of the proxy, which is an ancestor of every rank.
 
-/// Ancestors that are looked at: a rank may be started through a few shells.
-const ANCESTORS: usize = 16;
+/// Maximum number of ancestors to search: a few shells may start a rank.
+const MAX_ANCESTORS: usize = 16;
 
-/// The name of the Hydra job of this process, from its ancestors' command lines.
-pub fn hydra_job() -> Option<String> {
+/// Returns the name of the Hydra job of this process, from the command lines of its ancestors.
+pub(crate) fn hydra_job() -> Option<String> {
     let mut pid = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())?;
-    for _ in 0..ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let arguments: Vec<String> =
             command.split(|byte| *byte == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect();
@@ -21,14 +21,14 @@ pub fn hydra_job() -> Option<String> {
     None
 }
 
-/// Parent's process id: field 4 of `/proc/PID/stat`.
+/// Reads the process id of the parent: field 4 of `/proc/PID/stat`.
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The job that a proxy serves: host and port of `mpiexec`, and the number of the process group,
-/// which differs between the jobs of one `mpiexec` (spawned ones).
+/// Returns the job that a proxy serves: host and port of `mpiexec`, and the number of the process group. The
+/// number differs between the jobs of one `mpiexec`, such as spawned ones.
 fn job_of_proxy(arguments: &[String]) -> Option<String> {
     let program = arguments.first()?.rsplit('/').next()?;
     if !program.starts_with("hydra_") && !program.starts_with("pmi_proxy") {

@@ -1,49 +1,51 @@
-//! Which run and which rank this is: what the launcher says in its variables.
+//! Run and rank of a process, from the variables of its launcher.
 //!
-//! Nothing here reads the environment of this process; it is passed in, since every traced process
-//! has one of its own.
+//! Callers pass the environment, since every traced process has its own. This room does not read the
+//! environment of this process by itself.
 
 mod hydra;
 mod run_id;
+mod source_defaults;
 
-pub use hydra::hydra_job;
-pub use rpd_shard::identity::RankIdentity;
-pub use run_id::{RunId, detect_run_id, lone_run_id, slurm_marks};
+pub(crate) use hydra::hydra_job;
+pub(crate) use rpd_shard::identity::RankIdentity;
+pub(crate) use run_id::{RunId, detect_run_id, lone_run_id, slurm_marks};
+pub use source_defaults::SourceDefaults;
 
 use std::collections::HashMap;
 
-/// Variables by name.
+/// Environment variables of a process.
 #[derive(Clone, Debug, Default)]
-pub struct Environment(HashMap<String, String>);
+pub(crate) struct LauncherEnvironment(HashMap<String, String>);
 
-impl Environment {
-    /// The variables of this process. Those that are not UTF-8 are of no interest.
-    pub fn of_this_process() -> Environment {
+impl LauncherEnvironment {
+    /// Reads the variables of this process. Skips those that are not UTF-8.
+    pub(crate) fn of_this_process() -> LauncherEnvironment {
         let utf8 = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        Environment(utf8.collect())
+        LauncherEnvironment(utf8.collect())
     }
 
-    /// A variable that is set to something.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    /// Returns a variable that is set and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A variable that is a number.
-    pub fn number(&self, name: &str) -> Option<u32> {
+    /// Returns a variable that holds a number.
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
         self.get(name)?.trim().parse().ok()
     }
 }
 
-/// Rank, size and local rank, as the launcher's variables tell; `rank_env` is the variable that the
-/// user says has the rank.
-pub fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIdentity {
+/// Determines rank, size and local rank from the launcher's variables. `rank_env` is the variable that the
+/// user named for the rank.
+pub(crate) fn detect_rank(environment: &LauncherEnvironment, rank_env: Option<&str>) -> RankIdentity {
     rpd_shard::identity::detect_rank(|name| environment.get(name), rank_env)
 }
 
-/// Whether the launcher says that all ranks are on this node, or there is no launcher. Who is not told
-/// may have company.
-pub fn is_on_one_node(environment: &Environment, rank: &RankIdentity) -> bool {
+/// Whether all ranks run on this node according to the launcher, or there is no launcher. `false` if the
+/// launcher does not say.
+pub(crate) fn is_on_one_node(environment: &LauncherEnvironment, rank: &RankIdentity) -> bool {
     let Some(from) = &rank.rank_from else { return true };
     if rank.rank.is_none() || rank.size == Some(1) {
         return true;
@@ -60,9 +62,9 @@ pub fn is_on_one_node(environment: &Environment, rank: &RankIdentity) -> bool {
     here.is_some() && here == rank.size
 }
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Environment {
-        Environment(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for LauncherEnvironment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> LauncherEnvironment {
+        LauncherEnvironment(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 
@@ -73,7 +75,7 @@ mod tests {
     #[test]
     fn launchers_say_whether_there_are_other_nodes() {
         let alone = |variables: &str| {
-            let environment: Environment =
+            let environment: LauncherEnvironment =
                 variables.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();
             is_on_one_node(&environment, &detect_rank(&environment, Some("MINE")))
         };
@@ -87,7 +89,7 @@ mod tests {
             ("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2", false),
             ("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4", true),
             ("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2", false),
-            // mpirun in an allocation: its own daemons are a step of their own.
+            // With mpirun in an allocation, the daemons of mpirun are a step of their own.
             (
                 "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NUM_NODES=1 OMPI_COMM_WORLD_RANK=1 \
                  OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2",

@@ -1,16 +1,16 @@
-//! A name for the run on which all its ranks agree without talking to each other.
+//! A name for the run on which all its ranks agree without communication.
 
-use super::Environment;
-use crate::utc::Utc;
+use super::LauncherEnvironment;
+use crate::host::utc::UtcTime;
 use std::time::SystemTime;
 use twox_hash::XxHash3_64;
 
-/// The name of a run, fit for a folder.
+/// The name of a run, valid as the name of a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RunId {
+pub(crate) struct RunId {
     /// The name.
     pub id: String,
-    /// Where it comes from: `--run-id`, a variable, `hydra`, or `self` for a lone process.
+    /// Origin: `--run-id`, a variable, `hydra`, or `self` for a process without a launcher.
     pub from: String,
 }
 
@@ -20,19 +20,19 @@ impl RunId {
     }
 }
 
-/// The run id that the user or the launcher gives; none for a lone process.
+/// Returns the run id that the user or the launcher gives; `None` for a process without a launcher.
 ///
-/// Asked in this order: the launcher that is closest to the processes comes first, since several
-/// `mpirun` in one Slurm job are several runs.
+/// The launcher closest to the processes comes first, since several `mpirun` in one Slurm job are several
+/// runs:
 /// 1. `--run-id`.
-/// 2. The PMIx namespace of an MPI launcher. Open MPI 4 makes it from 16 bits of the process id, so
-///    its random transport key is added where there is one. Slurm's own namespace is left to 4.
-/// 3. Hydra: where its proxies call back (`hydra` is asked only if `PMI_RANK` is set).
-/// 4. `SLURM_JOB_ID.SLURM_STEP_ID`, which only `srun` sets, with `-r1` and so on in a job that was requeued.
-/// 5. Other launchers' job ids, then torchrun's run id unless it is `none`.
-pub fn detect_run_id(
+/// 2. The PMIx namespace of an MPI launcher. Open MPI 4 makes it from 16 bits of the process id, so its
+///    random transport key is added if it is set. Slurm's own namespace is left to 4.
+/// 3. Hydra: the address that its proxies call back (`hydra` is called only if `PMI_RANK` is set).
+/// 4. `SLURM_JOB_ID.SLURM_STEP_ID`, which only `srun` sets, with `-r1` and so on in a requeued job.
+/// 5. Job ids of other launchers, then torchrun's run id unless it is `none`.
+pub(crate) fn detect_run_id(
     chosen: Option<&str>,
-    environment: &Environment,
+    environment: &LauncherEnvironment,
     hydra: impl FnOnce() -> Option<String>,
 ) -> Option<RunId> {
     if let Some(id) = chosen.filter(|id| !id.is_empty()) {
@@ -46,7 +46,7 @@ pub fn detect_run_id(
         .or_else(|| {
             let job = environment.get("SLURM_JOB_ID")?;
             let step = environment.number("SLURM_STEP_ID")?;
-            // A job that was requeued has the number that it had.
+            // A requeued job keeps its number.
             let again = environment.number("SLURM_RESTART_COUNT").filter(|times| *times > 0);
             let again = again.map_or(String::new(), |times| format!("-r{times}"));
             Some(RunId::new(&format!("{job}.{step}{again}"), "SLURM_JOB_ID"))
@@ -61,9 +61,10 @@ pub fn detect_run_id(
         })
 }
 
-/// Names of empty files in a run's folder, by which a script at the end of a Slurm job finds it: `slurm-job.12` where the
-/// name of the run does not begin with the job's number, and `slurm-array.11_3` in a task of an array.
-pub fn slurm_marks(environment: &Environment, run: &RunId) -> Vec<String> {
+/// Returns names of empty files in the run folder by which a script at the end of a Slurm job finds it:
+/// `slurm-job.12` if the name of the run does not begin with the number of the job, and `slurm-array.11_3` in
+/// a task of an array.
+pub(crate) fn slurm_marks(environment: &LauncherEnvironment, run: &RunId) -> Vec<String> {
     let number = |name: &str| environment.number(name);
     let job = number("SLURM_JOB_ID").filter(|job| !run.id.starts_with(&format!("{job}.")));
     let task = number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID"));
@@ -71,7 +72,7 @@ pub fn slurm_marks(environment: &Environment, run: &RunId) -> Vec<String> {
     job.into_iter().chain(task.map(|(array, task)| format!("slurm-array.{array}_{task}"))).collect()
 }
 
-fn open_mpi(environment: &Environment) -> Option<RunId> {
+fn open_mpi(environment: &LauncherEnvironment) -> Option<RunId> {
     let from = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]
         .into_iter()
         .find(|name| environment.get(name).is_some_and(|value| !value.starts_with("slurm.")))?;
@@ -83,19 +84,19 @@ fn open_mpi(environment: &Environment) -> Option<RunId> {
     Some(RunId::new(&id, from))
 }
 
-/// A run id for a process without launcher: sorts by time, and is nobody else's.
-pub fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
-    let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
+/// Returns a unique run id for a process without a launcher. Such ids sort by time.
+pub(crate) fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
+    let UtcTime { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let id =
         format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{pid}-{:04x}", random & 0xffff);
     RunId { id, from: "self".to_owned() }
 }
 
-/// Longest name of a folder that is made from a run id.
+/// Maximum length of a folder name that is made from a run id.
 const NAME_LENGTH: usize = 128;
 
-/// A name without anything that a path, a shell or a hidden file would take for its own. An id that
-/// had to be changed gets a hash, so that `a b` and `a/b` have two folders.
+/// Removes everything that is special in a path, for a shell or in hidden files. An id that had to change
+/// gets a hash, so that `a b` and `a/b` have different folders.
 fn folder_name(id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-+=@".contains(c) { c } else { '-' };
     let name: String = id.chars().map(plain).collect();
@@ -119,7 +120,7 @@ mod tests {
             ("SLURM_JOB_ID=12 SLURM_STEP_ID=3", Some(("12.3", "SLURM_JOB_ID"))),
             ("SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_RESTART_COUNT=0", Some(("12.3", "SLURM_JOB_ID"))),
             ("SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_RESTART_COUNT=2", Some(("12.3-r2", "SLURM_JOB_ID"))),
-            // A batch script has a job, but is no step.
+            // A batch script has a job id, but no step id.
             ("SLURM_JOB_ID=12", None),
             (
                 "SLURM_JOB_ID=12 SLURM_STEP_ID=0 PMIX_NAMESPACE=slurm.pmix.12.0",

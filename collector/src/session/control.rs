@@ -1,7 +1,7 @@
-//! What the two processes of rpd-collect tell each other: packets over a pair of sockets.
+//! Messages between the two processes of rpd-collect: packets over a pair of sockets.
 //!
-//! Both are the same executable, so the messages have no version. The kernel keeps packets whole;
-//! nobody waits when the other side does not read.
+//! Both processes run the same executable, so the messages have no version. The kernel keeps packets whole.
+//! No process blocks if the other one does not read.
 
 use rpd_shard::record::{ClockDomain, Exit, RunIdentity, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,38 +19,37 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use crate::backend::ProfilerEnding;
-use crate::backend::harvest::Harvest;
-use crate::cpus::CpuList;
-use crate::output::{EarlyShard, ShardPlace};
-use crate::probe::ProbeChoice;
+use crate::backend::{HarvestRequest, ProfilerEnding};
+use crate::clock_probe::ProbeChoice;
+use crate::host::cpus::CpuList;
+use crate::shard_output::{EarlyShard, ShardPlace};
 use rpd_shard::rank_set::RankSet;
 
-/// Most bytes of a message.
+/// Maximum number of bytes of a message.
 const PACKET_BYTES: usize = 64 << 10;
 
-/// What the collector process hears.
+/// A message to the collector process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToCollector {
-    /// What to do. The first message.
-    Start(Box<Start>),
-    /// A profiler runs that is to start the command.
+    /// The configuration. The first message.
+    Start(Box<StartMessage>),
+    /// A profiler was started that is to start the command.
     Starting {
-        /// Its process id.
+        /// Process id of the profiler.
         pid: i32,
     },
     /// The command runs.
     Started {
-        /// Its process id.
+        /// Process id of the command.
         pid: i32,
-        /// That of a profiler that stays above it.
+        /// Process id of a profiler that stays above it.
         profiler: Option<i32>,
-        /// Why it runs without the profiler that was to start it.
+        /// Why the command runs without the profiler that was to start it.
         without: Option<String>,
     },
     /// The command has ended.
     Finish {
-        /// Its process id.
+        /// Process id of the command.
         pid: i32,
         /// How it ended.
         exit: Exit,
@@ -59,21 +58,21 @@ pub(super) enum ToCollector {
     },
     /// The command cannot be started.
     Nothing,
-    /// A signal came that batch systems send some time before the end.
+    /// An early signal of the batch system arrived.
     Warned {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
-    /// Something for the log.
+    /// A line for the log.
     Note {
         /// One line.
         text: String,
     },
 }
 
-/// What the collector process is to do.
+/// Configuration of the collector process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Start {
+pub(super) struct StartMessage {
     /// Run and rank.
     pub(super) run: RunIdentity,
     /// Output root, absolute.
@@ -82,11 +81,11 @@ pub(super) struct Start {
     pub(super) rank_env: Option<String>,
     /// Ranks to record.
     pub(super) ranks: RankSet,
-    /// Most bytes of the shard.
+    /// Maximum number of bytes of the shard.
     pub(super) max_bytes: u64,
     /// The group may read the files.
     pub(super) share_group: bool,
-    /// The site is asked to merge the run.
+    /// Ask the site to merge the run.
     pub(super) ask_merge: bool,
     /// Names of empty files in the folder of the run, by which scripts find it.
     pub(super) marks: Vec<String>,
@@ -94,32 +93,33 @@ pub(super) struct Start {
     pub(super) library: Vec<String>,
     /// The library, if it is preloaded.
     pub(super) preloaded: Option<OsString>,
-    /// The CPUs that the collector runs on; none: those of the command.
+    /// The CPUs that the collector runs on; `None` for those of the command.
     pub(super) cpus: Option<CpuList>,
-    /// What is to be noted of that at the end: a note at the start would be taken for a word about the command.
+    /// Note about the CPUs for the end of the log. At the start it would look like a message about the
+    /// command.
     pub(super) cpu_note: Option<String>,
-    /// The metrics of the node are recorded.
+    /// Record the metrics of the node.
     pub(super) system: bool,
-    /// The clocks of nodes are measured against each other, if there are several.
+    /// Measure the clocks of nodes against each other, if there are several.
     pub(super) probes: Option<ProbeChoice>,
-    /// For the log.
+    /// Lines for the log.
     pub(super) warnings: Vec<String>,
-    /// A warning names the command: the library cannot be preloaded into it.
+    /// A warning named the command, because the library cannot be preloaded into it.
     pub(super) is_command_unseen: bool,
-    /// What profilers leave behind.
-    pub(super) harvest: Option<Harvest>,
-    /// What is kept of a command that does nothing that is recorded.
-    pub(super) wanted: Wanted,
-    /// The command line, secrets masked.
+    /// What to import from profilers.
+    pub(super) harvest: Option<HarvestRequest>,
+    /// What to keep of a command without events.
+    pub(super) wanted: WantedContent,
+    /// The command line, with secrets masked.
     pub(super) command: String,
-    /// The shard, if it was created before the command. The open file comes with this message.
+    /// The shard, if it was created before the command. The message carries the open file.
     pub(super) early: Option<EarlyShard>,
-    /// The file system has refused the shard, and that was said.
+    /// The file system refused the shard, and a rank printed that.
     pub(super) refused: bool,
 }
 
-impl Start {
-    /// Where the shard of this rank goes.
+impl StartMessage {
+    /// Returns the location of the shard of this rank.
     pub(super) fn place(&self, domain: ClockDomain) -> ShardPlace {
         ShardPlace {
             root: self.root.clone().into(),
@@ -128,84 +128,84 @@ impl Start {
             domain,
             max_bytes: self.max_bytes,
             share_group: self.share_group,
-            always: self.wanted != Wanted::Events && self.is_recorded(),
+            always: self.wanted != WantedContent::Events && self.is_recorded(),
         }
     }
 
-    /// Whether this rank is one of those to record.
+    /// Whether this rank is selected.
     pub(super) fn is_recorded(&self) -> bool {
         self.ranks.contains(self.run.rank)
     }
 }
 
-/// What is kept of a command that does nothing that is recorded.
+/// What to keep of a command without events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum Wanted {
+pub(super) enum WantedContent {
     /// Nothing, unless it has a rank.
     Events,
     /// The clocks, which files of profilers need.
     Clocks,
-    /// The clocks and who it is.
+    /// The clocks and the identity.
     Identity,
 }
 
-/// What the collector process says.
+/// A message to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToLauncher {
-    /// Something that is in no log.
+    /// A line that is in no log.
     Say {
         /// One line.
         text: String,
     },
-    /// A warning in the logs of all ranks: one of them prints it.
+    /// A warning in the logs of all ranks, which one rank prints.
     SayOnce {
         /// One line.
         text: String,
     },
-    /// It takes longer: files of profilers are read.
+    /// The harvest needs more time.
     Busy,
     /// The shard is complete, or there is none.
     Done {
-        /// Warnings in the log, ...
+        /// Number of warnings in the log.
         warnings: u64,
-        /// ... and where that is.
+        /// Path of the log.
         log: OsString,
     },
 }
 
-/// One end.
+/// One end of the channel.
 #[derive(Debug)]
-pub(super) struct Control(OwnedFd);
+pub(super) struct ControlChannel(OwnedFd);
 
-/// What was there to receive.
-pub(super) enum Received<T> {
+/// Result of a receive.
+pub(super) enum ReceivedPacket<T> {
     /// A message.
     Message(T),
-    /// The other process is gone, or talks nonsense.
+    /// The other process has ended, or sent an invalid message.
     Closed,
-    /// Nothing in time.
+    /// No message arrived in time.
     Nothing,
 }
 
-impl Control {
-    /// Two ends.
-    pub(super) fn pair() -> io::Result<(Control, OwnedFd)> {
+impl ControlChannel {
+    /// Makes both ends.
+    pub(super) fn pair() -> io::Result<(ControlChannel, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Control(ours), theirs))
+        Ok((ControlChannel(ours), theirs))
     }
 
-    /// The end that this process was given.
-    pub(super) fn from_descriptor(descriptor: OwnedFd) -> Control {
-        Control(descriptor)
+    /// Uses the end that this process was given.
+    pub(super) fn from_descriptor(descriptor: OwnedFd) -> ControlChannel {
+        ControlChannel(descriptor)
     }
 
-    /// Sends a message, or gives up at once.
+    /// Sends a message. Does not block.
     pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         self.send_with(message, None)
     }
 
-    /// Sends a message and a copy of an open file, or gives up at once.
+    /// Sends a message and a copy of an open file. Does not block.
     pub(super) fn send_with<T: Serialize>(&self, message: &T, file: Option<&File>) -> io::Result<()> {
         let bytes = wire::encode(message);
         if bytes.len() > PACKET_BYTES {
@@ -222,41 +222,42 @@ impl Control {
         Ok(())
     }
 
-    /// Waits for a message, if a moment is given until then.
-    pub(super) fn receive<T: DeserializeOwned>(&self, until: Option<Instant>) -> Received<T> {
+    /// Waits for a message, until a time if one is given.
+    pub(super) fn receive<T: DeserializeOwned>(&self, until: Option<Instant>) -> ReceivedPacket<T> {
         self.receive_with(until).0
     }
 
-    /// Waits for a message, and for the file that came with it.
+    /// Waits for a message and the file that it carries.
     pub(super) fn receive_with<T: DeserializeOwned>(
         &self,
         until: Option<Instant>,
-    ) -> (Received<T>, Option<File>) {
+    ) -> (ReceivedPacket<T>, Option<File>) {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             match self.wait(left) {
-                Ok(false) => return (Received::Nothing, None),
+                Ok(false) => return (ReceivedPacket::Nothing, None),
                 Ok(true) => {}
                 Err(Errno::INTR) => continue,
-                Err(_) => return (Received::Closed, None),
+                Err(_) => return (ReceivedPacket::Closed, None),
             }
             let mut bytes = vec![0; PACKET_BYTES + 1];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut rights = RecvAncillaryBuffer::new(&mut space);
             let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
             let got = match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags) {
-                // The other end was closed before it had read all that we sent: said once, in front of what it sent.
+                // The other end was closed before it had read everything. This error is reported once, before
+                // its remaining messages.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => continue,
                 Err(_) => 0,
                 Ok(message) => message.bytes,
             };
             let packet = bytes.get(..got).filter(|packet| (1..=PACKET_BYTES).contains(&packet.len()));
             let message = packet.and_then(|packet| wire::decode(packet).ok());
-            return (message.map_or(Received::Closed, Received::Message), last_file(&mut rights));
+            return (message.map_or(ReceivedPacket::Closed, ReceivedPacket::Message), last_file(&mut rights));
         }
     }
 
-    /// Whether there is something to receive, an end included.
+    /// Whether a message or the end of the channel can be received.
     fn wait(&self, left: Option<Duration>) -> rustix::io::Result<bool> {
         let timeout = left
             .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
@@ -265,7 +266,7 @@ impl Control {
     }
 }
 
-/// The file that came with a message.
+/// Returns the file of a message.
 fn last_file(rights: &mut RecvAncillaryBuffer<'_>) -> Option<File> {
     let files = rights.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
@@ -279,9 +280,9 @@ mod tests {
     use super::*;
     use rustix::net::send;
 
-    fn pair() -> (Control, Control) {
-        let (ours, theirs) = Control::pair().unwrap();
-        (ours, Control::from_descriptor(theirs))
+    fn pair() -> (ControlChannel, ControlChannel) {
+        let (ours, theirs) = ControlChannel::pair().unwrap();
+        (ours, ControlChannel::from_descriptor(theirs))
     }
 
     #[test]
@@ -291,10 +292,14 @@ mod tests {
         let profiler = ProfilerEnding::default();
         ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9), profiler }).unwrap();
         drop(ours);
-        let Received::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else { panic!() };
-        let Received::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else { panic!() };
+        let ReceivedPacket::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else {
+            panic!()
+        };
+        let ReceivedPacket::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else {
+            panic!()
+        };
         assert_eq!(exit, Exit::Signal(9));
-        assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));
+        assert!(matches!(theirs.receive::<ToCollector>(None), ReceivedPacket::Closed));
     }
 
     #[test]
@@ -306,13 +311,14 @@ mod tests {
         ours.send(&ToCollector::Nothing).unwrap();
         file.write_all(b"header").unwrap();
         file.rewind().unwrap();
-        let (Received::Message(ToCollector::Nothing), Some(mut same)) = theirs.receive_with(None) else {
+        let (ReceivedPacket::Message(ToCollector::Nothing), Some(mut same)) = theirs.receive_with(None)
+        else {
             panic!()
         };
         let mut text = String::new();
         same.read_to_string(&mut text).unwrap();
         assert_eq!(text, "header");
-        assert!(matches!(theirs.receive_with::<ToCollector>(None), (Received::Message(_), None)));
+        assert!(matches!(theirs.receive_with::<ToCollector>(None), (ReceivedPacket::Message(_), None)));
     }
 
     #[test]
@@ -322,7 +328,7 @@ mod tests {
         let sent = (0..100_000).take_while(|_| ours.send(&ToLauncher::Say { text: text.clone() }).is_ok());
         assert!(sent.count() < 100_000);
         let soon = Instant::now() + Duration::from_millis(10);
-        assert!(matches!(ours.receive::<ToCollector>(Some(soon)), Received::Nothing));
+        assert!(matches!(ours.receive::<ToCollector>(Some(soon)), ReceivedPacket::Nothing));
         assert!(ours.send(&ToLauncher::Say { text: "x".repeat(PACKET_BYTES) }).is_err());
         drop(theirs);
     }
@@ -333,14 +339,14 @@ mod tests {
         ours.send(&ToCollector::Warned { signal: 10 }).unwrap();
         theirs.send(&ToLauncher::Busy).unwrap();
         drop(theirs);
-        assert!(matches!(ours.receive::<ToLauncher>(None), Received::Message(ToLauncher::Busy)));
-        assert!(matches!(ours.receive::<ToLauncher>(None), Received::Closed));
+        assert!(matches!(ours.receive::<ToLauncher>(None), ReceivedPacket::Message(ToLauncher::Busy)));
+        assert!(matches!(ours.receive::<ToLauncher>(None), ReceivedPacket::Closed));
     }
 
     #[test]
     fn nonsense_ends_the_talk() {
         let (ours, theirs) = pair();
         send(&ours.0, &[0xff; 99], SendFlags::empty()).unwrap();
-        assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));
+        assert!(matches!(theirs.receive::<ToCollector>(None), ReceivedPacket::Closed));
     }
 }

@@ -1,34 +1,34 @@
-//! Starting the collector process, while its shard is created.
+//! Starts the collector process while a thread creates its shard.
 
-use super::control::{Control, Start, ToCollector};
+use super::control::{ControlChannel, StartMessage, ToCollector};
 use super::spawn;
 use super::unrecorded::{MAX_CREATE_TIME, PrepareError, wait_for_shard};
-use crate::machine;
-use crate::output::{EarlyShard, ShardCreation};
+use crate::host::machine;
+use crate::shard_output::{EarlyShard, ShardCreation};
 use std::io;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// A collector that gets nothing to do ends within this time.
+/// Time within which a collector without a task ends.
 const TIME_TO_LEAVE: Duration = Duration::from_secs(1);
 
-/// The collector process, and what is known of its shard.
+/// The collector process and its shard.
 pub(super) struct LaunchedCommand {
     pub(super) collector: Child,
-    /// Has its header by now.
+    /// The shard, which has its header by now.
     pub(super) early: Option<EarlyShard>,
-    /// There is no place for a shard, and that was said.
+    /// The shard could not be created, and a rank printed that.
     pub(super) refused: bool,
 }
 
-/// Starts the collector by `spawn`, and sends it what to do with the shard that is created meanwhile.
+/// Starts the collector by `spawn`, and sends it the configuration with the shard that is created meanwhile.
 ///
 /// # Errors
 /// If the process cannot be started, and with `require` also if there is no shard. Then neither is left.
 pub(super) fn launch(
-    mut start: Start,
+    mut start: StartMessage,
     require: bool,
-    control: &Control,
+    control: &ControlChannel,
     spawn: impl FnOnce() -> io::Result<Child>,
 ) -> Result<LaunchedCommand, PrepareError> {
     let is_recorded = start.ranks.contains(start.run.rank);
@@ -47,7 +47,7 @@ pub(super) fn launch(
         let sent = control.send_with(&ToCollector::Start(Box::new(start)), file.as_ref());
         match sent {
             Ok(()) => Ok((early, refused)),
-            // A collector that is dead already leaves its shard, and is reported when the command has ended.
+            // A collector that has died already leaves its shard. It is reported after the command has ended.
             Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok((early, refused)),
             Err(source) => {
                 early.iter().for_each(EarlyShard::remove);

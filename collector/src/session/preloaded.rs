@@ -1,8 +1,8 @@
-//! Whether the loader has preloaded our library into the processes of the command. Where it has not, it prints that on the
-//! program's stderr alone, which nobody may read, and the rank looks like one that calls nothing.
+//! Checks whether the loader has preloaded our library into the processes of the command. If it has not, it
+//! prints that only on the program's stderr, and the rank looks as if it made no calls.
 //!
-//! A thread looks at the processes below the command some times after its start, until one of them is found without the
-//! library. Whether anything was recorded is known at the end only.
+//! A thread inspects the processes below the command several times after its start, until it finds one
+//! without the library. Only at the end it is known whether anything was recorded.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -12,7 +12,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Times between two looks: a container takes a moment to start, and programs may run for long before their first call.
+/// Times between two checks. A container takes a moment to start, and programs may run for long before their
+/// first call.
 const PAUSES: [Duration; 6] = [
     Duration::from_millis(200),
     Duration::from_millis(800),
@@ -21,13 +22,13 @@ const PAUSES: [Duration; 6] = [
     Duration::from_secs(20),
     Duration::from_secs(60),
 ];
-/// Most processes that one look takes in.
+/// Maximum number of processes per check.
 const MAX_PROCESSES: usize = 64;
-/// Most bytes of a file in /proc.
+/// Maximum number of bytes of a file in /proc.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Programs that start others in a container, and the options that let the library and our variables in. `DIR` stands for
-/// the folder of the library.
+/// Programs that start containers, and the options that make the library and our variables visible inside.
+/// `DIR` stands for the folder of the library.
 const RUNTIMES: [(&[&str], &str); 5] = [
     (&["apptainer", "singularity"], "--bind DIR"),
     (
@@ -39,14 +40,14 @@ const RUNTIMES: [(&[&str], &str); 5] = [
     (&["ch-run"], "--bind DIR"),
 ];
 
-/// Why a process is without the library.
+/// Why the library is not in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Obstacle {
-    /// The process has other mounts, and there is no such file in them.
+    /// The process has other mounts, in which the file does not exist.
     NotVisible,
-    /// The file is there, and the loader has refused it.
+    /// The file exists, and the loader refused it.
     Refused,
-    /// The library is in it, but our socket is not in its network namespace.
+    /// The library is loaded, but its network namespace lacks our socket.
     OtherNetwork,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct UnseenProcess {
 }
 
 impl UnseenProcess {
-    /// What it is, why, and what to do. `command` is the command line of the rank.
+    /// Describes the process, the reason and the next step. `command` is the command line of the rank.
     pub(super) fn line(&self, library: &Path, command: &str) -> String {
         let UnseenProcess { program, obstacle } = self;
         let library_name = library.display();
@@ -84,14 +85,15 @@ impl UnseenProcess {
                  of an older one, cannot load it"
             ),
             Obstacle::OtherNetwork => format!(
-                "warning: {program} runs in a network namespace of its own, which our socket is not in, so its calls are not \
+                "warning: {program} runs in a network namespace of its own, which lacks the socket of rpd-collect, so its calls are not \
                  recorded: start the container with the network of the node, as podman --network host does"
             ),
         }
     }
 }
 
-/// What to say of a command that starts a container, where no process of it was seen and nothing was recorded.
+/// Returns the next step for a command that starts a container, if no process of it was found and nothing was
+/// recorded.
 pub(super) fn hint_for_container(command: &str, library: &Path) -> Option<String> {
     let (name, options) = runtime(command)?;
     Some(format!(
@@ -100,7 +102,7 @@ pub(super) fn hint_for_container(command: &str, library: &Path) -> Option<String
     ))
 }
 
-/// The runtime that a command line starts, and its options.
+/// Returns the container runtime that a command line starts, and its options.
 fn runtime(command: &str) -> Option<(&str, &'static str)> {
     let first = command.split_whitespace().next()?;
     let name = first.rsplit('/').next()?;
@@ -112,14 +114,14 @@ fn with_folder(options: &str, library: &Path) -> String {
     options.replace("DIR", &folder)
 }
 
-/// The thread that looks.
+/// The thread that checks.
 pub(super) struct PreloadCheck {
     end: Sender<()>,
     thread: JoinHandle<Option<UnseenProcess>>,
 }
 
 impl PreloadCheck {
-    /// Looks at a command that has started. `None` where there can be no thread: then nothing is known.
+    /// Starts to check a command. `None` if there is no thread for it: then nothing is known.
     pub(super) fn begin(command: i32, library: PathBuf) -> Option<PreloadCheck> {
         let (end, ended) = channel();
         let look = move || {
@@ -138,14 +140,14 @@ impl PreloadCheck {
         Some(PreloadCheck { end, thread })
     }
 
-    /// What was found until now.
+    /// Returns what was found so far.
     pub(super) fn end(self) -> Option<UnseenProcess> {
         drop(self.end);
         self.thread.join().ok().flatten()
     }
 }
 
-/// A process and those below it.
+/// Returns a process and those below it.
 fn below(top: i32) -> Vec<i32> {
     let (mut all, mut next) = (Vec::new(), VecDeque::from([top]));
     while let Some(pid) = next.pop_front()
@@ -161,26 +163,26 @@ fn below(top: i32) -> Vec<i32> {
     all
 }
 
-/// A process that was to get the library, and has not got it or cannot reach us.
+/// Inspects a process that should have the library. Returns why it lacks the library or cannot reach us.
 fn examine(pid: i32, library: &Path) -> Option<UnseenProcess> {
     let path = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
     let environment = read(&path("environ"));
     let preload = environment.split('\0').find_map(|entry| entry.strip_prefix("LD_PRELOAD="))?;
     let wanted = library.to_str()?;
-    // A program of other rights is named at the start, if it is the command.
+    // If the command is such a program, a warning at the start named it.
     if !preload.split([' ', ':']).any(|entry| entry == wanted) || is_secure(&path("auxv")) {
         return None;
     }
     let maps = read(&path("maps"));
-    // A link has the name of its target there.
+    // The process maps a link under the name of its target.
     let real = fs::canonicalize(library).unwrap_or_else(|_| library.to_owned());
     let obstacle = if maps.contains(&*real.file_name()?.to_string_lossy()) {
         let network = |place: &Path| fs::read_link(place.join("ns/net")).ok();
         let (ours, theirs) = (network(Path::new("/proc/self"))?, network(&path(""))?);
         (ours != theirs).then_some(Obstacle::OtherNetwork)?
     } else {
-        // Static programs are named at the start. The C library comes after what is preloaded: without it, the loader
-        // has not come so far yet.
+        // A warning at the start named static programs. The loader maps the C library after preloaded ones:
+        // without it, the loader is not that far yet.
         let is_loaded = ["/libc.so", "/libc-", "/ld-musl"].iter().any(|name| maps.contains(name));
         let seen_from_there = path("root").join(library.strip_prefix("/").ok()?);
         match fs::metadata(seen_from_there) {
@@ -194,7 +196,8 @@ fn examine(pid: i32, library: &Path) -> Option<UnseenProcess> {
     Some(UnseenProcess { program: program.display().to_string(), obstacle })
 }
 
-/// Whether the loader of a program ignores variables because of the rights of its file: the kernel sets `AT_SECURE` then.
+/// Whether the loader ignores variables because of the rights of the program's file: the kernel sets
+/// `AT_SECURE` then.
 fn is_secure(auxiliary: &Path) -> bool {
     const AT_SECURE: u64 = 23;
     let mut bytes = Vec::new();
@@ -203,7 +206,7 @@ fn is_secure(auxiliary: &Path) -> bool {
     words.chunks_exact(2).any(|entry| u64::from_ne_bytes(entry[0]) == AT_SECURE && entry[1] != [0; 8])
 }
 
-/// The beginning of a file; what cannot be read is of another user.
+/// Reads the start of a file. A file of another user cannot be read.
 fn read(path: &Path) -> String {
     let mut bytes = Vec::new();
     let _ = File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));

@@ -1,4 +1,4 @@
-//! Starting the collector process: this executable once more, beside the command.
+//! Starts the collector process: this executable again, beside the command.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -11,23 +11,23 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// First argument of the collector process.
-pub const COLLECT: &str = "__collect";
+pub(crate) const COLLECT: &str = "__collect";
 /// `FD_CLOEXEC` as `/proc/self/fdinfo` shows it, octal.
 const CLOSED_BY_EXEC: u32 = 0o2_000_000;
-/// Shells that can close descriptors, and the highest one that they can name.
+/// Shells that can close descriptors, and the highest descriptor that they can name.
 const SHELLS: [(&str, &[&str], u32); 2] = [("/bin/bash", &["-p", "-c"], u32::MAX), ("/bin/sh", &["-c"], 9)];
 
-/// Descriptors beyond stdin, stdout and stderr that somebody meant for the command. A collector that
-/// held them, too, would keep the far ends waiting when the command is gone.
+/// Descriptors beyond stdin, stdout and stderr that are for the command. If the collector held them as well,
+/// their far ends would wait for it after the command has ended.
 #[derive(Debug)]
-pub(super) struct Inherited(Vec<u32>);
+pub(super) struct InheritedDescriptors(Vec<u32>);
 
-impl Inherited {
-    /// Those of this process now: to be called before it opens any of its own.
-    pub(super) fn of_this_process() -> Inherited {
+impl InheritedDescriptors {
+    /// Returns those of this process now. Must be called before it opens any of its own.
+    pub(super) fn of_this_process() -> InheritedDescriptors {
         let open = fs::read_dir("/proc/self/fd").into_iter().flatten();
         let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        Inherited(numbers.filter(|number| *number > 2 && is_inherited(*number)).collect())
+        InheritedDescriptors(numbers.filter(|number| *number > 2 && is_inherited(*number)).collect())
     }
 }
 
@@ -37,15 +37,19 @@ fn is_inherited(number: u32) -> bool {
     flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).is_some_and(|f| f & CLOSED_BY_EXEC == 0)
 }
 
-/// Starts the collector process with its end of the control channel and the listening socket. It is
-/// in a process group of its own, so that what is meant for the job's group leaves it alone.
-pub(super) fn start(inherited: &Inherited, control: OwnedFd, socket: OwnedFd) -> io::Result<Child> {
+/// Starts the collector process with its end of the control channel and the listening socket, in a process
+/// group of its own, so that signals to the job's group do not reach it.
+pub(super) fn start(
+    inherited: &InheritedDescriptors,
+    control: OwnedFd,
+    socket: OwnedFd,
+) -> io::Result<Child> {
     let mut command = executable(&inherited.0);
     command.stdin(Stdio::from(control)).stdout(Stdio::from(socket)).stderr(Stdio::null());
     command.process_group(0).spawn()
 }
 
-/// Waits for the end of a process, which is near.
+/// Waits for a process that is about to end.
 pub(super) fn wait(process: &mut Child, until: Instant) -> Option<ExitStatus> {
     let pid = Pid::from_raw(process.id() as i32);
     let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -69,12 +73,12 @@ pub(super) fn wait(process: &mut Child, until: Instant) -> Option<ExitStatus> {
 fn executable(inherited: &[u32]) -> Command {
     let shell = SHELLS.iter().find(|(shell, ..)| !inherited.is_empty() && Path::new(shell).exists());
     let Some((shell, options, highest)) = shell else {
-        // The file may have another name by now, or none.
+        // The executable may have been renamed or removed.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("rpd-collect").arg(COLLECT);
         return command;
     };
-    // Without unsafe code a descriptor that was not opened here cannot be closed here.
+    // Safe code cannot close a descriptor that it did not open.
     let closed: String =
         inherited.iter().filter(|number| *number <= highest).map(|number| format!(" {number}>&-")).collect();
     let mut command = Command::new(shell);
@@ -84,7 +88,8 @@ fn executable(inherited: &[u32]) -> Command {
     command
 }
 
-/// Executes `$0 $1`; or `$2 $1`, since the link `$0` in /proc is gone if the launcher was killed in the meantime.
+/// Executes `$0 $1`. Executes `$2 $1` instead if the launcher was killed in the meantime, since the link `$0`
+/// in /proc is gone then.
 fn shell_script(closed: &str) -> String {
     format!("exec{closed}; if [ -x \"$0\" ]; then exec \"$0\" \"$1\"; fi; exec \"$2\" \"$1\"")
 }

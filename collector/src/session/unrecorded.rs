@@ -1,77 +1,81 @@
-//! A command that cannot be recorded: the reason, the rank that prints it, and whether the command runs.
+//! A command that cannot be recorded: prints the reason once, and runs the command or does not.
 
-use super::control::Start;
-use crate::child::{self, Ending, preload, signals};
-use crate::command_line::Options;
-use crate::output::{PlaceError, RankFolder, ShardCreation};
-use crate::{TOO_MANY_FILES, warn};
+use super::control::StartMessage;
+use crate::child::{self, CommandEnding, preload, signals};
+use crate::command_line::CollectOptions;
+use crate::log::TOO_MANY_FILES;
+use crate::log::warn;
+use crate::run_folder::RankFolder;
+use crate::shard_output::{PlaceError, ShardCreation};
 use rpd_shard::rank_set::RankSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// In a memory cgroup with fewer bytes there is no room for two processes more.
-pub(super) const SMALLEST_CGROUP: u64 = 32 << 20;
-/// Exit status of a call that does not start its command, as of `env` and `timeout`.
+/// Minimum limit of a memory cgroup, to have room for two more processes.
+pub(super) const MIN_CGROUP_BYTES: u64 = 32 << 20;
+/// Exit status of a call that does not start its command, as for `env` and `timeout`.
 const NOT_STARTED: i32 = 125;
-/// A file system that does not answer within this time does not delay the command any longer.
+/// Maximum delay of the command by a file system that does not answer.
 pub(super) const MAX_CREATE_TIME: Duration = Duration::from_secs(1);
 /// The same with `--require`, where the answer decides whether the command starts.
 const MAX_REQUIRED_CREATE_TIME: Duration = Duration::from_secs(30);
-/// If the first rank fails, too, its launcher has ended the job by then: mpirun of Open MPI takes two seconds.
+/// If the first rank fails as well, its launcher has ended the job by then: mpirun of Open MPI takes two
+/// seconds.
 const TIME_FOR_THE_FIRST_RANK: Duration = Duration::from_secs(8);
-/// Time between two looks whether the job is being ended.
+/// Interval at which the end of the job is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Why a command cannot be traced.
+/// Why a command cannot be recorded.
 #[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
+pub(crate) enum PrepareError {
     /// The library is missing.
     #[error("{0}")]
     Preload(#[from] preload::PreloadError),
-    /// Its memory would be missing in the job.
-    #[error("the memory cgroup of the job may have {0} KiB, and {SMALLEST_CGROUP} are needed to record: give the job more", SMALLEST_CGROUP = SMALLEST_CGROUP >> 10)]
+    /// The job would lack the memory for recording.
+    #[error("the job's memory limit (cgroup) is {0} KiB, recording needs {MIN_CGROUP_BYTES} KiB; raise the memory limit of the job", MIN_CGROUP_BYTES = MIN_CGROUP_BYTES >> 10)]
     Memory(u64),
-    /// The socket, a thread, a process or a descriptor could not be had.
-    #[error("failed to {what}: {source}{}", crate::next_step(source))]
+    /// The socket, a thread, a process or a descriptor is not available.
+    #[error("failed to {what}: {source}{}", crate::log::next_step(source))]
     Resource {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The output folder cannot be written.
     #[error("{source}")]
     Place {
-        /// What the file system said.
+        /// The error of the file system.
         source: PlaceError,
-        /// This rank prints it for all of them.
-        speaks: bool,
+        /// This rank prints it for all ranks.
+        prints_for_all: bool,
     },
     /// No library can be preloaded into the command.
     #[error("{what}; {next}")]
     Unseen {
-        /// The program, and the reason.
+        /// The program and the reason.
         what: String,
-        /// What the user can do about it.
+        /// The next step for the user.
         next: &'static str,
-        /// This rank prints it for all of them.
-        speaks: bool,
+        /// This rank prints it for all ranks.
+        prints_for_all: bool,
     },
-    /// The job was ended by a signal while profilers were asked what they can do.
+    /// A signal ended the job while profilers were queried.
     #[error("signal {0} ended the job before it began")]
     Cancelled(i32),
 }
 
-/// Waits for the shard of a rank, and notes it in what the collector gets. No file if the file system is too slow, when
-/// the collector creates the shard later, or refuses it, which one rank prints.
+/// Waits for the shard of a rank, and adds it to the configuration of the collector. Returns no file if the
+/// file system is too slow, in which case the collector creates the shard later, or if it refuses the shard,
+/// which one rank prints.
 ///
 /// # Errors
 /// With `require`, if there is no shard.
 pub(super) fn wait_for_shard(
     creation: Option<ShardCreation>,
-    start: &mut Start,
+    start: &mut StartMessage,
     require: bool,
 ) -> Result<Option<File>, PrepareError> {
     if !start.ranks.contains(start.run.rank) {
@@ -93,30 +97,31 @@ pub(super) fn wait_for_shard(
         }
         Err(error) => error,
     };
-    let speaks = is_first(start.run.rank, &start.ranks);
+    let prints_for_all = is_first(start.run.rank, &start.ranks);
     if require {
-        return Err(PrepareError::Place { source, speaks });
+        return Err(PrepareError::Place { source, prints_for_all });
     }
-    if speaks {
+    if prints_for_all {
         warn(format_args!("warning: {source}; nothing of this run is recorded"));
     }
     start.refused = true;
     Ok(None)
 }
 
-/// Whether this rank prints what all recorded ranks would print: the lowest one that is recorded does.
+/// Whether this rank prints messages for all recorded ranks: the lowest of them does.
 pub(super) fn is_first(rank: Option<u32>, ranks: &RankSet) -> bool {
     let chosen = ranks.selection().and_then(|chosen| chosen.ranks.first());
     rank.is_none_or(|rank| rank == chosen.map_or(0, |(first, _)| *first))
 }
 
-/// Runs the command without recording it, or ends the call where `--require` asks for that.
-pub fn run_unrecorded(options: &Options, error: &PrepareError) -> ! {
+/// Runs the command without recording it, or ends the call if `--require` is set.
+pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> ! {
     if let PrepareError::Cancelled(signal) = error {
-        Ending::Signal(*signal).leave();
+        CommandEnding::Signal(*signal).leave();
     }
     if options.require {
-        if let PrepareError::Place { speaks: false, .. } | PrepareError::Unseen { speaks: false, .. } = error
+        if let PrepareError::Place { prints_for_all: false, .. }
+        | PrepareError::Unseen { prints_for_all: false, .. } = error
         {
             wait_for_first_rank();
         }
@@ -127,8 +132,7 @@ pub fn run_unrecorded(options: &Options, error: &PrepareError) -> ! {
     std::process::exit(child::replace(&options.command));
 }
 
-/// Gives the first rank the time to print for all of them. A signal that ends the job meanwhile ends this
-/// process without a word.
+/// Gives the first rank the time to print for all ranks. Ends silently after a signal that ends the job.
 fn wait_for_first_rank() {
     let until = Instant::now() + TIME_FOR_THE_FIRST_RANK;
     while Instant::now() < until {

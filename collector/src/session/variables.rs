@@ -1,15 +1,15 @@
-//! What the command finds in its environment beyond what is there.
+//! Variables that the command gets in addition to its environment.
 
-use crate::backend::Plan;
+use crate::backend::BackendPlan;
 use crate::child::preload;
-use crate::command_line::Options;
+use crate::command_line::CollectOptions;
 use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE};
 use std::ffi::OsString;
 
-/// Variables for our own library, and for the profilers of the plan.
-pub fn variables(
-    options: &Options,
-    plan: &Plan,
+/// Returns the variables for our own library and for the profilers of the plan.
+pub(crate) fn variables(
+    options: &CollectOptions,
+    plan: &BackendPlan,
     socket: &str,
 ) -> Result<Vec<(String, OsString)>, preload::PreloadError> {
     let mut variables: Vec<(String, OsString)> = plan.variables.clone();
@@ -45,7 +45,8 @@ pub fn variables(
         }
         set("PYTHONPATH", path);
     }
-    // Empty is unset: the library shall not read what did not count here, as where a site has locked it.
+    // An empty value counts as unset. The library must not read a value that had no effect here, for example
+    // because the site has locked the option.
     let ring = options.ring_size.map(|size| rpd_ring::layout::ring_bytes(size.as_usize()).to_string());
     let memory = options.ring_memory.map(|size| size.0.to_string());
     for (name, value) in [(RING_VARIABLE, ring), (MEMORY_VARIABLE, memory)] {

@@ -3,7 +3,7 @@
 use super::Rocm;
 use crate::support::{Trace, ending, run, text};
 
-/// A program that does what the agent does when a kernel faults: it stands for both.
+/// A program that acts as the agent does when a kernel faults: a stand-in for both.
 const FAULTS: &str = r#"
 set -- $ROCM_DEBUG_AGENT_OPTIONS
 for option; do case $option in

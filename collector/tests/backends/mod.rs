@@ -1,5 +1,5 @@
-//! Profilers of ROCm by the contract of their documents: stand-ins of their names check how they are called, and leave
-//! real files. None of the profilers themselves ran here, for want of a GPU.
+//! Profilers of ROCm, according to their documentation: stand-ins with their names check how they are called,
+//! and leave real files. The profilers themselves were never run here, because there is no GPU.
 
 mod agent;
 mod rocm;
@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{Bench, run};
 
-/// Regions that a stand-in leaves for each process.
+/// Regions that a stand-in records for each process.
 const CALLS: usize = 50;
 const PROFILER: &str = include_str!("profiler.py");
 
-/// A bench with stand-ins in front of PATH.
+/// A bench with stand-ins first in PATH.
 struct Rocm {
     bench: Bench,
     bin: PathBuf,
@@ -29,7 +29,7 @@ struct Rocm {
 }
 
 impl Rocm {
-    /// With stand-ins of these names.
+    /// Makes stand-ins with these names.
     fn new(names: &[&str]) -> Option<Rocm> {
         let bench = Bench::new()?;
         let (bin, scratch) = (bench.path("rocm/bin"), bench.path("scratch"));
@@ -46,7 +46,7 @@ impl Rocm {
         Some(Rocm { bench, bin, scratch })
     }
 
-    /// rpd-collect on this ROCm, as rank 3 of 4.
+    /// Returns rpd-collect with this ROCm, as rank 3 of 4.
     fn collect(&self) -> Command {
         let mut command = self.bench.collect();
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -57,7 +57,7 @@ impl Rocm {
         command
     }
 
-    /// How the stand-ins were called: words, and variables.
+    /// Returns how the stand-ins were called: words and variables.
     fn calls(&self) -> Vec<(Vec<String>, serde_json::Value)> {
         let text = std::fs::read_to_string(self.bin.join("calls.jsonl")).unwrap_or_default();
         let call = |line: &str| {
@@ -73,7 +73,7 @@ impl Rocm {
         std::fs::read_to_string(self.bench.path("out/run/rank-00003.log")).unwrap_or_default()
     }
 
-    /// Shards of a profiler, in the order of their names.
+    /// Returns the shards of a profiler, sorted by name.
     fn shards(&self, backend: &str) -> Vec<Shard> {
         let entries = std::fs::read_dir(self.bench.path("out/run")).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -85,7 +85,7 @@ impl Rocm {
         paths.iter().map(|path| Shard::open(path).unwrap()).collect()
     }
 
-    /// What is left on the node.
+    /// Returns what is left on the node.
     fn left(&self) -> Vec<OsString> {
         std::fs::read_dir(&self.scratch).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     }
@@ -96,10 +96,10 @@ fn rows(shard: &Shard, table: TableId) -> usize {
     blocks.map(|block| shard.rows(block).unwrap().len).sum()
 }
 
-/// A program that says something and ends with a status.
+/// A program that prints a line and ends with a status.
 const PROGRAM: [&str; 3] = ["sh", "-c", "echo out; echo err >&2; exit 7"];
 
-/// Runs it, and asserts that nobody can tell from it that anything went wrong.
+/// Runs it, and asserts that its output and status show no fault.
 fn runs_as_ever(command: &mut Command) -> String {
     let output = run(command.arg("--").args(PROGRAM));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -109,12 +109,12 @@ fn runs_as_ever(command: &mut Command) -> String {
     stderr
 }
 
-/// Whether two paths are one.
+/// Whether two paths name one file.
 fn is_in(path: &str, folder: &Path) -> bool {
     Path::new(path).starts_with(folder)
 }
 
-/// The command's process, as its mark says.
+/// Returns the process of the command, from its start mark.
 fn command(rocm: &Rocm) -> u32 {
     let mut pid = None;
     support::until("the mark", || {

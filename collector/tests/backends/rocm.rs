@@ -30,7 +30,7 @@ fn rocprofv3_is_called_as_documented_and_its_database_becomes_the_ranks_shard() 
         (process.rank, process.size, process.worker, process.clock),
         (Some(3), Some(4), false, Clock::Boottime)
     );
-    // The node is this one, whatever the file says.
+    // The node is this one, whatever the file contains.
     assert!(process.domain.boot_id.len() == 36 && !shard.clocks.is_empty(), "{process:?}");
     assert!(shard.clocks.iter().all(|set| set.domain == process.domain));
     assert!(process.command.contains("echo out"), "{}", process.command);
@@ -38,7 +38,7 @@ fn rocprofv3_is_called_as_documented_and_its_database_becomes_the_ranks_shard() 
     assert!(rocm.log().contains("rocprofv3 1.0.0, output as rocpd"), "{}", rocm.log());
 }
 
-/// The names of what lies beside the shards of rank 3 and begins like this.
+/// Returns the files beside the shards of rank 3 whose names start with this.
 fn beside(rocm: &Rocm, begin: &str) -> Vec<String> {
     let entries = std::fs::read_dir(rocm.bench.path("out/run")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
@@ -65,7 +65,7 @@ fn tables_and_texts_of_a_profiler_come_to_the_shards() {
     assert!(rocm.left().is_empty(), "{:?}", rocm.left());
 }
 
-/// Files of the run that a secret of the stand-in is in.
+/// Returns the files of the run that contain a secret of the stand-in.
 fn with_the_secret(rocm: &Rocm) -> Vec<String> {
     let folder = rocm.bench.path("out/run");
     let has_it = |name: &String| {
@@ -174,7 +174,7 @@ fn a_profiler_that_does_not_start_the_program_costs_nothing_but_its_trace() {
         let stderr = runs_as_ever(&mut command);
         // Rank 0 prints it, this one is rank 3.
         assert!(!stderr.contains(why) && rocm.log().contains("--backend native"), "{wrong}: {stderr}");
-        // Its log says nothing that is not so.
+        // Its log contains nothing wrong.
         assert!(rocm.log().contains(why) && rocm.log().contains("rocprofv3 did not run"), "{}", rocm.log());
         assert!(!rocm.log().contains("wrote no file") && rocm.left().is_empty(), "{}", rocm.log());
     }
@@ -237,7 +237,7 @@ fn a_shell_can_trap_what_a_batch_system_sends() {
     command.args(["--backend", "rocprofv3", "--", "sh", "-c", script]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the program", || rocm.bench.path("here").exists());
-    // As a batch system does: every process of the step.
+    // As a batch system does: signals every process of the step.
     let pid = super::command(&rocm);
     crate::support::kill(pid, 10);
     let output = crate::support::wait(child);
@@ -270,7 +270,7 @@ fn rocprof_sys_is_set_up_by_variables_and_named_in_the_words_of_its_release() {
             "a setting that the release does not have"
         );
     }
-    // A Perfetto trace of the old release; of the new one the database, and not the same once more.
+    // A Perfetto trace of the old release. Of the new one the database, without a second copy of it.
     let shards = rocm.shards("rocprof-sys");
     assert_eq!(
         shards.iter().map(|shard| rows(shard, REGION)).collect::<Vec<_>>(),

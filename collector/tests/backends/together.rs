@@ -1,4 +1,4 @@
-//! What goes together, what does not, and the tracer of rocmProfileData.
+//! Backends that can run together, those that cannot, and the tracer of rocmProfileData.
 
 use super::{Rocm, is_in, rows, runs_as_ever};
 use crate::support::{ending, run};
@@ -13,7 +13,7 @@ fn interposers_of_the_same_calls_are_refused_with_the_reason() {
         (&["--backend", "rocprofv3,native"][..], ["roctx", "--trace mpi,rccl,system"]),
         (&["--backend", "rocprofv3,rpd-tracer"], ["cannot run together", "rocprofv3 and rpd-tracer"]),
         (&["--backend", "rocprof"], ["CSV", "rocprofv3"]),
-        (&["--backend", "none,torch"], ["stands alone", "none"]),
+        (&["--backend", "none,torch"], ["cannot be combined", "none"]),
     ] {
         let output = run(rocm.collect().args(options).args(["--", "touch", "ran"]));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -28,7 +28,7 @@ fn a_variable_that_makes_no_sense_stops_no_job() {
     let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
     let stderr = runs_as_ever(rocm.collect().env("RANK", "0").env("RPD_BACKEND", "rocprof"));
     assert!(stderr.contains("RPD_BACKEND") && rocm.calls().is_empty(), "{stderr}");
-    // Of two that would count twice, the profiler does.
+    // If both would count the same calls, only the profiler does.
     let stderr = runs_as_ever(rocm.collect().env("RANK", "0").env("RPD_BACKEND", "rocprofv3,native"));
     assert!(
         stderr.contains("RPD_BACKEND") && stderr.contains("native leaves it to the profiler"),
@@ -85,7 +85,7 @@ fn auto_says_what_it_chose_and_why() {
     assert!(rocm.log().contains("backend auto: native, since "), "{}", rocm.log());
 }
 
-/// rpd-collect on a node with a GPU, as rank 0 of 4.
+/// Returns rpd-collect on a node with a GPU, as rank 0 of 4.
 fn on_a_gpu(rocm: &Rocm) -> Command {
     let device = rocm.bench.path("kfd");
     std::fs::write(&device, "").unwrap();
@@ -94,7 +94,7 @@ fn on_a_gpu(rocm: &Rocm) -> Command {
     command
 }
 
-/// What rpd-collect itself prints.
+/// Returns what rpd-collect itself prints.
 fn own_lines(stderr: &str) -> Vec<String> {
     let own = stderr.lines().filter_map(|line| line.strip_prefix("rpd-collect: "));
     own.map(str::to_owned).collect()
@@ -121,13 +121,13 @@ fn auto_records_the_gpu_by_rocprofv3_and_the_rest_by_native_each_once() {
         !words.iter().any(|word| ["--rccl-trace", "--runtime-trace"].contains(&word.as_str())),
         "{words:?}"
     );
-    // Of four ranks, one speaks.
+    // One of four ranks prints it.
     assert_eq!(own_lines(&runs_as_ever(on_a_gpu(&rocm).env("RANK", "3"))), [""; 0]);
     assert!(rocm.log().contains("recording GPU work and roctx with rocprofv3"), "{}", rocm.log());
     assert_eq!(traced_by_native(&mut on_a_gpu(&rocm)), "mpi,rccl");
 }
 
-/// What native records in the command.
+/// Returns what native records in the command.
 fn traced_by_native(collect: &mut Command) -> String {
     let output = run(collect.args(["--", "env"]));
     let environment = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -208,7 +208,7 @@ fn what_native_records_is_native_and_without_it_that_is_said() {
 fn the_file_of_the_rpd_tracer_becomes_a_shard() {
     let Some(rocm) = Rocm::new(&[]) else { return };
     let _ = rocm.bench.library_of("rocm/lib/librpd_tracer.so", "int rpd_stand_in;");
-    // The program stands for the tracer in it.
+    // The program is a stand-in for the tracer inside it.
     let program = r#"
 import os, sqlite3
 rpd = sqlite3.connect(os.environ["RPDT_FILENAME"])
@@ -251,7 +251,7 @@ fn ranks_that_are_not_recorded_run_without_a_profiler() {
 #[test]
 fn the_rpd_tracer_is_preloaded_behind_roctx_with_a_file_of_its_own() {
     let Some(rocm) = Rocm::new(&[]) else { return };
-    // The library of the stand-in writes nothing: how it is loaded is what counts.
+    // The library of the stand-in writes nothing: the test checks how it is loaded.
     let tracer = rocm.bench.library_of("rocm/lib/librpd_tracer.so", "int rpd_stand_in;");
     let roctx = rocm.bench.library_of("rocm/lib/librocprofiler-sdk-roctx.so", "int roctx_stand_in;");
     let mut command = rocm.collect();

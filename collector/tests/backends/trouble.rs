@@ -1,4 +1,4 @@
-//! Profilers that are not there, do not start the command, or stay above it: the job is as it would be without them.
+//! Profilers that are missing, do not start the command, or stay above it: the job runs as without them.
 
 use super::{CALLS, PROGRAM, Rocm, command, rows, runs_as_ever};
 use crate::support::{Bench, below, ending, kill, run, until, wait};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const ROCPROFV3: [&str; 1] = ["rocprofv3"];
 
-/// Starts rpd-collect with rocprofv3, of which this is wrong.
+/// Starts rpd-collect with a rocprofv3 that has this fault.
 fn start(rocm: &Rocm, wrong: &str, more: &[&str], program: &[&str]) -> Child {
     let mut command = rocm.collect();
     command.env("STAND_IN", wrong).args(["--backend", "rocprofv3"]).args(more).arg("--").args(program);
@@ -21,7 +21,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The process that a profiler has started by the way, when it has.
+/// Returns the process that a profiler started in addition, if it has.
 fn by_the_way(rocm: &Rocm) -> u32 {
     let path = rocm.bin.join("child");
     let read = || std::fs::read_to_string(&path).unwrap_or_default();
@@ -29,13 +29,13 @@ fn by_the_way(rocm: &Rocm) -> u32 {
     read().trim().parse().unwrap()
 }
 
-/// Who is dead and waits for a parent is gone.
+/// A process that has died and waits for its parent counts as ended.
 fn is_there(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// The rank's own shard.
+/// Returns the rank's own shard.
 fn own_shard(rocm: &Rocm) -> Shard {
     Shard::open(&rocm.bench.path("out/run/rank-00003.rpdshard")).unwrap()
 }
@@ -75,7 +75,7 @@ fn a_missing_profiler_is_named_with_the_places() {
 fn a_configuration_that_cannot_be_read_is_told_and_the_command_runs() {
     for (backend, program) in [("rocprofv3", "rocprofv3"), ("rocprof-sys", "rocprof-sys-sample")] {
         let Some(rocm) = Rocm::new(&[program]) else { return };
-        for (file, why) in [("missing.cfg", "No such file"), (".", "it is no file")] {
+        for (file, why) in [("missing.cfg", "No such file"), (".", "it is not a file")] {
             let mut command = rocm.collect();
             command.env_remove("RANK").env_remove("WORLD_SIZE");
             command.args(["--backend", backend, "--backend-config", file]);
@@ -106,7 +106,7 @@ fn a_signal_to_rpd_collect_while_the_profiler_starts_ends_the_job_at_once() {
         assert_eq!(ending(&output), -by, "{wrong} {signal}: {}", said(&output));
         assert!(at.elapsed() < Duration::from_secs(5), "{wrong} {signal}: {:?}", at.elapsed());
         assert!(!rocm.bench.path("ran").exists() && rocm.left().is_empty(), "{:?}", rocm.left());
-        // Its end is on record.
+        // Its end is recorded.
         let process = own_shard(&rocm).processes[&1].clone();
         assert_eq!((process.rank, process.exit), (Some(3), Some(Exit::Signal(by))));
         assert!(rocm.log().contains("ended the job before"), "{}", rocm.log());
@@ -140,7 +140,7 @@ fn who_is_ended_while_profilers_are_asked_leaves_nothing() {
     assert!(profilers.iter().all(|pid| !is_there(*pid)));
 }
 
-/// Processes of the stand-ins in this bench.
+/// Returns processes of the stand-ins in this bench.
 fn asked(rocm: &Rocm) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -158,7 +158,7 @@ fn what_a_hung_profiler_has_started_is_killed_with_it() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
     let mut command = rocm.collect();
     command.env("STAND_IN", "deaf").args(["--backend", "rocprofv3", "--backend-wait", "1"]);
-    // Nothing holds the outputs any more, or this would wait.
+    // No process holds the outputs any more, or this would block.
     runs_as_ever(&mut command);
     assert!(rocm.log().contains("within 1 s"), "{}", rocm.log());
     assert!(!is_there(by_the_way(&rocm)) && rocm.left().is_empty());
@@ -210,11 +210,11 @@ fn a_profiler_that_hangs_behind_the_command_is_killed_and_what_the_command_left_
     kill(daemon, 9);
     assert!(daemon_runs && !child_runs, "{daemon_runs} {child_runs}");
     assert!(rocm.log().contains("had not ended 1 s after the command, and was killed"), "{}", rocm.log());
-    // What it had written before is there.
+    // What it had written before is imported.
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
 }
 
-/// Takes as long as a batch system gives, so it runs with RPD_SOAK alone.
+/// Takes as long as a batch system gives, so it runs only with RPD_SOAK.
 #[test]
 fn a_cancelled_job_does_not_wait_for_a_profiler_that_hangs_until_it_is_killed() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
@@ -245,7 +245,7 @@ fn a_rank_that_dies_with_its_profiler_is_told_with_its_end() {
     assert_eq!((process.exit, process.worker), (Some(Exit::Signal(11)), false));
 }
 
-/// What the collector has recorded of profilers whose rows are missing, of the last run.
+/// Returns what the collector recorded about profilers with missing rows, of the last run.
 fn lost_by_profilers(rocm: &Rocm) -> Vec<ProfilerLossReason> {
     let path = rocm.bench.path("out/run/rank-00003.profilers.rpdshard");
     let losses = Shard::open(&path).map(|shard| shard.profiler_losses).unwrap_or_default();
@@ -295,7 +295,7 @@ fn a_signal_reaches_the_command_below_a_profiler_once() {
     let own = command(&rocm);
     for _ in 0..2 {
         kill(child.id(), 10);
-        // Two of a kind that were not taken yet are one.
+        // The kernel merges two pending signals with the same number.
         std::thread::sleep(Duration::from_millis(100));
     }
     kill(child.id(), 15);
@@ -313,7 +313,7 @@ fn the_command_below_a_profiler_has_the_environment_that_it_was_given() {
         assert_eq!(ending(&output), 0, "{}", said(&output));
         let mut lines: Vec<String> =
             String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-        // What a shell changes is not the question.
+        // The changes of a shell do not matter.
         lines.retain(|line| line.starts_with("RPD_") || line.starts_with("LD_"));
         lines.sort();
         lines
@@ -328,7 +328,7 @@ fn a_killed_rpd_collect_leaves_the_profiler_to_its_collector() {
     let child = start(&rocm, "hangs", &[], &["touch", "ran"]);
     until("the profiler", || rocm.bin.join("calls.jsonl").exists());
     let below = below(child.id());
-    // It is started by the executable of the one that is killed.
+    // The executable of the killed process starts it.
     let name = format!("/proc/{}/comm", below.collector);
     until("the collector", || std::fs::read_to_string(&name).is_ok_and(|name| name == "rpd-collector\n"));
     kill(child.id(), 9);
@@ -356,7 +356,7 @@ fn how_a_command_below_a_profiler_ended_is_known_although_rpd_collect_was_killed
     let log = rocm.log();
     assert!(log.contains("rpd-collect was killed, ") && !log.contains("not known"), "{log}");
     assert!(rocm.left().is_empty());
-    // The profiler has written when the command had ended, and that was waited for.
+    // The profiler had written when the command ended, and the collector waited for that.
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
     assert_eq!(rocm.shards("rocprofv3")[0].processes[&1].exit, Some(Exit::Code(6)));
 }
@@ -373,15 +373,11 @@ fn files_of_a_profiler_that_nobody_fetched_are_named_and_stay() {
     assert_eq!(ending(&output), 0);
     let [left] = &rocm.left()[..] else { panic!("{:?}", rocm.left()) };
     let left = left.to_str().unwrap();
-    assert!(
-        said(&output).contains("stays on this node") && said(&output).contains(left),
-        "{}",
-        said(&output)
-    );
+    assert!(said(&output).contains("stay on this node") && said(&output).contains(left), "{}", said(&output));
     assert!(!rocm.scratch.join(left).join("owner").exists(), "nobody clears it up");
 }
 
-/// The outputs are still held by others.
+/// Other processes still hold the outputs.
 fn wait_for_it(mut child: Child) -> Output {
     drop((child.stdout.take(), child.stderr.take()));
     wait(child)

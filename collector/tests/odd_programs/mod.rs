@@ -1,7 +1,7 @@
-//! Programs that do what is seldom done.
+//! Programs that do unusual things.
 
-/// Programs that do what is seldom done: name, source, ranges that it emits at least, ... (none: nobody
-/// knows) and is on record as or counted.
+/// Programs that do unusual things: name, source, and the minimum number of ranges that must be recorded or
+/// counted (none if it is unknown).
 pub(crate) const ODD: &[(&str, &str, Option<u64>)] = &[
     (
         "closes all descriptors",

@@ -1,19 +1,20 @@
-//! Calls of the file system in the folder of the agents, as strace counts them: docs/SITES.md has the figures.
+//! File system calls in the rendezvous folder, as strace counts them: docs/SITES.md has the figures.
 
 use super::*;
 
-/// All calls by which a process can work on files, but `close`.
+/// All calls by which a process can access files, except `close`.
 const CALLS: &str = "trace=%file,read,pread64,write,fstat,fchmod,getdents64,ftruncate,fsync,flock,lseek";
 
 /// A call on `<run>/clocks` or an entry of it.
 #[derive(Debug)]
 struct Call {
-    /// Seconds.
+    /// Time in seconds.
     time: f64,
     name: String,
 }
 
-/// Reads a file of strace with times. A call that another thread interrupts has two lines; the first one counts.
+/// Reads an output of strace with times. A call that another thread interrupts has two lines; the first one
+/// counts.
 fn calls(trace: &str) -> Vec<Call> {
     let is_in_folder = |line: &&str| line.contains("/run/clocks") || line.contains("/run>, \"clocks\"");
     let read = |line: &str| {
@@ -25,7 +26,7 @@ fn calls(trace: &str) -> Vec<Call> {
     lines.map(|line| read(line).unwrap_or_else(|| panic!("{line}"))).collect()
 }
 
-/// Runs a job of so many nodes and returns the calls of each.
+/// Runs a job of this many nodes and returns the calls of each.
 fn traced_job(nodes: u32) -> Option<Vec<Vec<Call>>> {
     let job = Job::of(nodes)?;
     let trace = |rank: u32| job.bench.path(&format!("trace-{rank}"));
@@ -54,7 +55,7 @@ fn a_node_works_on_the_folder_of_the_agents_at_its_start_and_its_end_only() {
         return eprintln!("SKIPPED: no strace");
     }
     for nodes in [2, 8] {
-        // On a machine that is busy with other things, nodes may start or end too far from each other.
+        // On a busy machine, nodes may start or end too far apart.
         let mut busy = Vec::new();
         while busy.len() < 3 {
             let Some(calls) = traced_job(nodes) else { return };
@@ -70,9 +71,10 @@ fn a_node_works_on_the_folder_of_the_agents_at_its_start_and_its_end_only() {
     }
 }
 
-/// Compares with what docs/SITES.md says of a node and of a job; returns all calls of the job.
+/// Compares with the figures of docs/SITES.md for a node and for a job. Returns all calls of the job.
 fn check_figures(nodes: &[Vec<Call>]) -> Result<usize, String> {
-    /// Calls at the start: of a node that creates the file or tries to at the same moment, and of each other one.
+    /// Calls at the start: of a node that creates the file or tries to at the same moment, and of each other
+    /// one.
     const FIRST: usize = 18;
     const OTHER: usize = 7;
     /// Calls of the node that removes everything, at the end.

@@ -1,16 +1,16 @@
-//! A memory cgroup of its own below that of the test.
+//! A memory cgroup below that of the test.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Gone again when dropped, with what still runs in it.
+/// Removed when dropped, with the processes in it.
 pub(crate) struct Cgroup {
     folder: PathBuf,
     limit: &'static str,
 }
 
 impl Cgroup {
-    /// None, and a word about it, where it cannot be made.
+    /// `None`, with a message, if it cannot be created.
     pub(crate) fn new(name: &str) -> Option<Cgroup> {
         let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
         let made = own.lines().filter_map(|line| {
@@ -30,7 +30,7 @@ impl Cgroup {
             let folder = Path::new(root).join(path).join(format!("rpd-test-{}-{name}", std::process::id()));
             std::fs::create_dir(&folder).ok()?;
             let group = Cgroup { folder, limit };
-            // Of version 2 the controller may not be there, or not for groups below.
+            // With version 2 the controller may be missing, or missing for groups below.
             group.folder.join(limit).exists().then_some(group)
         });
         let group = made.collect::<Vec<_>>().pop();

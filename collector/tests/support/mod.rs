@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// No run of a test takes longer, or something hangs.
+/// Maximum duration of a run. A longer one hangs.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Declarations that every program needs. Weak, so that it also runs without the library.
+/// Declarations that every program needs. They are weak, so that the program also runs without the library.
 const PROLOGUE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -43,7 +43,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// None, and a word about it, where a test cannot run.
+    /// `None`, with a message, if a test cannot run.
     pub(crate) fn new() -> Option<Bench> {
         let compiler = Command::new("cc").arg("--version").stdout(Stdio::null()).status();
         if !compiler.is_ok_and(|status| status.success()) {
@@ -128,7 +128,7 @@ impl Bench {
         self.path("out/run/rank-00000.rpdshard")
     }
 
-    /// What the collector had to say about rank 0.
+    /// Returns the collector's messages about rank 0.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("out/run/rank-00000.log")).unwrap_or_default()
     }
@@ -172,8 +172,8 @@ pub(crate) struct Below {
     pub(crate) command: u32,
 }
 
-/// Finds them. Both are there once the command has said something, but one may be between two names:
-/// it may start through a shell.
+/// Finds both processes. They exist once the command has printed something, but one may just be executing
+/// another file: it may start through a shell.
 pub(crate) fn below(pid: u32) -> Below {
     let find = || {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
@@ -198,12 +198,12 @@ pub(crate) fn below(pid: u32) -> Below {
     found.unwrap()
 }
 
-/// Sends a signal, from a process of its own as a user's `kill` is.
+/// Sends a signal from a separate process, like a user's `kill`.
 pub(crate) fn kill(pid: u32, signal: i32) {
     Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap();
 }
 
-/// Waits for something that has to come.
+/// Waits for something that must happen.
 pub(crate) fn until(what: &str, mut is_there: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_there() {
@@ -217,7 +217,7 @@ pub(crate) fn ending(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| -output.status.signal().unwrap())
 }
 
-/// The library that this build has made, as a dev-dependency.
+/// The library of this build, which is a dev-dependency.
 fn library() -> PathBuf {
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let path = folder.join("librpd_intercept.so");
@@ -228,7 +228,7 @@ fn library() -> PathBuf {
 /// A row, with names resolved.
 pub(crate) type Row = BTreeMap<String, Option<String>>;
 
-/// A shard, read.
+/// A shard that was read.
 pub(crate) struct Trace {
     pub(crate) shard: Shard,
     pub(crate) threads: Vec<Row>,
@@ -275,17 +275,17 @@ impl Trace {
         Trace { shard, threads, ranges, marks, calls, rccl_calls, communicators }
     }
 
-    /// How many ranges have this name.
+    /// Returns the number of ranges with this name.
     pub(crate) fn ranges_named(&self, name: &str) -> usize {
         self.ranges.iter().filter(|row| text(row, "name_id") == name).count()
     }
 
-    /// The loss ledger.
+    /// Returns the loss ledger.
     pub(crate) fn ledger(&self) -> &[Loss] {
         &self.shard.ledger.as_ref().expect("a finished shard has a ledger").losses
     }
 
-    /// Rows in the loss ledger, as far as their number is known.
+    /// Returns the number of rows in the loss ledger, if it is known.
     pub(crate) fn lost(&self) -> u64 {
         self.ledger().iter().filter_map(|loss| loss.rows).sum()
     }

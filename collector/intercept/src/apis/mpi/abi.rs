@@ -1,0 +1,404 @@
+//! Differences between the two families of MPI: handles are addresses in Open MPI and `int` in MPICH and its
+//! relatives, special values are other numbers, and a status has another layout.
+//!
+//! Other families exist (the standard ABI of MPI 5, HPE MPT), to which none of this applies. Their calls are
+//! passed on without inspection.
+
+use crate::interpose::real::{LookupFallback, MPI, MPI_FORTRAN, RealFunction, variable};
+use rpd_ring::record::{COMM_SELF, COMM_WORLD};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicUsize};
+
+/// Any pointer.
+pub(super) type MpiPointer = *mut c_void;
+/// A handle of MPI in the register or stack slot that carries it. With `int` handles the upper half is
+/// undefined: it is passed on unchanged, and cut off where the handle is inspected. This holds on x86-64 and
+/// on aarch64 under Linux, where every argument on the stack has 8 bytes, and the callee ignores or extends
+/// the upper half of an `int`.
+pub(super) type MpiHandle = usize;
+
+/// A special value of a handle or a buffer.
+struct Special {
+    /// In Open MPI: the variable whose address it is.
+    open_mpi: &'static CStr,
+    /// In MPICH: the value.
+    mpich: usize,
+    /// The value in the library that is loaded.
+    value: AtomicUsize,
+}
+
+impl Special {
+    const fn new(open_mpi: &'static CStr, mpich: usize) -> Special {
+        Special { open_mpi, mpich, value: AtomicUsize::new(0) }
+    }
+}
+
+static WORLD: Special = Special::new(c"ompi_mpi_comm_world", 0x4400_0000);
+static OWN: Special = Special::new(c"ompi_mpi_comm_self", 0x4400_0001);
+static NO_COMM: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_0000);
+static NO_DATATYPE: Special = Special::new(c"ompi_mpi_datatype_null", 0x0c00_0000);
+static NO_REQUEST: Special = Special::new(c"ompi_request_null", 0x2c00_0000);
+
+const OMPI_IN_PLACE: usize = 1;
+const MPICH_IN_PLACE: usize = usize::MAX;
+/// `MPI_ROOT`, for the root's side of a collective on an intercommunicator.
+const OMPI_ROOT: c_int = -4;
+const MPICH_ROOT: c_int = -3;
+
+/// The family of the loaded MPI library: Open MPI or MPICH, if it [is known](is_known).
+#[derive(Clone, Copy)]
+pub(super) struct MpiAbi {
+    open_mpi: bool,
+}
+
+/// A symbol, `MPI_DUP_FN`, that MPICH and its relatives promise to programs.
+const OF_MPICH: &CStr = c"MPIR_Dup_fn";
+
+/// 0 until it is known.
+static FAMILY: AtomicU8 = AtomicU8::new(0);
+const OPEN_MPI: u8 = 1;
+const MPICH: u8 = 2;
+const OTHER: u8 = 3;
+
+/// Whether the layout of handles and statuses is known. Nothing else here may be called otherwise.
+#[inline]
+pub(super) fn is_known() -> bool {
+    if FAMILY.load(Acquire) == 0 {
+        MpiAbi::find();
+    }
+    matches!(FAMILY.load(Acquire), OPEN_MPI | MPICH)
+}
+
+impl MpiAbi {
+    /// Detects the family once. Threads that detect it at the same time find the same.
+    #[inline]
+    pub(super) fn get() -> MpiAbi {
+        match FAMILY.load(Acquire) {
+            0 => MpiAbi::find(),
+            family => MpiAbi { open_mpi: family == OPEN_MPI },
+        }
+    }
+
+    #[cold]
+    fn find() -> MpiAbi {
+        let open_mpi = variable(WORLD.open_mpi, &MPI).is_some();
+        for special in [&WORLD, &OWN, &NO_COMM, &NO_DATATYPE, &NO_REQUEST] {
+            let value = if open_mpi { variable(special.open_mpi, &MPI).unwrap_or(0) } else { special.mpich };
+            special.value.store(value, Relaxed);
+        }
+        let family = match open_mpi {
+            true => OPEN_MPI,
+            false if variable(OF_MPICH, &MPI).is_some() => MPICH,
+            false if variable(c"PMPI_Init", &MPI).is_some() => OTHER,
+            // No MPI library is loaded yet.
+            false => 0,
+        };
+        FAMILY.store(family, Release);
+        MpiAbi { open_mpi }
+    }
+
+    fn value(self, handle: MpiHandle) -> usize {
+        if self.open_mpi { handle } else { handle & 0xffff_ffff }
+    }
+
+    fn is(self, handle: MpiHandle, special: &Special) -> bool {
+        self.value(handle) == special.value.load(Relaxed)
+    }
+
+    /// Whether this is a communicator that may be passed to MPI.
+    pub(super) fn is_comm(self, handle: MpiHandle) -> bool {
+        self.value(handle) != 0 && !self.is(handle, &NO_COMM)
+    }
+
+    /// Whether this is a request.
+    pub(super) fn is_request(self, handle: MpiHandle) -> bool {
+        self.value(handle) != 0 && !self.is(handle, &NO_REQUEST)
+    }
+
+    /// Converts a handle to its form in the ring.
+    pub(super) fn number(self, handle: MpiHandle) -> u64 {
+        self.value(handle) as u64
+    }
+
+    /// Converts a communicator to its form in the ring, 0 for none.
+    pub(super) fn comm(self, handle: MpiHandle) -> u64 {
+        if self.is(handle, &WORLD) {
+            COMM_WORLD
+        } else if self.is(handle, &OWN) {
+            COMM_SELF
+        } else if self.is_comm(handle) {
+            self.number(handle)
+        } else {
+            0
+        }
+    }
+
+    /// Returns the handle of `MPI_COMM_WORLD`.
+    pub(super) fn world(self) -> MpiHandle {
+        WORLD.value.load(Relaxed)
+    }
+
+    /// Converts the peer of a message: `None` for any source, -1 for `MPI_PROC_NULL`.
+    pub(super) fn peer(self, rank: c_int) -> Option<i32> {
+        let (any, proc_null) = if self.open_mpi { (-1, -2) } else { (-2, -1) };
+        match rank {
+            rank if rank == any => None,
+            rank if rank == proc_null => Some(-1),
+            rank => Some(rank),
+        }
+    }
+
+    /// Whether this process is the root, in a collective on an intercommunicator.
+    pub(super) fn is_root_itself(self, root: c_int) -> bool {
+        root == if self.open_mpi { OMPI_ROOT } else { MPICH_ROOT }
+    }
+
+    /// Whether a buffer of a C program is `MPI_IN_PLACE`.
+    pub(super) fn is_in_place(self, buffer: MpiPointer) -> bool {
+        buffer as usize == if self.open_mpi { OMPI_IN_PLACE } else { MPICH_IN_PLACE }
+    }
+
+    /// Whether a status of a C program is `MPI_STATUS_IGNORE` or `MPI_STATUSES_IGNORE`.
+    pub(super) fn is_ignored(self, status: MpiPointer) -> bool {
+        status as usize == usize::from(!self.open_mpi)
+    }
+
+    /// Whether `MPI_GRAPH` is 1 and `MPI_CART` 2, and not the reverse.
+    pub(super) fn numbers_graphs_first(self) -> bool {
+        !self.open_mpi
+    }
+
+    /// `MPI_ERR_OTHER`.
+    pub(super) fn error_other(self) -> c_int {
+        if self.open_mpi { 16 } else { 15 }
+    }
+
+    /// `MPI_ERR_NO_MEM`.
+    pub(super) fn error_no_memory(self) -> c_int {
+        if self.open_mpi { 39 } else { 34 }
+    }
+
+    /// Returns the bytes of `count` elements; `None` if MPI does not return them.
+    pub(super) fn bytes(self, count: i64, datatype: MpiHandle) -> Option<i64> {
+        if count <= 0 {
+            return Some(0);
+        }
+        let value = self.value(datatype);
+        if value == 0 || self.is(datatype, &NO_DATATYPE) {
+            return None;
+        }
+        // MPICH encodes the size of its basic types in their handles.
+        if !self.open_mpi && value >> 24 == 0x4c {
+            return count.checked_mul((value >> 8 & 0xff) as i64);
+        }
+        count.checked_mul(i64::from(ask(&TYPE_SIZE, datatype)?))
+    }
+
+    /// Returns the number of processes in the local group of a communicator.
+    pub(super) fn size(self, comm: MpiHandle) -> Option<c_int> {
+        if self.is_comm(comm) { ask(&COMM_SIZE, comm) } else { None }
+    }
+
+    /// Returns the rank of this process in a communicator.
+    pub(super) fn rank(self, comm: MpiHandle) -> Option<c_int> {
+        if self.is_comm(comm) { ask(&COMM_RANK, comm) } else { None }
+    }
+
+    /// Whether a communicator is an intercommunicator.
+    pub(super) fn is_inter(self, comm: MpiHandle) -> bool {
+        !self.is(comm, &WORLD) && self.is_comm(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
+    }
+
+    /// Returns the number of processes with which a collective exchanges data.
+    pub(super) fn partners(self, comm: MpiHandle) -> Option<c_int> {
+        if self.is_inter(comm) { ask(&COMM_REMOTE_SIZE, comm) } else { self.size(comm) }
+    }
+
+    /// Reads a handle from an array.
+    ///
+    /// # Safety
+    /// The array has that many elements.
+    pub(super) unsafe fn handle_at(self, array: MpiPointer, at: usize) -> MpiHandle {
+        // SAFETY: the caller's promise, and the width of a handle in this family.
+        unsafe {
+            if self.open_mpi {
+                array.cast::<usize>().add(at).read_unaligned()
+            } else {
+                array.cast::<u32>().add(at).read_unaligned() as usize
+            }
+        }
+    }
+
+    /// Converts a Fortran handle to C.
+    pub(super) fn c_handle(self, handle: c_int, convert: &RealFunction) -> MpiHandle {
+        if !self.open_mpi {
+            return handle as u32 as usize;
+        }
+        let Some(address) = convert.address() else { return 0 };
+        // SAFETY: the three functions below have this type in Open MPI, and check the range of the
+        // number that they get.
+        unsafe {
+            std::mem::transmute::<usize, unsafe extern "C-unwind" fn(c_int) -> MpiHandle>(address)(handle)
+        }
+    }
+
+    /// Reads what a status contains about a message; `None` if it is not about a message.
+    ///
+    /// # Safety
+    /// The address is that of an array of statuses with that many elements, which MPI has written.
+    pub(super) unsafe fn message(self, statuses: MpiPointer, at: usize) -> Option<ReceivedMessage> {
+        // SAFETY: the caller's promise, and the layouts of the two families, 24 and 20 bytes. Those of
+        // Fortran's statuses are the same.
+        let (source, tag, cancelled, bytes) = unsafe {
+            if self.open_mpi {
+                let status = statuses.cast::<OpenMpiStatus>().add(at).read_unaligned();
+                (status.source, status.tag, status.cancelled != 0, status.bytes as i64)
+            } else {
+                let status = statuses.cast::<MpichStatus>().add(at).read_unaligned();
+                let high = i64::from(status.count_high_and_cancelled >> 1);
+                let bytes = high << 32 | i64::from(status.count_low);
+                (status.source, status.tag, status.count_high_and_cancelled & 1 != 0, bytes)
+            }
+        };
+        let source = self.peer(source)?;
+        if cancelled {
+            return None;
+        }
+        Some(ReceivedMessage { source, tag: (tag >= 0).then_some(tag), bytes })
+    }
+}
+
+/// The content of a status about a received message.
+#[derive(Clone, Copy)]
+pub(super) struct ReceivedMessage {
+    /// Source rank, -1 for `MPI_PROC_NULL`.
+    pub(super) source: i32,
+    pub(super) tag: Option<i32>,
+    pub(super) bytes: i64,
+}
+
+#[repr(C)]
+struct OpenMpiStatus {
+    source: c_int,
+    tag: c_int,
+    error: c_int,
+    cancelled: c_int,
+    bytes: usize,
+}
+
+#[repr(C)]
+struct MpichStatus {
+    count_low: u32,
+    count_high_and_cancelled: u32,
+    source: c_int,
+    tag: c_int,
+    error: c_int,
+}
+
+static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", LookupFallback::Loaded(&MPI));
+static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", LookupFallback::Loaded(&MPI));
+static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", LookupFallback::Loaded(&MPI));
+static COMM_TEST_INTER: RealFunction =
+    RealFunction::new(c"PMPI_Comm_test_inter", LookupFallback::Loaded(&MPI));
+static COMM_REMOTE_SIZE: RealFunction =
+    RealFunction::new(c"PMPI_Comm_remote_size", LookupFallback::Loaded(&MPI));
+
+pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", LookupFallback::Loaded(&MPI));
+pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", LookupFallback::Loaded(&MPI));
+pub(super) static REQUEST_F2C: RealFunction =
+    RealFunction::new(c"PMPI_Request_f2c", LookupFallback::Loaded(&MPI));
+
+/// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
+pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {
+    let address = function.address()?;
+    let mut answer: c_int = 0;
+    // SAFETY: the functions that are asked have this type, with a handle in an integer register, and
+    // write an `int` where they succeed.
+    let failed = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(MpiHandle, *mut c_int) -> c_int>(address)(
+            handle,
+            &raw mut answer,
+        )
+    };
+    (failed == 0).then_some(answer)
+}
+
+/// A special address in Fortran programs: a common block, by any of the names that compilers give it, or the
+/// value of a variable of the library.
+pub(super) struct SentinelAddress {
+    commons: [&'static CStr; 5],
+    holder: &'static CStr,
+    /// Addresses of all of them, 0 if there is none.
+    places: [AtomicUsize; 6],
+    known: AtomicU8,
+}
+
+/// Names in Open MPI as four kinds of compilers spell them, then in MPICH: for `use mpi_f08`, and the
+/// variable.
+macro_rules! sentinel {
+    ($lower:literal, $upper:literal, $fortran_2008:literal, $holder:literal) => {
+        SentinelAddress {
+            commons: [
+                c_name(concat!($lower, "_\0")),
+                c_name(concat!($lower, "\0")),
+                c_name(concat!($lower, "__\0")),
+                c_name(concat!($upper, "\0")),
+                c_name(concat!($fortran_2008, "\0")),
+            ],
+            holder: c_name(concat!($holder, "\0")),
+            places: [const { AtomicUsize::new(0) }; 6],
+            known: AtomicU8::new(0),
+        }
+    };
+}
+
+pub(super) static FORTRAN_IN_PLACE: SentinelAddress =
+    sentinel!("mpi_fortran_in_place", "MPI_FORTRAN_IN_PLACE", "MPIR_F08_MPI_IN_PLACE", "MPIR_F_MPI_IN_PLACE");
+pub(super) static FORTRAN_STATUS_IGNORE: SentinelAddress = sentinel!(
+    "mpi_fortran_status_ignore",
+    "MPI_FORTRAN_STATUS_IGNORE",
+    "MPIR_F08_MPI_STATUS_IGNORE_OBJ",
+    "MPI_F_STATUS_IGNORE"
+);
+pub(super) static FORTRAN_STATUSES_IGNORE: SentinelAddress = sentinel!(
+    "mpi_fortran_statuses_ignore",
+    "MPI_FORTRAN_STATUSES_IGNORE",
+    "MPIR_F08_MPI_STATUSES_IGNORE_OBJ",
+    "MPI_F_STATUSES_IGNORE"
+);
+
+impl SentinelAddress {
+    /// Whether this is the address.
+    pub(super) fn is(&self, address: MpiPointer) -> bool {
+        if self.known.load(Acquire) == 0 {
+            self.find();
+        }
+        let [commons @ .., holder] = &self.places;
+        let is_common = commons.iter().any(|place| place.load(Relaxed) == address as usize);
+        let holder = holder.load(Relaxed);
+        // SAFETY: the address of a pointer variable of the library, aligned as C has it. The library stays
+        // loaded while the program is in a function of it.
+        address.is_null()
+            || is_common
+            || holder != 0 && unsafe { (holder as *const MpiPointer).read() } == address
+    }
+
+    #[cold]
+    fn find(&self) {
+        let names = self.commons.into_iter().chain([self.holder]);
+        for (place, name) in self.places.iter().zip(names) {
+            let found = variable(name, &MPI).or_else(|| variable(name, &MPI_FORTRAN));
+            place.store(found.unwrap_or(0), Relaxed);
+        }
+        self.known.store(1, Release);
+    }
+}
+
+/// Checks that a literal ends in a zero byte, and returns it as a name for the loader.
+pub(super) const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}

@@ -1,0 +1,264 @@
+//! Functions for large counts (`MPI_Send_c`), for MPI libraries without them.
+//!
+//! A program may check for these functions by weak references, as mpi4py does, and finds ours. So they must
+//! work. They call the functions without large counts, which take an `int` each and arrays of `int`. A number
+//! that is too large gives `MPI_ERR_COUNT`.
+//!
+//! The arrays of a non-blocking call must exist until its request is complete. They are stored with the
+//! request, and freed when a function that completes it has set it to `MPI_REQUEST_NULL`. Beyond
+//! [`MAX_KEPT_REQUESTS`] such requests at a time the arrays are never freed.
+
+use super::abi::{MpiAbi, MpiHandle, ask};
+use super::call::CallArguments;
+use super::pointers::HandleArray;
+use crate::interpose::real::{LookupFallback, MPI, RealFunction};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+
+/// `MPI_ERR_COUNT` of both families.
+const ERR_COUNT: c_int = 2;
+/// The processes for which an array has a number each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArrayLength {
+    /// Destinations of data.
+    Destinations,
+    /// Sources of data.
+    Sources,
+    /// Processes of the local group.
+    Group,
+}
+
+/// Maximum number of arrays of one call: counts and displacements of both directions.
+const MAX_ARRAYS: usize = 4;
+
+/// The arguments of one call, converted to `int`.
+pub(super) struct NarrowedArguments {
+    comm: Option<MpiHandle>,
+    root: Option<c_int>,
+    is_in_place: bool,
+    is_of_neighbours: bool,
+    request: Option<HandleArray>,
+    arrays: [*mut c_int; MAX_ARRAYS],
+    used: usize,
+    failure: c_int,
+}
+
+impl NarrowedArguments {
+    pub(super) fn of(call: &CallArguments) -> NarrowedArguments {
+        NarrowedArguments {
+            comm: call.comm,
+            root: call.root,
+            is_in_place: call.is_in_place,
+            is_of_neighbours: call.is_of_neighbours,
+            request: call.starts(),
+            arrays: [ptr::null_mut(); MAX_ARRAYS],
+            used: 0,
+            failure: MpiAbi::get().error_other(),
+        }
+    }
+
+    pub(super) fn number(&mut self, value: i64) -> Option<c_int> {
+        let number = c_int::try_from(value).ok();
+        self.failure = ERR_COUNT;
+        number
+    }
+
+    pub(super) fn array(&mut self, values: *const i64, length: ArrayLength) -> Option<*const c_int> {
+        if values.is_null() || !self.is_significant(length) {
+            return Some(ptr::null());
+        }
+        let place = self.used;
+        let length = self.length(length)?;
+        // SAFETY: plain memory, freed in `finish` or with the request.
+        let array = unsafe { libc::malloc(length.max(1).checked_mul(size_of::<c_int>())?) }.cast::<c_int>();
+        if array.is_null() {
+            self.failure = MpiAbi::get().error_no_memory();
+            return None;
+        }
+        *self.arrays.get_mut(place)? = array;
+        self.used += 1;
+        for at in 0..length {
+            // SAFETY: MPI wants `length` numbers there, and so many were allocated.
+            unsafe { array.add(at).write(self.number(values.add(at).read_unaligned())?) };
+        }
+        Some(array)
+    }
+
+    /// Whether MPI reads arrays of this kind. Others may be invalid.
+    fn is_significant(&self, length: ArrayLength) -> bool {
+        let (Some(root), Some(comm)) = (self.root, self.comm) else {
+            return !(self.is_in_place && length == ArrayLength::Destinations);
+        };
+        let abi = MpiAbi::get();
+        abi.is_root_itself(root) || !abi.is_inter(comm) && abi.rank(comm) == Some(root)
+    }
+
+    fn length(&self, length: ArrayLength) -> Option<usize> {
+        let (abi, comm) = (MpiAbi::get(), self.comm?);
+        let length = match length {
+            ArrayLength::Group => abi.size(comm)?,
+            _ if !self.is_of_neighbours => abi.partners(comm)?,
+            ArrayLength::Destinations => neighbours(comm)?.1,
+            ArrayLength::Sources => neighbours(comm)?.0,
+        };
+        usize::try_from(length).ok()
+    }
+
+    /// Ends the conversion with the result of the call, or of a call that could not be made.
+    pub(super) fn finish(self, result: Option<c_int>) -> c_int {
+        let request = self.request.filter(|_| result == Some(0)).map(HandleArray::one);
+        match request.filter(|request| MpiAbi::get().is_request(*request) && self.used > 0) {
+            Some(request) => keep(request, self.arrays),
+            None => free(self.arrays),
+        }
+        result.unwrap_or(self.failure)
+    }
+}
+
+/// Frees arrays.
+fn free(arrays: [*mut c_int; MAX_ARRAYS]) {
+    for array in arrays {
+        // SAFETY: null, or allocated above and used by nobody any more.
+        unsafe { libc::free(array.cast()) };
+    }
+}
+
+/// Returns the number of neighbours that send to this process, and of those that it sends to.
+fn neighbours(comm: MpiHandle) -> Option<(c_int, c_int)> {
+    const GRAPH: c_int = 1;
+    const CART: c_int = 2;
+    const DIST_GRAPH: c_int = 3;
+    // The two families number the first two kinds in opposite order, so this asks MPI for both: a Cartesian
+    // communicator has dimensions.
+    match ask(&TOPO_TEST, comm)? {
+        DIST_GRAPH => {
+            let (mut sources, mut destinations, mut weighted) = (0, 0, 0);
+            type Count = unsafe extern "C-unwind" fn(MpiHandle, *mut c_int, *mut c_int, *mut c_int) -> c_int;
+            let address = DIST_GRAPH_NEIGHBORS_COUNT.address()?;
+            // SAFETY: the function has this type.
+            let failed = unsafe {
+                std::mem::transmute::<usize, Count>(address)(
+                    comm,
+                    &raw mut sources,
+                    &raw mut destinations,
+                    &raw mut weighted,
+                )
+            };
+            (failed == 0).then_some((sources, destinations))
+        }
+        kind @ (GRAPH | CART) if (kind == GRAPH) == MpiAbi::get().numbers_graphs_first() => {
+            let mut count = 0;
+            type Count = unsafe extern "C-unwind" fn(MpiHandle, c_int, *mut c_int) -> c_int;
+            let (address, rank) = (GRAPH_NEIGHBORS_COUNT.address()?, MpiAbi::get().rank(comm)?);
+            // SAFETY: the function has this type.
+            let failed = unsafe { std::mem::transmute::<usize, Count>(address)(comm, rank, &raw mut count) };
+            (failed == 0).then_some((count, count))
+        }
+        GRAPH | CART => {
+            let count = ask(&CARTDIM_GET, comm)?.checked_mul(2)?;
+            Some((count, count))
+        }
+        _ => None,
+    }
+}
+
+static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", LookupFallback::Loaded(&MPI));
+static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", LookupFallback::Loaded(&MPI));
+static GRAPH_NEIGHBORS_COUNT: RealFunction =
+    RealFunction::new(c"PMPI_Graph_neighbors_count", LookupFallback::Loaded(&MPI));
+static DIST_GRAPH_NEIGHBORS_COUNT: RealFunction =
+    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", LookupFallback::Loaded(&MPI));
+
+/// Maximum number of requests whose arrays are stored.
+const MAX_KEPT_REQUESTS: usize = 1024;
+/// A slot that a thread is filling or emptying.
+const BUSY: u64 = 1;
+
+struct Kept {
+    /// 0 for a free slot.
+    request: AtomicU64,
+    arrays: [AtomicPtr<c_int>; MAX_ARRAYS],
+}
+
+static KEPT: [Kept; MAX_KEPT_REQUESTS] = [const {
+    Kept { request: AtomicU64::new(0), arrays: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_ARRAYS] }
+}; MAX_KEPT_REQUESTS];
+static KEPT_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Stores the arrays of a request.
+fn keep(request: MpiHandle, arrays: [*mut c_int; MAX_ARRAYS]) {
+    for slot in &KEPT {
+        if slot.request.load(Relaxed) == 0 && slot.request.compare_exchange(0, BUSY, AcqRel, Acquire).is_ok()
+        {
+            for (place, array) in slot.arrays.iter().zip(arrays) {
+                place.store(array, Relaxed);
+            }
+            KEPT_COUNT.fetch_add(1, Relaxed);
+            slot.request.store(MpiAbi::get().number(request), Release);
+            return;
+        }
+    }
+}
+
+/// Whether arrays are stored for any request.
+#[inline]
+pub(super) fn is_anything_kept() -> bool {
+    KEPT_COUNT.load(Relaxed) != 0
+}
+
+/// Requests of one call that have arrays.
+pub(super) struct WaitingRequests {
+    /// Indices of the requests in the call, and their handles.
+    requests: [(usize, MpiHandle); WaitingRequests::MAX_REQUESTS],
+    used: usize,
+}
+
+impl WaitingRequests {
+    /// Maximum number of requests of one call. The arrays of others stay until a later call.
+    const MAX_REQUESTS: usize = 32;
+
+    /// Collects the requests before a call that may complete them.
+    pub(super) fn among(requests: HandleArray, count: usize) -> WaitingRequests {
+        let mut waiting = WaitingRequests { requests: [(0, 0); WaitingRequests::MAX_REQUESTS], used: 0 };
+        let abi = MpiAbi::get();
+        for at in 0..count {
+            let request = requests.at(at);
+            let is_kept = || KEPT.iter().any(|slot| slot.request.load(Relaxed) == abi.number(request));
+            if abi.is_request(request)
+                && is_kept()
+                && let Some(place) = waiting.requests.get_mut(waiting.used)
+            {
+                *place = (at, request);
+                waiting.used += 1;
+            }
+        }
+        waiting
+    }
+
+    /// Frees the arrays of completed requests after the call.
+    pub(super) fn free_if_complete(&self, requests: HandleArray) {
+        let abi = MpiAbi::get();
+        for (at, request) in self.requests.iter().take(self.used) {
+            if !abi.is_request(requests.at(*at)) {
+                release(abi.number(*request));
+            }
+        }
+    }
+}
+
+fn release(request: u64) {
+    for slot in &KEPT {
+        if slot.request.load(Relaxed) == request
+            && slot.request.compare_exchange(request, BUSY, AcqRel, Acquire).is_ok()
+        {
+            free([0, 1, 2, 3].map(|at: usize| {
+                slot.arrays.get(at).map_or(ptr::null_mut(), |place| place.swap(ptr::null_mut(), Relaxed))
+            }));
+            KEPT_COUNT.fetch_sub(1, Relaxed);
+            slot.request.store(0, Release);
+            return;
+        }
+    }
+}

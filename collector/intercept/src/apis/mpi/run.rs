@@ -1,0 +1,209 @@
+//! Runs one call of an MPI function: records it, passes it on, and records its outcome.
+
+use super::abi::{MpiAbi, MpiHandle, ReceivedMessage, is_known};
+use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
+use super::narrow::{WaitingRequests, is_anything_kept};
+use super::new_communicator::world;
+use super::pointers::{AnswerPlaces, StatusPlaces};
+use crate::interpose::inside::{CallOutcome, TracedCall};
+use crate::interpose::sequence::CommunicatorTable;
+use crate::runtime::errno;
+use rpd_ring::record::{RecordedLibrary, RequestCompletion};
+use std::ffi::c_int;
+use std::slice;
+
+/// Runs a function for the program. `describe` reads its arguments, `real` passes them on and returns the
+/// error class.
+#[inline]
+pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() -> c_int) -> c_int {
+    let mut inside = TracedCall::mpi();
+    if !inside.is_traced() && !is_anything_kept() || !is_known() {
+        let result = real();
+        inside.end(|_| ());
+        return result;
+    }
+    let call = describe();
+    let before = begin(&mut inside, &call);
+    let result = real();
+    end(inside, &call, &before, result);
+    result
+}
+
+/// Values that the call itself may overwrite.
+struct Before {
+    /// Ordinal of the communicator that is being created.
+    ordinal: u32,
+    /// The communicator of the call, in its form in the ring.
+    comm: u64,
+    /// The request of the call.
+    request: MpiHandle,
+    /// Requests with arrays of ours.
+    waiting: Option<WaitingRequests>,
+}
+
+fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
+    // Reading arguments may call MPI, which may change errno.
+    let _errno = errno::PreservedErrno::new();
+    let abi = MpiAbi::get();
+    let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
+    if let CallEffect::Completes(requests, count, ..) = call.effect
+        && is_anything_kept()
+    {
+        before.waiting = Some(WaitingRequests::among(requests, length(count)));
+    }
+    if !inside.is_traced() {
+        return before;
+    }
+    let seq = call.seq();
+    if inside.is_recorded() {
+        inside.begin_mpi(&call.resolve(seq));
+    }
+    match call.effect {
+        CallEffect::Completes(requests, count, ..) => {
+            inside.remember(length(count), |at| abi.number(requests.at(at)));
+        }
+        CallEffect::Frees(request) => {
+            before.request = request.one();
+            SENDS.end(abi.number(before.request));
+        }
+        CallEffect::Makes(making) => {
+            before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
+        }
+        CallEffect::FreesComm => {
+            before.comm = call.comm();
+            // The program may not use the communicator from here on. After it is freed, another thread may
+            // get its handle.
+            COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.comm(comm)));
+        }
+        CallEffect::Names(..) => before.comm = call.comm(),
+        _ => {}
+    }
+    before
+}
+
+fn end(inside: TracedCall, call: &CallArguments, before: &Before, result: c_int) {
+    if let (CallEffect::Completes(requests, ..), Some(waiting)) = (call.effect, &before.waiting) {
+        waiting.free_if_complete(requests);
+    }
+    if result != 0 || !inside.is_traced() {
+        return inside.end(|_| ());
+    }
+    count(call);
+    inside.end(|outcome| note(call, before, outcome));
+}
+
+/// Counts the effects of a call that succeeded, recorded or not.
+fn count(call: &CallArguments) {
+    let abi = MpiAbi::get();
+    match call.effect {
+        CallEffect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
+        CallEffect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
+        _ => {}
+    }
+}
+
+/// Persistent send requests: their statuses contain nothing about a message.
+static SENDS: CommunicatorTable = CommunicatorTable::new();
+
+/// Records the effects of a call that succeeded.
+fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
+    let abi = MpiAbi::get();
+    match call.effect {
+        CallEffect::Nothing | CallEffect::PreparesSend(_) => {}
+        CallEffect::Starts(request) => started(outcome, request.one()),
+        CallEffect::StartsAgain(requests, count) => {
+            (0..length(count)).for_each(|at| started(outcome, requests.at(at)));
+        }
+        CallEffect::Completes(.., completed, statuses) => complete(outcome, completed, statuses),
+        CallEffect::Frees(_) => {
+            if abi.is_request(before.request) {
+                outcome.freed(abi.number(before.request));
+            }
+        }
+        CallEffect::Receives(flag, status) => {
+            let is_there = flag.is_none_or(AnswerPlaces::is_true);
+            let is_from_any = call.peer.is_none_or(|peer| abi.peer(peer).is_none());
+            let is_open = is_from_any || call.tag.is_none_or(|tag| tag < 0);
+            if is_there && is_open {
+                let message = status.message(0);
+                if message.is_some() {
+                    outcome.done(&completion(0, message));
+                }
+            }
+        }
+        CallEffect::Makes(making) => {
+            if let Some(request) = making.request {
+                started(outcome, request.one());
+            }
+            if let Some(made) = making.outcome(call, before.ordinal) {
+                outcome.communicator(&made);
+            }
+        }
+        CallEffect::MakesWorld => {
+            if let Some(world) = world(call.function) {
+                outcome.communicator(&world);
+            }
+        }
+        CallEffect::FreesComm if before.comm != 0 => {
+            outcome.communicator_freed(RecordedLibrary::Mpi, before.comm)
+        }
+        CallEffect::FreesComm => {}
+        CallEffect::Names(name, bytes) => {
+            // SAFETY: the description of the call has found so many bytes at an address that is not null,
+            // and the program keeps them until the call returns.
+            let name = unsafe { slice::from_raw_parts(name, bytes) };
+            outcome.communicator_name(RecordedLibrary::Mpi, before.comm, name);
+        }
+    }
+}
+
+fn started(outcome: &mut CallOutcome<'_>, request: MpiHandle) {
+    let abi = MpiAbi::get();
+    if abi.is_request(request) {
+        outcome.request(abi.number(request));
+    }
+}
+
+/// Records the completed requests of a call.
+fn complete(outcome: &mut CallOutcome<'_>, completed: CompletedRequests, statuses: StatusPlaces) {
+    match completed {
+        CompletedRequests::AllIf(flag) if !flag.is_true() => {}
+        CompletedRequests::All | CompletedRequests::AllIf(_) => {
+            (0..outcome.remembered_count()).for_each(|at| done(outcome, at, statuses.message(at)));
+        }
+        CompletedRequests::OneIf(flag, _) if !flag.is_true() => {}
+        CompletedRequests::One(index) | CompletedRequests::OneIf(_, index) => {
+            if let Some(at) = index.index(0) {
+                done(outcome, at, statuses.message(0));
+            }
+        }
+        CompletedRequests::Some(count, indices) => {
+            // `MPI_UNDEFINED` is negative.
+            for at in 0..length(count.one()).min(outcome.remembered_count()) {
+                if let Some(request) = indices.index(at) {
+                    done(outcome, request, statuses.message(at));
+                }
+            }
+        }
+    }
+}
+
+fn done(outcome: &mut CallOutcome<'_>, at: usize, message: Option<ReceivedMessage>) {
+    let Some(request) = outcome.remembered(at) else { return };
+    if MpiAbi::get().is_request(request as MpiHandle) {
+        outcome.done(&completion(request, message.filter(|_| !SENDS.has(request))));
+    }
+}
+
+fn completion(request: u64, message: Option<ReceivedMessage>) -> RequestCompletion {
+    RequestCompletion {
+        request,
+        source: message.map(|message| message.source),
+        tag: message.and_then(|message| message.tag),
+        bytes: message.map(|message| message.bytes),
+    }
+}
+
+fn length(count: c_int) -> usize {
+    usize::try_from(count).unwrap_or(0)
+}

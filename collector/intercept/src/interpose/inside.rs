@@ -1,0 +1,249 @@
+//! A running MPI or RCCL function of the program: its begin, its outcome and its end.
+
+use crate::runtime::clock;
+use crate::runtime::errno;
+use crate::runtime::settings::{self, TracedApi};
+use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorder, ThreadState, with_local};
+use rpd_ring::RingProducer;
+use rpd_ring::layout::{DropCause, DroppedKind};
+use rpd_ring::record::{MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion};
+use std::ptr;
+
+/// A running function. Its end is recorded when this is dropped, however the function returns, also by an
+/// exception. A `longjmp` drops nothing, which is detected at the next function of the library.
+pub(crate) struct TracedCall {
+    library: RecordedLibrary,
+    /// This is the outermost function of the library. Libraries call their own functions.
+    outermost: bool,
+    /// Number of request handles that were stored.
+    remembered: usize,
+}
+
+impl TracedCall {
+    /// An MPI function begins.
+    #[inline(always)]
+    pub(crate) fn mpi() -> TracedCall {
+        TracedCall::of(RecordedLibrary::Mpi)
+    }
+
+    /// An RCCL function begins.
+    #[inline(always)]
+    pub(crate) fn rccl() -> TracedCall {
+        TracedCall::of(RecordedLibrary::Rccl)
+    }
+
+    #[inline(always)] // `here` is in the frame of a function that runs as long as this.
+    fn of(library: RecordedLibrary) -> TracedCall {
+        let here = 0u8;
+        // Stacks grow down: the frame of a called function is below.
+        let frame = (&raw const here).addr();
+        let outermost = with_local(|local| {
+            let running = running(local, library);
+            let outer = running.frame.get();
+            if outer > frame {
+                return false;
+            }
+            if outer != 0 {
+                abandoned(local, library);
+            }
+            running.frame.set(frame);
+            true
+        });
+        TracedCall { library, outermost, remembered: 0 }
+    }
+
+    fn sort(&self) -> TracedApi {
+        match self.library {
+            RecordedLibrary::Mpi => TracedApi::Mpi,
+            RecordedLibrary::Rccl => TracedApi::Rccl,
+        }
+    }
+
+    /// Whether the program itself called, and calls of this library are to be recorded. Such calls are
+    /// counted even during a pause.
+    #[inline]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.outermost && settings::is_traced(self.sort())
+    }
+
+    /// Whether the call is to be recorded now.
+    #[inline]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.outermost && with_local(|local| local.records(self.sort()))
+    }
+
+    /// Records the begin of an MPI call. Only if [`TracedCall::is_recorded`].
+    #[inline]
+    pub(crate) fn begin_mpi(&self, call: &MpiCall) {
+        with_local(|local| {
+            local.record(DroppedKind::MpiCall, |recorder| {
+                if recorder.producer.mpi_enter(clock::boottime(), call) {
+                    local.mpi.recorder.set(recorder);
+                }
+            })
+        });
+    }
+
+    /// Records the begin of an RCCL call. Only if [`TracedCall::is_recorded`].
+    #[inline]
+    pub(crate) fn begin_rccl(&self, call: &RcclCall) {
+        with_local(|local| {
+            local.record(DroppedKind::RcclCall, |recorder| {
+                if recorder.producer.rccl_enter(clock::boottime(), call) {
+                    local.rccl.recorder.set(recorder);
+                }
+            })
+        });
+    }
+
+    /// Stores handles of requests, which the call may overwrite.
+    #[inline]
+    pub(crate) fn remember(&mut self, count: usize, handle: impl Fn(usize) -> u64) {
+        if !self.is_traced() {
+            return;
+        }
+        with_local(|local| {
+            local.recorded(|recorder| {
+                for (at, place) in recorder.handles.iter_mut().take(count).enumerate() {
+                    *place = handle(at);
+                }
+                if let Some(more) = count.checked_sub(MAX_REMEMBERED_REQUESTS)
+                    && let Some(header) = recorder.producer.header()
+                {
+                    header.count_drop(DropCause::TooDeep, DroppedKind::MpiRequest, more as u64);
+                }
+                self.remembered = count.min(MAX_REMEMBERED_REQUESTS);
+            })
+        });
+    }
+
+    /// Records the outcome and the end of the function, with one time. `outcome` runs only if the call was
+    /// traced and the thread has a ring.
+    #[inline]
+    pub(crate) fn end(self, outcome: impl FnOnce(&mut CallOutcome<'_>)) {
+        if self.is_traced() {
+            self.finish(outcome);
+        }
+    }
+
+    #[inline]
+    fn finish(&self, outcome: impl FnOnce(&mut CallOutcome<'_>)) {
+        // Reading arguments and results may call MPI, which may change errno.
+        let errno = errno::PreservedErrno::new();
+        with_local(|local| {
+            let entered = running(local, self.library).recorder.replace(ptr::null_mut());
+            local.recorded(|recorder| {
+                // Compared, never dereferenced: after a fork during the call the child has another one.
+                let is_entered = ptr::eq(recorder, entered);
+                let time = clock::boottime();
+                let ThreadRecorder { producer, handles, .. } = recorder;
+                let handles = handles.get(..self.remembered).unwrap_or_default();
+                outcome(&mut CallOutcome { producer, time, is_entered, handles });
+                if is_entered {
+                    exit(producer, self.library, time);
+                }
+            })
+        });
+        drop(errno);
+    }
+}
+
+impl Drop for TracedCall {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.outermost {
+            return;
+        }
+        with_local(|local| {
+            let running = running(local, self.library);
+            if !running.recorder.get().is_null() {
+                self.finish(|_| ());
+            }
+            running.frame.set(0);
+        });
+    }
+}
+
+#[inline]
+fn running(local: &ThreadState, library: RecordedLibrary) -> &RunningCall {
+    match library {
+        RecordedLibrary::Mpi => &local.mpi,
+        RecordedLibrary::Rccl => &local.rccl,
+    }
+}
+
+#[inline]
+fn exit(producer: &mut RingProducer, library: RecordedLibrary, time: i64) {
+    match library {
+        RecordedLibrary::Mpi => producer.mpi_exit(time),
+        RecordedLibrary::Rccl => producer.rccl_exit(time),
+    }
+}
+
+/// Ends a function that the program has left by a jump, at the time when that is detected.
+#[cold]
+fn abandoned(local: &ThreadState, library: RecordedLibrary) {
+    let entered = running(local, library).recorder.replace(ptr::null_mut());
+    local.recorded(|recorder| {
+        if ptr::eq(recorder, entered) {
+            exit(&mut recorder.producer, library, clock::boottime());
+        }
+    });
+}
+
+/// Records the outcome of a call, before its end.
+pub(crate) struct CallOutcome<'a> {
+    producer: &'a mut RingProducer,
+    time: i64,
+    is_entered: bool,
+    handles: &'a [u64],
+}
+
+impl CallOutcome<'_> {
+    /// Returns a stored handle.
+    #[inline]
+    pub(crate) fn remembered(&self, at: usize) -> Option<u64> {
+        self.handles.get(at).copied()
+    }
+
+    /// Returns the number of stored handles.
+    #[inline]
+    pub(crate) fn remembered_count(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Records that the call has started an operation.
+    #[inline]
+    pub(crate) fn request(&mut self, request: u64) {
+        // A call that is not recorded cannot have recorded requests.
+        if self.is_entered {
+            self.producer.mpi_request(self.time, request);
+        }
+    }
+
+    /// Records that an operation is complete.
+    #[inline]
+    pub(crate) fn done(&mut self, completion: &RequestCompletion) {
+        self.producer.mpi_done(self.time, completion);
+    }
+
+    /// Records that a request was freed.
+    pub(crate) fn freed(&mut self, request: u64) {
+        self.producer.mpi_freed(self.time, request);
+    }
+
+    /// Records that a communicator was created.
+    pub(crate) fn communicator(&mut self, made: &NewCommunicator) {
+        self.producer.new_communicator(self.time, made);
+    }
+
+    /// Records the name of a communicator.
+    pub(crate) fn communicator_name(&mut self, library: RecordedLibrary, handle: u64, name: &[u8]) {
+        self.producer.communicator_name(self.time, library, handle, name);
+    }
+
+    /// Records that a communicator was freed.
+    pub(crate) fn communicator_freed(&mut self, library: RecordedLibrary, handle: u64) {
+        self.producer.communicator_freed(self.time, library, handle);
+    }
+}

@@ -1,0 +1,105 @@
+//! Imports one file of a profiler as a shard, or copies it unchanged.
+
+use super::profiler_harvest::ProfilerHarvest;
+use crate::backend::profiler_files::flat_name;
+use crate::log::warn;
+use crate::run_folder::identity;
+use rpd_shard::Shard;
+use rpd_translate::{Format, tells_environment, translate};
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Maximum number of log lines about one file.
+pub(super) const MAX_LINES_PER_FILE: usize = 5;
+/// Size of the write buffer.
+const WRITE_BYTES: usize = 1 << 20;
+/// Permissions of a copy.
+const COPY_MODE: u32 = 0o600;
+
+impl ProfilerHarvest<'_> {
+    /// Translates one file to a shard. Returns whether that succeeded.
+    pub(super) fn file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
+        let label = format!("{backend}-{number}");
+        let (file, name) = match self.target.place.create_beside(&label, "rpdshard") {
+            Ok(created) => created,
+            Err(error) => {
+                self.lost = true;
+                warn(format_args!("warning: {backend}: {error}"));
+                return false;
+            }
+        };
+        let created = identity(&file);
+        let sink = BufWriter::with_capacity(WRITE_BYTES, file);
+        let done = translate(path, format, sink, &self.owner()).and_then(|(mut sink, account)| {
+            let written =
+                sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()));
+            written.map(|()| account)
+        });
+        match done {
+            Ok(account) => {
+                let lines = account.warnings.len();
+                for line in account.warnings.iter().take(MAX_LINES_PER_FILE) {
+                    warn(format_args!("warning: {backend}: {line}"));
+                }
+                if lines > MAX_LINES_PER_FILE {
+                    warn(format_args!(
+                        "warning: {backend}: and {} more such lines",
+                        lines - MAX_LINES_PER_FILE
+                    ));
+                }
+                true
+            }
+            Err(reason) => {
+                // The blocks of a shard without an ending are intact. A shard without rows is removed.
+                let has_rows = Shard::open(&name)
+                    .is_ok_and(|shard| shard.blocks().iter().any(|block| block.header.rows > 0));
+                if !has_rows && let Ok(created) = created {
+                    self.target.place.folder().remove_file(&name, created);
+                }
+                // The file is not copied, because a database contains the whole environment.
+                self.lost = true;
+                warn(format_args!("warning: {backend}: {reason}"));
+                false
+            }
+        }
+    }
+
+    /// Copies a file unchanged to the folder of the run. Only the user may read the copy, since nothing in it
+    /// is masked.
+    fn copy(&self, label: &str, ending: &str, path: &Path) -> io::Result<()> {
+        let mut from = File::open(path)?;
+        if from.metadata()?.len() > self.target.place.max_bytes {
+            return Err(io::Error::other("it is larger than --max-size"));
+        }
+        let (mut to, name) = self.target.place.create_beside(label, ending).map_err(io::Error::other)?;
+        to.set_permissions(Permissions::from_mode(COPY_MODE))?;
+        let created = identity(&to)?;
+        let copied = io::copy(&mut from, &mut to).map(drop);
+        copied.inspect_err(|_| {
+            self.target.place.folder().remove_file(&name, created);
+        })
+    }
+
+    /// Copies a file that is not a trace. Its own name follows the name of the rank.
+    pub(super) fn keep_beside(&mut self, label: &str, path: &Path, folder: &Path) {
+        let (name, ending) = flat_name(path, folder);
+        self.keep_as(&format!("{label}{name}"), &ending, path);
+    }
+
+    pub(super) fn keep_as(&mut self, label: &str, ending: &str, path: &Path) {
+        if tells_environment(path) {
+            self.lost = true;
+            warn(format_args!(
+                "warning: {} is not copied: it may contain the environment of the program, which can have secrets",
+                path.display()
+            ));
+            return;
+        }
+        if let Err(error) = self.copy(label, ending, path) {
+            self.lost = true;
+            warn(format_args!("warning: {} cannot be copied: {error}", path.display()));
+        }
+    }
+}

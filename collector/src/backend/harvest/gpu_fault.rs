@@ -1,0 +1,62 @@
+//! Imports the dump of the ROCm Debug Agent, which describes a kernel that faulted.
+
+use super::profiler_harvest::{ProfilerHarvest, bytes_of};
+use crate::backend::profiler_files::files_in;
+use crate::backend::profilers::debug_agent::{self, DUMP, KernelFault};
+use crate::log::warn;
+use rpd_shard::ShardWriter;
+use rpd_shard::file::WriteError;
+use rpd_shard::model::{Value, native, rocpd};
+use rpd_shard::record::Process;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+impl ProfilerHarvest<'_> {
+    /// Imports the dump if a kernel faulted: as a file beside the shards, with its code objects, and as a
+    /// mark at the end of the rank's time.
+    pub(super) fn dump(&mut self, folder: &Path) {
+        let path = folder.join(DUMP);
+        let text = bytes_of(&path);
+        let Some(fault) = debug_agent::fault_in(&text) else {
+            if !text.is_empty() {
+                self.keep_as("debug-agent", "txt", &path);
+            }
+            return;
+        };
+        self.keep_as("debug-agent", "txt", &path);
+        let (objects, more) = files_in(&folder.join(debug_agent::CODE_OBJECTS));
+        self.lost |= more;
+        for (number, object) in objects.iter().enumerate() {
+            self.keep_as(&format!("code-object-{}", number + 1), "co", object);
+        }
+        let from = fault.code_object.as_deref().map_or(String::new(), |uri| format!(", code object {uri}"));
+        let reason = fault.reason.as_deref().map_or(String::new(), |reason| format!(" ({reason})"));
+        warn(format_args!(
+            "warning: kernel {} faulted{from}{reason}: see rank-*.debug-agent.txt",
+            fault.kernel
+        ));
+        if let Err(error) = self.mark(&fault) {
+            warn(format_args!("warning: the fault is not in a shard: {error}"));
+        }
+    }
+
+    /// Writes a mark at the end of the rank's time.
+    fn mark(&self, fault: &KernelFault) -> Result<(), WriteError> {
+        let (file, _) =
+            self.target.place.create_beside("debug-agent", "rpdshard").map_err(io::Error::other)?;
+        let mut shard = ShardWriter::of_owner(BufWriter::new(file), &self.owner())?;
+        let process = Process { source: 1, ..self.usual.clone() };
+        shard.process(&process)?;
+        let pid = i64::from(process.pid);
+        let thread =
+            [1.into(), i64::from(process.ppid).into(), 1.into(), pid.into(), "ROCm Debug Agent".into()];
+        let thread = shard.push(1, rocpd::INFO_THREAD, &thread)?;
+        let code_object = fault.code_object.as_deref().unwrap_or("unknown code object");
+        let text =
+            shard.string(format!("GPU fault in kernel {} of {code_object}", fault.kernel).as_bytes())?;
+        let at = process.last_seen.unwrap_or(process.first_seen);
+        shard.push(1, native::MARK, &[thread.into(), at.into(), text.into(), 0.into(), Value::Null])?;
+        shard.finish()?.flush()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! Decides whether rows of a profiler are missing, and records that in the run.
+
+use super::target::{HarvestTarget, ProfilerEnding};
+use crate::log::warn;
+use rpd_shard::ShardWriter;
+use rpd_shard::file::{Owner, WriteError};
+use rpd_shard::record::{Exit, ProfilerLoss, ProfilerLossReason};
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Write};
+
+/// Returns the reason why a profiler without a file may have lost rows. `exit` is the exit of the command.
+pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) -> ProfilerLossReason {
+    match (profiler, exit) {
+        (ProfilerEnding::Killed, _) => ProfilerLossReason::Killed,
+        (ProfilerEnding::Unseen | ProfilerEnding::AsTheCommand, Some(Exit::Code(0))) => {
+            ProfilerLossReason::Silent
+        }
+        _ => ProfilerLossReason::NoFile,
+    }
+}
+
+/// Returns the reason why files of a profiler may be missing or incomplete, if its end implies that.
+pub(super) fn reason_with_files(profiler: ProfilerEnding) -> Option<ProfilerLossReason> {
+    match profiler {
+        ProfilerEnding::Killed => Some(ProfilerLossReason::Killed),
+        ProfilerEnding::Failed => Some(ProfilerLossReason::Failed),
+        ProfilerEnding::Unseen | ProfilerEnding::AsTheCommand => None,
+    }
+}
+
+/// Writes the losses to a shard of their own, since the shard of the rank is complete by then.
+pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &HarvestTarget<'_>, owner: &Owner) {
+    if losses.is_empty() {
+        return;
+    }
+    let recorded = || -> Result<(), WriteError> {
+        let (file, _) = target.place.create_beside("profilers", "rpdshard").map_err(io::Error::other)?;
+        // A few hundred bytes, which `--max-size` must not drop.
+        let owner = Owner { most_bytes: u64::MAX, ..owner.clone() };
+        let mut shard = ShardWriter::of_owner(BufWriter::new(file), &owner)?;
+        losses.iter().try_for_each(|loss| shard.profiler_loss(loss))?;
+        shard.finish()?.flush()?;
+        Ok(())
+    };
+    if let Err(error) = recorded() {
+        warn(format_args!("warning: the loss of a profiler's rows is not recorded for the merge: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_profiler_without_any_failure_may_have_had_nothing_to_record() {
+        use ProfilerEnding::{AsTheCommand, Failed, Killed, Unseen};
+        let reason = |profiler, exit| reason_without_file(profiler, Some(exit));
+        let success = Exit::Code(0);
+        for profiler in [Unseen, AsTheCommand] {
+            assert_eq!(reason(profiler, success), ProfilerLossReason::Silent);
+            assert_eq!(reason(profiler, Exit::Code(7)), ProfilerLossReason::NoFile);
+            assert_eq!(reason(profiler, Exit::Signal(11)), ProfilerLossReason::NoFile);
+        }
+        assert_eq!(reason(Failed, success), ProfilerLossReason::NoFile);
+        assert_eq!(reason(Killed, success), ProfilerLossReason::Killed);
+        assert_eq!(reason_without_file(Unseen, None), ProfilerLossReason::NoFile);
+        assert_eq!(reason_with_files(Failed), Some(ProfilerLossReason::Failed));
+        assert_eq!((reason_with_files(Unseen), reason_with_files(AsTheCommand)), (None, None));
+    }
+}

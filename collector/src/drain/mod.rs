@@ -1,0 +1,81 @@
+//! Reads rings and produces rows. One thread receives new rings, drains all of them, pairs begins with ends,
+//! and detects the end of processes. While it sleeps, other threads wait for producers that fill their rings,
+//! and read those at once.
+
+mod communicators;
+mod listener;
+mod names;
+mod outbox;
+mod pairing;
+mod pause;
+mod processes;
+mod requests;
+mod rings;
+mod thread;
+mod wakeups;
+
+pub(crate) use listener::RingListener;
+
+use crate::launcher::SourceDefaults;
+use crate::shard_output::ShardOutput;
+use rings::RingDrain;
+use rpd_shard::record::Exit;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use thread::CollectingThread;
+
+/// Message that the command has ended: drain the rest and complete the shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandEnd {
+    /// Process id of the command.
+    pub pid: i32,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+/// A command to the collecting thread.
+#[derive(Clone, Copy, Debug)]
+enum CollectorCommand {
+    /// Write and sync all that was recorded so far, because this signal announces the end of the job.
+    Keep(i32),
+    Finish(CommandEnd),
+}
+
+/// The collecting thread.
+pub(crate) struct RingCollector {
+    commands: SyncSender<CollectorCommand>,
+    wake: Arc<OwnedFd>,
+}
+
+impl RingCollector {
+    /// Starts the thread.
+    pub(crate) fn start(
+        listener: RingListener,
+        defaults: SourceDefaults,
+        output: ShardOutput,
+    ) -> io::Result<RingCollector> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (commands, incoming) = sync_channel(2);
+        let drain = RingDrain::new(defaults, output, Arc::clone(&wake));
+        let thread = CollectingThread { listener, commands: incoming, wake: Arc::clone(&wake), drain };
+        std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || thread.run())?;
+        Ok(RingCollector { commands, wake })
+    }
+
+    /// Asks the thread to finish. The output reports when it has.
+    pub(crate) fn finish(&self, finish: CommandEnd) {
+        let _ = self.commands.send(CollectorCommand::Finish(finish));
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Asks the thread to write and sync all that was recorded so far, because a signal announces the end of
+    /// the job.
+    pub(crate) fn keep(&self, signal: i32) {
+        // If the channel is full an earlier command is still pending.
+        let _ = self.commands.try_send(CollectorCommand::Keep(signal));
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+}

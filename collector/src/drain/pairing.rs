@@ -1,0 +1,544 @@
+//! Converts the records of a thread to rows: a begin waits for its end.
+
+use super::communicators::KnownCommunicators;
+use super::outbox::RowOutbox;
+use super::requests::{PendingRequests, StartedRequest};
+use crate::shard_output::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
+use rpd_ring::record::{
+    CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingRecord,
+};
+use rpd_ring::{mpi, rccl};
+use std::collections::HashMap;
+
+/// Maximum number of open ranges and calls, per thread and per process. The library stops long before; a ring
+/// with invalid content does not.
+const MAX_OPEN_SPANS: usize = 1 << 18;
+
+/// Open ranges and calls of a thread, outermost first.
+#[derive(Default)]
+pub(super) struct ThreadLog {
+    open: Vec<OpenSpan>,
+}
+
+#[derive(Clone, Copy)]
+struct OpenSpan {
+    span: EventSpan,
+    sort: OpenKind,
+    /// Communicator of a call.
+    comm: Option<(RecordedLibrary, u64)>,
+}
+
+/// Kind of an open range or call.
+#[derive(Clone, Copy)]
+enum OpenKind {
+    Range,
+    Mpi {
+        row: MpiRow,
+        /// Requests that the call starts may be receives.
+        may_receive: bool,
+    },
+    Rccl(RcclRow),
+}
+
+/// State that the threads of a process share.
+#[derive(Default)]
+pub(super) struct ProcessLog {
+    /// Number of the process in the shard.
+    source: u32,
+    /// Number of stack ids that were assigned.
+    stacks: i64,
+    /// Ranges with an id, which any thread may stop.
+    ranges: HashMap<u64, EventSpan>,
+    /// Stops that were read before their start, which is in the ring of another thread.
+    stops: HashMap<u64, i64>,
+    communicators: KnownCommunicators,
+    /// Completed calls on communicators whose creation has not been read yet.
+    waiting: HashMap<(RecordedLibrary, u64), Vec<OutputItem>>,
+    waiting_count: usize,
+    requests: PendingRequests,
+    /// Size of `MPI_COMM_WORLD`, until it is taken.
+    world_size: Option<u32>,
+}
+
+/// A record without its partner: the row is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct UnmatchedRecord;
+
+impl ProcessLog {
+    pub(super) fn new(source: u32) -> ProcessLog {
+        ProcessLog { source, ..ProcessLog::default() }
+    }
+
+    /// Applies one record of a thread. Emits the rows that are complete.
+    #[inline]
+    pub(super) fn apply(
+        &mut self,
+        log: &mut ThreadLog,
+        thread: i64,
+        record: RingRecord<'_>,
+        out: &mut RowOutbox,
+    ) -> Result<(), UnmatchedRecord> {
+        match record {
+            RingRecord::Push { time, name } => {
+                let span = self.begin(log, thread, time, out.name(name));
+                log.push(OpenSpan { span, sort: OpenKind::Range, comm: None })
+            }
+            RingRecord::Pop { time } => {
+                let open = log.close(OpenSpan::is_range).ok_or(UnmatchedRecord)?;
+                out.range(EventSpan { end: Some(time), ..open.span });
+                Ok(())
+            }
+            RingRecord::RangeStart { time, id, name } => {
+                let span = self.begin(log, thread, time, out.name(name));
+                if let Some(end) = self.stops.remove(&id) {
+                    out.range(EventSpan { end: Some(end), ..span });
+                } else if self.ranges.len() < MAX_OPEN_SPANS {
+                    self.ranges.insert(id, span);
+                } else {
+                    return Err(UnmatchedRecord);
+                }
+                Ok(())
+            }
+            RingRecord::RangeStop { time, id } => {
+                match self.ranges.remove(&id) {
+                    Some(span) => out.range(EventSpan { end: Some(time), ..span }),
+                    // The start may still arrive, or it was dropped and counted.
+                    None if self.stops.len() < MAX_OPEN_SPANS => {
+                        self.stops.insert(id, time);
+                    }
+                    None => {}
+                }
+                Ok(())
+            }
+            RingRecord::Mark { time, name } => {
+                let span = self.begin(log, thread, time, out.name(name));
+                out.push(OutputItem::Mark(span));
+                Ok(())
+            }
+            RingRecord::MpiEnter { time, call } => {
+                let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(UnmatchedRecord)?;
+                let span = self.begin(log, thread, time, name);
+                let sort =
+                    OpenKind::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
+                log.push(OpenSpan { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Mpi, comm)) })
+            }
+            RingRecord::MpiExit { time } => {
+                let open = log.close(OpenSpan::is_mpi).ok_or(UnmatchedRecord)?;
+                self.emit(open, Some(time), out);
+                Ok(())
+            }
+            RingRecord::RcclEnter { time, call } => {
+                let name = out.function(RecordedLibrary::Rccl, call.function).ok_or(UnmatchedRecord)?;
+                let span = self.begin(log, thread, time, name);
+                let sort = OpenKind::Rccl(rccl_row(&call, out));
+                log.push(OpenSpan { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Rccl, comm)) })
+            }
+            RingRecord::RcclExit { time } => {
+                let open = log.close(OpenSpan::is_rccl).ok_or(UnmatchedRecord)?;
+                self.emit(open, Some(time), out);
+                Ok(())
+            }
+            RingRecord::MpiRequest { time, request } => {
+                let Some(call) = log.innermost(OpenSpan::is_mpi) else { return Err(UnmatchedRecord) };
+                let may_receive = matches!(call.sort, OpenKind::Mpi { may_receive: true, .. });
+                let started =
+                    StartedRequest { stack: call.span.stack, name: call.span.name, time, may_receive };
+                if let Some((completion, seen)) = self.requests.start(request, started) {
+                    self.complete(started, &completion, seen, out);
+                }
+                Ok(())
+            }
+            RingRecord::MpiDone { completion, .. } if completion.request == 0 => {
+                log.received(&completion);
+                Ok(())
+            }
+            RingRecord::MpiDone { time, completion } => {
+                let parent = log.innermost(OpenSpan::is_mpi).map_or(0, |call| call.span.stack);
+                let seen = EventSpan { parent, ..self.moment(thread, time) };
+                if let Some(started) = self.requests.complete(&completion, seen) {
+                    self.complete(started, &completion, seen, out);
+                }
+                Ok(())
+            }
+            RingRecord::MpiFreed { request, .. } => {
+                self.requests.free(request);
+                Ok(())
+            }
+            RingRecord::NewCommunicator { time, made } => {
+                let name = out.function(made.library, made.function).ok_or(UnmatchedRecord)?;
+                self.communicator(log, thread, time, name, &made, out);
+                Ok(())
+            }
+            RingRecord::CommunicatorName { time, library, handle, name } => {
+                let comm = self.communicators.get(library, handle, out);
+                let row = CommunicatorRow {
+                    comm: comm.name,
+                    label: Some(out.name(name)),
+                    size_rank: comm.size_rank,
+                };
+                let span = self.in_call(log, thread, time, out.name(b"MPI_Comm_set_name"));
+                out.push(OutputItem::Communicator(span, row));
+                Ok(())
+            }
+            RingRecord::CommunicatorFreed { library, handle, .. } => {
+                self.communicators.free(library, handle);
+                Ok(())
+            }
+        }
+    }
+
+    fn begin(&mut self, log: &ThreadLog, thread: i64, start: i64, name: NameId) -> EventSpan {
+        self.stacks += 1;
+        let parent = log.open.last().map_or(0, |open| open.span.stack);
+        EventSpan { source: self.source, thread, start, end: None, name, stack: self.stacks, parent }
+    }
+
+    fn moment(&self, thread: i64, start: i64) -> EventSpan {
+        EventSpan { source: self.source, thread, start, end: None, name: NameId(0), stack: 0, parent: 0 }
+    }
+
+    /// Makes a span for an action of the innermost call, with the stack id and parent of that call.
+    fn in_call(&mut self, log: &ThreadLog, thread: i64, time: i64, name: NameId) -> EventSpan {
+        match log.open.last() {
+            Some(open) => EventSpan {
+                stack: open.span.stack,
+                parent: open.span.parent,
+                name,
+                ..self.moment(thread, time)
+            },
+            None => self.begin(log, thread, time, name),
+        }
+    }
+
+    /// Emits a range or call that has ended, or never will. Calls wait if the creation of their communicator
+    /// has not been read yet.
+    fn emit(&mut self, open: OpenSpan, end: Option<i64>, out: &mut RowOutbox) {
+        let span = EventSpan { end, ..open.span };
+        let item = match open.sort {
+            OpenKind::Range => return out.range(span),
+            OpenKind::Mpi { row, .. } => OutputItem::Mpi(span, row),
+            OpenKind::Rccl(row) => OutputItem::Rccl(span, row),
+        };
+        let Some((library, handle)) = open.comm else { return out.push(item) };
+        if self.communicators.is_to_come(library, handle) && self.waiting_count < MAX_OPEN_SPANS {
+            self.waiting_count += 1;
+            self.waiting.entry((library, handle)).or_default().push(item);
+            return;
+        }
+        let name = self.communicators.get(library, handle, out).name;
+        out.push(on_communicator(item, name));
+    }
+
+    /// Emits the calls that waited for a communicator.
+    fn release(&mut self, library: RecordedLibrary, handle: u64, out: &mut RowOutbox) {
+        let Some(items) = self.waiting.remove(&(library, handle)) else { return };
+        self.waiting_count -= items.len();
+        let name = self.communicators.get(library, handle, out).name;
+        items.into_iter().for_each(|item| out.push(on_communicator(item, name)));
+    }
+
+    /// Emits a completed request. `seen` has the thread and time of its completion.
+    fn complete(
+        &self,
+        started: StartedRequest,
+        completion: &RequestCompletion,
+        seen: EventSpan,
+        out: &mut RowOutbox,
+    ) {
+        let message = started.may_receive.then_some(completion);
+        let row = RequestRow {
+            peer: message.and_then(|message| message.source),
+            tag: message.and_then(|message| message.tag),
+            bytes: message.and_then(|message| message.bytes),
+        };
+        out.push(OutputItem::Request(EventSpan { name: started.name, stack: started.stack, ..seen }, row));
+    }
+
+    fn communicator(
+        &mut self,
+        log: &ThreadLog,
+        thread: i64,
+        time: i64,
+        name: NameId,
+        made: &NewCommunicator,
+        out: &mut RowOutbox,
+    ) {
+        if made.birth == CommunicatorBirth::World {
+            self.world_size = made.size_rank.map(|(size, _)| size);
+        }
+        // After a split this rank may have no new communicator.
+        let Some(comm) = self.communicators.add(made, out) else { return };
+        let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
+        let span = self.in_call(log, thread, time, name);
+        out.push(OutputItem::Communicator(span, row));
+        self.release(made.library, made.handle, out);
+    }
+
+    /// Ends a thread. Emits what is open as open.
+    pub(super) fn end_thread(&mut self, log: ThreadLog, out: &mut RowOutbox) {
+        for open in log.open {
+            self.emit(open, None, out);
+        }
+    }
+
+    /// Takes the size of `MPI_COMM_WORLD` in processes, if its record arrived since the last call.
+    pub(super) fn take_world_size(&mut self) -> Option<u32> {
+        self.world_size.take()
+    }
+
+    /// Takes the number of completed requests whose start was not recorded.
+    pub(super) fn take_unmatched_requests(&mut self) -> u64 {
+        self.requests.take_unmatched()
+    }
+
+    /// Ends the process. Ranges without a stop stay open, and awaited communicators will not arrive.
+    pub(super) fn end(&mut self, out: &mut RowOutbox) {
+        let mut awaited: Vec<_> = self.waiting.keys().copied().collect();
+        awaited.sort_unstable();
+        for (library, handle) in awaited {
+            self.release(library, handle, out);
+        }
+        let mut spans: Vec<EventSpan> = self.ranges.drain().map(|(_, span)| span).collect();
+        spans.sort_unstable_by_key(|span| span.stack);
+        for span in spans {
+            out.range(span);
+        }
+        self.stops.clear();
+    }
+}
+
+impl ThreadLog {
+    fn push(&mut self, open: OpenSpan) -> Result<(), UnmatchedRecord> {
+        if self.open.len() >= MAX_OPEN_SPANS {
+            return Err(UnmatchedRecord);
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    /// Removes the innermost entry of a kind. It is usually the last one, but a range may begin in a callback
+    /// within an MPI call and end after it, or the reverse.
+    fn close(&mut self, sort: impl Fn(&OpenSpan) -> bool) -> Option<OpenSpan> {
+        let at = self.open.iter().rposition(sort)?;
+        Some(self.open.remove(at))
+    }
+
+    fn innermost(&self, sort: impl Fn(&OpenSpan) -> bool) -> Option<&OpenSpan> {
+        self.open.iter().rev().find(|open| sort(open))
+    }
+
+    /// Adds the source of the message to a blocking receive from any source.
+    fn received(&mut self, message: &RequestCompletion) {
+        if let Some(OpenSpan { sort: OpenKind::Mpi { row, .. }, .. }) =
+            self.open.iter_mut().rev().find(|open| open.is_mpi())
+        {
+            row.peer = row.peer.or(message.source);
+            row.tag = row.tag.or(message.tag);
+        }
+    }
+}
+
+impl OpenSpan {
+    fn is_range(&self) -> bool {
+        matches!(self.sort, OpenKind::Range)
+    }
+
+    fn is_mpi(&self) -> bool {
+        matches!(self.sort, OpenKind::Mpi { .. })
+    }
+
+    fn is_rccl(&self) -> bool {
+        matches!(self.sort, OpenKind::Rccl(_))
+    }
+}
+
+/// Makes the row of a call, without its communicator.
+fn mpi_row(call: &MpiCall) -> MpiRow {
+    MpiRow {
+        comm: None,
+        peer: call.peer,
+        root: call.root,
+        tag: call.tag,
+        bytes: call.bytes,
+        seq: call.seq.map(i64::from),
+    }
+}
+
+/// Makes the row of a call, without its communicator.
+fn rccl_row(call: &RcclCall, out: &mut RowOutbox) -> RcclRow {
+    let datatype = call.datatype.and_then(rccl::datatype);
+    let count = call.count.and_then(|count| i64::try_from(count).ok());
+    let bytes = count.zip(datatype).and_then(|(count, (_, bytes))| count.checked_mul(bytes as i64));
+    RcclRow {
+        comm: None,
+        peer: call.peer,
+        root: call.root,
+        count,
+        datatype: datatype.map(|(name, _)| out.name(name.as_bytes())),
+        bytes,
+        seq: call.seq.map(i64::from),
+    }
+}
+
+/// Adds the communicator to the row of a call.
+fn on_communicator(item: OutputItem, name: NameId) -> OutputItem {
+    match item {
+        OutputItem::Mpi(span, row) => OutputItem::Mpi(span, MpiRow { comm: Some(name), ..row }),
+        OutputItem::Rccl(span, row) => OutputItem::Rccl(span, RcclRow { comm: Some(name), ..row }),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard_output::ShardOutput;
+    use proptest::prelude::*;
+    use rpd_ring::record::{COMM_MADE, COMM_WORLD, CommunicatorBirth};
+
+    /// Name, start, end, stack id, parent's stack id.
+    type Row = (String, i64, Option<i64>, i64, i64);
+
+    /// Applies the records of one thread and ends it. Returns its rows and the number of unmatched records.
+    fn rows(log: &[RingRecord<'_>]) -> (Vec<Row>, usize) {
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
+        let misfits =
+            log.iter().filter(|record| process.apply(&mut thread, 1, **record, &mut out).is_err()).count();
+        process.end_thread(thread, &mut out);
+        process.end(&mut out);
+        let mut names = Vec::new();
+        let mut rows = Vec::new();
+        for item in &out.batch().items {
+            match item {
+                OutputItem::Name(name) => names.push(String::from_utf8_lossy(name).into_owned()),
+                OutputItem::Mark(span) | OutputItem::Mpi(span, _) => rows.push(*span),
+                _ => {}
+            }
+        }
+        rows.extend(&out.batch().ranges);
+        rows.sort_unstable_by_key(|span| span.stack);
+        let rows = rows.into_iter().map(|span| {
+            let name = names[span.name.0 as usize].clone();
+            (name, span.start, span.end, span.stack, span.parent)
+        });
+        let rows = rows.collect();
+        (rows, misfits)
+    }
+
+    fn call(function: mpi::MpiFunction, comm: Option<u64>) -> MpiCall {
+        MpiCall { function: function as u32, comm, ..MpiCall::default() }
+    }
+
+    #[test]
+    fn ends_close_the_innermost_of_their_sort() {
+        let barrier = call(mpi::MpiFunction::MPI_Barrier, Some(COMM_WORLD));
+        let log = [
+            RingRecord::Push { time: 1, name: b"a" },
+            RingRecord::MpiEnter { time: 2, call: barrier },
+            RingRecord::Mark { time: 3, name: b"in" },
+            RingRecord::Push { time: 4, name: b"b" },
+            RingRecord::MpiExit { time: 5 },
+            RingRecord::RangeStart { time: 6, id: 9, name: b"r" },
+            RingRecord::Pop { time: 7 },
+            RingRecord::Pop { time: 8 },
+        ];
+        let row = |name: &str, start, end, stack, parent| (name.to_owned(), start, end, stack, parent);
+        let expected = vec![
+            row("a", 1, Some(8), 1, 0),
+            row("MPI_Barrier", 2, Some(5), 2, 1),
+            row("in", 3, None, 3, 2),
+            row("b", 4, Some(7), 4, 2),
+            row("r", 6, None, 5, 4),
+        ];
+        assert_eq!(rows(&log), (expected, 0));
+    }
+
+    #[test]
+    fn ends_without_beginning_are_misfits() {
+        let unknown = MpiCall { function: 100_000, ..MpiCall::default() };
+        let log = [
+            RingRecord::Pop { time: 1 },
+            RingRecord::MpiExit { time: 2 },
+            RingRecord::MpiEnter { time: 3, call: unknown },
+        ];
+        assert_eq!(rows(&log), (Vec::new(), 3));
+    }
+
+    #[test]
+    fn calls_wait_for_a_communicator_that_another_thread_has_made() {
+        let made = |handle, ordinal| NewCommunicator {
+            library: RecordedLibrary::Mpi,
+            function: mpi::MpiFunction::MPI_Comm_dup as u32,
+            birth: CommunicatorBirth::Collective,
+            handle,
+            parent: Some(COMM_WORLD),
+            id: 0,
+            size_rank: Some((4, 0)),
+            leader: 0,
+            tag: 0,
+            ordinal,
+        };
+        let mut out = RowOutbox::new(ShardOutput::into_nothing());
+        let mut process = ProcessLog::new(1);
+        let (mut user, mut maker) = (ThreadLog::default(), ThreadLog::default());
+        // The ring of the thread that uses the first communicator is read first. The creation of the second
+        // one was dropped.
+        for (time, comm) in [(10, COMM_MADE + 1), (20, COMM_MADE + 2)] {
+            let call = call(mpi::MpiFunction::MPI_Barrier, Some(comm));
+            for record in [RingRecord::MpiEnter { time, call }, RingRecord::MpiExit { time: time + 1 }] {
+                process.apply(&mut user, 1, record, &mut out).unwrap();
+            }
+        }
+        let record = RingRecord::NewCommunicator { time: 5, made: made(COMM_MADE + 1, 1) };
+        process.apply(&mut maker, 2, record, &mut out).unwrap();
+        process.end(&mut out);
+        let names: Vec<_> = out
+            .batch()
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                OutputItem::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
+                _ => None,
+            })
+            .collect();
+        let on: Vec<_> = out
+            .batch()
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                OutputItem::Mpi(span, row) => Some((span.start, &*names[row.comm.unwrap().0 as usize])),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(on, [(10, "MPI_COMM_WORLD/1@0"), (20, "comm-1")]);
+    }
+
+    proptest! {
+        /// For any records: one row for every begin, unique stack ids, and parents that come before their
+        /// children.
+        #[test]
+        fn every_beginning_is_one_row(kinds in proptest::collection::vec((0u8..7, 0u64..4), 0..200)) {
+            let barrier = call(mpi::MpiFunction::MPI_Barrier, Some(5));
+            let log: Vec<RingRecord<'_>> = kinds.iter().zip(1i64..).map(|((kind, id), time)| match kind {
+                0 => RingRecord::Push { time, name: b"p" },
+                1 => RingRecord::Pop { time },
+                2 => RingRecord::RangeStart { time, id: *id + 10 * time as u64, name: b"s" },
+                3 => RingRecord::RangeStop { time, id: *id + 10 * (time as u64).saturating_sub(1) },
+                4 => RingRecord::Mark { time, name: b"m" },
+                5 => RingRecord::MpiEnter { time, call: barrier },
+                _ => RingRecord::MpiExit { time },
+            }).collect();
+            let begun = log.iter().filter(|record| matches!(record, RingRecord::Push { .. } | RingRecord::RangeStart { .. }
+                | RingRecord::Mark { .. } | RingRecord::MpiEnter { .. })).count();
+            let (rows, _) = rows(&log);
+            prop_assert_eq!(rows.len(), begun);
+            let mut stacks: Vec<i64> = rows.iter().map(|row| row.3).collect();
+            stacks.sort_unstable();
+            prop_assert_eq!(stacks, (1..=begun as i64).collect::<Vec<_>>());
+            for (_, start, end, stack, parent) in &rows {
+                prop_assert!(parent < stack && end.is_none_or(|end| end >= *start));
+            }
+        }
+    }
+}

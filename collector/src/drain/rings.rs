@@ -1,0 +1,444 @@
+//! The rings of all threads.
+//!
+//! [`super::thread`] decides when they are read. A thread of [`super::wakeups`] reads them as well, when a
+//! producer calls.
+
+use super::CommandEnd;
+use super::listener::ArrivedMessage;
+use super::outbox::RowOutbox;
+use super::pairing::ThreadLog;
+use super::processes::{EnteredThread, TracedProcesses};
+use super::wakeups::{WakeupThreads, WatchedRing};
+use crate::host::machine;
+use crate::host::process_stat::process_stat;
+use crate::launcher::SourceDefaults;
+use crate::log;
+use crate::log::warn;
+use crate::shard_output::{OutputItem, ShardOutput};
+use rpd_ring::layout::{DropCause, DroppedKind};
+use rpd_ring::message::UntracedReason;
+use rpd_ring::{DrainProgress, RingConsumer};
+use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
+use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
+use rustix::fd::OwnedFd;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, Weak};
+
+/// Bytes that are read from a ring before the next ring.
+pub(super) const BYTES_PER_TURN: u64 = 1 << 20;
+/// Reads all that a ring contains at the start of the read.
+const WHOLE_RING: u64 = u64::MAX;
+
+/// All rings and their processes.
+pub(super) struct RingDrain {
+    sources: TracedProcesses,
+    rings: Vec<ThreadRing>,
+    out: RowOutbox,
+    wakeups: WakeupThreads,
+    /// Fill level of the fullest ring at the calls of producers since the last query.
+    called_fullness: Option<f32>,
+    /// The clocks at the start, until there is a shard for them.
+    start_clocks: Option<ClockSet>,
+    /// Reasons for threads without a ring that were printed.
+    warned_untraced: Vec<UntracedReason>,
+    /// Number of events that did not fit into a ring.
+    dropped: u64,
+    /// Processes with threads without a ring, until they report the number of events of those.
+    uncounted: HashSet<i32>,
+}
+
+/// Maximum number of processes whose report is awaited.
+const MAX_UNCOUNTED_PROCESSES: usize = 1 << 16;
+
+/// The ring of one thread.
+struct ThreadRing {
+    consumer: RingConsumer,
+    /// Registration with a thread that waits for the producer's call; `None` if there is no such thread.
+    watched: Option<WatchedRing>,
+    log: ThreadLog,
+    /// Index of its process.
+    source: usize,
+    /// Key of the row of the thread.
+    thread: i64,
+    /// Thread id from the system.
+    tid: i32,
+}
+
+impl RingDrain {
+    /// `wake` is an eventfd that is written to when a producer has called.
+    pub(super) fn new(
+        defaults: SourceDefaults,
+        output: ShardOutput,
+        wake: Arc<OwnedFd>,
+    ) -> Arc<Mutex<RingDrain>> {
+        let start_clocks = Some(machine::clock_set(&defaults.domain));
+        let (sources, out) = (TracedProcesses::new(defaults), RowOutbox::new(output));
+        Arc::new_cyclic(|drain| {
+            Mutex::new(RingDrain {
+                sources,
+                rings: Vec::new(),
+                out,
+                wakeups: WakeupThreads::new(wake, Weak::clone(drain)),
+                called_fullness: None,
+                start_clocks,
+                warned_untraced: Vec::new(),
+                dropped: 0,
+                uncounted: HashSet::new(),
+            })
+        })
+    }
+
+    /// Requests a call from every producer. Returns `false` if a ring is so full already that its producer
+    /// has called.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        self.called_fullness = None;
+        // Asks all of them, whatever the first ones return.
+        let full = self.rings.iter().filter(|ring| !ring.consumer.fall_asleep()).count();
+        self.wakeups.expect_calls();
+        full == 0
+    }
+
+    /// Ends the request for calls. Returns whether a producer has called.
+    pub(super) fn wake_up(&self) -> bool {
+        self.rings.iter().filter(|ring| ring.consumer.wake_up()).count() > 0
+    }
+
+    /// Reads every ring once, after the call of a producer.
+    pub(super) fn answer_call(&mut self) {
+        let fullness = self.drain_all(BYTES_PER_TURN);
+        self.called_fullness = Some(self.called_fullness.map_or(fullness, |before| before.max(fullness)));
+    }
+
+    /// Returns the fill level of the fullest ring at the calls since the last query; `None` without a call.
+    pub(super) fn take_called_fullness(&mut self) -> Option<f32> {
+        self.called_fullness.take()
+    }
+
+    /// Whether there is no ring.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rings.is_empty()
+    }
+
+    /// Whether every producer can wake the collecting thread.
+    pub(super) fn is_watched(&self) -> bool {
+        self.rings.iter().all(|ring| ring.watched.is_some())
+    }
+
+    /// Returns the descriptors that become readable when a process ends, with the indices of the processes.
+    pub(super) fn pidfds(&self) -> Vec<(usize, Arc<OwnedFd>)> {
+        self.sources.pidfds().map(|(at, pidfd)| (at, Arc::clone(pidfd))).collect()
+    }
+
+    /// Sends the rows that are complete.
+    pub(super) fn send(&mut self) {
+        self.out.send();
+    }
+
+    /// Reads all rings and asks the writing thread to sync everything.
+    pub(super) fn keep(&mut self, signal: i32) {
+        self.drain_all(WHOLE_RING);
+        self.out.push(OutputItem::Keep { signal });
+        self.out.send();
+    }
+
+    /// Processes what threads have sent.
+    pub(super) fn take_in(&mut self, arrivals: Vec<ArrivedMessage>) {
+        for arrival in arrivals {
+            match arrival {
+                ArrivedMessage::Ring { pid, ring } => self.enter(pid, ring),
+                ArrivedMessage::Untraced { pid, why } => {
+                    self.warn_untraced(pid, why);
+                    if pid > 0 && self.uncounted.len() < MAX_UNCOUNTED_PROCESSES {
+                        self.uncounted.insert(pid);
+                    } else {
+                        self.lose_uncounted(pid);
+                    }
+                }
+                ArrivedMessage::Lost { pid, events } => {
+                    self.uncounted.remove(&pid);
+                    let source = self.sources.number_of(pid);
+                    self.lose(source, None, LossCause::NoMemory, Some(events));
+                }
+                ArrivedMessage::Ended { from, pid, exit } => self.note_exit(from, pid, exit),
+                ArrivedMessage::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
+            }
+        }
+    }
+
+    /// Records that threads of a process had an unknown number of events.
+    fn lose_uncounted(&mut self, pid: i32) {
+        let source = self.sources.number_of(pid);
+        self.lose(source, None, LossCause::NoMemory, None);
+    }
+
+    /// Prints once for each reason that a thread is not recorded.
+    fn warn_untraced(&mut self, pid: i32, why: UntracedReason) {
+        if self.warned_untraced.contains(&why) {
+            return;
+        }
+        self.warned_untraced.push(why);
+        let (reason, next) = match why {
+            UntracedReason::NoMemory => ("there is no memory for its ring", "give the job more"),
+            UntracedReason::FileLimit => {
+                ("`ulimit -f` allows no file as large as its ring", "raise that limit")
+            }
+        };
+        warn(format_args!(
+            "warning: a thread of process {pid} is not recorded: {reason}; {next}, or choose smaller rings \
+             with --ring-size"
+        ));
+    }
+
+    fn enter(&mut self, pid: i32, consumer: RingConsumer) {
+        let Some(header) = consumer.header() else { return };
+        if !self.sources.is_wanted(header) {
+            // The collector does not read this ring. Its thread fills it and then stops writing.
+            header.close();
+            return;
+        }
+        let facts = header.facts();
+        if !consumer.has_ring() {
+            self.warn_untraced(pid, UntracedReason::NoMemory);
+        }
+        let Some(header) = consumer.header() else { return };
+        let EnteredThread { at, changed } = self.sources.enter(pid, header);
+        // After an exec the same thread sends a new ring; the exec unmapped the old one.
+        while let Some(old) = self.rings.iter().position(|ring| ring.source == at && ring.tid == facts.tid) {
+            self.end_ring(old);
+        }
+        if let Some(start_clocks) = self.start_clocks.take() {
+            self.out.push(OutputItem::Clock(Box::new(start_clocks)));
+        }
+        let Some(source) = self.sources.get_mut(at) else { return };
+        if changed {
+            self.out.push(OutputItem::Process(Box::new(source.process.clone())));
+        }
+        let thread = source.next_thread();
+        self.out.push(OutputItem::Thread {
+            source: source.process.source,
+            ppid: source.process.ppid,
+            tid: facts.tid,
+            name: String::from_utf8_lossy(facts.thread_name.text()).into(),
+            start: facts.start_ns,
+        });
+        let watched = self.wakeups.watch(consumer.wakeup());
+        self.rings.push(ThreadRing {
+            consumer,
+            watched,
+            log: ThreadLog::default(),
+            source: at,
+            thread,
+            tid: facts.tid,
+        });
+    }
+
+    /// Reads every ring once. Returns the fill level of the fullest one.
+    pub(super) fn drain_all(&mut self, budget: u64) -> f32 {
+        let mut fullest: f32 = 0.0;
+        let mut at = 0;
+        while at < self.rings.len() {
+            let (drained, done) = self.drain_one(at, budget);
+            fullest = fullest.max(drained.fullness);
+            if done {
+                self.remove_ring(at);
+            } else {
+                at += 1;
+            }
+        }
+        fullest
+    }
+
+    /// Reads a ring. Returns the progress, and whether the ring is finished: its thread has ended and it is
+    /// empty, or its content is invalid.
+    fn drain_one(&mut self, at: usize, budget: u64) -> (DrainProgress, bool) {
+        let nothing = DrainProgress { records: 0, empty: true, fullness: 0.0 };
+        let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
+        let Some(source) = self.sources.get_mut(ring.source) else { return (nothing, true) };
+        let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
+        let (log, out, thread) = (&mut ring.log, &mut self.out, ring.thread);
+        let mut misfits = 0;
+        let drained = ring.consumer.drain(budget, |record| {
+            misfits += u64::from(source.log.apply(log, thread, record, out).is_err());
+        });
+        if let (Some(1), Some(launched @ 2..)) = (source.log.take_world_size(), source.process.size)
+            && !source.process.worker
+        {
+            log::note_singleton(launched);
+        }
+        let number = source.process.source;
+        if misfits > 0 {
+            self.lose(number, None, LossCause::BadRecord, Some(misfits));
+        }
+        match drained {
+            Ok(drained) => (drained, thread_ended && drained.empty),
+            Err(_) => {
+                self.lose(number, None, LossCause::BadRecord, None);
+                (nothing, true)
+            }
+        }
+    }
+
+    /// Reads a ring to its end and removes it. Its thread no longer writes, or is given up.
+    fn end_ring(&mut self, at: usize) {
+        let mut rounds = 0;
+        // A thread that is given up may write forever: this reads one ring and what arrives meanwhile.
+        while rounds < 4
+            && matches!(self.drain_one(at, WHOLE_RING), (DrainProgress { records: 1.., .. }, false))
+        {
+            rounds += 1;
+        }
+        self.remove_ring(at);
+    }
+
+    /// Removes a ring. What is open stays open, and the drops of its thread go to the ledger.
+    fn remove_ring(&mut self, at: usize) {
+        if at >= self.rings.len() {
+            return;
+        }
+        let ring = self.rings.swap_remove(at);
+        let Some(source) = self.sources.get_mut(ring.source) else { return };
+        source.log.end_thread(ring.log, &mut self.out);
+        let number = source.process.source;
+        let Some(header) = ring.consumer.header() else { return };
+        for cause in DropCause::ALL {
+            for what in DroppedKind::ALL {
+                let rows = header.drops(cause, what);
+                if rows > 0 {
+                    self.dropped += if cause == DropCause::RingFull { rows } else { 0 };
+                    self.lose(number, table_of(what), cause_of(cause), Some(rows));
+                }
+            }
+        }
+    }
+
+    fn lose(
+        &mut self,
+        source: u32,
+        table: Option<rpd_shard::model::TableId>,
+        cause: LossCause,
+        rows: Option<u64>,
+    ) {
+        self.out.push(OutputItem::Loss(Loss { source, table, cause, rows }));
+    }
+
+    /// Ends a process: reads its rings to their ends.
+    pub(super) fn end_source(&mut self, at: usize, exit: Exit) {
+        while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
+            self.end_ring(ring);
+        }
+        self.end_log(at);
+        if let Some(process) = self.sources.end(at, Some(exit)) {
+            self.out.push(OutputItem::Process(Box::new(process)));
+        }
+    }
+
+    /// Notes how a process or its child ended, as the process reports.
+    fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) {
+        if let Some(process) = self.sources.note_exit(from, pid, exit) {
+            self.out.push(OutputItem::Process(Box::new(process)));
+        }
+    }
+
+    pub(super) fn read_clocks(&mut self) {
+        // Without a process there is no shard yet for the clocks.
+        if self.start_clocks.is_none() {
+            let set = machine::clock_set(self.sources.domain());
+            self.out.push(OutputItem::Clock(Box::new(set)));
+        }
+    }
+
+    /// Records that rings were never received, because there was no descriptor for them.
+    pub(super) fn lose_rings(&mut self) {
+        self.lose(0, None, LossCause::NoMemory, None);
+    }
+
+    /// Records how the command ended and everything that is still pending.
+    pub(super) fn finish(&mut self, finish: CommandEnd) {
+        // These processes were killed or still run, so they did not report.
+        for pid in std::mem::take(&mut self.uncounted) {
+            self.lose_uncounted(pid);
+        }
+        // The end of the process may have been noticed before its exit status was known.
+        if let Some(command) = self.sources.find(finish.pid)
+            && command.process.exit != Some(finish.exit)
+        {
+            command.process.exit = Some(finish.exit);
+            self.out.push(OutputItem::Process(Box::new(command.process.clone())));
+        }
+        if let Some(start_clocks) = self.start_clocks.take() {
+            self.out.push(OutputItem::Clock(Box::new(start_clocks)));
+        }
+        self.read_clocks();
+        if self.dropped > 0 {
+            warn(format_args!(
+                "warning: {} events are not recorded, only counted: their threads were faster than the collector; next time, choose larger rings with --ring-size, or leave the collector more CPU time",
+                self.dropped
+            ));
+        }
+        self.out.push(OutputItem::End);
+        self.out.send();
+    }
+
+    /// Ends the records of a process.
+    fn end_log(&mut self, at: usize) {
+        let Some(source) = self.sources.get_mut(at) else { return };
+        source.log.end(&mut self.out);
+        let (number, unmatched) = (source.process.source, source.log.take_unmatched_requests());
+        // Requests that were started during a pause do not count. If calls were dropped, the requests that
+        // they started are lost with them.
+        if unmatched > 0 && self.dropped > 0 {
+            self.lose(number, Some(MPI_REQUEST), LossCause::RingFull, Some(unmatched));
+        }
+    }
+
+    pub(super) fn end_living(&mut self, finish: CommandEnd) {
+        for at in self.sources.living().to_vec() {
+            let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
+            if is_command {
+                self.end_source(at, finish.exit);
+            } else {
+                self.leave_source(at);
+            }
+        }
+    }
+
+    /// Reads what a process has recorded so far and ignores it from now on.
+    fn leave_source(&mut self, at: usize) {
+        while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
+            self.end_ring(ring);
+        }
+        self.end_log(at);
+        if let Some(source) = self.sources.get_mut(at) {
+            let gone = process_stat(source.process.pid).is_none();
+            if !gone {
+                // What the process does from now on is in no shard.
+                let number = source.process.source;
+                self.lose(number, None, LossCause::Truncated, None);
+            }
+            if let Some(process) = self.sources.end(at, gone.then_some(Exit::Unknown)) {
+                self.out.push(OutputItem::Process(Box::new(process)));
+            }
+        }
+    }
+}
+
+fn table_of(what: DroppedKind) -> Option<rpd_shard::model::TableId> {
+    match what {
+        DroppedKind::Range => Some(RANGE),
+        DroppedKind::Mark => Some(MARK),
+        DroppedKind::MpiCall => Some(MPI_CALL),
+        DroppedKind::RcclCall => Some(RCCL_CALL),
+        DroppedKind::MpiRequest => Some(MPI_REQUEST),
+        DroppedKind::Communicator => Some(COMMUNICATOR),
+        DroppedKind::Unknown => None,
+    }
+}
+
+fn cause_of(cause: DropCause) -> LossCause {
+    match cause {
+        DropCause::RingFull => LossCause::RingFull,
+        DropCause::Reentrant => LossCause::Reentrant,
+        DropCause::TooDeep => LossCause::OverLimit,
+        DropCause::NoMemory => LossCause::NoMemory,
+    }
+}

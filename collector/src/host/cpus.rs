@@ -1,0 +1,342 @@
+//! The CPUs that the collector process runs on.
+//!
+//! The collector process changes its own affinity before it starts a second thread. The traced program keeps
+//! its affinity.
+
+use rpd_configs::SettingOrigin;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+/// Name of the option.
+pub(crate) const OPTION: &str = "collector-cpus";
+
+/// CPU numbers, written as `0,4-7`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CpuList(BTreeSet<usize>);
+
+/// The CPUs that the user wants for the collector.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CollectorCpus {
+    /// CPUs that the job may use and that no known rank of this node is bound to.
+    Auto,
+    /// These CPUs.
+    List(CpuList),
+}
+
+/// A text that is neither a list of CPUs nor `auto`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("CPUs are a list as 0,4-7 of numbers below {MAX_CPU}, or auto, not {0:?}", MAX_CPU = CpuSet::MAX_CPU)]
+pub struct CpuListError(String);
+
+/// A list without any CPU that the job may use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the job may run on none of the CPUs {asked}; it may run on {allowed}")]
+pub(crate) struct NotAllowedError {
+    asked: CpuList,
+    allowed: CpuList,
+}
+
+/// Result of the option.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CpuPlacement {
+    /// The CPUs; `None` for those of the command.
+    pub cpus: Option<CpuList>,
+    /// A line for the log: a warning or a note.
+    pub line: Option<String>,
+}
+
+/// The CPUs of this node as this process sees them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NodeCpus {
+    /// CPUs that the job may use, whatever its ranks are bound to.
+    allowed: CpuList,
+    /// CPUs of this rank.
+    own: CpuList,
+    /// CPUs that other processes of the launcher are bound to.
+    siblings: CpuList,
+}
+
+impl FromStr for CpuList {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<CpuList, CpuListError> {
+        let mut cpus = BTreeSet::new();
+        for part in text.trim().split(',') {
+            cpus.extend(numbers(part.trim()).ok_or_else(|| CpuListError(text.to_owned()))?);
+        }
+        Ok(CpuList(cpus))
+    }
+}
+
+/// Parses `3`, `4-7`, or a range with a step: `0-14:2`.
+fn numbers(part: &str) -> Option<impl Iterator<Item = usize>> {
+    let (range, step) = part.split_once(':').map_or((part, Some(1)), |(range, step)| (range, number(step)));
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last, step) = (number(first)?, number(last)?, step?);
+    (first <= last && last < CpuSet::MAX_CPU && step > 0).then(|| (first..=last).step_by(step))
+}
+
+fn number(text: &str) -> Option<usize> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+impl fmt::Display for CpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut between, mut rest) = ("", self.0.iter().copied().peekable());
+        while let Some(first) = rest.next() {
+            let mut last = first;
+            while rest.next_if_eq(&(last + 1)).is_some() {
+                last += 1;
+            }
+            match last - first {
+                0 => write!(f, "{between}{first}")?,
+                _ => write!(f, "{between}{first}-{last}")?,
+            }
+            between = ",";
+        }
+        Ok(())
+    }
+}
+
+impl CpuList {
+    /// Reads a set of the system.
+    fn of(set: &CpuSet) -> CpuList {
+        CpuList((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+    }
+
+    /// Binds the calling thread, and the threads that it starts, to these CPUs.
+    ///
+    /// # Errors
+    /// If the system refuses, for example because the job may use none of them.
+    pub fn apply(&self) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        self.0.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+        Ok(sched_setaffinity(None, &set)?)
+    }
+
+    fn without(&self, others: &CpuList) -> CpuList {
+        CpuList(self.0.difference(&others.0).copied().collect())
+    }
+}
+
+impl FromStr for CollectorCpus {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<CollectorCpus, CpuListError> {
+        match text.trim() {
+            "auto" => Ok(CollectorCpus::Auto),
+            list => list.parse().map(CollectorCpus::List),
+        }
+    }
+}
+
+impl NodeCpus {
+    /// Reads the CPUs of this process. `None` if the system does not provide them, for example on a node with
+    /// more CPUs than a set can hold.
+    pub(crate) fn of_this_process() -> Option<NodeCpus> {
+        let own = CpuList::of(&sched_getaffinity(None).ok()?);
+        let allowed = allowed()?;
+        let siblings = cpus_of_siblings(&allowed);
+        Some(NodeCpus { allowed, own, siblings })
+    }
+
+    /// Chooses the CPUs of the collector.
+    ///
+    /// # Errors
+    /// If the job may use no CPU of the list.
+    pub(crate) fn place(&self, wanted: &CollectorCpus) -> Result<CpuPlacement, NotAllowedError> {
+        match wanted {
+            CollectorCpus::Auto => Ok(self.beside()),
+            CollectorCpus::List(list) => self.on(list),
+        }
+    }
+
+    fn beside(&self) -> CpuPlacement {
+        let free = self.allowed.without(&self.own).without(&self.siblings);
+        if !free.0.is_empty() {
+            return CpuPlacement { cpus: Some(free), line: None };
+        }
+        let line = format!(
+            "note: --{OPTION} auto changes nothing: of the CPUs {} that the job may run on, none is free of \
+             ranks; the collector runs where the command does",
+            self.allowed
+        );
+        CpuPlacement { cpus: None, line: Some(line) }
+    }
+
+    fn on(&self, list: &CpuList) -> Result<CpuPlacement, NotAllowedError> {
+        let missing = list.without(&self.allowed);
+        let cpus = list.without(&missing);
+        if cpus.0.is_empty() {
+            return Err(NotAllowedError { asked: list.clone(), allowed: self.allowed.clone() });
+        }
+        let line = (!missing.0.is_empty()).then(|| {
+            format!(
+                "warning: --{OPTION}: the job may not run on CPUs {missing}; the collector runs on {cpus}"
+            )
+        });
+        Ok(CpuPlacement { cpus: Some(cpus), line })
+    }
+}
+
+/// Returns the CPUs that the job may use. Asks for all CPUs in a thread of its own: the kernel reduces the
+/// set to the CPUs that the cgroup allows.
+fn allowed() -> Option<CpuList> {
+    let tried = std::thread::Builder::new().name("rpd-cpus".to_owned()).spawn(|| {
+        CpuList((0..CpuSet::MAX_CPU).collect()).apply().ok()?;
+        sched_getaffinity(None).ok().as_ref().map(CpuList::of)
+    });
+    tried.ok()?.join().ok()?
+}
+
+/// Wrappers between the launcher and this process that are skipped.
+const MAX_WRAPPERS: usize = 4;
+
+/// Returns the CPUs of the other processes that the launcher started, if those are bound by now. A process
+/// that may run on every CPU of the job counts as not bound. The launcher is the first process above this one
+/// with several children: a wrapper such as a shell has one.
+fn cpus_of_siblings(allowed: &CpuList) -> CpuList {
+    let (mut own, mut parent) = (std::process::id(), std::os::unix::process::parent_id());
+    let mut siblings = children_of(parent);
+    for _ in 0..MAX_WRAPPERS {
+        if siblings.len() > 1 {
+            break;
+        }
+        let Some(above) = parent_of(parent).filter(|above| *above > 1) else { break };
+        (own, parent) = (parent, above);
+        siblings = children_of(parent);
+    }
+    let lists = siblings.into_iter().filter(|pid| *pid != own).filter_map(|pid| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        list.parse::<CpuList>().ok().filter(|list| !allowed.without(list).0.is_empty())
+    });
+    CpuList(lists.flat_map(|list| list.0).collect())
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    children
+        .flat_map(|pids| pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Applies the option of a call, which comes from `origin`. A list that was typed must be possible; one from
+/// any other origin never stops a job.
+///
+/// # Errors
+/// If the job may use no CPU of a list that was typed.
+pub(crate) fn placement(
+    wanted: Option<&CollectorCpus>,
+    origin: &SettingOrigin,
+) -> Result<CpuPlacement, NotAllowedError> {
+    let Some(wanted) = wanted else { return Ok(CpuPlacement::default()) };
+    let Some(node) = NodeCpus::of_this_process() else {
+        let line = format!("warning: --{OPTION}: the CPUs of this node are not known; it is ignored");
+        return Ok(CpuPlacement { cpus: None, line: Some(line) });
+    };
+    match (node.place(wanted), origin) {
+        (Err(error), SettingOrigin::Typed) => Err(error),
+        (Err(error), origin) => {
+            let line = format!("warning: --{OPTION} ({origin}): {error}; it is ignored");
+            Ok(CpuPlacement { cpus: None, line: Some(line) })
+        }
+        (placed, _) => placed,
+    }
+}
+
+/// Describes for `rpd-collect doctor` where the command and the collector would run.
+///
+/// # Errors
+/// If the job may use no CPU of the list.
+pub(crate) fn describe(wanted: Option<&CollectorCpus>) -> Result<CpuPlacement, NotAllowedError> {
+    let Some(node) = NodeCpus::of_this_process() else { return Ok(CpuPlacement::default()) };
+    let placed = wanted.map_or_else(|| Ok(CpuPlacement::default()), |wanted| node.place(wanted))?;
+    let collector = placed.cpus.as_ref().unwrap_or(&node.own);
+    let both = format!("the command runs on {}, the collector on {collector}", node.own);
+    let line = placed.line.map_or_else(|| both.clone(), |line| format!("{both}; {line}"));
+    Ok(CpuPlacement { line: Some(line), ..placed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn list(text: &str) -> CpuList {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn lists_are_those_of_taskset() {
+        for (text, shown) in [
+            ("0", "0"),
+            ("0,4-7", "0,4-7"),
+            (" 3 , 1-2 ", "1-3"),
+            ("0-6:2", "0,2,4,6"),
+            ("5-5,1023", "5,1023"),
+            ("0-3,2-4", "0-4"),
+        ] {
+            assert_eq!(list(text).to_string(), shown);
+        }
+        for text in [
+            "", ",", "1,", "a", "-1", "+1", "3-2", "0-1024", "1024", "0-3:0", "0-3:x", "1-2-3", "0x1",
+            "autos",
+        ] {
+            assert!(text.parse::<CollectorCpus>().is_err(), "{text}");
+        }
+        assert_eq!("auto".parse(), Ok(CollectorCpus::Auto));
+    }
+
+    #[test]
+    fn a_list_is_taken_as_far_as_the_job_may_run_there() {
+        let node = NodeCpus { allowed: list("0-7"), own: list("0-1"), siblings: list("2-3") };
+        let place = |text: &str| node.place(&text.parse().unwrap());
+        let on = |text: &str| place(text).map(|placed| (placed.cpus, placed.line));
+        assert_eq!(on("7"), Ok((Some(list("7")), None)));
+        let (cpus, line) = on("6-9").unwrap();
+        assert_eq!(cpus, Some(list("6-7")));
+        assert_eq!(
+            line.unwrap(),
+            "warning: --collector-cpus: the job may not run on CPUs 8-9; the collector runs on 6-7"
+        );
+        let error = on("8-9").unwrap_err();
+        assert_eq!(error.to_string(), "the job may run on none of the CPUs 8-9; it may run on 0-7");
+        assert_eq!(on("auto"), Ok((Some(list("4-7")), None)));
+    }
+
+    #[test]
+    fn auto_takes_no_cpu_of_a_rank() {
+        for (own, siblings) in [("0-7", "0"), ("0-3", "4-7")] {
+            let node = NodeCpus { allowed: list("0-7"), own: list(own), siblings: list(siblings) };
+            let placed = node.place(&CollectorCpus::Auto).unwrap();
+            assert!(
+                placed.cpus.is_none()
+                    && placed.line.unwrap().starts_with("note: --collector-cpus auto changes nothing")
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_survives_its_text(cpus in proptest::collection::btree_set(0usize..1024, 1..40)) {
+            let list = CpuList(cpus);
+            prop_assert_eq!(list.to_string().parse::<CpuList>(), Ok(list));
+        }
+
+        #[test]
+        fn no_text_does_harm(text in "[0-9,:a-]{0,20}") {
+            let _ = text.parse::<CollectorCpus>();
+        }
+    }
+}

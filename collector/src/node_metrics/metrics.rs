@@ -1,0 +1,238 @@
+//! Reads values of counters from files.
+
+use super::file::{BoundedFile, MAX_FILE_BYTES};
+use super::parse::{self, CpuTimes};
+use crate::shard_output::{MetricAgent, MetricCounter};
+use std::time::Instant;
+
+/// Maximum number of counters of a node.
+pub(super) const MAX_COUNTERS: usize = 256;
+/// Number of consecutive failures after which a file is no longer read.
+const MAX_FAILURES: u32 = 3;
+/// Bytes of a sector in `/proc/diskstats`, independent of the device.
+const SECTOR: f64 = 512.0;
+
+/// The counters of a node, and their files.
+pub(super) struct NodeMetrics {
+    pub(super) agents: Vec<MetricAgent>,
+    pub(super) counters: Vec<MetricCounter>,
+    probes: Vec<SampledFile>,
+    /// Maximum number of files that stay open.
+    most_open: usize,
+    buffer: Vec<u8>,
+}
+
+/// A file that is sampled.
+struct SampledFile {
+    file: BoundedFile,
+    meaning: FileMeaning,
+    /// Index of its first counter.
+    first: usize,
+    failures: u32,
+}
+
+/// Format of a file, with its previous content.
+pub(super) enum FileMeaning {
+    /// `/proc/stat`: four counters.
+    Cpu(Option<CpuTimes>),
+    /// `/proc/meminfo`: two counters.
+    Memory,
+    /// `/proc/net/dev`: two counters per interface.
+    Interfaces(DeviceFlows),
+    /// `/proc/diskstats`: two counters per disk.
+    Disks(DeviceFlows),
+    /// An increasing sum, reported as a rate per second times this factor.
+    Rate(f64, Option<(i64, u64)>),
+    /// A value, divided by this number.
+    Value(f64),
+}
+
+/// Devices that have a line in a file.
+pub(super) struct DeviceFlows {
+    names: Vec<String>,
+    last: Vec<Option<[u64; 2]>>,
+    at: i64,
+}
+
+impl NodeMetrics {
+    pub(super) fn new(most_open: usize) -> NodeMetrics {
+        let (agents, counters, probes) = (Vec::new(), Vec::new(), Vec::new());
+        NodeMetrics { agents, counters, probes, most_open, buffer: vec![0; MAX_FILE_BYTES] }
+    }
+
+    /// Adds a file and its counters, unless there are too many.
+    pub(super) fn add(
+        &mut self,
+        file: Option<BoundedFile>,
+        meaning: FileMeaning,
+        counters: Vec<MetricCounter>,
+    ) {
+        let Some(mut file) = file else { return };
+        if self.probes.len() >= self.most_open {
+            file.close();
+        }
+        if self.counters.len() + counters.len() <= MAX_COUNTERS {
+            let first = self.counters.len();
+            self.counters.extend(counters);
+            self.probes.push(SampledFile { file, meaning, first, failures: 0 });
+        }
+    }
+
+    /// Reads all files until `until`. A value is `None` if there is none: at the first reading of a
+    /// difference, or for a file that fails.
+    pub(super) fn sample(&mut self, time: i64, until: Instant, values: &mut Vec<Option<f64>>) {
+        values.clear();
+        values.resize(self.counters.len(), None);
+        for probe in &mut self.probes {
+            if Instant::now() >= until {
+                break;
+            }
+            let values = values.get_mut(probe.first..).unwrap_or_default();
+            let understood = probe
+                .file
+                .read(&mut self.buffer)
+                .is_ok_and(|bytes| probe.meaning.read(&String::from_utf8_lossy(bytes), time, values));
+            probe.failures = if understood { 0 } else { probe.failures + 1 };
+        }
+        self.probes.retain(|probe| probe.failures < MAX_FAILURES);
+    }
+}
+
+impl FileMeaning {
+    /// Sets the values of the counters, starting with the first. Returns `false` if the text is invalid.
+    fn read(&mut self, text: &str, time: i64, values: &mut [Option<f64>]) -> bool {
+        match self {
+            FileMeaning::Cpu(last) => {
+                let Some(now) = parse::cpu_times(text) else { return false };
+                let percent = last.replace(now).and_then(|before| now.since(before));
+                set(values, percent.map(|parts| parts.map(|part| Some(hundredths(part)))));
+                true
+            }
+            FileMeaning::Memory => {
+                let used = parse::memory_used(text);
+                set(values, used.map(|bytes| bytes.map(Some)));
+                used.is_some()
+            }
+            FileMeaning::Interfaces(flows) => flows.read(parse::interfaces(text), 1.0, time, values),
+            FileMeaning::Disks(flows) => flows.read(parse::disks(text), SECTOR, time, values),
+            FileMeaning::Rate(unit, last) => {
+                let Some(now) = parse::count(text) else { return false };
+                let before = last.replace((time, now));
+                let rate = before.and_then(|(at, before)| rate(before, now, time.saturating_sub(at)));
+                set(values, Some([rate.map(|rate| hundredths(rate * *unit))]));
+                true
+            }
+            FileMeaning::Value(divisor) => {
+                let value = parse::number(text).map(|value| value as f64 / *divisor);
+                set(values, Some([value]));
+                value.is_some()
+            }
+        }
+    }
+}
+
+impl DeviceFlows {
+    pub(super) fn of(names: Vec<String>) -> DeviceFlows {
+        let last = vec![None; names.len()];
+        DeviceFlows { names, last, at: 0 }
+    }
+
+    fn read<'a>(
+        &mut self,
+        lines: impl Iterator<Item = parse::DeviceFlow<'a>>,
+        unit: f64,
+        time: i64,
+        values: &mut [Option<f64>],
+    ) -> bool {
+        let passed = time.saturating_sub(std::mem::replace(&mut self.at, time));
+        let before = std::mem::replace(&mut self.last, vec![None; self.names.len()]);
+        for (name, now) in lines {
+            let Some(place) = self.names.iter().position(|known| known == name) else { continue };
+            if let Some(Some([first, second])) = before.get(place) {
+                let rates = [rate(*first, now[0], passed), rate(*second, now[1], passed)];
+                let values = values.get_mut(2 * place..).unwrap_or_default();
+                set(values, Some(rates.map(|rate| rate.map(|rate| (rate * unit).round()))));
+            }
+            if let Some(last) = self.last.get_mut(place) {
+                *last = Some(now);
+            }
+        }
+        self.last.iter().any(Option::is_some)
+    }
+}
+
+/// Returns the increase per second over `ns`. `None` for a sum that decreased, as after a reset.
+fn rate(before: u64, now: u64, ns: i64) -> Option<f64> {
+    let growth = now.checked_sub(before)?;
+    (ns > 0).then(|| growth as f64 * 1e9 / ns as f64)
+}
+
+/// Rounds, because digits without significance cost space.
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn set<const N: usize>(values: &mut [Option<f64>], new: Option<[Option<f64>; N]>) {
+    for (value, new) in values.iter_mut().zip(new.into_iter().flatten()) {
+        *value = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_file_that_fails_three_times_in_a_row_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("value");
+        let counter = MetricCounter {
+            name: "c".to_owned(),
+            description: "",
+            units: "",
+            component: "",
+            agent: 0,
+            instance: 0,
+        };
+        std::fs::write(&path, "7\n").unwrap();
+        let mut metrics = NodeMetrics::new(1);
+        metrics.add(BoundedFile::page(&path), FileMeaning::Value(1.0), vec![counter]);
+        let mut read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut values = Vec::new();
+            metrics.sample(0, Instant::now() + Duration::from_secs(60), &mut values);
+            values
+        };
+        assert_eq!(read("7\n"), [Some(7.0)]);
+        assert_eq!(read("x"), [None]);
+        assert_eq!(read(""), [None]);
+        assert_eq!(read("8"), [Some(8.0)]);
+        for _ in 0..3 {
+            assert_eq!(read("x"), [None]);
+        }
+        assert_eq!(read("9"), [None], "it is given up");
+    }
+
+    #[test]
+    fn no_file_is_read_past_the_slot_and_counters_are_limited() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("value");
+        std::fs::write(&path, "7\n").unwrap();
+        let counter = MetricCounter {
+            name: "c".to_owned(),
+            description: "",
+            units: "",
+            component: "",
+            agent: 0,
+            instance: 0,
+        };
+        let mut metrics = NodeMetrics::new(1);
+        for _ in 0..MAX_COUNTERS + 10 {
+            metrics.add(BoundedFile::page(&path), FileMeaning::Value(1.0), vec![counter.clone()]);
+        }
+        let mut values = Vec::new();
+        metrics.sample(0, Instant::now(), &mut values);
+        assert_eq!(values, vec![None; MAX_COUNTERS]);
+    }
+}

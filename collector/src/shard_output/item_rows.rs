@@ -1,0 +1,169 @@
+//! Converts items to rows of a shard.
+
+use super::rows::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
+use rpd_shard::ShardWriter;
+use rpd_shard::file::WriteError;
+use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
+use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
+use rpd_shard::model::{TableId, Value};
+use rpd_shard::record::{Loss, LossCause};
+
+/// Writes items to a shard.
+pub(super) struct ItemRows<'a> {
+    pub(super) writer: &'a mut ShardWriter<Vec<u8>>,
+    /// Id in the shard of each name.
+    pub(super) names: &'a mut Vec<i64>,
+}
+
+impl ItemRows<'_> {
+    /// Writes an item to the shard. Counts an item that the format does not accept.
+    #[inline]
+    pub(super) fn put_or_count(&mut self, item: &OutputItem) -> Result<(), WriteError> {
+        match self.put(item) {
+            Ok(()) => Ok(()),
+            Err(error) => self.count(item, error),
+        }
+    }
+
+    #[cold]
+    fn count(&mut self, item: &OutputItem, error: WriteError) -> Result<(), WriteError> {
+        if !matches!(error, WriteError::TextTooLong { .. } | WriteError::UnknownTable(_)) {
+            return Err(error);
+        }
+        let (source, table) = row_of(item);
+        self.writer.loss(Loss { source, table, cause: LossCause::OverLimit, rows: Some(1) });
+        if matches!(item, OutputItem::Name(_)) {
+            // Names that follow keep their numbers.
+            self.names.push(self.writer.string(b"(too long)")?);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, item: &OutputItem) -> Result<(), WriteError> {
+        match item {
+            OutputItem::Name(text) => {
+                self.names.push(self.writer.string(text)?);
+            }
+            OutputItem::Thread { source, ppid, tid, name, start } => {
+                let row = [
+                    Value::Int(1),
+                    Value::Int(i64::from(*ppid)),
+                    Value::Int(1),
+                    Value::Int(i64::from(*tid)),
+                    Value::Text(name.as_bytes()),
+                    Value::Int(*start),
+                    Value::Null,
+                    Value::Text(b"{}"),
+                ];
+                self.writer.push(*source, INFO_THREAD, &row)?;
+            }
+            OutputItem::Mark(span) => {
+                let [thread, time, _, name, stack, parent] = self.span(span);
+                self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
+            }
+            OutputItem::Mpi(span, call) => {
+                let [thread, start, end, name, stack, parent] = self.span(span);
+                let [comm, peer, root, tag, bytes, seq] = self.call(call);
+                let row = [thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
+                self.writer.push(span.source, MPI_CALL, &row)?;
+            }
+            OutputItem::Rccl(span, call) => {
+                let [thread, start, end, name, stack, parent] = self.span(span);
+                let [comm, peer, root, count, datatype, bytes, seq] = self.rccl(call);
+                let row =
+                    [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
+                self.writer.push(span.source, RCCL_CALL, &row)?;
+            }
+            OutputItem::Request(span, RequestRow { peer, tag, bytes }) => {
+                let [thread, time, _, name, stack, parent] = self.span(span);
+                let row = [thread, time, name, stack, parent, int(*peer), int(*tag), Value::from(*bytes)];
+                self.writer.push(span.source, MPI_REQUEST, &row)?;
+            }
+            OutputItem::Communicator(span, CommunicatorRow { comm, label, size_rank }) => {
+                let [thread, time, _, name, stack, parent] = self.span(span);
+                let (comm, label) = (self.name(Some(*comm)), self.name(*label));
+                let size = Value::from(size_rank.map(|(size, _)| i64::from(size)));
+                let rank = Value::from(size_rank.map(|(_, rank)| i64::from(rank)));
+                let row = [thread, time, name, stack, parent, comm, label, size, rank];
+                self.writer.push(span.source, COMMUNICATOR, &row)?;
+            }
+            OutputItem::System(rows) => rows.write(self.writer)?,
+            OutputItem::Process(process) => self.writer.process(process)?,
+            OutputItem::Command(command) => self.writer.command(command)?,
+            OutputItem::Clock(set) => self.writer.clock(set)?,
+            OutputItem::Probes(burst) => self.writer.probes(burst)?,
+            OutputItem::Loss(loss) => self.writer.loss(loss.clone()),
+            OutputItem::Keep { .. } | OutputItem::End => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn range(&mut self, span: &EventSpan) -> Result<(), WriteError> {
+        let row = self.span(span);
+        self.writer.push(span.source, RANGE, &row).map(drop)
+    }
+
+    fn span(&self, span: &EventSpan) -> [Value<'static>; 6] {
+        [
+            Value::Int(span.thread),
+            Value::Int(span.start),
+            Value::from(span.end),
+            self.name(Some(span.name)),
+            Value::Int(span.stack),
+            Value::Int(span.parent),
+        ]
+    }
+
+    fn call(&self, call: &MpiRow) -> [Value<'static>; 6] {
+        [
+            self.name(call.comm),
+            int(call.peer),
+            int(call.root),
+            int(call.tag),
+            Value::from(call.bytes),
+            Value::from(call.seq),
+        ]
+    }
+
+    fn rccl(&self, call: &RcclRow) -> [Value<'static>; 7] {
+        [
+            self.name(call.comm),
+            int(call.peer),
+            int(call.root),
+            Value::from(call.count),
+            self.name(call.datatype),
+            Value::from(call.bytes),
+            Value::from(call.seq),
+        ]
+    }
+
+    fn name(&self, name: Option<NameId>) -> Value<'static> {
+        Value::from(name.and_then(|name| self.names.get(name.0 as usize)).copied())
+    }
+}
+
+fn int(value: Option<i32>) -> Value<'static> {
+    Value::from(value.map(i64::from))
+}
+
+/// Returns the process and the table of an item.
+fn row_of(item: &OutputItem) -> (u32, Option<TableId>) {
+    match item {
+        OutputItem::Name(_) => (0, Some(STRING)),
+        OutputItem::Thread { source, .. } => (*source, Some(INFO_THREAD)),
+        OutputItem::Mark(span) => (span.source, Some(MARK)),
+        OutputItem::Mpi(span, _) => (span.source, Some(MPI_CALL)),
+        OutputItem::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
+        OutputItem::Request(span, _) => (span.source, Some(MPI_REQUEST)),
+        OutputItem::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
+        OutputItem::System(_)
+        | OutputItem::Process(_)
+        | OutputItem::Command(_)
+        | OutputItem::Clock(_)
+        | OutputItem::Probes(_)
+        | OutputItem::Loss(_)
+        | OutputItem::Keep { .. }
+        | OutputItem::End => (0, None),
+    }
+}

@@ -1,0 +1,176 @@
+//! Counters and their values as rows of RocPD, in the form of rocprofiler-systems: a description per counter,
+//! and per tick an event to which sample and values refer.
+
+use rpd_shard::ShardWriter;
+use rpd_shard::file::WriteError;
+use rpd_shard::model::Value;
+use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE, TRACK};
+use rpd_shard::record::{Loss, LossCause};
+use std::io::Write;
+
+/// Category of the events.
+const CATEGORY: &[u8] = b"SYSTEM_METRICS";
+/// Name of the track of the samples.
+const TRACK_NAME: &[u8] = b"system";
+/// Key of the only track, node and process of the source.
+const ONLY: Value<'static> = Value::Int(1);
+const NOTHING: Value<'static> = Value::Text(b"{}");
+
+/// Device that counters belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MetricAgent {
+    /// The CPUs of the node, or a GPU.
+    pub(crate) is_gpu: bool,
+    /// Model, or driver and PCI address.
+    pub(crate) name: String,
+    /// Name of the product, if the device has one.
+    pub(crate) product: String,
+    /// PCI address of a GPU.
+    pub(crate) pci: String,
+}
+
+/// A counter. Its index in [`MetricsDescription::counters`] is the index of its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct MetricCounter {
+    /// Name. It contains the name of the device, unless the agent is the device.
+    pub(crate) name: String,
+    /// Description for users.
+    pub(crate) description: &'static str,
+    /// Unit of the values.
+    pub(crate) units: &'static str,
+    /// Component of the node.
+    pub(crate) component: &'static str,
+    /// Index of its agent.
+    pub(crate) agent: usize,
+    /// Index of the device among those of the component.
+    pub(crate) instance: usize,
+}
+
+/// Rows of the system metrics.
+#[derive(Clone, PartialEq, Debug)]
+pub enum SystemRows {
+    /// Description of the counters. Sent once, before the first tick.
+    Described(MetricsDescription),
+    /// The values of one tick.
+    Tick(MetricsTick),
+}
+
+/// Agents and counters of the node.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MetricsDescription {
+    pub(crate) source: u32,
+    pub(crate) agents: Vec<MetricAgent>,
+    pub(crate) counters: Vec<MetricCounter>,
+}
+
+/// The values of one tick.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MetricsTick {
+    pub(crate) source: u32,
+    /// ns of `CLOCK_BOOTTIME`.
+    pub(crate) time: i64,
+    /// Time between samples from this one on, ms, if it has changed.
+    pub(crate) period: Option<u128>,
+    /// Keys of counters and their values.
+    pub(crate) values: Vec<(i64, f64)>,
+}
+
+impl SystemRows {
+    /// Writes the rows to a shard.
+    pub fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+        match self {
+            SystemRows::Described(description) => description.write(writer),
+            SystemRows::Tick(tick) => tick.write(writer),
+        }
+    }
+}
+
+impl MetricsDescription {
+    fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+        for (place, agent) in self.agents.iter().enumerate() {
+            let type_index = place.saturating_sub(usize::from(agent.is_gpu));
+            let extdata = match agent.pci.as_str() {
+                "" => "{}".to_owned(),
+                pci => format!(r#"{{"rpd":{{"pci":"{pci}"}}}}"#),
+            };
+            let row = [
+                ONLY,
+                ONLY,
+                Value::from(arch(agent)),
+                int(place),
+                int(place),
+                int(type_index),
+                Value::Int(0),
+                Value::from(agent.name.as_str()),
+                Value::from(""),
+                Value::from(if agent.is_gpu { "AMD" } else { "CPU" }),
+                Value::from(agent.product.as_str()),
+                Value::from(""),
+                Value::from(extdata.as_str()),
+            ];
+            writer.push(self.source, INFO_AGENT, &row)?;
+        }
+        for counter in &self.counters {
+            let row = [
+                ONLY,
+                ONLY,
+                int(counter.agent + 1),
+                Value::from(self.agents.get(counter.agent).map_or("CPU", arch)),
+                Value::Int(0),
+                int(counter.instance),
+                Value::from(counter.name.as_str()),
+                Value::from(counter.name.as_str()),
+                Value::from(counter.description),
+                Value::from(""),
+                Value::from(counter.component),
+                Value::from(counter.units),
+                Value::from("ABS"),
+                Value::from(""),
+                Value::from(""),
+                Value::Int(0),
+                Value::Int(0),
+                NOTHING,
+            ];
+            writer.push(self.source, INFO_PMC, &row)?;
+        }
+        let name = Value::Int(writer.string(TRACK_NAME)?);
+        writer.push(self.source, TRACK, &[ONLY, ONLY, Value::Null, name, NOTHING])?;
+        Ok(())
+    }
+}
+
+impl MetricsTick {
+    fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+        let category = Value::Int(writer.string(CATEGORY)?);
+        let zero = Value::Int(0);
+        let extdata = self.period.map(|ms| format!(r#"{{"rpd":{{"period_ms":{ms}}}}}"#));
+        let extdata = extdata.as_deref().map_or(NOTHING, Value::from);
+        let event = [category, zero, zero, zero, NOTHING, NOTHING, extdata];
+        let event = Value::Int(writer.push(self.source, EVENT, &event)?);
+        writer.push(self.source, SAMPLE, &[ONLY, Value::Int(self.time), event, NOTHING])?;
+        for (counter, value) in &self.values {
+            let row = [event, Value::Int(*counter), Value::Real(*value), NOTHING];
+            writer.push(self.source, PMC_EVENT, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Returns ledger entries for the rows of a tick that is not written.
+    pub(crate) fn losses(&self) -> [Loss; 3] {
+        let loss = |table, rows| Loss {
+            source: self.source,
+            table: Some(table),
+            cause: LossCause::RingFull,
+            rows: Some(rows),
+        };
+        [loss(EVENT, 1), loss(SAMPLE, 1), loss(PMC_EVENT, self.values.len() as u64)]
+    }
+}
+
+fn arch(agent: &MetricAgent) -> &'static str {
+    if agent.is_gpu { "GPU" } else { "CPU" }
+}
+
+fn int(number: usize) -> Value<'static> {
+    Value::Int(number as i64)
+}
