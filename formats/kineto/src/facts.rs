@@ -3,7 +3,7 @@
 use crate::cursor::{Value, elements, members};
 use crate::input::lossy;
 use crate::number::integer;
-use crate::text::cut;
+use rpd_translator::cut_text;
 use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Facts {
 /// The beginning of a value as it stands in the file.
 fn shown(value: Value<'_>) -> String {
     let (Value::Text(text) | Value::Scalar(text) | Value::Array(text) | Value::Object(text)) = value;
-    let text = String::from_utf8_lossy(cut(text, MAX_SHOWN)).into_owned();
+    let text = String::from_utf8_lossy(cut_text(text, MAX_SHOWN)).into_owned();
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 

@@ -34,24 +34,22 @@
 
 mod cursor;
 mod document;
-mod error;
 mod event;
 mod facts;
 mod gpu;
 mod input;
 mod known;
 mod number;
-mod output;
 mod recognize;
 mod rows;
 mod text;
 mod threads;
 mod translate;
 
-pub use error::TranslateError;
-pub use output::Translation;
 pub use recognize::is_kineto;
 pub use translate::translate;
 
+/// The rank's process, the only one of the shard.
+const SOURCE: u32 = 1;
 /// What torch without Kineto has in the place of a process id.
 const LEGACY_PID: &[u8] = b"CPU functions";

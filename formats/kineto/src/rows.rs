@@ -1,12 +1,16 @@
 //! Events as rows. The table is in the documentation of the crate.
 
+use crate::SOURCE;
 use crate::cursor::{Value as Json, elements, members};
 use crate::event::{Event, Place};
-use crate::known::{Known, NULL, OWNER, Refused, ZERO};
+use crate::known::{Key, Known, Refused};
 use crate::number::integer;
-use crate::output::Output;
-use crate::text::unescape;
-use rpd_shard::model::{TableId, Value, rocpd};
+use crate::text::{MAX_NAME, short, unescape};
+use rpd_shard::model::{
+    ArgRow, EventKey, EventRow, LocalNs, PmcEventRow, PmcKey, RegionRow, SampleRow, StackId, StringId,
+    TableId, TrackKey, rocpd,
+};
+use rpd_translator::{Translator, cut_text};
 use serde_json::json;
 use std::borrow::Cow;
 use std::io::Write;
@@ -75,13 +79,13 @@ fn is_of_process(category: &[u8]) -> bool {
 /// Where the last spans were, and the events that they became: flows come just behind the span that they leave.
 #[derive(Debug, Default)]
 struct LastSpan {
-    spot: Option<(crate::known::Key, crate::known::Key, i64)>,
-    event: i64,
+    spot: Option<(Key, Key, i64)>,
+    event: Option<EventKey>,
 }
 
 /// Makes the rows.
 pub(crate) struct Rows<W: Write> {
-    pub(crate) out: Output<W>,
+    pub(crate) out: Translator<W>,
     pub(crate) known: Known,
     /// Added to all times, ns.
     pub(crate) base: i64,
@@ -95,7 +99,7 @@ pub(crate) struct Rows<W: Write> {
 }
 
 impl<W: Write> Rows<W> {
-    pub(crate) fn new(out: Output<W>) -> Rows<W> {
+    pub(crate) fn new(out: Translator<W>) -> Rows<W> {
         Rows {
             out,
             known: Known::default(),
@@ -131,17 +135,24 @@ impl<W: Write> Rows<W> {
     }
 
     /// The category as it is stored; torch without Kineto has it in the place of the process.
-    fn category(&mut self, event: &Event<'_>) -> Result<Value<'static>, Refused> {
+    fn category(&mut self, event: &Event<'_>) -> Result<StringId, Refused> {
         let text = match (event.category, event.pid) {
             (Some(category), _) => unescape(category),
             (None, Place::Word(pid)) => unescape(pid),
             (None, _) => Cow::Borrowed(&b""[..]),
         };
-        Ok(self.out.string(&text)?)
+        self.string(&text)
     }
 
-    fn name(&mut self, event: &Event<'_>) -> Result<Value<'static>, Refused> {
-        Ok(self.out.string(&unescape(event.name))?)
+    /// The id of a string; one that is too long is cut, and counted.
+    #[inline]
+    pub(crate) fn string(&mut self, text: &[u8]) -> Result<StringId, Refused> {
+        let text = self.out.cut(text, MAX_NAME);
+        Ok(self.out.string(text)?)
+    }
+
+    fn name(&mut self, event: &Event<'_>) -> Result<StringId, Refused> {
+        self.string(&unescape(event.name))
     }
 
     /// The event of a row. `message` is what an instant is called.
@@ -149,10 +160,10 @@ impl<W: Write> Rows<W> {
     pub(crate) fn event(
         &mut self,
         event: &Event<'_>,
-        category: Value<'_>,
-        stack: i64,
+        category: StringId,
+        stack: Option<StackId>,
         message: Option<&[u8]>,
-    ) -> Result<i64, Refused> {
+    ) -> Result<EventKey, Refused> {
         let args = event.args.all.filter(|args| args.len() <= MAX_ARGS);
         if args.is_none() && event.args.all.is_some() {
             self.out.ignore("args of more than 4 MiB");
@@ -161,7 +172,7 @@ impl<W: Write> Rows<W> {
         self.extdata.push(b'{');
         if let Some(message) = message {
             self.extdata.extend_from_slice(b"\"message\":");
-            let message = json!(String::from_utf8_lossy(crate::output::short(message)));
+            let message = json!(String::from_utf8_lossy(short(message)));
             self.extdata.extend_from_slice(message.to_string().as_bytes());
         }
         if let Some(inner) = args.map(inner).filter(|inner| !inner.is_empty()) {
@@ -171,12 +182,16 @@ impl<W: Write> Rows<W> {
             self.extdata.push(b'}');
         }
         self.extdata.push(b'}');
-        let external = Value::Int(event.args.external.unwrap_or(0));
-        let extdata = Value::Text(&self.extdata);
-        // Views join by it: rows without a correlation must not meet.
-        let stack = if stack == 0 { NULL } else { Value::Int(stack) };
-        let row = [category, stack, ZERO, external, NULL, NULL, extdata];
-        Ok(self.out.push(rocpd::EVENT, &row)?)
+        let row = EventRow {
+            category_id: Some(category),
+            stack_id: stack,
+            parent_stack_id: Some(StackId::NONE),
+            correlation_id: Some(event.args.external.unwrap_or(0).into()),
+            call_stack: None,
+            line_info: None,
+            extdata: Some(&self.extdata),
+        };
+        Ok(self.out.row(SOURCE, &row)?)
     }
 
     fn span(&mut self, event: &Event<'_>) -> Result<(), Refused> {
@@ -190,30 +205,38 @@ impl<W: Write> Rows<W> {
             self.known.threads.pid = event.pid.number();
         }
         let category = self.category(event)?;
-        let stack = event.args.correlation.filter(|id| *id > 0).unwrap_or(0);
+        // Views join by it: rows without a correlation must not meet.
+        let stack = event.args.correlation.filter(|id| *id > 0).map(StackId);
+        let times = (LocalNs(start), LocalNs(end));
         let key = match kind {
             Kind::Region | Kind::OnStream => {
                 let thread = self.known.threads.of(event.pid, event.tid)?;
                 let name = self.name(event)?;
                 let key = self.event(event, category, stack, None)?;
-                let (start, end) = (Value::Int(start), Value::Int(end));
-                let row = [OWNER, OWNER, Value::Int(thread), start, end, name, Value::Int(key)];
-                self.out.push(rocpd::REGION, &row)?;
+                let row = RegionRow {
+                    tid: thread,
+                    start: times.0,
+                    end: times.1,
+                    name_id: name,
+                    event_id: Some(key),
+                    extdata: None,
+                };
+                self.out.row(SOURCE, &row)?;
                 self.collective(event, key)?;
                 key
             }
-            Kind::Dispatch => self.dispatch(event, category, stack, (start, end))?,
-            Kind::Copy => self.copy(event, category, stack, (start, end))?,
+            Kind::Dispatch => self.dispatch(event, category, stack, times)?,
+            Kind::Copy => self.copy(event, category, stack, times)?,
         };
-        let (pid, tid) = (crate::known::Key::of(event.pid), crate::known::Key::of(event.tid));
-        self.last_span = LastSpan { spot: Some((pid, tid, start)), event: key };
+        let (pid, tid) = (Key::of(event.pid), Key::of(event.tid));
+        self.last_span = LastSpan { spot: Some((pid, tid, start)), event: Some(key) };
         self.last = Some(self.last.map_or(end, |last| last.max(end)));
         Ok(())
     }
 
     /// What a collective says of itself, as args: a merge finds those of all ranks by them.
     #[inline]
-    fn collective(&mut self, event: &Event<'_>, key: i64) -> Result<(), Refused> {
+    fn collective(&mut self, event: &Event<'_>, key: EventKey) -> Result<(), Refused> {
         let said = &event.args.collective;
         if said.name.is_none() && !event.name.starts_with(GLOO) {
             return Ok(());
@@ -237,9 +260,15 @@ impl<W: Write> Rows<W> {
         let args = args.into_iter().filter_map(|(name, kind, value)| Some((name, kind, value?)));
         for (position, (name, kind, value)) in (0i64..).zip(args) {
             let value = unescape(value);
-            let value = Value::Text(crate::output::short(&value));
-            let row = [Value::Int(key), Value::Int(position), Value::from(kind), Value::from(name), value];
-            self.out.push(rocpd::ARG, &row)?;
+            let row = ArgRow {
+                event_id: key,
+                position: position.into(),
+                kind: kind.as_bytes(),
+                name: name.as_bytes(),
+                value: Some(short(&value)),
+                extdata: None,
+            };
+            self.out.row(SOURCE, &row)?;
         }
         Ok(())
     }
@@ -255,13 +284,10 @@ impl<W: Write> Rows<W> {
         }
         let thread = self.known.threads.of(event.pid, event.tid)?;
         let category = self.category(event)?;
-        let track = match category {
-            Value::Int(name) => self.known.track(&mut self.out, Some(thread), name)?,
-            _ => return Err(Refused::Bad("it has no category")),
-        };
+        let track = self.known.track(&mut self.out, Some(thread), category)?;
         let name = unescape(event.name);
-        let key = self.event(event, category, 0, Some(&name))?;
-        self.out.push(rocpd::SAMPLE, &[Value::Int(track), Value::Int(time), Value::Int(key)])?;
+        let key = self.event(event, category, None, Some(&name))?;
+        self.sample(track, time, key)?;
         self.last = Some(self.last.map_or(time, |last| last.max(time)));
         Ok(())
     }
@@ -287,8 +313,7 @@ impl<W: Write> Rows<W> {
             let Some(value) = value else { continue };
             let name = [b"memory.", *symbol].concat();
             let counter = self.known.counter(&mut self.out, gpu, (&name, symbol), "bytes")?;
-            let row = [Value::Int(key), Value::Int(counter), Value::Real(value)];
-            self.out.push(rocpd::PMC_EVENT, &row)?;
+            self.value(key, counter, value)?;
         }
         Ok(())
     }
@@ -305,23 +330,32 @@ impl<W: Write> Rows<W> {
             let symbol = unescape(symbol);
             let name = [&counter_name, &b"."[..], &symbol].concat();
             let counter = self.known.counter(&mut self.out, None, (&name, &symbol), "")?;
-            let row = [Value::Int(key), Value::Int(counter), Value::Real(*value)];
-            self.out.push(rocpd::PMC_EVENT, &row)?;
+            self.value(key, counter, *value)?;
         }
         Ok(())
     }
 
     /// The moment of some values, on a track of the process with the name of the event.
-    fn sample_of_counters(&mut self, event: &Event<'_>, time: i64) -> Result<i64, Refused> {
+    fn sample_of_counters(&mut self, event: &Event<'_>, time: i64) -> Result<EventKey, Refused> {
         let category = self.category(event)?;
-        let track = match self.name(event)? {
-            Value::Int(name) => self.known.track(&mut self.out, None, name)?,
-            _ => return Err(Refused::Bad("it has no name")),
-        };
-        let key = self.event(event, category, 0, None)?;
-        self.out.push(rocpd::SAMPLE, &[Value::Int(track), Value::Int(time), Value::Int(key)])?;
+        let name = self.name(event)?;
+        let track = self.known.track(&mut self.out, None, name)?;
+        let key = self.event(event, category, None, None)?;
+        self.sample(track, time, key)?;
         self.last = Some(self.last.map_or(time, |last| last.max(time)));
         Ok(key)
+    }
+
+    fn sample(&mut self, track: TrackKey, time: i64, event: EventKey) -> Result<(), Refused> {
+        let (timestamp, event_id) = (LocalNs(time), Some(event));
+        self.out.row(SOURCE, &SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
+        Ok(())
+    }
+
+    fn value(&mut self, event: EventKey, counter: PmcKey, value: f64) -> Result<(), Refused> {
+        let (event_id, value) = (Some(event), Some(value));
+        self.out.row(SOURCE, &PmcEventRow { event_id, pmc_id: counter, value, extdata: None })?;
+        Ok(())
     }
 
     /// One end of an arrow. Those from calls to kernels are the stack ids of both. Those from an operator to its
@@ -332,28 +366,28 @@ impl<W: Write> Rows<W> {
             return Ok(());
         }
         let time = event.ts.and_then(|ts| ts.checked_add(self.base));
-        let (pid, tid) = (crate::known::Key::of(event.pid), crate::known::Key::of(event.tid));
+        let (pid, tid) = (Key::of(event.pid), Key::of(event.tid));
         let is_there = self.last_span.spot.zip(time).is_some_and(|(spot, time)| spot == (pid, tid, time));
-        if !is_there {
-            let category = String::from_utf8_lossy(crate::text::cut(category, 64)).into_owned();
+        let Some(span) = self.last_span.event.filter(|_| is_there) else {
+            let category = String::from_utf8_lossy(cut_text(category, 64)).into_owned();
             self.out.ignore(&format!("flow ends \"{category}\" without an event before them"));
             return Ok(());
-        }
-        let (position, kind) = match event.phase {
-            b's' => (0, "flow start"),
-            b't' => (1, "flow step"),
-            _ => (2, "flow end"),
+        };
+        let (position, kind): (i64, &[u8]) = match event.phase {
+            b's' => (0, b"flow start"),
+            b't' => (1, b"flow step"),
+            _ => (2, b"flow end"),
         };
         let (name, id) = (unescape(category), unescape(event.id));
-        let (name, id) = (crate::output::short(&name), crate::output::short(&id));
-        let row = [
-            Value::Int(self.last_span.event),
-            Value::Int(position),
-            Value::from(kind),
-            Value::Text(name),
-            Value::Text(id),
-        ];
-        self.out.push(rocpd::ARG, &row)?;
+        let row = ArgRow {
+            event_id: span,
+            position: position.into(),
+            kind,
+            name: short(&name),
+            value: Some(short(&id)),
+            extdata: None,
+        };
+        self.out.row(SOURCE, &row)?;
         Ok(())
     }
 
@@ -374,7 +408,7 @@ impl<W: Write> Rows<W> {
             // How a screen sorts is no part of what happened.
             b"process_labels" | b"process_sort_index" | b"thread_sort_index" => {}
             other => {
-                let other = String::from_utf8_lossy(crate::text::cut(other, 64)).into_owned();
+                let other = String::from_utf8_lossy(cut_text(other, 64)).into_owned();
                 self.out.ignore(&format!("metadata \"{other}\""));
             }
         }

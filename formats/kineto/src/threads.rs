@@ -1,11 +1,12 @@
 //! Threads of a file and their names. Their rows are made at the end of the file: names may stand anywhere.
 
+use crate::SOURCE;
 use crate::event::Place;
-use crate::known::{Key, NULL, OWNER, Refused, UNKNOWN, ZERO, list};
-use crate::output::{Output, short};
-use crate::text::{cut, unescape};
+use crate::known::{Key, Refused, UNKNOWN, list};
+use crate::text::{short, unescape};
 use rpd_shard::WriteError;
-use rpd_shard::model::{Value, rocpd};
+use rpd_shard::model::{ThreadKey, ThreadRow};
+use rpd_translator::{Translator, cut_text};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
@@ -70,10 +71,10 @@ pub(crate) struct Threads {
     /// The process that was named first.
     first_process: Option<Key>,
     /// Keys of the rows that the threads will get.
-    keys: HashMap<Spot, i64>,
+    keys: HashMap<Spot, ThreadKey>,
     /// In the order of their keys.
     listed: Vec<Thread>,
-    last: Option<(Spot, i64)>,
+    last: Option<(Spot, ThreadKey)>,
     word_bytes: usize,
 }
 
@@ -82,7 +83,7 @@ impl Threads {
     pub(crate) fn name(&mut self, pid: Place<'_>, tid: Place<'_>, name: &[u8]) -> Result<bool, Refused> {
         let spot = (Key::of(pid), Key::of(tid));
         let name = unescape(name);
-        let name = cut(&name, MAX_NAMES.1).trim_ascii();
+        let name = cut_text(&name, MAX_NAMES.1).trim_ascii();
         if self.names.len() >= MAX_NAMES.0 && !self.names.contains_key(&spot) {
             return Err(Refused::OverLimit);
         }
@@ -100,7 +101,7 @@ impl Threads {
             return Err(Refused::OverLimit);
         }
         let name = unescape(name);
-        let name = String::from_utf8_lossy(cut(&name, MAX_PROCESS_NAMES.1)).into_owned();
+        let name = String::from_utf8_lossy(cut_text(&name, MAX_PROCESS_NAMES.1)).into_owned();
         self.process_names.insert(key, name);
         self.first_process.get_or_insert(key);
         Ok(())
@@ -115,7 +116,7 @@ impl Threads {
 
     /// The thread of a span on a processor.
     #[inline]
-    pub(crate) fn of(&mut self, pid: Place<'_>, tid: Place<'_>) -> Result<i64, Refused> {
+    pub(crate) fn of(&mut self, pid: Place<'_>, tid: Place<'_>) -> Result<ThreadKey, Refused> {
         let spot = (Key::of(pid), Key::of(tid));
         match self.last {
             Some((last, thread)) if last == spot => return Ok(thread),
@@ -129,7 +130,7 @@ impl Threads {
         Ok(thread)
     }
 
-    fn new_thread(&mut self, spot: Spot, pid: Place<'_>, tid: Place<'_>) -> Result<i64, Refused> {
+    fn new_thread(&mut self, spot: Spot, pid: Place<'_>, tid: Place<'_>) -> Result<ThreadKey, Refused> {
         let words = [pid, tid].map(|place| if let Place::Word(word) = place { word.len() } else { 0 });
         let words: usize = words.iter().sum();
         if words > MAX_WORD_BYTES - self.word_bytes {
@@ -141,7 +142,7 @@ impl Threads {
     }
 
     /// Stands for the thread that launched something, which the file does not tell.
-    pub(crate) fn unknown(&mut self) -> Result<i64, Refused> {
+    pub(crate) fn unknown(&mut self) -> Result<ThreadKey, Refused> {
         let spot = (Key::None, Key::Word(0));
         match self.keys.get(&spot) {
             Some(thread) => Ok(*thread),
@@ -150,7 +151,7 @@ impl Threads {
     }
 
     /// Adds the rows, when the whole file has been read.
-    pub(crate) fn finish<W: Write>(&mut self, out: &mut Output<W>) -> Result<(), WriteError> {
+    pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
         let mut made_up = MADE_UP;
         for thread in std::mem::take(&mut self.listed) {
             self.push(out, &thread, &mut made_up)?;
@@ -161,13 +162,12 @@ impl Threads {
     /// `made_up` is the last thread id that was made up.
     fn push<W: Write>(
         &self,
-        out: &mut Output<W>,
+        out: &mut Translator<W>,
         thread: &Thread,
         made_up: &mut i64,
     ) -> Result<(), WriteError> {
         let Thread::Listed { spot, pid, tid } = thread else {
-            let row = [OWNER, NULL, OWNER, ZERO, Value::from(UNKNOWN)];
-            return out.push(rocpd::INFO_THREAD, &row).map(drop);
+            return out.row(SOURCE, &thread_row(0, Some(UNKNOWN.as_bytes()))).map(drop);
         };
         let is_own = match pid {
             OwnedPlace::Number(pid) => self.pid == Some(*pid),
@@ -187,9 +187,12 @@ impl Threads {
             *made_up += 1;
             *made_up
         });
-        let name = name.as_deref().map_or(NULL, Value::from);
-        out.push(rocpd::INFO_THREAD, &[OWNER, NULL, OWNER, Value::Int(tid), name]).map(drop)
+        out.row(SOURCE, &thread_row(tid, name.as_deref().map(str::as_bytes))).map(drop)
     }
+}
+
+fn thread_row(tid: i64, name: Option<&[u8]>) -> ThreadRow<'_> {
+    ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None }
 }
 
 /// What a thread is called that no process has: a stream of a GPU, or a word of the profiler.

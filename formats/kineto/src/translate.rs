@@ -1,15 +1,18 @@
+use crate::SOURCE;
 use crate::document::{Behind, Depth, Ending, Item, walk};
-use crate::error::TranslateError;
 use crate::event::Event;
 use crate::facts::{Facts, Sidecar, sidecar, sidecar_path};
 use crate::input::{Input, open};
 use crate::known::Refused;
-use crate::output::{Output, Translation};
 use crate::rows::{Kind, Rows};
+use crate::text::MAX_NAME;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::node_of_file;
-use rpd_shard::record::{Clock, Exit, LossCause, Node, Process, is_wall_time};
+use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::{Clock, Exit, Loss, LossCause, Node, Process, is_wall_time};
 use rpd_shard::{ShardWriter, WriteError};
+use rpd_translator::{FilePosition, PendingLimit, TranslateError, Translation, Translator};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
@@ -27,32 +30,33 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     let shard = ShardWriter::of_owner(sink, owner)?;
     let mut run = Run {
         path,
-        rows: Rows::new(Output::new(shard)),
+        rows: Rows::new(Translator::new(shard, PendingLimit::NONE)),
         facts: Facts::default(),
         sidecar: Sidecar::default(),
         clock: Clock::Realtime,
         is_first: true,
         unbased: false,
         told_axis: false,
+        left_out: BTreeMap::new(),
     };
     match sidecar(path) {
         Ok(found) => run.sidecar = found,
         Err(why) => run.rows.out.warn(why),
     }
-    run.rows.out.shard.process(&run.process(None))?;
+    run.rows.out.process(&run.process(None))?;
     let ending = walk(&mut input, Depth::Everything, &mut |item| run.take(item))?;
     failed(path, &mut input)?;
     run.end(ending)
 }
 
 fn opened(path: &Path) -> Result<Input, TranslateError> {
-    let source = open(path).map_err(|source| TranslateError::Io { path: path.to_owned(), source })?;
+    let source = open(path).map_err(|source| TranslateError::io(path, source))?;
     Ok(Input::new(source))
 }
 
 fn failed(path: &Path, input: &mut Input) -> Result<(), TranslateError> {
     match input.take_error() {
-        Some(source) => Err(TranslateError::Io { path: path.to_owned(), source }),
+        Some(source) => Err(TranslateError::io(path, source)),
         None => Ok(()),
     }
 }
@@ -70,6 +74,8 @@ struct Run<'a, W: Write> {
     unbased: bool,
     /// That its times are no times of day has been said.
     told_axis: bool,
+    /// Elements that were left out, by why: where the first one was, and how many.
+    left_out: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl<W: Write> Run<'_, W> {
@@ -83,14 +89,13 @@ impl<W: Write> Run<'_, W> {
             Item::Events { bare } => self.begin(bare)?,
             Item::Event(at, event) => self.event(at, event)?,
             Item::Broken { at, why, alone } => {
-                let out = &mut self.rows.out;
-                out.leave_out(at, why, LossCause::BadRecord, None);
+                self.leave_out(at, why, LossCause::BadRecord, None);
                 if !alone {
-                    out.lose_unknown(LossCause::BadRecord);
+                    self.lose_unknown(LossCause::BadRecord);
                 }
             }
             Item::TooLong(at) => {
-                self.rows.out.leave_out(at, "it has more than 16 MiB", LossCause::OverLimit, None);
+                self.leave_out(at, "it has more than 16 MiB", LossCause::OverLimit, None);
             }
         }
         Ok(())
@@ -143,7 +148,7 @@ impl<W: Write> Run<'_, W> {
         if self.is_first && event.phase == b'X' {
             self.first_span(event);
         }
-        self.rows.out.account.events += 1;
+        self.rows.out.count_element();
         match self.rows.add(event) {
             Ok(()) => Ok(()),
             Err(Refused::Write(error)) => Err(error),
@@ -151,10 +156,22 @@ impl<W: Write> Run<'_, W> {
                 let (why, cause) = refused.words();
                 let table =
                     (event.phase == b'X').then(|| Kind::of(event.category.unwrap_or_default()).table());
-                self.rows.out.leave_out(at, why, cause, table);
+                self.leave_out(at, why, cause, table);
                 Ok(())
             }
         }
+    }
+
+    /// Counts an element at a byte of the file that is in no row.
+    fn leave_out(&mut self, at: u64, why: &'static str, cause: LossCause, table: Option<TableId>) {
+        self.left_out.entry(why).or_insert((at, 0)).1 += 1;
+        self.rows.out.lose("events", Loss { source: SOURCE, table, cause, rows: Some(1) });
+    }
+
+    /// Notes that nobody knows how much is lost.
+    fn lose_unknown(&mut self, cause: LossCause) {
+        let loss = Loss { source: SOURCE, table: Some(rocpd::EVENT), cause, rows: None };
+        self.rows.out.lose_uncounted(loss);
     }
 
     fn first_span(&mut self, event: &Event<'_>) {
@@ -193,15 +210,13 @@ impl<W: Write> Run<'_, W> {
     fn end(mut self, ending: Ending) -> Result<(W, Translation), TranslateError> {
         if let Some((at, why)) = ending.damage {
             if !ending.has_events {
-                return Err(TranslateError::NoTrace { path: self.path.to_owned(), offset: at, reason: why });
+                return Err(no_events(self.path, at, why));
             }
-            let out = &mut self.rows.out;
-            out.warn(format!("it is damaged at byte {at}: {why}; what stands behind is lost"));
-            out.lose_unknown(LossCause::Truncated);
+            self.rows.out.warn(format!("it is damaged at byte {at}: {why}; what stands behind is lost"));
+            self.lose_unknown(LossCause::Truncated);
         }
         if !ending.has_events {
-            let reason = "there are no traceEvents".to_owned();
-            return Err(TranslateError::NoTrace { path: self.path.to_owned(), offset: 0, reason });
+            return Err(no_events(self.path, 0, "there are no traceEvents".to_owned()));
         }
         if let Some((at, behind)) = ending.behind {
             self.take_behind(at, behind);
@@ -211,8 +226,22 @@ impl<W: Write> Run<'_, W> {
         self.rows.known.finish(&mut self.rows.out)?;
         // The profiler writes its file while the process runs on.
         let process = self.process(self.rows.last.map(|_| Exit::Unknown));
-        self.rows.out.shard.process(&process)?;
+        self.rows.out.process(&process)?;
+        self.warn_of_left_out();
         Ok(self.rows.out.finish()?)
+    }
+
+    fn warn_of_left_out(&mut self) {
+        for (why, (at, count)) in std::mem::take(&mut self.left_out) {
+            self.rows.out.warn(match count {
+                1 => format!("an event at byte {at} is left out: {why}"),
+                _ => format!("{count} events are left out, the first one at byte {at}: {why}"),
+            });
+        }
+        let cut_names = self.rows.out.translation().cut_texts;
+        if cut_names > 0 {
+            self.rows.out.warn(format!("{cut_names} names of more than {MAX_NAME} bytes are cut"));
+        }
     }
 
     /// Times that no wall clock has shown are told: nothing aligns them.
@@ -233,20 +262,30 @@ impl<W: Write> Run<'_, W> {
 
     /// Nobody knows which rows a wrong checksum is about, or how many are in what is not read.
     fn take_behind(&mut self, at: u64, behind: Behind) {
-        let out = &mut self.rows.out;
         match behind {
             Behind::Bytes(bytes) => {
-                out.warn(format!(
+                self.rows.out.warn(format!(
                     "the trace ends at byte {at}, and {bytes} more bytes are behind it, which are not read: is it more than one trace, or was it written over a longer file?"
                 ));
-                out.lose_unknown(LossCause::BadRecord);
+                self.lose_unknown(LossCause::BadRecord);
             }
             Behind::Packing(why) => {
-                out.warn(format!(
+                self.rows.out.warn(format!(
                     "it is damaged behind byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
                 ));
-                out.lose_unknown(LossCause::Truncated);
+                self.lose_unknown(LossCause::Truncated);
             }
         }
+    }
+}
+
+/// The error for a file without events.
+fn no_events(path: &Path, offset: u64, reason: String) -> TranslateError {
+    TranslateError::NoContent {
+        path: path.to_owned(),
+        missing: "no events of the PyTorch profiler are in it",
+        reason,
+        position: FilePosition::Byte(offset),
+        advice: "leave the file out or record again",
     }
 }

@@ -22,14 +22,12 @@
 //! Times are `CLOCK_REALTIME`, ns; the table has them in UTC, without saying so, to the second mostly. An empty cell is no
 //! value. A value that is no number, and a line without a time, is in the loss ledger.
 
-mod error;
 mod series;
 mod table;
 mod time;
 mod translate;
 
-pub use error::TranslateError;
-pub use translate::{Translation, peek, translate};
+pub use translate::{peek, translate};
 
 use std::io::Read;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The columns of a table: whose they are, and what they count.
 
-use crate::error::TranslateError;
 use crate::table::{Cells, Line, Lines};
+use rpd_translator::{FilePosition, TranslateError};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
@@ -63,14 +63,16 @@ impl Head {
     /// Reads the lines of labels, up to that of the times.
     pub(crate) fn read<R: BufRead>(lines: &mut Lines<R>, path: &Path) -> Result<Head, TranslateError> {
         let mut labels: Vec<(String, Vec<Box<str>>)> = Vec::new();
-        let wrong = |line: u64, reason: &str| TranslateError::NoTable {
+        let wrong = |line: u64, reason: &str| TranslateError::NoContent {
             path: path.to_owned(),
-            line,
+            missing: "it is no table of omnistat",
             reason: reason.to_owned(),
+            position: FilePosition::Line(line),
+            advice: "export it again with omnistat-query",
         };
         loop {
             let number = lines.number + 1;
-            let line = lines.next().map_err(|source| TranslateError::Io { path: path.to_owned(), source })?;
+            let line = lines.next().map_err(|source| TranslateError::io(path, source))?;
             let cells = match line {
                 Some(Line::Cells(cells)) => cells,
                 Some(Line::TooLong) => return Err(wrong(number, "it is too long")),

@@ -1,6 +1,7 @@
 //! What is to be said of a file that was translated, in the words of its format.
 
 use rpd_shard::file::Owner;
+use rpd_translator::Translation;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -26,6 +27,13 @@ impl Account {
     fn warn(&mut self, line: String) {
         let is_named = line.contains(&self.name);
         self.warnings.push(if is_named { line } else { format!("{}: {line}", self.name) });
+    }
+
+    /// Takes over what a reader says.
+    fn take(&mut self, told: Translation) {
+        told.warnings.into_iter().for_each(|line| self.warn(line));
+        self.notes.extend(told.notes.into_iter().map(|line| format!("{}: {line}", self.name)));
+        self.ignored(&told.ignored);
     }
 
     /// What is in a file and has no place in RocPD, by how much there is of it.
@@ -104,8 +112,7 @@ pub(crate) fn kineto<W: Write>(
     account: &mut Account,
 ) -> Result<W, String> {
     let (sink, told) = rpd_kineto::translate(path, sink, owner).map_err(|error| chain(&error))?;
-    told.warnings.into_iter().for_each(|line| account.warn(line));
-    account.ignored(&told.ignored);
+    account.take(told);
     Ok(sink)
 }
 
@@ -128,14 +135,7 @@ pub(crate) fn omnistat<W: Write>(
     account: &mut Account,
 ) -> Result<W, String> {
     let (sink, told) = rpd_omnistat::translate(path, sink, owner).map_err(|error| chain(&error))?;
-    if told.whole_seconds {
-        account.notes.push(format!(
-            "{}: its times are in whole seconds: each sample may be up to a second from where it stands, whatever the \
-             clocks' bars say",
-            account.name
-        ));
-    }
-    told.warnings.into_iter().for_each(|line| account.warn(line));
+    account.take(told);
     Ok(sink)
 }
 
