@@ -16,18 +16,15 @@
 //! Secrets of command lines are masked here, where it is known which words are one argument.
 
 mod describe;
-mod error;
 mod known;
 mod messages;
-mod output;
+mod process_output;
 mod record;
 mod scan;
 mod source;
 mod survey;
 mod translate;
 
-pub use error::TranslateError;
-pub use output::Translation;
 pub use translate::{peek, translate};
 
 use std::io::Read;

@@ -1,6 +1,6 @@
 //! Texts by number: what markers say, and what kernels were renamed to.
 
-use crate::output::Refused;
+use crate::process_output::Refused;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What stands in the file, as far as it is taken.
 
-use crate::survey::Ignored;
+use rpd_translator::IgnoredNames;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
@@ -308,7 +308,7 @@ pub(crate) struct Allocated {
 pub(crate) struct RecordSeed<'a> {
     /// Kind of the record, for the names.
     pub(crate) kind: &'a str,
-    pub(crate) ignored: &'a mut Ignored,
+    pub(crate) ignored: &'a mut IgnoredNames,
 }
 
 impl RecordSeed<'_> {

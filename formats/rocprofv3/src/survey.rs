@@ -1,10 +1,10 @@
 //! The first walk over a file: who is in it, and where its arrays are.
 
 use crate::TOOL;
-use crate::error::TranslateError;
 use crate::record::Metadata;
 use crate::scan::{Fault, ScanError, Scanner};
 use crate::source::Source;
+use rpd_translator::{FilePosition, IgnoredNames, TranslateError};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -18,10 +18,6 @@ const MAX_PROCESSES: usize = 1 << 16;
 const MAX_WARNINGS: usize = 100;
 /// Most kinds of records of one process.
 const MAX_KINDS: usize = 256;
-/// Most names under which things are counted that are not taken.
-const MAX_IGNORED: usize = 256;
-/// Most bytes of such a name.
-const MAX_IGNORED_NAME: usize = 80;
 
 /// An array.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,29 +58,13 @@ pub(crate) struct Damage {
 pub(crate) struct Survey {
     pub(crate) processes: Vec<Sections>,
     pub(crate) damage: Option<Damage>,
-    pub(crate) ignored: Ignored,
+    pub(crate) ignored: IgnoredNames,
     pub(crate) warnings: Vec<String>,
-}
-
-/// What is in a file and not taken, counted by name.
-#[derive(Debug, Default)]
-pub(crate) struct Ignored(pub(crate) BTreeMap<String, u64>);
-
-impl Ignored {
-    pub(crate) fn add(&mut self, name: &str, count: u64) {
-        if count == 0 {
-            return;
-        }
-        let name: String = name.chars().take(MAX_IGNORED_NAME).collect();
-        let full = self.0.len() >= MAX_IGNORED && !self.0.contains_key(&name);
-        let name = if full { "(other)".to_owned() } else { name };
-        *self.0.entry(name).or_default() += count;
-    }
 }
 
 /// Walks over a file. Returns its scanner, too, which finds the arrays again.
 pub(crate) fn survey(path: &Path) -> Result<(Survey, Scanner<Source>), TranslateError> {
-    let io = |source| TranslateError::Io { path: path.to_owned(), source };
+    let io = |source| TranslateError::io(path, source);
     let mut scanner = Scanner::new(Source::open(path).map_err(io)?);
     let mut walk = Walk { survey: Survey::default(), inside: String::new() };
     let walked = walk.file(&mut scanner);
@@ -102,7 +82,13 @@ pub(crate) fn survey(path: &Path) -> Result<(Survey, Scanner<Source>), Translate
         process.metadata.is_some() || process.records.iter().any(|(_, section)| section.elements > 0)
     };
     if !survey.processes.iter().any(known) {
-        return Err(TranslateError::NoProcess { path: path.to_owned(), offset, reason });
+        return Err(TranslateError::NoContent {
+            path: path.to_owned(),
+            missing: "no process of rocprofv3 is in it",
+            reason,
+            position: FilePosition::Byte(offset),
+            advice: "leave the file out or record again",
+        });
     }
     Ok((survey, scanner))
 }

@@ -1,7 +1,6 @@
 use crate::describe::describe;
-use crate::error::TranslateError;
-use crate::known::{Known, NODE, PROCESS};
-use crate::output::{Array, Output, Refused, Translation, number, optional};
+use crate::known::Known;
+use crate::process_output::{Array, ProcessOutput, Refused};
 use crate::record::{
     Argument, Correlation, Counted, CounterValue, DispatchInfo, Metadata, Record, RecordSeed,
 };
@@ -11,9 +10,12 @@ use crate::survey::{RECORDS, Sections, Survey, survey};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{masked_command, node_of_file};
-use rpd_shard::model::{TableId, Value, rocpd};
+use rpd_shard::model::{
+    AgentKey, ArgRow, EventKey, EventRow, KernelDispatchRow, LocalNs, MemoryAllocateRow, MemoryCopyRow,
+    PmcEventRow, PmcKey, RegionRow, SampleRow, StackId, StringId, TableId, WholeNumber, rocpd,
+};
 use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
-use std::collections::BTreeMap;
+use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::io::Write;
 use std::path::Path;
 
@@ -27,11 +29,13 @@ const COUNTERS: &str = "callback_records.counter_collection";
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let (Survey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let (rows, lost) = (BTreeMap::new(), BTreeMap::new());
-    let mut out = Output { path, shard, source: 0, rows, lost, ignored, warnings };
+    let mut translator = Translator::new(shard, PendingLimit::NONE);
+    *translator.ignored_names() = ignored;
+    warnings.into_iter().for_each(|line| translator.warn(line));
+    let mut out = ProcessOutput { translator: &mut translator, source: 0 };
     for (source, sections) in (1..).zip(&processes) {
         out.source = source;
-        out.shard.process(&process(source, sections))?;
+        out.translator.process(&process(source, sections))?;
         process_rows(&mut out, &mut scanner, sections)?;
         // In a file that ends early they may have stood behind its end.
         if !sections.has_records && damage.is_none() {
@@ -48,7 +52,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         // Other arrays, and other processes, may have stood behind it.
         out.lose("what stands behind the damage", None, LossCause::Truncated, None);
     }
-    out.finish()
+    Ok(translator.finish()?)
 }
 
 /// The processes of a file, in its order, as [`translate`] describes them in a shard. Reads all of the
@@ -105,7 +109,7 @@ fn table_of(array: &str) -> Option<TableId> {
 
 /// The tables and records of one process. Dispatches come before the counters that belong to them.
 fn process_rows<W: Write>(
-    out: &mut Output<'_, W>,
+    out: &mut ProcessOutput<'_, W>,
     scanner: &mut Scanner<Source>,
     sections: &Sections,
 ) -> Result<(), TranslateError> {
@@ -118,7 +122,7 @@ fn process_rows<W: Write>(
         let name = format!("buffer_records.{kind}");
         let array = Array { name: &name, table: table_of(&name), most: MAX_RECORD_BYTES };
         out.each(scanner, &array, *section, |out, bytes| {
-            let record = RecordSeed { kind, ignored: &mut out.ignored }.read(bytes)?;
+            let record = RecordSeed { kind, ignored: out.translator.ignored_names() }.read(bytes)?;
             let mut rows = RecordRows { out, known: &mut known };
             match kind.as_str() {
                 "kernel_dispatch" => rows.kernel(&record, counted.elements > 0),
@@ -143,15 +147,15 @@ fn process_rows<W: Write>(
 
 /// Makes rows of one record. Nothing is written before the record is known to make sense.
 struct RecordRows<'a, 'o, W: Write> {
-    out: &'a mut Output<'o, W>,
+    out: &'a mut ProcessOutput<'o, W>,
     known: &'a mut Known,
 }
 
 /// What every record has.
 struct Base {
     tid: u64,
-    start: i64,
-    end: i64,
+    start: LocalNs,
+    end: LocalNs,
     correlation: Correlation,
 }
 
@@ -160,8 +164,8 @@ impl Base {
         let missing = |name: &str| Refused::Bad(format!("it has no {name}"));
         Ok(Base {
             tid: record.thread.ok_or_else(|| missing("thread_id"))?,
-            start: record.start.ok_or_else(|| missing("start_timestamp"))?,
-            end: record.end.ok_or_else(|| missing("end_timestamp"))?,
+            start: LocalNs(record.start.ok_or_else(|| missing("start_timestamp"))?),
+            end: LocalNs(record.end.ok_or_else(|| missing("end_timestamp"))?),
             correlation: record.correlation.ok_or_else(|| missing("correlation_id"))?,
         })
     }
@@ -171,22 +175,21 @@ impl<W: Write> RecordRows<'_, '_, W> {
     /// The event of a record. Stack ids above `i64::MAX` keep their bits: they are only compared.
     fn event(
         &mut self,
-        category: Value<'_>,
+        category: StringId,
         correlation: &Correlation,
         parent: Option<u64>,
         extdata: Option<String>,
-    ) -> Result<i64, Refused> {
-        let stack = |id: u64| Value::Int(id as i64);
-        let row = [
-            category,
-            stack(correlation.internal),
-            parent.map_or(Value::Null, stack),
-            number(correlation.external),
-            Value::Null,
-            Value::Null,
-            extdata.as_deref().map_or(Value::Null, Value::from),
-        ];
-        self.out.push(rocpd::EVENT, &row)
+    ) -> Result<EventKey, Refused> {
+        let row = EventRow {
+            category_id: Some(category),
+            stack_id: Some(StackId::from_unsigned(correlation.internal)),
+            parent_stack_id: parent.map(StackId::from_unsigned),
+            correlation_id: Some(correlation.external.into()),
+            call_stack: None,
+            line_info: None,
+            extdata: extdata.as_deref().map(str::as_bytes),
+        };
+        self.out.row(&row)
     }
 
     /// A call of an API, or a marker: a region, or a sample where it has no length.
@@ -207,19 +210,26 @@ impl<W: Write> RecordRows<'_, '_, W> {
         let event = self.event(category, &base.correlation, base.correlation.ancestor, extdata)?;
         if base.start == base.end {
             let track = self.known.track(self.out, thread, category)?;
-            self.out.push(rocpd::SAMPLE, &[track.into(), base.start.into(), event.into()])?;
+            let (timestamp, event_id) = (base.start, Some(event));
+            self.out.row(&SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
         } else {
-            let (thread, start, end) = (thread.into(), base.start.into(), base.end.into());
-            self.out.push(rocpd::REGION, &[NODE, PROCESS, thread, start, end, name, event.into()])?;
+            let (start, end, event_id) = (base.start, base.end, Some(event));
+            self.out.row(&RegionRow { tid: thread, start, end, name_id: name, event_id, extdata: None })?;
         }
         self.arguments(event, record.arguments.as_deref().unwrap_or_default())
     }
 
-    fn arguments(&mut self, event: i64, arguments: &[Argument]) -> Result<(), Refused> {
+    fn arguments(&mut self, event: EventKey, arguments: &[Argument]) -> Result<(), Refused> {
         for (position, argument) in (0i64..).zip(arguments) {
-            let value = argument.value.as_deref().map_or(Value::Null, Value::from);
-            let (kind, name) = (argument.kind.as_str().into(), argument.name.as_str().into());
-            self.out.push(rocpd::ARG, &[event.into(), position.into(), kind, name, value])?;
+            let row = ArgRow {
+                event_id: event,
+                position: position.into(),
+                kind: argument.kind.as_bytes(),
+                name: argument.name.as_bytes(),
+                value: argument.value.as_deref().map(str::as_bytes),
+                extdata: None,
+            };
+            self.out.row(&row)?;
         }
         Ok(())
     }
@@ -241,10 +251,10 @@ impl<W: Write> RecordRows<'_, '_, W> {
         &mut self,
         base: &Base,
         info: &DispatchInfo,
-        category: Value<'_>,
+        category: StringId,
         stream: u64,
         rename: u64,
-    ) -> Result<i64, Refused> {
+    ) -> Result<EventKey, Refused> {
         let thread = self.known.thread(self.out, base.tid)?;
         let agent = self.known.agent(self.out, info.agent_id.handle)?;
         let kernel = self.known.kernel(self.out, info.kernel_id)?;
@@ -254,29 +264,28 @@ impl<W: Write> RecordRows<'_, '_, W> {
         let region = self.out.string(renamed.as_deref().unwrap_or(""))?;
         let event = self.event(category, &base.correlation, Some(base.correlation.internal), None)?;
         let (workgroup, grid) = (info.workgroup_size, info.grid_size);
-        let row = [
-            NODE,
-            PROCESS,
-            thread.into(),
-            agent.into(),
-            kernel.into(),
-            number(info.dispatch_id),
-            queue.into(),
-            stream.into(),
-            base.start.into(),
-            base.end.into(),
-            optional(info.private_segment_size),
-            optional(info.group_segment_size),
-            number(workgroup.x),
-            number(workgroup.y),
-            number(workgroup.z),
-            number(grid.x),
-            number(grid.y),
-            number(grid.z),
-            region,
-            event.into(),
-        ];
-        self.out.push(rocpd::KERNEL_DISPATCH, &row)?;
+        let row = KernelDispatchRow {
+            tid: Some(thread),
+            agent_id: agent,
+            kernel_id: kernel,
+            dispatch_id: info.dispatch_id.into(),
+            queue_id: queue,
+            stream_id: stream,
+            start: base.start,
+            end: base.end,
+            private_segment_size: number(info.private_segment_size),
+            group_segment_size: number(info.group_segment_size),
+            workgroup_size_x: workgroup.x.into(),
+            workgroup_size_y: workgroup.y.into(),
+            workgroup_size_z: workgroup.z.into(),
+            grid_size_x: grid.x.into(),
+            grid_size_y: grid.y.into(),
+            grid_size_z: grid.z.into(),
+            region_name_id: Some(region),
+            event_id: Some(event),
+            extdata: None,
+        };
+        self.out.row(&row)?;
         Ok(event)
     }
 
@@ -285,15 +294,15 @@ impl<W: Write> RecordRows<'_, '_, W> {
         let data = &counted.dispatch_data;
         let info = &data.dispatch_info;
         let counter = |value: &CounterValue| self.known.counter(self.out, value.counter_id.handle);
-        let counters: Vec<i64> = counted.records.iter().map(counter).collect::<Result<_, _>>()?;
+        let counters: Vec<PmcKey> = counted.records.iter().map(counter).collect::<Result<_, _>>()?;
         let event = match self.known.dispatch(info.dispatch_id) {
             Some(event) => event,
             None if !self.known.has_room() => return Err(Refused::OverLimit),
             None => {
                 let base = Base {
                     tid: counted.thread_id,
-                    start: data.start_timestamp,
-                    end: data.end_timestamp,
+                    start: LocalNs(data.start_timestamp),
+                    end: LocalNs(data.end_timestamp),
                     correlation: data.correlation_id,
                 };
                 let category = self.out.string("KERNEL_DISPATCH")?;
@@ -305,7 +314,8 @@ impl<W: Write> RecordRows<'_, '_, W> {
             }
         };
         for (counter, value) in counters.into_iter().zip(&counted.records) {
-            self.out.push(rocpd::PMC_EVENT, &[event.into(), counter.into(), Value::Real(value.value.0)])?;
+            let (event_id, value) = (Some(event), Some(value.value.0));
+            self.out.row(&PmcEventRow { event_id, pmc_id: counter, value, extdata: None })?;
         }
         Ok(())
     }
@@ -322,69 +332,68 @@ impl<W: Write> RecordRows<'_, '_, W> {
             self.known.operation(record.kind, record.operation).unwrap_or("MEMORY_COPY_NONE").to_owned();
         let name = self.out.string(&name)?;
         let event = self.event(category, &base.correlation, Some(base.correlation.internal), None)?;
-        let row = [
-            NODE,
-            PROCESS,
-            thread.into(),
-            base.start.into(),
-            base.end.into(),
-            name,
-            target,
-            optional(record.copied.target_address.map(|address| address.0)),
-            source,
-            optional(record.copied.source_address.map(|address| address.0)),
-            number(bytes),
-            Value::Null,
-            stream.into(),
-            Value::Null,
-            event.into(),
-        ];
-        self.out.push(rocpd::MEMORY_COPY, &row).map(drop)
+        let row = MemoryCopyRow {
+            tid: Some(thread),
+            start: base.start,
+            end: base.end,
+            name_id: name,
+            dst_agent_id: target,
+            dst_address: number(record.copied.target_address.map(|address| address.0)),
+            src_agent_id: source,
+            src_address: number(record.copied.source_address.map(|address| address.0)),
+            size: bytes.into(),
+            queue_id: None,
+            stream_id: Some(stream),
+            region_name_id: None,
+            event_id: Some(event),
+            extdata: None,
+        };
+        self.out.row(&row)?;
+        Ok(())
     }
 
     /// Memory that a program asked for, or scratch that the runtime gave a kernel.
-    fn allocation(&mut self, record: &Record, kind: &str) -> Result<(), Refused> {
+    fn allocation(&mut self, record: &Record, array: &str) -> Result<(), Refused> {
         let base = Base::of(record)?;
         let thread = self.known.thread(self.out, base.tid)?;
-        let category = self.category(record, kind)?;
+        let category = self.category(record, array)?;
         let operation = self.known.operation(record.kind, record.operation).unwrap_or_default();
-        let (type_name, level) = type_and_level(operation, kind);
+        let (kind, level) = type_and_level(operation, array);
         // The runtime names no agent, or a wrong one, when memory is freed.
-        let of_agent = record.agent.filter(|_| type_name == "ALLOC".into());
+        let of_agent = record.agent.filter(|_| kind == Some(b"ALLOC"));
         let agent = self.agent(of_agent.map(|agent| agent.handle))?;
         let queue = self.known.queue(self.out, record.queue.map_or(0, |queue| queue.handle))?;
         let stream = self.known.stream(self.out, record.stream.map_or(0, |stream| stream.handle))?;
         let extdata = record.allocated.flags.map(|flags| format!("{{\"flags\": \"{flags}\"}}"));
         let event = self.event(category, &base.correlation, base.correlation.ancestor, None)?;
-        let row = [
-            NODE,
-            PROCESS,
-            thread.into(),
-            agent,
-            type_name,
-            level,
-            base.start.into(),
-            base.end.into(),
-            optional(record.allocated.address.map(|address| address.0)),
-            number(record.allocated.bytes.unwrap_or(0)),
-            queue.into(),
-            stream.into(),
-            event.into(),
-            extdata.as_deref().map_or(Value::Null, Value::from),
-        ];
-        self.out.push(rocpd::MEMORY_ALLOCATE, &row).map(drop)
+        let row = MemoryAllocateRow {
+            tid: Some(thread),
+            agent_id: agent,
+            kind,
+            level: Some(level),
+            start: base.start,
+            end: base.end,
+            address: number(record.allocated.address.map(|address| address.0)),
+            size: record.allocated.bytes.unwrap_or(0).into(),
+            queue_id: Some(queue),
+            stream_id: Some(stream),
+            event_id: Some(event),
+            extdata: extdata.as_deref().map(str::as_bytes),
+        };
+        self.out.row(&row)?;
+        Ok(())
     }
 
     /// An agent that may be missing; handle 0 is none.
-    fn agent(&mut self, handle: Option<u64>) -> Result<Value<'static>, Refused> {
+    fn agent(&mut self, handle: Option<u64>) -> Result<Option<AgentKey>, Refused> {
         match handle {
-            None | Some(0) => Ok(Value::Null),
-            Some(handle) => Ok(Value::Int(self.known.agent(self.out, handle)?)),
+            None | Some(0) => Ok(None),
+            Some(handle) => Ok(Some(self.known.agent(self.out, handle)?)),
         }
     }
 
     /// The category of a record: the name of its kind, or that of its array where the file has no names.
-    fn category(&mut self, record: &Record, array: &str) -> Result<Value<'static>, Refused> {
+    fn category(&mut self, record: &Record, array: &str) -> Result<StringId, Refused> {
         let otherwise = array.to_ascii_uppercase();
         let name = self.known.kind(record.kind, &otherwise).to_owned();
         self.out.string(&name)
@@ -392,19 +401,23 @@ impl<W: Write> RecordRows<'_, '_, W> {
 }
 
 /// Type and level of an allocation: `MEMORY_ALLOCATION_VMEM_ALLOCATE`, `SCRATCH_MEMORY_ASYNC_RECLAIM`.
-fn type_and_level(operation: &str, kind: &str) -> (Value<'static>, Value<'static>) {
+fn type_and_level(operation: &str, array: &str) -> (Option<&'static [u8]>, &'static [u8]) {
     let name = operation.trim_start_matches("MEMORY_ALLOCATION_").trim_start_matches("SCRATCH_MEMORY_");
-    let level = match name {
-        _ if kind == "scratch_memory" => "SCRATCH",
-        name if name.starts_with("VMEM_") => "VIRTUAL",
-        _ => "REAL",
+    let level: &[u8] = match name {
+        _ if array == "scratch_memory" => b"SCRATCH",
+        name if name.starts_with("VMEM_") => b"VIRTUAL",
+        _ => b"REAL",
     };
-    let type_name = match name.trim_start_matches("VMEM_").trim_start_matches("ASYNC_") {
-        "ALLOC" | "ALLOCATE" => "ALLOC".into(),
-        "FREE" => "FREE".into(),
-        "REALLOC" => "REALLOC".into(),
-        "RECLAIM" => "RECLAIM".into(),
-        _ => Value::Null,
+    let kind: Option<&[u8]> = match name.trim_start_matches("VMEM_").trim_start_matches("ASYNC_") {
+        "ALLOC" | "ALLOCATE" => Some(b"ALLOC"),
+        "FREE" => Some(b"FREE"),
+        "REALLOC" => Some(b"REALLOC"),
+        "RECLAIM" => Some(b"RECLAIM"),
+        _ => None,
     };
-    (type_name, level.into())
+    (kind, level)
+}
+
+fn number(number: Option<u64>) -> Option<WholeNumber> {
+    number.map(WholeNumber::Unsigned)
 }

@@ -100,8 +100,7 @@ pub(crate) fn rocprofv3<W: Write>(
     account: &mut Account,
 ) -> Result<W, String> {
     let (sink, told) = rpd_rocprofv3::translate(path, sink, owner).map_err(|error| chain(&error))?;
-    told.warnings.into_iter().for_each(|line| account.warn(line));
-    account.ignored(&told.ignored);
+    account.take(told);
     Ok(sink)
 }
 
@@ -123,8 +122,7 @@ pub(crate) fn perfetto<W: Write>(
     account: &mut Account,
 ) -> Result<W, String> {
     let (sink, told) = rpd_perfetto::read::translate(path, sink, owner).map_err(|error| chain(&error))?;
-    told.warnings.into_iter().for_each(|line| account.warn(line));
-    account.ignored(&told.ignored);
+    account.take(told);
     Ok(sink)
 }
 

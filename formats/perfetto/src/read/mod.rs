@@ -24,9 +24,7 @@
 
 mod annotations;
 mod clocks;
-mod error;
 mod event;
-mod output;
 mod packets;
 mod rows;
 mod sequence;
@@ -37,8 +35,6 @@ mod tracks;
 mod translate;
 mod wire;
 
-pub use error::TranslateError;
-pub use output::Translation;
 pub use translate::{peek, translate};
 
 use packets::{GZIP, PACKET};

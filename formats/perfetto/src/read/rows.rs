@@ -1,14 +1,16 @@
 //! Rows of what packets say happened.
 
-use super::error::TranslateError;
 use super::event::{Event, Kind};
-use super::output::{NULL, ZERO};
-use super::sequence::Sequence;
+use super::sequence::{Sequence, cut};
 use super::slices::Open;
 use super::tracks::Place;
 use super::translate::{Lost, Reader, Refused};
 use super::wire::Fields;
-use rpd_shard::model::{Value, rocpd};
+use rpd_shard::WriteError;
+use rpd_shard::model::{
+    ArgRow, EventKey, EventRow, LocalNs, PmcEventRow, RegionRow, SampleRow, StackId, TrackKey, WholeNumber,
+    rocpd,
+};
 use rpd_shard::record::LossCause;
 use serde_json::json;
 use std::io::Write;
@@ -21,14 +23,14 @@ const INSTANT: &[u8] = b"instant";
 /// What a slice is called that has no name.
 const UNNAMED: &[u8] = b"(unnamed)";
 
-impl<W: Write> Reader<'_, W> {
+impl<W: Write> Reader<W> {
     pub(super) fn event(
         &mut self,
         number: u32,
         sequence: &mut Sequence,
         at: i64,
         mut event: Event,
-    ) -> Result<(), TranslateError> {
+    ) -> Result<(), WriteError> {
         let track = event.track.unwrap_or(0);
         for (what, count) in [
             ("values without a counter", event.strays),
@@ -39,13 +41,8 @@ impl<W: Write> Reader<'_, W> {
                 *self.odd.entry(what).or_default() += count;
             }
         }
-        self.output.lose(
-            "values without a counter",
-            0,
-            Some(rocpd::PMC_EVENT),
-            LossCause::BadRecord,
-            event.strays,
-        );
+        let strays = Lost("values without a counter", Some(rocpd::PMC_EVENT), LossCause::BadRecord);
+        self.lose_many(0, strays, event.strays);
         for (counter, value) in std::mem::take(&mut event.others) {
             self.count(sequence, (counter, value), at, b"")?;
         }
@@ -64,8 +61,8 @@ impl<W: Write> Reader<'_, W> {
                     self.region(&open, at, false)?;
                 }
                 None => {
-                    let args = event.annotations.len() as u64;
-                    self.output.lose("args of ends", 0, Some(rocpd::ARG), LossCause::BadRecord, args);
+                    let args = Lost("args of ends", Some(rocpd::ARG), LossCause::BadRecord);
+                    self.lose_many(0, args, event.annotations.len() as u64);
                     if !self.slices.stray_end(track, at) {
                         let lost =
                             Lost("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
@@ -92,7 +89,7 @@ impl<W: Write> Reader<'_, W> {
         place: Place,
         at: i64,
         event: &Event,
-    ) -> Result<(), TranslateError> {
+    ) -> Result<(), WriteError> {
         let is_slice = event.kind == Kind::Begin;
         // A region has its name; a sample has it here only.
         let name = event.name.as_deref().unwrap_or(UNNAMED);
@@ -100,7 +97,7 @@ impl<W: Write> Reader<'_, W> {
         let row = self.event_row(place.source, event, message.as_deref())?;
         self.args(place.source, row, 0, event)?;
         if is_slice {
-            let Value::Int(name) = self.output.string(name)? else { return Ok(()) };
+            let name = self.output.string(name)?;
             let open = Open::new(place, at, name, row, event.annotations.len() as i64);
             if !self.slices.begin(sequence, track, open) {
                 let lost =
@@ -125,47 +122,61 @@ impl<W: Write> Reader<'_, W> {
         source: u32,
         event: &Event,
         extdata: Option<&str>,
-    ) -> Result<i64, TranslateError> {
-        let category = if event.category.is_empty() { NULL } else { self.output.string(&event.category)? };
+    ) -> Result<EventKey, WriteError> {
+        let category = match &event.category[..] {
+            b"" => None,
+            category => Some(self.output.string(category)?),
+        };
         for _ in event.flows.iter().skip(1) {
             self.output.ignore("flows of an event beside its first");
         }
-        let id = |id: Option<u64>| Value::Int(id.unwrap_or(0) as i64);
-        let stack = event.call_stack.as_deref().map_or(Value::from("{}"), Value::from);
-        let row = [
-            category,
-            id(event.flows.first().copied()),
-            ZERO,
-            id(event.correlation),
-            stack,
-            Value::from("{}"),
-            extdata.map_or(Value::from("{}"), Value::from),
-        ];
-        self.output.push(source, rocpd::EVENT, &row)
+        let row = EventRow {
+            category_id: category,
+            stack_id: Some(StackId::from_unsigned(event.flows.first().copied().unwrap_or(0))),
+            parent_stack_id: Some(StackId::NONE),
+            // Ids above `i64::MAX` keep their bits.
+            correlation_id: Some(WholeNumber::Signed(event.correlation.unwrap_or(0) as i64)),
+            call_stack: Some(event.call_stack.as_deref().unwrap_or("{}").as_bytes()),
+            line_info: Some(b"{}"),
+            extdata: Some(extdata.unwrap_or("{}").as_bytes()),
+        };
+        self.output.row(source, &row)
     }
 
-    fn args(&mut self, source: u32, row: i64, first: i64, event: &Event) -> Result<(), TranslateError> {
+    fn args(&mut self, source: u32, row: EventKey, first: i64, event: &Event) -> Result<(), WriteError> {
         for (position, annotation) in (first..).zip(&event.annotations) {
-            let value = (annotation.kind, &annotation.name[..], &annotation.value[..]);
-            self.output.arg(source, row, position, value)?;
+            let arg = ArgRow {
+                event_id: row,
+                position: position.into(),
+                kind: annotation.kind.as_bytes(),
+                name: cut(&annotation.name),
+                value: Some(cut(&annotation.value)),
+                extdata: None,
+            };
+            self.output.row(source, &arg)?;
         }
         Ok(())
     }
 
-    fn moment(&mut self, source: u32, track: i64, at: i64, event: i64) -> Result<(), TranslateError> {
-        self.output.push(source, rocpd::SAMPLE, &[Value::Int(track), Value::Int(at), Value::Int(event)])?;
+    fn moment(&mut self, source: u32, track: TrackKey, at: i64, event: EventKey) -> Result<(), WriteError> {
+        let (timestamp, event_id) = (LocalNs(at), Some(event));
+        self.output.row(source, &SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
         Ok(())
     }
 
-    pub(super) fn region(&mut self, open: &Open, end: i64, is_open: bool) -> Result<(), TranslateError> {
+    pub(super) fn region(&mut self, open: &Open, end: i64, is_open: bool) -> Result<(), WriteError> {
         if end < open.start {
             *self.odd.entry("slices that end before they begin").or_default() += 1;
         }
-        let [thread, start, name, event] = [open.thread, open.start, open.name, open.event].map(Value::Int);
-        let extdata = if is_open { r#"{"rpd":{"open":true}}"# } else { "{}" };
-        let row =
-            [Value::Int(1), Value::Int(1), thread, start, Value::Int(end), name, event, Value::from(extdata)];
-        self.output.push(open.place_source, rocpd::REGION, &row)?;
+        let row = RegionRow {
+            tid: open.thread,
+            start: LocalNs(open.start),
+            end: LocalNs(end),
+            name_id: open.name,
+            event_id: Some(open.event),
+            extdata: Some(if is_open { br#"{"rpd":{"open":true}}"# } else { b"{}" }),
+        };
+        self.output.row(open.place_source, &row)?;
         Ok(())
     }
 
@@ -176,7 +187,7 @@ impl<W: Write> Reader<'_, W> {
         (track, value): (u64, f64),
         at: i64,
         category: &[u8],
-    ) -> Result<(), TranslateError> {
+    ) -> Result<(), WriteError> {
         let Some(counter) = self.tracks.counter(track, &mut self.output)? else {
             self.lose(0, Lost("values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit));
             return Ok(());
@@ -193,8 +204,9 @@ impl<W: Write> Reader<'_, W> {
         let event = Event { category: category.unwrap_or_default().to_vec(), ..Event::default() };
         let row = self.event_row(counter.source, &event, None)?;
         self.moment(counter.source, counter.track, at, row)?;
-        let value = [Value::Int(row), Value::Int(counter.pmc), Value::Real(value)];
-        self.output.push(counter.source, rocpd::PMC_EVENT, &value)?;
+        let (event_id, value) = (Some(row), Some(value));
+        let value = PmcEventRow { event_id, pmc_id: counter.pmc, value, extdata: None };
+        self.output.row(counter.source, &value)?;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::stacks::{Frame, StackTables};
 use super::wire::{Fields, Malformed};
+use rpd_translator::cut_text;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ const MAX_INTERNED: usize = 256 << 20;
 /// What an entry of a table takes beside its text.
 const ENTRY: usize = 64;
 /// Longest text that is kept of one value, bytes.
-pub(super) const MAX_TEXT: usize = 1 << 20;
+const MAX_TEXT: usize = 1 << 20;
 /// Flags of a packet.
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
@@ -155,11 +156,7 @@ fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), Malformed> {
     Ok((iid, text.into()))
 }
 
-/// As much of a text as is kept. Never half a character, where it is UTF-8.
+/// As much of a text as is kept.
 pub(super) fn cut(text: &[u8]) -> &[u8] {
-    let mut end = text.len().min(MAX_TEXT);
-    while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) && MAX_TEXT - end < 4 {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or(text)
+    cut_text(text, MAX_TEXT)
 }

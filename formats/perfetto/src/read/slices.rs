@@ -5,6 +5,7 @@
 //! paired at the end by time, since a slice may end on another thread.
 
 use super::tracks::Place;
+use rpd_shard::model::{EventKey, StringId, ThreadKey};
 use std::collections::HashMap;
 
 /// Most slices that are open at one time, and ends that wait for their beginnings.
@@ -14,17 +15,16 @@ const MAX_WAITING: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Open {
     pub(super) place_source: u32,
-    pub(super) thread: i64,
+    pub(super) thread: ThreadKey,
     pub(super) start: i64,
-    /// Id of its name.
-    pub(super) name: i64,
-    pub(super) event: i64,
+    pub(super) name: StringId,
+    pub(super) event: EventKey,
     /// How many args it has.
     pub(super) args: i64,
 }
 
 impl Open {
-    pub(super) fn new(place: Place, start: i64, name: i64, event: i64, args: i64) -> Open {
+    pub(super) fn new(place: Place, start: i64, name: StringId, event: EventKey, args: i64) -> Open {
         Open { place_source: place.source, thread: place.thread, start, name, event, args }
     }
 }
@@ -112,7 +112,8 @@ mod tests {
     use super::*;
 
     fn open(start: i64, event: i64) -> Open {
-        Open { place_source: 1, thread: 1, start, name: 1, event, args: 0 }
+        let (thread, name, event) = (ThreadKey::new(1), StringId(1), EventKey::new(event));
+        Open { place_source: 1, thread, start, name, event, args: 0 }
     }
 
     #[test]

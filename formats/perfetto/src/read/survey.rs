@@ -1,10 +1,10 @@
 //! The first pass over a file: its tracks and processes, and how far its clocks are from each other.
 
 use super::clocks::Clocks;
-use super::error::TranslateError;
 use super::packets::{self, Damage, Packet, Packets, Stop};
 use super::tracks::Described;
 use super::wire::{Fields, Malformed};
+use rpd_translator::{FilePosition, TranslateError};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
@@ -26,14 +26,20 @@ pub(super) struct Survey {
 
 /// Reads all packets once. A file that ends early yields what stands before.
 pub(super) fn survey(path: &Path) -> Result<Survey, TranslateError> {
-    let io = |source| TranslateError::Io { path: path.to_owned(), source };
+    let io = |source| TranslateError::io(path, source);
     let mut survey = Survey::default();
     let mut packets = packets::open(path).map_err(io)?;
     match survey.take(&mut packets, true) {
         Ok(()) => {}
         Err(Stop::Io(source)) => return Err(io(source)),
         Err(Stop::Damage(Damage { offset: 0, reason })) => {
-            return Err(TranslateError::NoPacket { path: path.to_owned(), offset: 0, reason });
+            return Err(TranslateError::NoContent {
+                path: path.to_owned(),
+                missing: "no packet of a Perfetto trace is in it",
+                reason,
+                position: FilePosition::Byte(0),
+                advice: "leave the file out or record again",
+            });
         }
         Err(Stop::Damage(damage)) => survey.damage = Some(damage),
     }

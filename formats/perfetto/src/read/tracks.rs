@@ -4,12 +4,12 @@
 //! above it below the process; its id is negative, since it is none of the system. Tracks with the same parent and the
 //! same name are one, as Perfetto draws them.
 
-use super::error::TranslateError;
-use super::output::{NULL, OWNER, Output, ZERO};
 use super::sequence::cut;
 use super::survey::{MAX_PROCESSES, MAX_TRACKS};
 use super::wire::{Fields, Malformed};
-use rpd_shard::model::{Value, rocpd};
+use rpd_shard::WriteError;
+use rpd_shard::model::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};
+use rpd_translator::Translator;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -133,19 +133,42 @@ fn short(text: &[u8]) -> Vec<u8> {
     text.get(..MAX_NAME).unwrap_or(text).to_vec()
 }
 
+/// The row of a counter. A track does not say which processor counts.
+fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<'a> {
+    const ZERO: Option<WholeNumber> = Some(WholeNumber::Signed(0));
+    PmcRow {
+        agent_id: None,
+        target_arch: None,
+        event_code: ZERO,
+        instance_id: ZERO,
+        name,
+        symbol: name,
+        description: Some(description),
+        long_description: Some(b""),
+        component: Some(b"perfetto"),
+        units: Some(unit),
+        value_type: Some(b"ABS"),
+        block: Some(b""),
+        expression: Some(b""),
+        is_constant: ZERO,
+        is_derived: ZERO,
+        extdata: None,
+    }
+}
+
 /// Where what happens on a track goes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Place {
     pub(super) source: u32,
-    pub(super) thread: i64,
+    pub(super) thread: ThreadKey,
 }
 
 /// A counter.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     pub(super) source: u32,
-    pub(super) pmc: i64,
-    pub(super) track: i64,
+    pub(super) pmc: PmcKey,
+    pub(super) track: TrackKey,
     pub(super) multiplier: i64,
     pub(super) is_incremental: bool,
     pub(super) category: Vec<u8>,
@@ -162,7 +185,7 @@ pub(super) struct Found {
 
 /// A thread: of the system, or a track of another kind.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum ThreadKey {
+enum ThreadName {
     Tid(i32),
     Track(Vec<u8>),
 }
@@ -173,16 +196,13 @@ pub(super) struct Tracks {
     /// By their number in the shard, from 1.
     pub(super) processes: Vec<Found>,
     places: HashMap<u64, Place>,
-    threads: HashMap<(u32, ThreadKey), i64>,
+    threads: HashMap<(u32, ThreadName), ThreadKey>,
     /// How many tracks of each process are no threads.
     others: HashMap<u32, i64>,
     counters: HashMap<u64, Counter>,
-    known_counters: HashMap<(u32, Vec<u8>), (i64, i64)>,
-    samples: HashMap<(Place2, Vec<u8>), i64>,
+    known_counters: HashMap<(u32, Vec<u8>), (PmcKey, TrackKey)>,
+    samples: HashMap<(Place, Vec<u8>), TrackKey>,
 }
-
-/// Process and thread of a track of samples.
-type Place2 = (u32, Option<i64>);
 
 impl Tracks {
     pub(super) fn new(described: HashMap<u64, Described>, processes: Vec<(i32, Vec<u8>)>) -> Tracks {
@@ -203,8 +223,8 @@ impl Tracks {
     pub(super) fn place<W: Write>(
         &mut self,
         uuid: u64,
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<Place>, TranslateError> {
+        output: &mut Translator<W>,
+    ) -> Result<Option<Place>, WriteError> {
         if let Some(place) = self.places.get(&uuid) {
             return Ok(Some(*place));
         }
@@ -217,13 +237,13 @@ impl Tracks {
                 let Some(source) = self.source(Some(thread.pid)) else { return Ok(None) };
                 let described = self.described.get(&uuid).map_or(&[][..], |described| &described.name);
                 let name = if thread.name.is_empty() { described } else { &thread.name };
-                let (key, name) = (ThreadKey::Tid(thread.tid), name.to_vec());
+                let (key, name) = (ThreadName::Tid(thread.tid), name.to_vec());
                 Place { source, thread: self.thread(source, key, thread.tid.into(), &name, output)? }
             }
             None => {
                 let (pid, name) = self.path(uuid);
                 let Some(source) = self.source(pid) else { return Ok(None) };
-                let key = ThreadKey::Track(name.clone());
+                let key = ThreadName::Track(name.clone());
                 let number = -1 - self.others.get(&source).copied().unwrap_or(0);
                 Place { source, thread: self.thread(source, key, number, &name, output)? }
             }
@@ -237,13 +257,13 @@ impl Tracks {
         &mut self,
         pid: i32,
         tid: i32,
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<Place>, TranslateError> {
+        output: &mut Translator<W>,
+    ) -> Result<Option<Place>, WriteError> {
         if self.threads.len() >= MAX_TRACKS {
             return Ok(None);
         }
         let Some(source) = self.source(Some(pid)) else { return Ok(None) };
-        let thread = self.thread(source, ThreadKey::Tid(tid), tid.into(), b"", output)?;
+        let thread = self.thread(source, ThreadName::Tid(tid), tid.into(), b"", output)?;
         Ok(Some(Place { source, thread }))
     }
 
@@ -251,8 +271,8 @@ impl Tracks {
     pub(super) fn counter<W: Write>(
         &mut self,
         uuid: u64,
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<Counter>, TranslateError> {
+        output: &mut Translator<W>,
+    ) -> Result<Option<Counter>, WriteError> {
         if let Some(counter) = self.counters.get(&uuid) {
             return Ok(Some(counter.clone()));
         }
@@ -276,29 +296,9 @@ impl Tracks {
             Some(known) => *known,
             None => {
                 let name = &key.1;
-                let pmc = [
-                    OWNER,
-                    OWNER,
-                    NULL,
-                    // A track does not say whose counter it is.
-                    NULL,
-                    ZERO,
-                    ZERO,
-                    Value::Text(name),
-                    Value::Text(name),
-                    Value::Text(&described.description),
-                    Value::from(""),
-                    Value::from("perfetto"),
-                    Value::Text(&of.unit),
-                    Value::from("ABS"),
-                    Value::from(""),
-                    Value::from(""),
-                    ZERO,
-                    ZERO,
-                ];
-                let pmc = output.push(source, rocpd::INFO_PMC, &pmc)?;
-                let name = output.string(name)?;
-                let track = output.push(source, rocpd::TRACK, &[OWNER, OWNER, NULL, name])?;
+                let pmc = output.row(source, &pmc_row(name, &described.description, &of.unit))?;
+                let name_id = Some(output.string(name)?);
+                let track = output.row(source, &TrackRow { tid: None, name_id, extdata: None })?;
                 self.known_counters.insert(key, (pmc, track));
                 (pmc, track)
             }
@@ -314,17 +314,18 @@ impl Tracks {
         &mut self,
         place: Place,
         name: &[u8],
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<i64>, TranslateError> {
-        let key = ((place.source, Some(place.thread)), name.to_vec());
+        output: &mut Translator<W>,
+    ) -> Result<Option<TrackKey>, WriteError> {
+        let key = (place, name.to_vec());
         if let Some(track) = self.samples.get(&key) {
             return Ok(Some(*track));
         }
         if self.samples.len() >= MAX_TRACKS {
             return Ok(None);
         }
-        let row = [OWNER, OWNER, Value::Int(place.thread), output.string(name)?];
-        let track = output.push(place.source, rocpd::TRACK, &row)?;
+        let name_id = Some(output.string(name)?);
+        let row = TrackRow { tid: Some(place.thread), name_id, extdata: None };
+        let track = output.row(place.source, &row)?;
         self.samples.insert(key, track);
         Ok(Some(track))
     }
@@ -340,20 +341,20 @@ impl Tracks {
     fn thread<W: Write>(
         &mut self,
         source: u32,
-        key: ThreadKey,
+        key: ThreadName,
         tid: i64,
         name: &[u8],
-        output: &mut Output<'_, W>,
-    ) -> Result<i64, TranslateError> {
-        let is_track = matches!(key, ThreadKey::Track(_));
+        output: &mut Translator<W>,
+    ) -> Result<ThreadKey, WriteError> {
+        let is_track = matches!(key, ThreadName::Track(_));
         let key = (source, key);
         if let Some(thread) = self.threads.get(&key) {
             return Ok(*thread);
         }
         *self.others.entry(source).or_default() += i64::from(is_track);
-        let name = if name.is_empty() { NULL } else { Value::Text(cut(name)) };
-        let row = [OWNER, NULL, OWNER, Value::Int(tid), name];
-        let thread = output.push(source, rocpd::INFO_THREAD, &row)?;
+        let name = (!name.is_empty()).then(|| cut(name));
+        let row = ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None };
+        let thread = output.row(source, &row)?;
         self.threads.insert(key, thread);
         Ok(thread)
     }

@@ -1,20 +1,19 @@
 //! The second pass over a file: packets to rows.
 
 use super::clocks::Reading;
-use super::error::TranslateError;
 use super::event::decode;
-use super::output::{Output, Translation};
 use super::packets::{self, Damage, Packet, Packets, Stop};
 use super::sequence::{Room, Sequence};
 use super::slices::{Rest, Slices};
 use super::survey::{Survey, survey};
 use super::tracks::{Found, Tracks};
 use super::wire::{Field, Fields, Malformed};
-use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::unnamed_node;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Clock, ClockSet, LossCause, Process};
+use rpd_shard::record::{Clock, ClockSet, Loss, LossCause, Process};
+use rpd_shard::{ShardWriter, WriteError};
+use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -28,9 +27,9 @@ const SNAPSHOT_BRACKET: i64 = 1_000;
 /// size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let Survey { tracks, processes, clocks, damage } = survey(path)?;
-    let mut shard = ShardWriter::of_owner(sink, owner)?;
+    let shard = ShardWriter::of_owner(sink, owner)?;
     let mut reader = Reader {
-        output: Output::new(&mut shard),
+        output: Translator::new(shard, PendingLimit::MANY_PROCESSES),
         tracks: Tracks::new(tracks, processes),
         clocks,
         sequences: HashMap::new(),
@@ -45,21 +44,17 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         Ok(()) => {}
         Err(Ended::Stop(Stop::Io(source))) => return Err(io(path, source)),
         // The file may have changed between the two passes; what the second one found is what counts.
-        Err(Ended::Stop(Stop::Damage(damage))) => reader.output.damaged(&damage, ""),
-        Err(Ended::Error(error)) => return Err(error),
+        Err(Ended::Stop(Stop::Damage(damage))) => reader.damaged(&damage, ""),
+        Err(Ended::Error(error)) => return Err(error.into()),
     }
-    debug_assert!(damage.is_none() || !reader.output.account.warnings.is_empty());
+    debug_assert!(damage.is_none() || !reader.output.translation().warnings.is_empty());
     reader.rest()?;
     reader.processes()?;
     if owner.clocks.is_empty() && owner.processes.is_none() {
         reader.readings()?;
     }
     reader.told();
-    let mut account = reader.output.account;
-    for warning in &mut account.warnings {
-        *warning = format!("{}: {warning}", path.display());
-    }
-    Ok((shard.finish()?, account))
+    Ok(reader.output.finish()?)
 }
 
 /// The processes of a trace, in its order, as [`translate`] describes them, but for their times. Reads all of the file.
@@ -69,7 +64,7 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
 }
 
 fn io(path: &Path, source: std::io::Error) -> TranslateError {
-    TranslateError::Io { path: path.to_owned(), source }
+    TranslateError::io(path, source)
 }
 
 /// Processes as a shard describes them. The file names neither rank nor node.
@@ -93,7 +88,7 @@ fn described(processes: &[Found], clock: Clock) -> Vec<Process> {
 /// Why packets are not read on.
 enum Ended {
     Stop(Stop),
-    Error(TranslateError),
+    Error(WriteError),
 }
 
 impl From<Stop> for Ended {
@@ -102,15 +97,15 @@ impl From<Stop> for Ended {
     }
 }
 
-impl From<TranslateError> for Ended {
-    fn from(error: TranslateError) -> Ended {
+impl From<WriteError> for Ended {
+    fn from(error: WriteError) -> Ended {
         Ended::Error(error)
     }
 }
 
 /// What is known while packets are read.
-pub(super) struct Reader<'a, W: Write> {
-    pub(super) output: Output<'a, W>,
+pub(super) struct Reader<W: Write> {
+    pub(super) output: Translator<W>,
     pub(super) tracks: Tracks,
     clocks: super::clocks::Clocks,
     sequences: HashMap<u32, Sequence>,
@@ -168,7 +163,7 @@ impl<'a> Parts<'a> {
 /// What cannot be kept, and in which table it would have been.
 pub(super) struct Lost(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
 
-impl<W: Write> Reader<'_, W> {
+impl<W: Write> Reader<W> {
     fn packets<R: BufRead>(&mut self, packets: &mut Packets<R>, may_be_packed: bool) -> Result<(), Ended> {
         while let Some(packet) = packets.next()? {
             let Packet::Whole(bytes) = packet else {
@@ -188,7 +183,7 @@ impl<W: Write> Reader<'_, W> {
             match self.packets(&mut inside, false) {
                 Err(Ended::Stop(Stop::Damage(Damage { reason, .. }))) => {
                     let damage = Damage { offset: packets.offset(), reason };
-                    self.output.damaged(&damage, ", in a packet of packed ones");
+                    self.damaged(&damage, ", in a packet of packed ones");
                 }
                 other => other?,
             }
@@ -264,7 +259,7 @@ impl<W: Write> Reader<'_, W> {
     }
 
     /// Ends what is open.
-    fn rest(&mut self) -> Result<(), TranslateError> {
+    fn rest(&mut self) -> Result<(), WriteError> {
         let mut left = std::mem::take(&mut self.slices).rest();
         // What is open ends with its process, whose last time may be an end that is still to be paired.
         left.sort_by_key(|rest| matches!(rest, Rest::Open(_)));
@@ -289,15 +284,15 @@ impl<W: Write> Reader<'_, W> {
         Ok(())
     }
 
-    fn processes(&mut self) -> Result<(), TranslateError> {
+    fn processes(&mut self) -> Result<(), WriteError> {
         for process in described(&self.tracks.processes, self.clocks.target()) {
-            self.output.shard.process(&process)?;
+            self.output.process(&process)?;
         }
         Ok(())
     }
 
     /// Readings of all clocks of the node, by which its times can be compared with those of others.
-    fn readings(&mut self) -> Result<(), TranslateError> {
+    fn readings(&mut self) -> Result<(), WriteError> {
         let processes = described(&self.tracks.processes, self.clocks.target());
         let Some(Process { domain, .. }) = processes.first() else { return Ok(()) };
         for Reading { boottime, monotonic, monotonic_raw, realtime } in
@@ -305,13 +300,29 @@ impl<W: Write> Reader<'_, W> {
         {
             let (domain, bracket) = (domain.clone(), SNAPSHOT_BRACKET);
             let set = ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket };
-            self.output.shard.clock(&set)?;
+            self.output.clock_set(&set)?;
         }
         Ok(())
     }
 
     pub(super) fn lose(&mut self, source: u32, Lost(what, table, cause): Lost) {
-        self.output.lose(what, source, table, cause, 1);
+        self.output.lose(what, Loss { source, table, cause, rows: Some(1) });
+    }
+
+    /// Counts several of a kind, if there are any.
+    pub(super) fn lose_many(&mut self, source: u32, Lost(what, table, cause): Lost, rows: u64) {
+        if rows > 0 {
+            self.output.lose(what, Loss { source, table, cause, rows: Some(rows) });
+        }
+    }
+
+    /// Notes that what stands behind some place is lost, and nobody knows how much.
+    fn damaged(&mut self, damage: &Damage, inside: &str) {
+        let Damage { offset, reason } = damage;
+        let line = format!("it is damaged at byte {offset}{inside}: {reason}; what stands behind is lost");
+        self.output.warn(line);
+        let (table, cause, rows) = (None, LossCause::Truncated, None);
+        self.output.lose_uncounted(Loss { source: 0, table, cause, rows });
     }
 
     /// Says what was odd, and what was lost.
@@ -322,9 +333,7 @@ impl<W: Write> Reader<'_, W> {
         for (what, count) in std::mem::take(&mut self.odd) {
             self.output.warn(format!("{count} {what}"));
         }
-        for (what, count) in self.output.account.lost.clone() {
-            self.output.warn(format!("{count} {what} are lost"));
-        }
+        self.output.warn_of_losses();
     }
 }
 
@@ -333,13 +342,13 @@ enum Outcome<'a> {
     Done,
     /// It holds packets.
     Packed(&'a [u8]),
-    Failed(TranslateError),
+    Failed(WriteError),
 }
 
 /// Why a packet is not taken in.
 pub(super) enum Refused {
     Malformed,
-    Error(TranslateError),
+    Error(WriteError),
 }
 
 impl From<Malformed> for Refused {
@@ -348,8 +357,8 @@ impl From<Malformed> for Refused {
     }
 }
 
-impl From<TranslateError> for Refused {
-    fn from(error: TranslateError) -> Refused {
+impl From<WriteError> for Refused {
+    fn from(error: WriteError) -> Refused {
         Refused::Error(error)
     }
 }

@@ -6,9 +6,10 @@ mod sdk;
 mod shard;
 
 use rpd_perfetto::packed;
-use rpd_perfetto::read::{TranslateError, Translation, is_ours, is_perfetto, peek, translate};
+use rpd_perfetto::read::{is_ours, is_perfetto, peek, translate};
 use rpd_shard::model::rocpd;
 use rpd_shard::record::{Clock, LossCause};
+use rpd_translator::{FilePosition, TranslateError, Translation};
 use sdk::{BEGIN, BOOTTIME, COUNTER, END, INSTANT, NEEDS, Trace, message};
 use serde_json::{Value as Json, json};
 use shard::{Contents, owner};
@@ -308,7 +309,10 @@ fn damage_costs_what_it_hits() {
                 assert_eq!((unknown, at), (at, unknown), "{cut}: {:?}", told.warnings);
             }
             Err(error) => {
-                assert!(matches!(error, TranslateError::NoPacket { offset: 0, .. }), "{cut}: {error}")
+                assert!(
+                    matches!(error, TranslateError::NoContent { position: FilePosition::Byte(0), .. }),
+                    "{cut}: {error}"
+                )
             }
         }
     }

@@ -1,32 +1,13 @@
-//! The shard that is written, and the word about it.
+//! The rows of one process, read from the elements of arrays.
 
-use crate::error::TranslateError;
 use crate::scan::{Fault, ScanError, Scanner};
 use crate::source::Source;
-use crate::survey::{Ignored, Section};
-use rpd_shard::model::{TableId, Value};
+use crate::survey::Section;
+use rpd_shard::WriteError;
+use rpd_shard::model::{StringId, TableId, TableRow};
 use rpd_shard::record::{Loss, LossCause};
-use rpd_shard::{ShardWriter, WriteError};
-use std::collections::BTreeMap;
+use rpd_translator::{TranslateError, Translator};
 use std::io::Write;
-use std::path::Path;
-
-/// Warnings that are told of one file.
-const MAX_WARNINGS: usize = 100;
-
-/// What became of a file.
-#[derive(Clone, Debug, Default)]
-pub struct Translation {
-    /// Rows of the shard, per table, of all processes together.
-    pub rows: BTreeMap<TableId, u64>,
-    /// Elements that made no sense or were too many, by the array that they stood in. They are in the
-    /// shard's ledger too.
-    pub lost: BTreeMap<String, u64>,
-    /// What is in the file and has no place in RocPD, by its path: elements of arrays, or how often.
-    pub ignored: BTreeMap<String, u64>,
-    /// One line for each thing that is not as it should be.
-    pub warnings: Vec<String>,
-}
 
 /// Why an element yields no row, or not all of them.
 #[derive(Debug)]
@@ -54,43 +35,31 @@ impl From<serde_json::Error> for Refused {
     }
 }
 
-/// Writes the rows of one process after the other.
-pub(crate) struct Output<'a, W: Write> {
-    pub(crate) path: &'a Path,
-    pub(crate) shard: ShardWriter<W>,
+/// The rows of one process.
+pub(crate) struct ProcessOutput<'a, W: Write> {
+    pub(crate) translator: &'a mut Translator<W>,
     /// Number of the process in the shard.
     pub(crate) source: u32,
-    pub(crate) rows: BTreeMap<TableId, u64>,
-    pub(crate) lost: BTreeMap<String, u64>,
-    pub(crate) ignored: Ignored,
-    pub(crate) warnings: Vec<String>,
 }
 
-impl<W: Write> Output<'_, W> {
+impl<W: Write> ProcessOutput<'_, W> {
     /// Adds a row; returns its key.
-    pub(crate) fn push(&mut self, table: TableId, row: &[Value<'_>]) -> Result<i64, Refused> {
-        let key = self.shard.push(self.source, table, row)?;
-        *self.rows.entry(table).or_default() += 1;
-        Ok(key)
+    pub(crate) fn row<R: TableRow>(&mut self, row: &R) -> Result<R::Key, Refused> {
+        Ok(self.translator.row(self.source, row)?)
     }
 
     /// The id of a string.
-    pub(crate) fn string(&mut self, text: &str) -> Result<Value<'static>, Refused> {
-        Ok(Value::Int(self.shard.string(text.as_bytes())?))
+    pub(crate) fn string(&mut self, text: &str) -> Result<StringId, Refused> {
+        Ok(self.translator.string(text.as_bytes())?)
     }
 
     pub(crate) fn warn(&mut self, warning: String) {
-        if self.warnings.len() < MAX_WARNINGS {
-            self.warnings.push(warning);
-        }
+        self.translator.warn(warning);
     }
 
     /// Counts elements of an array that are in no row.
     pub(crate) fn lose(&mut self, array: &str, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
-        if let Some(rows) = rows.filter(|rows| *rows > 0) {
-            *self.lost.entry(array.to_owned()).or_default() += rows;
-        }
-        self.shard.loss(Loss { source: self.source, table, cause, rows });
+        self.translator.lose(array, Loss { source: self.source, table, cause, rows });
     }
 
     /// Hands the elements of an array to `take`, one after the other, and counts those that it refuses.
@@ -158,15 +127,6 @@ impl<W: Write> Output<'_, W> {
         }
         Ok(())
     }
-
-    /// The end of the shard.
-    pub(crate) fn finish(self) -> Result<(W, Translation), TranslateError> {
-        let Output { shard, rows, lost, ignored: Ignored(ignored), mut warnings, path, .. } = self;
-        for warning in &mut warnings {
-            *warning = format!("{}: {warning}", path.display());
-        }
-        Ok((shard.finish()?, Translation { rows, lost, ignored, warnings }))
-    }
 }
 
 /// An array of the file.
@@ -188,14 +148,4 @@ impl From<ScanError> for Stop {
     fn from(error: ScanError) -> Stop {
         Stop::Scan(error)
     }
-}
-
-/// A number as RocPD stores it: as REAL where it is above `i64::MAX`.
-pub(crate) fn number(value: u64) -> Value<'static> {
-    i64::try_from(value).map_or(Value::Real(value as f64), Value::Int)
-}
-
-/// A number that may be missing.
-pub(crate) fn optional(value: Option<u64>) -> Value<'static> {
-    value.map_or(Value::Null, number)
 }
