@@ -9,7 +9,7 @@ mod read;
 mod write;
 
 pub use quiet::NotQuiet;
-pub use read::{Options, TranslateError, Translation, is_merge, peek, translate};
+pub use read::{Options, RpdReadError, RpdTranslation, is_merge, peek, translate};
 pub use write::{Count, WriteError, Written, write};
 
 use rpd_shard::record::Clock;

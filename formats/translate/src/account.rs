@@ -60,7 +60,7 @@ pub(crate) fn legacy<W: Write>(
             .notes
             .push(format!("{what}, and this release knows 2 and 3: it is read as if it were one of them"));
     }
-    told.warnings.into_iter().for_each(|line| account.warn(line));
+    told.translation.warnings.iter().for_each(|line| account.warn(line.clone()));
     for ((table, column), count) in told.misses.iter().take(MAX_TOLD) {
         account.warn(format!(
             "{count} values of {table}.{column} are missing, no usable number, or lead nowhere"
@@ -69,8 +69,8 @@ pub(crate) fn legacy<W: Write>(
     if let Some(more @ 1..) = told.misses.len().checked_sub(MAX_TOLD) {
         account.warn(format!("and {more} more columns with such values"));
     }
-    if told.cut_texts > 0 {
-        account.warn(format!("{} texts of more than a megabyte were cut", told.cut_texts));
+    if told.translation.cut_texts > 0 {
+        account.warn(format!("{} texts of more than a megabyte were cut", told.translation.cut_texts));
     }
     Ok(sink)
 }

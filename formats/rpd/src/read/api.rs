@@ -5,11 +5,12 @@ use super::devices::Devices;
 use super::follow::Follow;
 use super::ids::IdMap;
 use super::ops::is_dispatch;
-use super::output::Output;
+use super::output::RpdOutput;
 use super::schema::{Input, Select, identifier};
-use super::value::{MAX_TEXT, cut, int, text};
-use super::{EMPTY_JSON, OWNER, Options, TranslateError, UNKNOWN, ZERO};
-use rpd_shard::model::{Value, rocpd};
+use super::value::{MAX_TEXT, int, text};
+use super::{EMPTY_JSON, Options, RpdReadError, UNKNOWN, ZERO};
+use rpd_shard::model::{ArgRow, EventKey, EventRow, LocalNs, RegionRow, StackId, rocpd};
+use rpd_translator::cut_text;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::{Value as Json, json};
@@ -116,8 +117,8 @@ pub(super) fn translate<W: Write>(
     census: &Census,
     options: &Options,
     devices: &mut Devices,
-    output: &mut Output<'_, W>,
-) -> Result<IdMap, TranslateError> {
+    output: &mut RpdOutput<'_, W>,
+) -> Result<IdMap, RpdReadError> {
     let failed = |source| input.error("rocpd_api", source);
     let mut select = input.select("rocpd_api", "a");
     let columns = Columns::add(input, &mut select);
@@ -194,8 +195,8 @@ fn frames_sql(input: &Input) -> String {
 fn strays_of<W: Write>(
     input: &Input,
     table: &'static str,
-    output: &mut Output<'_, W>,
-) -> Result<(), TranslateError> {
+    output: &mut RpdOutput<'_, W>,
+) -> Result<(), RpdReadError> {
     if input.table(table).is_some() {
         let sql = format!(
             "SELECT count(*) FROM {table} k LEFT JOIN rocpd_api a ON a.id = k.api_ptr_id WHERE a.id IS NULL"
@@ -217,7 +218,7 @@ struct Frame {
 impl Frame {
     fn take(row: &Row<'_>) -> Frame {
         let name = row.get_ref(2).ok().and_then(text);
-        let name = name.map_or_else(|| UNKNOWN.to_vec(), |name| cut(&name, MAX_TEXT).to_vec());
+        let name = name.map_or_else(|| UNKNOWN.to_vec(), |name| cut_text(&name, MAX_TEXT).to_vec());
         Frame { depth: row.get_ref(1).ok().and_then(int), name }
     }
 }
@@ -248,7 +249,7 @@ struct Calls<'c, 'o, 'i, W: Write> {
     columns: Columns,
     options: &'c Options,
     devices: &'c mut Devices,
-    output: &'o mut Output<'i, W>,
+    output: &'o mut RpdOutput<'i, W>,
     ids: IdMap,
 }
 
@@ -257,7 +258,7 @@ impl<W: Write> Calls<'_, '_, '_, W> {
         row.get_ref(column).ok().and_then(int)
     }
 
-    fn call(&mut self, row: &Row<'_>, has_dispatch: bool, stack: Stack) -> Result<(), TranslateError> {
+    fn call(&mut self, row: &Row<'_>, has_dispatch: bool, stack: Stack) -> Result<(), RpdReadError> {
         let columns = &self.columns;
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
         self.output.read("rocpd_api");
@@ -320,21 +321,27 @@ impl<W: Write> Calls<'_, '_, '_, W> {
         let frames = (!stack.frames.is_empty()).then(|| json!({ "frames": stack.frames }).to_string());
 
         // Events and regions are added in step, so that keys are equal; the stack id takes the same number.
-        let stack_id = Value::Int(self.output.next_region(source));
-        let event = [
-            category,
-            stack_id,
-            ZERO,
-            ZERO,
-            frames.as_deref().map_or(EMPTY_JSON, Value::from),
-            EMPTY_JSON,
-            extdata.as_deref().map_or(EMPTY_JSON, Value::from),
-        ];
-        let event = self.output.push(source, rocpd::EVENT, &event)?;
-        let region =
-            [OWNER, OWNER, thread, Value::Int(start), Value::Int(end), name, Value::Int(event), EMPTY_JSON];
-        let region = self.output.push(source, rocpd::REGION, &region)?;
-        debug_assert!(region == event && stack_id == Value::Int(event));
+        let stack_id = self.output.next_region(source);
+        let event = EventRow {
+            category_id: Some(category),
+            stack_id: Some(StackId(stack_id)),
+            parent_stack_id: Some(StackId::NONE),
+            correlation_id: Some(ZERO),
+            call_stack: Some(frames.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+            line_info: Some(EMPTY_JSON),
+            extdata: Some(extdata.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+        };
+        let event = self.output.row(source, &event)?;
+        let region = RegionRow {
+            tid: thread,
+            start: LocalNs(start),
+            end: LocalNs(end),
+            name_id: name,
+            event_id: Some(event),
+            extdata: Some(EMPTY_JSON),
+        };
+        let region = self.output.row(source, &region)?.get();
+        debug_assert!(region == event.get() && region == stack_id);
         if let Some(id) = id {
             self.ids.add(id, source, region);
         }
@@ -342,7 +349,7 @@ impl<W: Write> Calls<'_, '_, '_, W> {
     }
 
     /// Counts a call without a time.
-    fn lose(&mut self, source: u32, row: &Row<'_>, stack: Stack) -> Result<(), TranslateError> {
+    fn lose(&mut self, source: u32, row: &Row<'_>, stack: Stack) -> Result<(), RpdReadError> {
         self.output.miss("rocpd_api", "start");
         self.output.lose(source, "rocpd_api", Some(rocpd::REGION), 1);
         for ((table, _), described) in DESCRIPTIONS.into_iter().zip(&self.columns.described) {
@@ -358,42 +365,42 @@ impl<W: Write> Calls<'_, '_, '_, W> {
     fn args(
         &mut self,
         row: &Row<'_>,
-        (source, event): (u32, i64),
+        (source, event): (u32, EventKey),
         has_dispatch: bool,
         args: &[u8],
-    ) -> Result<(), TranslateError> {
-        let mut position = 0;
+    ) -> Result<(), RpdReadError> {
+        let mut position = 0i64;
         for (name, value, shown) in self.columns.described.iter().flat_map(|d| d.values(row, has_dispatch)) {
             let kind = if matches!(value, ValueRef::Integer(_)) { "int" } else { "string" };
             let shown = self.output.cut(&shown, MAX_TEXT);
             let extdata = match name {
-                "stream" => match self.devices.stream(source, shown, self.output)? {
-                    Value::Int(stream) => Some(json!({ "stream_id": stream }).to_string()),
-                    _ => None,
-                },
+                "stream" => {
+                    let stream = self.devices.stream(source, shown, self.output)?;
+                    Some(json!({ "stream_id": stream.get() }).to_string())
+                }
                 _ => None,
             };
-            let row = [
-                Value::Int(event),
-                Value::Int(position),
-                Value::from(kind),
-                Value::from(name),
-                Value::Text(shown),
-                extdata.as_deref().map_or(EMPTY_JSON, Value::from),
-            ];
-            self.output.push(source, rocpd::ARG, &row)?;
+            let row = ArgRow {
+                event_id: event,
+                position: position.into(),
+                kind: kind.as_bytes(),
+                name: name.as_bytes(),
+                value: Some(shown),
+                extdata: Some(extdata.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+            };
+            self.output.row(source, &row)?;
             position += 1;
         }
         if !args.is_empty() {
-            let row = [
-                Value::Int(event),
-                Value::Int(position),
-                Value::from("string"),
-                Value::from("args"),
-                Value::Text(args),
-                EMPTY_JSON,
-            ];
-            self.output.push(source, rocpd::ARG, &row)?;
+            let row = ArgRow {
+                event_id: event,
+                position: position.into(),
+                kind: b"string",
+                name: b"args",
+                value: Some(args),
+                extdata: Some(EMPTY_JSON),
+            };
+            self.output.row(source, &row)?;
         }
         Ok(())
     }
@@ -451,9 +458,9 @@ impl CallExtdata<'_> {
         let lossy = String::from_utf8_lossy;
         let mut rpd = serde_json::Map::new();
         if let Some((domain, category)) = self.spelled {
-            rpd.insert("domain".to_owned(), json!(lossy(cut(domain, 256))));
+            rpd.insert("domain".to_owned(), json!(lossy(cut_text(domain, 256))));
             if !category.is_empty() {
-                rpd.insert("category".to_owned(), json!(lossy(cut(category, 256))));
+                rpd.insert("category".to_owned(), json!(lossy(cut_text(category, 256))));
             }
         }
         for (key, count) in ["kernelapi", "copyapi"].into_iter().zip(self.described) {

@@ -14,13 +14,14 @@
 
 use super::census::Census;
 use super::ids::IdMap;
-use super::output::Output;
+use super::output::RpdOutput;
 use super::schema::{ColumnInfo, Input, TableInfo, identifier};
-use super::value::{MAX_TEXT, cut, int, text};
-use super::{KNOWN_TABLES, TranslateError};
+use super::value::{MAX_TEXT, int, text};
+use super::{KNOWN_TABLES, RpdReadError};
 use rpd_shard::model::{
     Column, Declared, FIRST_CARRIED_TABLE, Kind, OwnedValue, RPD_TABLE_PREFIX, Table, TableId, Value, rocpd,
 };
+use rpd_translator::cut_text;
 use rusqlite::Statement;
 use rusqlite::types::ValueRef;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -87,15 +88,16 @@ fn parse_pair(pair: &str) -> Option<(String, String)> {
     Some((plain(table), plain(column)))
 }
 
-/// Carries all tables that have rows.
+/// Carries all tables that have rows. Returns their names in the file and in the shard.
 pub(super) fn translate<W: Write>(
     input: &Input,
     census: &Census,
-    calls: &IdMap,
-    operations: &IdMap,
-    output: &mut Output<'_, W>,
-) -> Result<(), TranslateError> {
-    let references = References::of(&output.account.metadata);
+    (calls, operations): (&IdMap, &IdMap),
+    metadata: &[(String, String)],
+    output: &mut RpdOutput<'_, W>,
+) -> Result<Vec<(String, String)>, RpdReadError> {
+    let references = References::of(metadata);
+    let mut carried = Vec::new();
     let mut names = BTreeSet::new();
     for info in input.tables() {
         let lower = info.name.to_ascii_lowercase();
@@ -117,7 +119,7 @@ pub(super) fn translate<W: Write>(
             columns: columns(info, &roles),
         };
         output.table(&table)?;
-        output.account.carried.push((info.name.clone(), table.name.clone()));
+        carried.push((info.name.clone(), table.name.clone()));
         Carrier {
             input,
             census,
@@ -130,7 +132,7 @@ pub(super) fn translate<W: Write>(
         }
         .rows(output)?;
     }
-    Ok(())
+    Ok(carried)
 }
 
 /// A name that no other table has.
@@ -199,7 +201,7 @@ struct Carrier<'i, 'c> {
 }
 
 impl Carrier<'_, '_> {
-    fn rows<W: Write>(mut self, output: &mut Output<'_, W>) -> Result<(), TranslateError> {
+    fn rows<W: Write>(mut self, output: &mut RpdOutput<'_, W>) -> Result<(), RpdReadError> {
         let failed = |source| self.input.error(&self.info.name, source);
         let columns: Vec<_> = self.info.columns.iter().map(|column| identifier(&column.name)).collect();
         let order =
@@ -228,7 +230,7 @@ impl Carrier<'_, '_> {
                 continue;
             }
             let cells: Vec<Value<'_>> = cells.iter().map(OwnedValue::as_value).collect();
-            output.push(source, self.id, &cells)?;
+            output.values(source, self.id, &cells)?;
         }
         Ok(())
     }
@@ -248,8 +250,8 @@ impl Carrier<'_, '_> {
         value: ValueRef<'_>,
         found: Option<(u32, i64)>,
         room: &mut usize,
-        output: &mut Output<'_, W>,
-    ) -> Result<OwnedValue, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<OwnedValue, RpdReadError> {
         if value == ValueRef::Null {
             return Ok(OwnedValue::Null);
         }
@@ -277,7 +279,7 @@ impl Carrier<'_, '_> {
 }
 
 /// As much of a text as fits the row.
-fn kept<'t, W: Write>(text: &'t [u8], room: &mut usize, output: &mut Output<'_, W>) -> &'t [u8] {
+fn kept<'t, W: Write>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'_, W>) -> &'t [u8] {
     let text = output.cut(text, MAX_TEXT.min(*room));
     *room -= text.len();
     text
@@ -292,7 +294,7 @@ struct Strings<'i> {
 }
 
 impl<'i> Strings<'i> {
-    fn new(input: &'i Input) -> Result<Strings<'i>, TranslateError> {
+    fn new(input: &'i Input) -> Result<Strings<'i>, RpdReadError> {
         let prepare = |table: &str| {
             let sql = format!("SELECT string FROM {table} WHERE id = ?");
             input.conn.prepare(&sql).map_err(|source| input.error(table, source))
@@ -310,14 +312,14 @@ impl<'i> Strings<'i> {
     fn id<W: Write>(
         &mut self,
         value: ValueRef<'_>,
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<i64>, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<Option<i64>, RpdReadError> {
         let Some(id) = int(value) else { return Ok(None) };
         if let Some(known) = self.known.get(&id) {
             return Ok(Some(*known));
         }
         let Some(text) = find(&mut self.strings, id, self.input)? else { return Ok(None) };
-        let Value::Int(found) = output.string(&text)? else { return Ok(None) };
+        let found = output.string(&text)?.0;
         if self.known.len() >= MAX_REMEMBERED {
             self.known.clear();
         }
@@ -326,17 +328,17 @@ impl<'i> Strings<'i> {
     }
 
     /// A text that is not among the strings of the shard.
-    fn text(&mut self, value: ValueRef<'_>) -> Result<Option<Vec<u8>>, TranslateError> {
+    fn text(&mut self, value: ValueRef<'_>) -> Result<Option<Vec<u8>>, RpdReadError> {
         int(value).map_or(Ok(None), |id| find(&mut self.texts, id, self.input))
     }
 }
 
-fn find(query: &mut Statement<'_>, id: i64, input: &Input) -> Result<Option<Vec<u8>>, TranslateError> {
+fn find(query: &mut Statement<'_>, id: i64, input: &Input) -> Result<Option<Vec<u8>>, RpdReadError> {
     let failed = |source| input.error("rocpd_string", source);
     let mut rows = query.query([id]).map_err(failed)?;
     let row = rows.next().map_err(failed)?;
     let found = row.and_then(|row| row.get_ref(0).ok().and_then(text));
-    Ok(found.map(|text| cut(&text, MAX_TEXT + 1).to_vec()))
+    Ok(found.map(|text| cut_text(&text, MAX_TEXT + 1).to_vec()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Who is in a file: its processes, their threads, and which session was whose.
 
-use super::TranslateError;
+use super::RpdReadError;
 use super::clocks::Overlap;
 use super::schema::{Input, identifier};
 use super::value::{int, text};
@@ -58,7 +58,7 @@ pub(super) struct Census {
 
 impl Census {
     /// Reads the calls once.
-    pub(super) fn take(input: &Input) -> Result<Census, TranslateError> {
+    pub(super) fn take(input: &Input) -> Result<Census, RpdReadError> {
         let mut census = Census::default();
         census.metadata(input)?;
         census.kinds(input)?;
@@ -71,7 +71,7 @@ impl Census {
         Ok(census)
     }
 
-    fn metadata(&mut self, input: &Input) -> Result<(), TranslateError> {
+    fn metadata(&mut self, input: &Input) -> Result<(), RpdReadError> {
         for (tag, value) in super::metadata(input)? {
             match tag.as_str() {
                 "pid_stride" => self.pid_stride = value.parse().ok().filter(|stride| *stride > 1),
@@ -86,7 +86,7 @@ impl Census {
 
     /// In a file that has several nodes, meets their processes in the order of the nodes. A node of which there are
     /// only operations or values has an unknown process.
-    fn nodes(&mut self, input: &Input) -> Result<(), TranslateError> {
+    fn nodes(&mut self, input: &Input) -> Result<(), RpdReadError> {
         let (Some(pids), Some(gpus)) = (self.pid_stride, self.gpu_stride) else { return Ok(()) };
         let mut met: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
         let mut calls = numbers(input, "rocpd_api", "pid", "min(id)")?;
@@ -127,7 +127,7 @@ impl Census {
     }
 
     /// Finds the names and domains by which calls and ranges are told apart.
-    fn kinds(&mut self, input: &Input) -> Result<(), TranslateError> {
+    fn kinds(&mut self, input: &Input) -> Result<(), RpdReadError> {
         let failed = |source| input.error("rocpd_string", source);
         let sql = format!(
             "SELECT id, lower(string) IN ('{}') FROM rocpd_string
@@ -144,7 +144,7 @@ impl Census {
         Ok(())
     }
 
-    fn calls(&mut self, input: &Input) -> Result<(), TranslateError> {
+    fn calls(&mut self, input: &Input) -> Result<(), RpdReadError> {
         let failed = |source| input.error("rocpd_api", source);
         let mut select = input.select("rocpd_api", "a");
         for column in ["id", "pid", "tid", "start", "end", "apiName_id", "domain_id"] {
@@ -200,7 +200,7 @@ impl Census {
     }
 
     /// A file without a single call that says whose it is may have operations.
-    fn nobody(&mut self, input: &Input) -> Result<(), TranslateError> {
+    fn nobody(&mut self, input: &Input) -> Result<(), RpdReadError> {
         let mut rows = false;
         for table in ["rocpd_api", "rocpd_op", "rocpd_monitor", "rocpd_counter"] {
             rows |= input.has_rows(table)?;
@@ -287,7 +287,7 @@ fn numbers(
     table: &'static str,
     column: &str,
     order: &str,
-) -> Result<Vec<[i64; 2]>, TranslateError> {
+) -> Result<Vec<[i64; 2]>, RpdReadError> {
     let Some(column) = input.table(table).and_then(|info| info.column(column)) else { return Ok(Vec::new()) };
     let failed = |source| input.error(table, source);
     let column = identifier(&column.name);

@@ -3,11 +3,14 @@
 use super::census::Census;
 use super::devices::{Agent, Counter, Devices};
 use super::ids::IdMap;
-use super::output::Output;
+use super::output::RpdOutput;
 use super::schema::Input;
-use super::value::{cut, int, real, text};
-use super::{EMPTY_JSON, NULL, OWNER, TranslateError, UNKNOWN, ZERO};
-use rpd_shard::model::{Value, rocpd};
+use super::value::{int, real, text};
+use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
+use rpd_shard::model::{
+    EventKey, EventRow, LocalNs, PmcEventRow, PmcKey, SampleRow, StackId, TrackKey, TrackRow, rocpd,
+};
+use rpd_translator::cut_text;
 use rusqlite::types::ValueRef;
 use serde_json::json;
 use std::collections::HashMap;
@@ -27,8 +30,8 @@ pub(super) fn monitors<W: Write>(
     input: &Input,
     census: &Census,
     devices: &mut Devices,
-    output: &mut Output<'_, W>,
-) -> Result<(), TranslateError> {
+    output: &mut RpdOutput<'_, W>,
+) -> Result<(), RpdReadError> {
     if input.table("rocpd_monitor").is_none() {
         return Ok(());
     }
@@ -39,7 +42,7 @@ pub(super) fn monitors<W: Write>(
     }
     let mut query = input.conn.prepare(&select.sql("")).map_err(failed)?;
     let mut rows = query.query([]).map_err(failed)?;
-    let mut tracks: HashMap<u32, i64> = HashMap::new();
+    let mut tracks: HashMap<u32, TrackKey> = HashMap::new();
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
         output.read("rocpd_monitor");
@@ -58,8 +61,8 @@ pub(super) fn monitors<W: Write>(
         let is_gpu = device_type.eq_ignore_ascii_case(b"gpu");
         let agent = if is_gpu { Agent::MonitoredGpu(device) } else { Agent::Monitored(device) };
         let symbol = text(value(3)).unwrap_or(UNKNOWN.into());
-        let symbol = cut(&symbol, MAX_NAME);
-        let name = [cut(&device_type, MAX_NAME), b".", symbol].concat().into();
+        let symbol = cut_text(&symbol, MAX_NAME);
+        let name = [cut_text(&device_type, MAX_NAME), b".", symbol].concat().into();
         let units = UNITS.iter().find(|(known, _)| symbol.eq_ignore_ascii_case(known.as_bytes()));
         let units = units.map_or("", |(_, units)| *units);
         let counter = devices.counter(source, Counter { agent, name }, (symbol, units, "monitor"), output)?;
@@ -67,18 +70,32 @@ pub(super) fn monitors<W: Write>(
         let track = match tracks.get(&source) {
             Some(track) => *track,
             None => {
-                let name = output.string(TRACK)?;
-                let track = output.push(source, rocpd::TRACK, &[OWNER, OWNER, NULL, name, EMPTY_JSON])?;
+                let name_id = Some(output.string(TRACK)?);
+                let row = TrackRow { tid: None, name_id, extdata: Some(EMPTY_JSON) };
+                let track = output.row(source, &row)?;
                 tracks.insert(source, track);
                 track
             }
         };
         let category = output.string(CATEGORY)?;
-        let event = [category, ZERO, ZERO, ZERO, EMPTY_JSON, EMPTY_JSON, EMPTY_JSON];
-        let event = Value::Int(output.push(source, rocpd::EVENT, &event)?);
+        let event = EventRow {
+            category_id: Some(category),
+            stack_id: Some(StackId::NONE),
+            parent_stack_id: Some(StackId::NONE),
+            correlation_id: Some(ZERO),
+            call_stack: Some(EMPTY_JSON),
+            line_info: Some(EMPTY_JSON),
+            extdata: Some(EMPTY_JSON),
+        };
+        let event = Some(output.row(source, &event)?);
         let held = held.map(|ns| json!({ "rpd": { "duration_ns": ns } }).to_string());
-        let held = held.as_deref().map_or(EMPTY_JSON, Value::from);
-        output.push(source, rocpd::SAMPLE, &[Value::Int(track), Value::Int(start), event, held])?;
+        let sample = SampleRow {
+            track_id: track,
+            timestamp: LocalNs(start),
+            event_id: event,
+            extdata: Some(held.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+        };
+        output.row(source, &sample)?;
         number(source, ("rocpd_monitor", value(6)), event, counter, output)?;
     }
     Ok(())
@@ -90,8 +107,8 @@ pub(super) fn values<W: Write>(
     census: &Census,
     operations: &IdMap,
     devices: &mut Devices,
-    output: &mut Output<'_, W>,
-) -> Result<(), TranslateError> {
+    output: &mut RpdOutput<'_, W>,
+) -> Result<(), RpdReadError> {
     if input.table("rocpd_counter").is_none() {
         return Ok(());
     }
@@ -118,15 +135,15 @@ pub(super) fn values<W: Write>(
             output.miss("rocpd_counter", "op_id");
         }
         let (source, event) = match operation {
-            Some((source, event)) => (source, Value::Int(event)),
-            None => (census.by_place(int(value(0)), int(value(4))), NULL),
+            Some((source, event)) => (source, Some(EventKey::new(event))),
+            None => (census.by_place(int(value(0)), int(value(4))), None),
         };
         let name = text(value(3));
         if name.is_none() {
             output.miss("rocpd_counter", "name_id");
         }
         let name = name.unwrap_or(UNKNOWN.into());
-        let name = cut(&name, MAX_NAME);
+        let name = cut_text(&name, MAX_NAME);
         let counter = Counter { agent: Agent::Gpu(census.gpu(int(value(4)))), name: name.into() };
         let counter = devices.counter(source, counter, (name, "", ""), output)?;
         number(source, ("rocpd_counter", value(1)), event, counter, output)?;
@@ -138,18 +155,20 @@ pub(super) fn values<W: Write>(
 fn number<W: Write>(
     source: u32,
     (table, value): (&str, ValueRef<'_>),
-    event: Value<'_>,
-    counter: Value<'_>,
-    output: &mut Output<'_, W>,
-) -> Result<(), TranslateError> {
+    event: Option<EventKey>,
+    counter: PmcKey,
+    output: &mut RpdOutput<'_, W>,
+) -> Result<(), RpdReadError> {
     let (number, extdata) = match real(value) {
-        Some(number) => (Value::Real(number), None),
+        Some(number) => (Some(number), None),
         None => {
             output.miss(table, "value");
-            let shown = text(value).map(|shown| String::from_utf8_lossy(cut(&shown, MAX_NAME)).into_owned());
-            (NULL, Some(json!({ "rpd": { "value": shown } }).to_string()))
+            let shown =
+                text(value).map(|shown| String::from_utf8_lossy(cut_text(&shown, MAX_NAME)).into_owned());
+            (None, Some(json!({ "rpd": { "value": shown } }).to_string()))
         }
     };
-    let extdata = extdata.as_deref().map_or(EMPTY_JSON, Value::from);
-    output.push(source, rocpd::PMC_EVENT, &[event, counter, number, extdata]).map(drop)
+    let extdata = Some(extdata.as_deref().map_or(EMPTY_JSON, str::as_bytes));
+    output.row(source, &PmcEventRow { event_id: event, pmc_id: counter, value: number, extdata })?;
+    Ok(())
 }

@@ -2,11 +2,14 @@
 //! row when it is first referred to.
 
 use super::census::Census;
-use super::output::Output;
+use super::output::RpdOutput;
 use super::schema::Input;
-use super::value::cut;
-use super::{EMPTY_JSON, NULL, OWNER, TranslateError, UNKNOWN, ZERO};
-use rpd_shard::model::{Value, rocpd};
+use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
+use rpd_shard::model::{
+    AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, KernelSymbolKey, KernelSymbolRow, LocalNs, PmcKey,
+    PmcRow, QueueKey, QueueRow, StreamKey, StreamRow, ThreadKey, ThreadRow,
+};
+use rpd_translator::cut_text;
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write;
@@ -49,17 +52,17 @@ pub(super) struct Counter {
 /// Keys of the rows that stand for them, per process.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    threads: HashMap<(u32, i64), i64>,
-    agents: HashMap<(u32, Agent), i64>,
-    queues: HashMap<(u32, Option<i64>, Option<i64>), i64>,
-    streams: HashMap<(u32, Box<[u8]>), i64>,
-    code_objects: HashMap<u32, i64>,
-    kernels: HashMap<(u32, KernelIds), i64>,
-    counters: HashMap<(u32, Counter), i64>,
+    threads: HashMap<(u32, i64), ThreadKey>,
+    agents: HashMap<(u32, Agent), AgentKey>,
+    queues: HashMap<(u32, Option<i64>, Option<i64>), QueueKey>,
+    streams: HashMap<(u32, Box<[u8]>), StreamKey>,
+    code_objects: HashMap<u32, CodeObjectKey>,
+    kernels: HashMap<(u32, KernelIds), KernelSymbolKey>,
+    counters: HashMap<(u32, Counter), PmcKey>,
 }
 
 /// Refuses more rows than a job can have.
-fn room(len: usize, what: &'static str, input: &Input) -> Result<(), TranslateError> {
+fn room(len: usize, what: &'static str, input: &Input) -> Result<(), RpdReadError> {
     if len < MAX_ENTRIES { Ok(()) } else { Err(input.too_many(what, MAX_ENTRIES)) }
 }
 
@@ -68,10 +71,10 @@ impl Devices {
     pub(super) fn threads<W: Write>(
         &mut self,
         census: &Census,
-        output: &mut Output<'_, W>,
-    ) -> Result<(), TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<(), RpdReadError> {
         for ((source, tid), (start, end)) in &census.threads {
-            self.push_thread(*source, *tid, (Value::Int(*start), Value::Int(*end)), output)?;
+            self.push_thread(*source, *tid, Some((LocalNs(*start), LocalNs(*end))), output)?;
         }
         Ok(())
     }
@@ -81,13 +84,13 @@ impl Devices {
         &mut self,
         source: u32,
         tid: i64,
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<ThreadKey, RpdReadError> {
         match self.threads.get(&(source, tid)) {
-            Some(key) => Ok(Value::Int(*key)),
+            Some(key) => Ok(*key),
             None => {
                 room(self.threads.len(), "threads", output.input())?;
-                self.push_thread(source, tid, (NULL, NULL), output)
+                self.push_thread(source, tid, None, output)
             }
         }
     }
@@ -96,14 +99,20 @@ impl Devices {
         &mut self,
         source: u32,
         tid: i64,
-        (start, end): (Value<'_>, Value<'_>),
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
-        let name = if tid == 0 { Value::Text(UNKNOWN) } else { NULL };
-        let row = [OWNER, NULL, OWNER, Value::Int(tid), name, start, end, EMPTY_JSON];
-        let key = output.push(source, rocpd::INFO_THREAD, &row)?;
+        times: Option<(LocalNs, LocalNs)>,
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<ThreadKey, RpdReadError> {
+        let row = ThreadRow {
+            ppid: None,
+            tid: tid.into(),
+            name: (tid == 0).then_some(UNKNOWN),
+            start: times.map(|(start, _)| start),
+            end: times.map(|(_, end)| end),
+            extdata: Some(EMPTY_JSON),
+        };
+        let key = output.row(source, &row)?;
         self.threads.insert((source, tid), key);
-        Ok(Value::Int(key))
+        Ok(key)
     }
 
     /// The agent of a processor. A process has its CPUs first, as a row that copies refer to.
@@ -111,10 +120,10 @@ impl Devices {
         &mut self,
         source: u32,
         agent: Agent,
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<AgentKey, RpdReadError> {
         if let Some(key) = self.agents.get(&(source, agent)) {
-            return Ok(Value::Int(*key));
+            return Ok(*key);
         }
         room(self.agents.len(), "agents", output.input())?;
         if agent != Agent::Host {
@@ -141,24 +150,22 @@ impl Devices {
             Agent::MonitoredGpu(_) | Agent::Monitored(_) => None,
         };
         let extdata = extdata.to_string();
-        let row = [
-            OWNER,
-            OWNER,
-            Value::from(kind),
-            index.into(),
-            index.into(),
-            number.into(),
-            ZERO,
-            Value::from(name.as_str()),
-            Value::from(""),
-            Value::from(if kind == "GPU" { "AMD" } else { "CPU" }),
-            Value::from(""),
-            Value::from(""),
-            Value::from(extdata.as_str()),
-        ];
-        let key = output.push(source, rocpd::INFO_AGENT, &row)?;
+        let row = AgentRow {
+            kind: Some(kind.as_bytes()),
+            absolute_index: index.map(Into::into),
+            logical_index: index.map(Into::into),
+            type_index: number.map(Into::into),
+            uuid: Some(ZERO),
+            name: Some(name.as_bytes()),
+            model_name: Some(b""),
+            vendor_name: Some(if kind == "GPU" { b"AMD" } else { b"CPU" }),
+            product_name: Some(b""),
+            user_name: Some(b""),
+            extdata: Some(extdata.as_bytes()),
+        };
+        let key = output.row(source, &row)?;
         self.agents.insert((source, agent), key);
-        Ok(Value::Int(key))
+        Ok(key)
     }
 
     /// The queue with this number on this GPU.
@@ -167,18 +174,18 @@ impl Devices {
         source: u32,
         gpu: Option<i64>,
         queue: Option<i64>,
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<QueueKey, RpdReadError> {
         if let Some(key) = self.queues.get(&(source, gpu, queue)) {
-            return Ok(Value::Int(*key));
+            return Ok(*key);
         }
         room(self.queues.len(), "queues", output.input())?;
         let name = queue.map_or("(unknown)".to_owned(), |queue| format!("Queue {queue}"));
         let extdata = json!({ "rpd": { "gpu": gpu, "queue": queue } }).to_string();
-        let row = [OWNER, OWNER, Value::from(name.as_str()), Value::from(extdata.as_str())];
-        let key = output.push(source, rocpd::INFO_QUEUE, &row)?;
+        let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        let key = output.row(source, &row)?;
         self.queues.insert((source, gpu, queue), key);
-        Ok(Value::Int(key))
+        Ok(key)
     }
 
     /// The stream at this address; empty where it is unknown.
@@ -186,11 +193,11 @@ impl Devices {
         &mut self,
         source: u32,
         stream: &[u8],
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
-        let place = (source, Box::from(cut(stream, MAX_STREAM)));
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<StreamKey, RpdReadError> {
+        let place = (source, Box::from(cut_text(stream, MAX_STREAM)));
         if let Some(key) = self.streams.get(&place) {
-            return Ok(Value::Int(*key));
+            return Ok(*key);
         }
         room(self.streams.len(), "streams", output.input())?;
         let handle = String::from_utf8_lossy(&place.1).into_owned();
@@ -199,10 +206,10 @@ impl Devices {
             "0x0" | "0" => ("Default Stream".to_owned(), json!({ "rpd": { "stream": handle } }).to_string()),
             _ => (format!("Stream {handle}"), json!({ "rpd": { "stream": handle } }).to_string()),
         };
-        let row = [OWNER, OWNER, Value::from(name.as_str()), Value::from(extdata.as_str())];
-        let key = output.push(source, rocpd::INFO_STREAM, &row)?;
+        let row = StreamRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        let key = output.row(source, &row)?;
         self.streams.insert(place, key);
-        Ok(Value::Int(key))
+        Ok(key)
     }
 
     /// The symbol of a kernel. `shown` is what operations are listed under, `kernel` the name at its launch.
@@ -211,34 +218,55 @@ impl Devices {
         source: u32,
         ids: KernelIds,
         (shown, kernel): (&[u8], Option<&[u8]>),
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<KernelSymbolKey, RpdReadError> {
         if let Some(key) = self.kernels.get(&(source, ids)) {
-            return Ok(Value::Int(*key));
+            return Ok(*key);
         }
         room(self.kernels.len(), "kernels", output.input())?;
         let code_object = self.code_object(source, output)?;
         let shown = output.cut(shown, MAX_KERNEL);
         let kernel = kernel.map_or(shown, |kernel| output.cut(kernel, MAX_KERNEL));
-        let row = [OWNER, OWNER, code_object, Value::Text(kernel), Value::Text(shown)];
-        let key = output.push(source, rocpd::INFO_KERNEL_SYMBOL, &row)?;
+        let row = KernelSymbolRow {
+            code_object_id: code_object,
+            kernel_name: Some(kernel),
+            display_name: Some(shown),
+            kernel_object: None,
+            kernarg_segment_size: None,
+            kernarg_segment_alignment: None,
+            group_segment_size: None,
+            private_segment_size: None,
+            sgpr_count: None,
+            arch_vgpr_count: None,
+            accum_vgpr_count: None,
+            extdata: None,
+        };
+        let key = output.row(source, &row)?;
         self.kernels.insert((source, ids), key);
-        Ok(Value::Int(key))
+        Ok(key)
     }
 
     /// Stands for all code of the process, which the file does not describe.
     fn code_object<W: Write>(
         &mut self,
         source: u32,
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<CodeObjectKey, RpdReadError> {
         if let Some(key) = self.code_objects.get(&source) {
-            return Ok(Value::Int(*key));
+            return Ok(*key);
         }
-        let row = [OWNER, OWNER, NULL, Value::Text(UNKNOWN)];
-        let key = output.push(source, rocpd::INFO_CODE_OBJECT, &row)?;
+        let row = CodeObjectRow {
+            agent_id: None,
+            uri: Some(UNKNOWN),
+            load_base: None,
+            load_size: None,
+            load_delta: None,
+            storage_type: None,
+            extdata: None,
+        };
+        let key = output.row(source, &row)?;
         self.code_objects.insert(source, key);
-        Ok(Value::Int(key))
+        Ok(key)
     }
 
     /// A counter. `units` is empty where they are not known.
@@ -247,11 +275,11 @@ impl Devices {
         source: u32,
         counter: Counter,
         (symbol, units, component): (&[u8], &str, &str),
-        output: &mut Output<'_, W>,
-    ) -> Result<Value<'static>, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<PmcKey, RpdReadError> {
         let place = (source, counter);
         if let Some(key) = self.counters.get(&place) {
-            return Ok(Value::Int(*key));
+            return Ok(*key);
         }
         room(self.counters.len(), "counters", output.input())?;
         let agent = self.agent(source, place.1.agent, output)?;
@@ -260,28 +288,26 @@ impl Devices {
             Agent::Host => ("CPU", Some(0)),
             Agent::Monitored(device) => ("CPU", device),
         };
-        let row = [
-            OWNER,
-            OWNER,
-            agent,
-            Value::from(arch),
-            ZERO,
-            instance.into(),
-            Value::Text(&place.1.name),
-            Value::Text(symbol),
-            Value::from(""),
-            Value::from(""),
-            Value::from(component),
-            Value::from(units),
-            Value::from("ABS"),
-            Value::from(""),
-            Value::from(""),
-            ZERO,
-            ZERO,
-            EMPTY_JSON,
-        ];
-        let key = output.push(source, rocpd::INFO_PMC, &row)?;
+        let row = PmcRow {
+            agent_id: Some(agent),
+            target_arch: Some(arch.as_bytes()),
+            event_code: Some(ZERO),
+            instance_id: instance.map(Into::into),
+            name: &place.1.name,
+            symbol,
+            description: Some(b""),
+            long_description: Some(b""),
+            component: Some(component.as_bytes()),
+            units: Some(units.as_bytes()),
+            value_type: Some(b"ABS"),
+            block: Some(b""),
+            expression: Some(b""),
+            is_constant: Some(ZERO),
+            is_derived: Some(ZERO),
+            extdata: Some(EMPTY_JSON),
+        };
+        let key = output.row(source, &row)?;
         self.counters.insert(place, key);
-        Ok(Value::Int(key))
+        Ok(key)
     }
 }

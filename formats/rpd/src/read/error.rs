@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Why a `.rpd` could not be translated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TranslateError {
+pub enum RpdReadError {
     /// It cannot be opened as it lies there.
     #[error(transparent)]
     Open(#[from] NotQuiet),
@@ -66,11 +66,6 @@ pub enum TranslateError {
         source: rusqlite::Error,
     },
     /// The shard could not be written.
-    #[error("failed to translate {}: {source}", path.display())]
-    Shard {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: WriteError,
-    },
+    #[error(transparent)]
+    Write(#[from] WriteError),
 }

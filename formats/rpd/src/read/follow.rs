@@ -1,6 +1,6 @@
 //! A second table beside the one that is read, both in the order of the same id.
 
-use super::TranslateError;
+use super::RpdReadError;
 use super::schema::Input;
 use super::value::int;
 use rusqlite::{Row, Rows};
@@ -27,14 +27,14 @@ impl<'a, T> Follow<'a, T> {
         input: &'a Input,
         table: &'static str,
         take: fn(&Row<'_>) -> T,
-    ) -> Result<Follow<'a, T>, TranslateError> {
+    ) -> Result<Follow<'a, T>, RpdReadError> {
         let mut follow = Follow { rows, input, table, take, next: None, rows_read: 0, strays: 0 };
         follow.step()?;
         Ok(follow)
     }
 
     /// Goes on to the next row that has an id; returns the one before.
-    fn step(&mut self) -> Result<Option<(i64, T)>, TranslateError> {
+    fn step(&mut self) -> Result<Option<(i64, T)>, RpdReadError> {
         let before = self.next.take();
         while self.next.is_none() {
             let row = self.rows.next().map_err(|source| self.input.error(self.table, source))?;
@@ -49,7 +49,7 @@ impl<'a, T> Follow<'a, T> {
     }
 
     /// The next row of this id; those of lower ids are strays.
-    pub(super) fn next_of(&mut self, id: i64) -> Result<Option<T>, TranslateError> {
+    pub(super) fn next_of(&mut self, id: i64) -> Result<Option<T>, RpdReadError> {
         while self.next.as_ref().is_some_and(|(at, _)| *at < id) {
             self.step()?;
             self.strays += 1;
@@ -61,7 +61,7 @@ impl<'a, T> Follow<'a, T> {
     }
 
     /// Reads to the end: rows in all, and strays among them.
-    pub(super) fn finish(mut self) -> Result<(u64, u64), TranslateError> {
+    pub(super) fn finish(mut self) -> Result<(u64, u64), RpdReadError> {
         while self.step()?.is_some() {
             self.strays += 1;
         }

@@ -28,25 +28,23 @@ mod output;
 mod schema;
 mod value;
 
-pub use error::TranslateError;
+pub use error::RpdReadError;
 
 use census::Census;
 use devices::Devices;
-use output::Output;
+use output::{Finished, RpdOutput};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
-use rpd_shard::model::Value;
+use rpd_shard::model::WholeNumber;
 use rpd_shard::record::{Clock, Process};
+use rpd_translator::{Translation, cut_text};
 use schema::Input;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// The node and process row of a source.
-const OWNER: Value<'static> = Value::Int(1);
-const NULL: Value<'static> = Value::Null;
-const ZERO: Value<'static> = Value::Int(0);
-const EMPTY_JSON: Value<'static> = Value::Text(b"{}");
+const ZERO: WholeNumber = WholeNumber::Signed(0);
+const EMPTY_JSON: &[u8] = b"{}";
 /// Stands for what the file does not tell.
 const UNKNOWN: &[u8] = b"(unknown)";
 
@@ -69,43 +67,39 @@ pub struct Options {
     pub marker_offset: Option<i64>,
 }
 
-/// The account of a translation.
+/// What became of a `.rpd`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Translation {
+pub struct RpdTranslation {
+    /// What every reader counts. What is lost is counted per table of the file.
+    pub translation: Translation,
     /// The clock that the shard's times are stamped with.
     pub clock: Clock,
     /// Number of processes.
     pub processes: u32,
     /// Rows read, per table of the file.
-    pub rows: BTreeMap<String, u64>,
+    pub rows_read: BTreeMap<String, u64>,
     /// Values that are missing, of a type that makes no sense, or refer to no row, per table and column of the
-    /// file. Their rows are kept, unless they are counted in `lost` too.
+    /// file. Their rows are kept, unless they are counted as lost too.
     pub misses: BTreeMap<(String, String), u64>,
-    /// Rows that have no place in the shard, per table of the file. They are in its loss ledger too.
-    pub lost: BTreeMap<String, u64>,
-    /// Texts over a megabyte, which were cut.
-    pub cut_texts: u64,
     /// Copies whose size the file does not tell; it is 0 in the shard.
     pub unknown_copy_sizes: u64,
     /// Tables that were carried: name in the file, name in the shard.
     pub carried: Vec<(String, String)>,
     /// Metadata of the file, tag and value. It is not in the shard.
     pub metadata: Vec<(String, String)>,
-    /// What the user should know.
-    pub warnings: Vec<String>,
 }
 
 /// The processes of a `.rpd`, as [`translate`] describes them if nothing is said of the clock, but for `last_seen`,
 /// which leaves operations out.
 /// Reads the calls once.
-pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
+pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
     let input = Input::open(path)?;
     let census = Census::take(&input)?;
     let (clock, _) = census.clock(None, None);
     Ok((1..=census.processes.len() as u32).filter_map(|source| census.process(source, clock)).collect())
 }
 
-impl Translation {
+impl RpdTranslation {
     /// What the file says of its schema, where that is none of the versions that this release knows.
     pub fn unknown_version(&self) -> Option<String> {
         let tagged = self.metadata.iter().find(|(tag, _)| tag == "schema_version");
@@ -134,24 +128,16 @@ pub fn translate<W: Write>(
     path: &Path,
     sink: W,
     options: &Options,
-) -> Result<(W, Translation), TranslateError> {
+) -> Result<(W, RpdTranslation), RpdReadError> {
     let input = Input::open(path)?;
     let census = Census::take(&input)?;
     let (clock, mixed) = census.clock(options.clock, options.marker_offset);
-    let writer = ShardWriter::of_owner(sink, &options.owner).map_err(|e| input.shard_error(e))?;
-    let account = Translation {
-        clock,
-        processes: census.processes.len() as u32,
-        rows: BTreeMap::new(),
-        misses: BTreeMap::new(),
-        lost: BTreeMap::new(),
-        cut_texts: 0,
-        unknown_copy_sizes: 0,
-        carried: Vec::new(),
-        metadata: metadata(&input)?,
-        warnings: mixed.map(|why| clock_warning(&why, options)).into_iter().collect(),
-    };
-    let mut output = Output::new(writer, &input, account);
+    let shard = ShardWriter::of_owner(sink, &options.owner)?;
+    let mut output = RpdOutput::new(shard, &input);
+    let metadata = metadata(&input)?;
+    if let Some(why) = mixed {
+        output.warn(clock_warning(&why, options));
+    }
     let mut devices = Devices::default();
 
     for source in 1..=census.processes.len() as u32 {
@@ -161,17 +147,30 @@ pub fn translate<W: Write>(
     }
     devices.threads(&census, &mut output)?;
     let calls = api::translate(&input, &census, options, &mut devices, &mut output)?;
-    let (operations, last) = ops::translate(&input, &census, &calls, &mut devices, &mut output)?;
+    let ops::Operations { ids: operations, last, unknown_copy_sizes } =
+        ops::translate(&input, &census, &calls, &mut devices, &mut output)?;
     counters::monitors(&input, &census, &mut devices, &mut output)?;
     counters::values(&input, &census, &operations, &mut devices, &mut output)?;
-    carried::translate(&input, &census, &calls, &operations, &mut output)?;
+    let carried = carried::translate(&input, &census, (&calls, &operations), &metadata, &mut output)?;
     for (source, last) in last {
         if let Some(mut process) = census.process(source, clock) {
             process.last_seen = process.last_seen.max(Some(last));
             output.process(&process)?;
         }
     }
-    output.finish()
+    let Finished { sink, translation, rows_read, misses } = output.finish()?;
+    let processes = census.processes.len() as u32;
+    let translation = RpdTranslation {
+        translation,
+        clock,
+        processes,
+        rows_read,
+        misses,
+        unknown_copy_sizes,
+        carried,
+        metadata,
+    };
+    Ok((sink, translation))
 }
 
 fn clock_warning(why: &str, options: &Options) -> String {
@@ -186,7 +185,7 @@ fn clock_warning(why: &str, options: &Options) -> String {
 }
 
 /// Rows of the metadata, tag and value.
-fn metadata(input: &Input) -> Result<Vec<(String, String)>, TranslateError> {
+fn metadata(input: &Input) -> Result<Vec<(String, String)>, RpdReadError> {
     if input.table("rocpd_metadata").is_none() {
         return Ok(Vec::new());
     }
@@ -200,7 +199,7 @@ fn metadata(input: &Input) -> Result<Vec<(String, String)>, TranslateError> {
     while let Some(row) = rows.next().map_err(failed)? {
         let text = |i| {
             let text = row.get_ref(i).ok().and_then(value::text)?;
-            Some(String::from_utf8_lossy(value::cut(&text, MAX_METADATA.1)).into_owned())
+            Some(String::from_utf8_lossy(cut_text(&text, MAX_METADATA.1)).into_owned())
         };
         metadata.push((text(0).unwrap_or_default(), text(1).unwrap_or_default()));
     }

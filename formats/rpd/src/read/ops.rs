@@ -4,11 +4,15 @@ use super::census::Census;
 use super::devices::{Agent, Devices, KernelIds};
 use super::follow::Follow;
 use super::ids::IdMap;
-use super::output::Output;
+use super::output::RpdOutput;
 use super::schema::{Input, Select, identifier};
 use super::value::{address, int, text};
-use super::{EMPTY_JSON, OWNER, TranslateError, UNKNOWN, ZERO};
-use rpd_shard::model::{Value, rocpd};
+use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
+use rpd_shard::model::{
+    EventKey, EventRow, KernelDispatchRow, LocalNs, MemoryCopyRow, QueueKey, StackId, StreamKey, ThreadKey,
+    WholeNumber, rocpd,
+};
+use rpd_translator::cut_text;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 use serde_json::json;
@@ -137,7 +141,7 @@ struct Launches<'i> {
 }
 
 impl<'i> Launches<'i> {
-    fn new(input: &'i Input) -> Result<Launches<'i>, TranslateError> {
+    fn new(input: &'i Input) -> Result<Launches<'i>, RpdReadError> {
         let mut select = input.select("rocpd_api", "a");
         select.join("rocpd_kernelapi", "k", "api_ptr_id", "a.id");
         select.join("rocpd_copyapi", "c", "api_ptr_id", "a.id");
@@ -157,7 +161,7 @@ impl<'i> Launches<'i> {
     }
 
     /// What this call says; nothing where there is no such call.
-    fn find(&mut self, call: i64) -> Result<&Launch, TranslateError> {
+    fn find(&mut self, call: i64) -> Result<&Launch, RpdReadError> {
         let launch = match self.last.take() {
             Some((last, launch)) if last == call => launch,
             _ => self.read(call)?,
@@ -165,7 +169,7 @@ impl<'i> Launches<'i> {
         Ok(&self.last.insert((call, launch)).1)
     }
 
-    fn read(&mut self, call: i64) -> Result<Launch, TranslateError> {
+    fn read(&mut self, call: i64) -> Result<Launch, RpdReadError> {
         let failed = |source| self.input.error("rocpd_api", source);
         let mut rows = self.query.query([call]).map_err(failed)?;
         let Some(row) = rows.next().map_err(failed)? else { return Ok(Launch::default()) };
@@ -186,18 +190,28 @@ impl<'i> Launches<'i> {
     }
 }
 
-/// Adds all operations. Returns the event that each became, and when the last one of each process ended.
+/// What became of the operations.
+#[derive(Default)]
+pub(super) struct Operations {
+    /// The event that each became.
+    pub(super) ids: IdMap,
+    /// When the last one of each process ended.
+    pub(super) last: BTreeMap<u32, i64>,
+    /// Copies whose size the file does not tell.
+    pub(super) unknown_copy_sizes: u64,
+}
+
+/// Adds all operations.
 pub(super) fn translate<W: Write>(
     input: &Input,
     census: &Census,
     calls: &IdMap,
     devices: &mut Devices,
-    output: &mut Output<'_, W>,
-) -> Result<(IdMap, BTreeMap<u32, i64>), TranslateError> {
-    let mut ids = IdMap::default();
-    let mut last = BTreeMap::new();
+    output: &mut RpdOutput<'_, W>,
+) -> Result<Operations, RpdReadError> {
+    let mut operations = Operations::default();
     if input.table("rocpd_op").is_none() {
-        return Ok((ids, last));
+        return Ok(operations);
     }
     let failed = |source| input.error("rocpd_op", source);
     let mut select = input.select("rocpd_op", "o");
@@ -211,7 +225,7 @@ pub(super) fn translate<W: Write>(
             if input.has_rows("rocpd_op")? {
                 output.lose_unknown();
                 let what = "there is no table rocpd_api_ops with op_id and api_id: no operation is linked to its call";
-                output.account.warnings.push(what.to_owned());
+                output.warn(what.to_owned());
             }
             "SELECT NULL LIMIT 0".to_owned()
         }
@@ -256,11 +270,12 @@ pub(super) fn translate<W: Write>(
             census,
             devices,
             output,
+            &mut operations.unknown_copy_sizes,
         )?;
         if let Some(id) = id {
-            ids.add(id, source, event);
+            operations.ids.add(id, source, event.get());
         }
-        last.entry(source).and_modify(|last: &mut i64| *last = end.max(*last)).or_insert(end);
+        operations.last.entry(source).and_modify(|last| *last = end.max(*last)).or_insert(end);
     }
     let (read, strays) = pairs.finish()?;
     output.reads("rocpd_api_ops", read);
@@ -269,9 +284,9 @@ pub(super) fn translate<W: Write>(
     output.lose(0, "rocpd_api_ops", None, strays + further);
     if further > 0 {
         let why = "RocPD links an operation to one call, and these lead to a further one";
-        output.account.warnings.push(format!("rows of rocpd_api_ops that are left out: {further}; {why}"));
+        output.warn(format!("rows of rocpd_api_ops that are left out: {further}; {why}"));
     }
-    Ok((ids, last))
+    Ok(operations)
 }
 
 /// Operation and call, in the order of the operations; `None` where the file cannot tell.
@@ -308,8 +323,9 @@ impl OpRow<'_> {
         stack: Option<i64>,
         census: &Census,
         devices: &mut Devices,
-        output: &mut Output<'_, W>,
-    ) -> Result<i64, TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+        unknown_copy_sizes: &mut u64,
+    ) -> Result<EventKey, RpdReadError> {
         for (id, column) in
             [(self.columns.description, "description_id"), (self.columns.op_type, "opType_id")]
         {
@@ -324,9 +340,16 @@ impl OpRow<'_> {
             Operation::Copy(_) => b"MEMORY_COPY",
         };
         let category = output.string(category)?;
-        let stack = Value::Int(stack.unwrap_or(0));
-        let event = [category, stack, ZERO, ZERO, EMPTY_JSON, EMPTY_JSON, EMPTY_JSON];
-        let event = output.push(self.source, rocpd::EVENT, &event)?;
+        let event = EventRow {
+            category_id: Some(category),
+            stack_id: Some(StackId(stack.unwrap_or(0))),
+            parent_stack_id: Some(StackId::NONE),
+            correlation_id: Some(ZERO),
+            call_stack: Some(EMPTY_JSON),
+            line_info: Some(EMPTY_JSON),
+            extdata: Some(EMPTY_JSON),
+        };
+        let event = output.row(self.source, &event)?;
         let gpu = census.gpu(self.int(self.columns.gpu));
         // AMD's views want a thread: where it is not known, an unknown one.
         let thread = devices.thread(self.source, census.tid(self.launch.tid), output)?;
@@ -334,10 +357,13 @@ impl OpRow<'_> {
         let queue = devices.queue(self.source, gpu, queue, output)?;
         let stream = self.launch.stream.as_deref().unwrap_or_default();
         let stream = devices.stream(self.source, stream, output)?;
-        let place = Place { thread, gpu: Agent::Gpu(gpu), queue, stream, event: Value::Int(event) };
+        let place = Place { thread, gpu: Agent::Gpu(gpu), queue, stream, event };
         match operation {
             Operation::Dispatch => self.dispatch(&op_type, place, devices, output)?,
-            Operation::Copy(known) => self.copy(&op_type, known, place, devices, output)?,
+            Operation::Copy(known) => {
+                *unknown_copy_sizes += u64::from(self.launch.copy_size.is_none());
+                self.copy(&op_type, known, place, devices, output)?;
+            }
         }
         Ok(event)
     }
@@ -347,8 +373,8 @@ impl OpRow<'_> {
         op_type: &[u8],
         place: Place,
         devices: &mut Devices,
-        output: &mut Output<'_, W>,
-    ) -> Result<(), TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<(), RpdReadError> {
         let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
         let ids = KernelIds {
             description: self.int(self.columns.description_id),
@@ -367,31 +393,30 @@ impl OpRow<'_> {
         let region_name = output.string(b"")?;
         let [grid_x, grid_y, grid_z, group_x, group_y, group_z, group_segment, private_segment] =
             self.launch.sizes;
-        let size = |size: Option<i64>| Value::Int(size.unwrap_or(0));
-        let row = [
-            OWNER,
-            OWNER,
-            place.thread,
-            agent,
-            kernel,
-            Value::Int(self.id.unwrap_or(0)),
-            place.queue,
-            place.stream,
-            Value::Int(self.start),
-            Value::Int(self.end),
-            private_segment.into(),
-            group_segment.into(),
-            size(group_x),
-            size(group_y),
-            size(group_z),
-            size(grid_x),
-            size(grid_y),
-            size(grid_z),
-            region_name,
-            place.event,
-            extdata.as_deref().map_or(EMPTY_JSON, Value::from),
-        ];
-        output.push(self.source, rocpd::KERNEL_DISPATCH, &row).map(drop)
+        let size = |size: Option<i64>| WholeNumber::Signed(size.unwrap_or(0));
+        let row = KernelDispatchRow {
+            tid: Some(place.thread),
+            agent_id: agent,
+            kernel_id: kernel,
+            dispatch_id: self.id.unwrap_or(0).into(),
+            queue_id: place.queue,
+            stream_id: place.stream,
+            start: LocalNs(self.start),
+            end: LocalNs(self.end),
+            private_segment_size: private_segment.map(Into::into),
+            group_segment_size: group_segment.map(Into::into),
+            workgroup_size_x: size(group_x),
+            workgroup_size_y: size(group_y),
+            workgroup_size_z: size(group_z),
+            grid_size_x: size(grid_x),
+            grid_size_y: size(grid_y),
+            grid_size_z: size(grid_z),
+            region_name_id: Some(region_name),
+            event_id: Some(place.event),
+            extdata: Some(extdata.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+        };
+        output.row(self.source, &row)?;
+        Ok(())
     }
 
     fn copy<W: Write>(
@@ -400,8 +425,8 @@ impl OpRow<'_> {
         known: Option<(&'static str, Direction)>,
         place: Place,
         devices: &mut Devices,
-        output: &mut Output<'_, W>,
-    ) -> Result<(), TranslateError> {
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<(), RpdReadError> {
         let by_kind = || COPIES.iter().map(|copy| copy.2).find(|d| Some(d.kind) == self.launch.copy_kind);
         let direction = known.map(|(_, direction)| direction).or_else(by_kind);
         let (to_gpu, from_gpu) = direction.map_or((true, true), |d| (d.to_gpu, d.from_gpu));
@@ -414,29 +439,25 @@ impl OpRow<'_> {
         let spelled = (!usual && known.is_some()).then_some(op_type);
         let extdata = self.extdata(spelled, description.as_deref(), &[]);
         let region_name = output.string(b"")?;
-        if self.launch.copy_size.is_none() {
-            output.account.unknown_copy_sizes += 1;
-        }
         let [to_address, from_address] = self.launch.copy_ends;
-        let row = [
-            OWNER,
-            OWNER,
-            place.thread,
-            Value::Int(self.start),
-            Value::Int(self.end),
-            name,
-            to,
-            to_address.into(),
-            from,
-            from_address.into(),
-            Value::Int(self.launch.copy_size.unwrap_or(0)),
-            place.queue,
-            place.stream,
-            region_name,
-            place.event,
-            extdata.as_deref().map_or(EMPTY_JSON, Value::from),
-        ];
-        output.push(self.source, rocpd::MEMORY_COPY, &row).map(drop)
+        let row = MemoryCopyRow {
+            tid: Some(place.thread),
+            start: LocalNs(self.start),
+            end: LocalNs(self.end),
+            name_id: name,
+            dst_agent_id: Some(to),
+            dst_address: to_address.map(Into::into),
+            src_agent_id: Some(from),
+            src_address: from_address.map(Into::into),
+            size: self.launch.copy_size.unwrap_or(0).into(),
+            queue_id: Some(place.queue),
+            stream_id: Some(place.stream),
+            region_name_id: Some(region_name),
+            event_id: Some(place.event),
+            extdata: Some(extdata.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+        };
+        output.row(self.source, &row)?;
+        Ok(())
     }
 
     /// What an operation has beside the columns, as far as it is not what it always is. `marks` are those that may be set.
@@ -446,7 +467,7 @@ impl OpRow<'_> {
         description: Option<&[u8]>,
         marks: &[(&str, bool)],
     ) -> Option<String> {
-        let lossy = |text: &[u8]| json!(String::from_utf8_lossy(super::value::cut(text, 64 << 10)));
+        let lossy = |text: &[u8]| json!(String::from_utf8_lossy(cut_text(text, 64 << 10)));
         let sequence = self.int(self.columns.sequence).filter(|sequence| *sequence != 0);
         let signal = text(self.value(self.columns.signal)).filter(|signal| !signal.is_empty());
         let all = [
@@ -465,11 +486,11 @@ impl OpRow<'_> {
 
 /// Where an operation was done, and its event.
 struct Place {
-    thread: Value<'static>,
+    thread: ThreadKey,
     gpu: Agent,
-    queue: Value<'static>,
-    stream: Value<'static>,
-    event: Value<'static>,
+    queue: QueueKey,
+    stream: StreamKey,
+    event: EventKey,
 }
 
 #[cfg(test)]

@@ -1,31 +1,44 @@
-//! The shard that a translation writes, within its limits, and the account of what went into it.
+//! The shard that a translation writes, and what was read of the tables of the file.
 
 use super::schema::Input;
-use super::value::{MAX_TEXT, cut};
-use super::{TranslateError, Translation};
-use rpd_shard::ShardWriter;
+use super::value::MAX_TEXT;
 use rpd_shard::file::MAX_STRING_LENGTH;
-use rpd_shard::model::{Table, TableId, Value};
+use rpd_shard::model::{StringId, Table, TableId, TableRow, Value};
 use rpd_shard::record::{Loss, LossCause, Process};
+use rpd_shard::{ShardWriter, WriteError};
+use rpd_translator::{PendingLimit, Translation, Translator};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Rows and bytes of text that wait for their blocks, of all processes together.
-const MAX_PENDING: (usize, usize) = (1 << 18, 64 << 20);
-
-/// The shard, and the account.
-pub(super) struct Output<'a, W: Write> {
-    writer: ShardWriter<W>,
+/// The shard, and the counts of the file's tables.
+pub(super) struct RpdOutput<'a, W: Write> {
+    translator: Translator<W>,
     input: &'a Input,
-    text_bytes: usize,
     /// Regions of each process.
     regions: BTreeMap<u32, i64>,
-    pub(super) account: Translation,
+    /// Rows read, per table of the file.
+    rows_read: BTreeMap<String, u64>,
+    /// Values that are missing or make no sense, per table and column of the file.
+    misses: BTreeMap<(String, String), u64>,
 }
 
-impl<'a, W: Write> Output<'a, W> {
-    pub(super) fn new(writer: ShardWriter<W>, input: &'a Input, account: Translation) -> Output<'a, W> {
-        Output { writer, input, text_bytes: 0, regions: BTreeMap::new(), account }
+/// What became of a file, and of its tables.
+pub(super) struct Finished<W> {
+    pub(super) sink: W,
+    pub(super) translation: Translation,
+    pub(super) rows_read: BTreeMap<String, u64>,
+    pub(super) misses: BTreeMap<(String, String), u64>,
+}
+
+impl<'a, W: Write> RpdOutput<'a, W> {
+    pub(super) fn new(shard: ShardWriter<W>, input: &'a Input) -> RpdOutput<'a, W> {
+        RpdOutput {
+            translator: Translator::new(shard, PendingLimit::MANY_PROCESSES),
+            input,
+            regions: BTreeMap::new(),
+            rows_read: BTreeMap::new(),
+            misses: BTreeMap::new(),
+        }
     }
 
     /// The file that is translated.
@@ -34,30 +47,28 @@ impl<'a, W: Write> Output<'a, W> {
     }
 
     /// Describes a process, or describes it again.
-    pub(super) fn process(&mut self, process: &Process) -> Result<(), TranslateError> {
-        self.writer.process(process).map_err(|e| self.input.shard_error(e))
+    pub(super) fn process(&mut self, process: &Process) -> Result<(), WriteError> {
+        self.translator.process(process)
     }
 
     /// Describes a table that is not RocPD's.
-    pub(super) fn table(&mut self, table: &Table) -> Result<(), TranslateError> {
-        self.writer.table(table).map_err(|e| self.input.shard_error(e))
+    pub(super) fn table(&mut self, table: &Table) -> Result<(), WriteError> {
+        self.translator.table(table)
     }
 
     /// Adds a row; returns its key.
-    pub(super) fn push(
+    pub(super) fn row<R: TableRow>(&mut self, source: u32, row: &R) -> Result<R::Key, WriteError> {
+        self.translator.row(source, row)
+    }
+
+    /// Adds a row of a carried table.
+    pub(super) fn values(
         &mut self,
         source: u32,
         table: TableId,
-        row: &[Value<'_>],
-    ) -> Result<i64, TranslateError> {
-        let text = |v: &Value<'_>| if let Value::Text(t) | Value::Blob(t) = v { t.len() } else { 0 };
-        self.text_bytes += row.iter().map(text).sum::<usize>();
-        let key = self.writer.push(source, table, row).map_err(|e| self.input.shard_error(e))?;
-        if self.writer.pending_rows() > MAX_PENDING.0 || self.text_bytes > MAX_PENDING.1 {
-            self.writer.flush().map_err(|e| self.input.shard_error(e))?;
-            self.text_bytes = 0;
-        }
-        Ok(key)
+        values: &[Value<'_>],
+    ) -> Result<(), WriteError> {
+        self.translator.values(source, table, values).map(drop)
     }
 
     /// Counts a region; returns the key that it will have.
@@ -68,15 +79,18 @@ impl<'a, W: Write> Output<'a, W> {
     }
 
     /// The id of a string; one that is too long is cut.
-    pub(super) fn string(&mut self, text: &[u8]) -> Result<Value<'static>, TranslateError> {
+    pub(super) fn string(&mut self, text: &[u8]) -> Result<StringId, WriteError> {
         let text = self.cut(text, MAX_TEXT.min(MAX_STRING_LENGTH));
-        self.writer.string(text).map(Value::Int).map_err(|e| self.input.shard_error(e))
+        self.translator.string(text)
     }
 
     /// As much of a text as is kept; counts texts that are longer.
-    pub(super) fn cut<'t>(&mut self, text: &'t [u8], most: usize) -> &'t [u8] {
-        self.account.cut_texts += u64::from(text.len() > most);
-        cut(text, most)
+    pub(super) fn cut<'t>(&mut self, text: &'t [u8], max_bytes: usize) -> &'t [u8] {
+        self.translator.cut(text, max_bytes)
+    }
+
+    pub(super) fn warn(&mut self, line: String) {
+        self.translator.warn(line);
     }
 
     /// Counts a row of the file as read.
@@ -86,10 +100,10 @@ impl<'a, W: Write> Output<'a, W> {
 
     /// Counts rows of the file as read.
     pub(super) fn reads(&mut self, table: &str, rows: u64) {
-        match self.account.rows.get_mut(table) {
+        match self.rows_read.get_mut(table) {
             Some(count) => *count += rows,
             None if rows == 0 => {}
-            None => drop(self.account.rows.insert(table.to_owned(), rows)),
+            None => drop(self.rows_read.insert(table.to_owned(), rows)),
         }
     }
 
@@ -101,27 +115,28 @@ impl<'a, W: Write> Output<'a, W> {
     /// Counts several such values.
     pub(super) fn misses(&mut self, table: &str, column: &str, values: u64) {
         if values > 0 {
-            *self.account.misses.entry((table.to_owned(), column.to_owned())).or_default() += values;
+            *self.misses.entry((table.to_owned(), column.to_owned())).or_default() += values;
         }
     }
 
     /// Counts rows of the file that have no place in the shard, as rows of the table that they belong into.
     pub(super) fn lose(&mut self, source: u32, from: &str, table: Option<TableId>, rows: u64) {
         if rows > 0 {
-            *self.account.lost.entry(from.to_owned()).or_default() += rows;
             let cause = if table.is_some() { LossCause::BadRecord } else { LossCause::UnknownTable };
-            self.writer.loss(Loss { source, table, cause, rows: Some(rows) });
+            self.translator.lose(from, Loss { source, table, cause, rows: Some(rows) });
         }
     }
 
     /// Notes that rows of a table that has no place in the shard are lost, and nobody knows how many.
     pub(super) fn lose_unknown(&mut self) {
-        self.writer.loss(Loss { source: 0, table: None, cause: LossCause::UnknownTable, rows: None });
+        let (table, cause, rows) = (None, LossCause::UnknownTable, None);
+        self.translator.lose_uncounted(Loss { source: 0, table, cause, rows });
     }
 
     /// Ends the shard.
-    pub(super) fn finish(self) -> Result<(W, Translation), TranslateError> {
-        let sink = self.writer.finish().map_err(|e| self.input.shard_error(e))?;
-        Ok((sink, self.account))
+    pub(super) fn finish(self) -> Result<Finished<W>, WriteError> {
+        let RpdOutput { translator, rows_read, misses, .. } = self;
+        let (sink, translation) = translator.finish()?;
+        Ok(Finished { sink, translation, rows_read, misses })
     }
 }

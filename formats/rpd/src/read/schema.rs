@@ -1,6 +1,6 @@
 //! Which tables and columns a file has. Never its views: they may be anything.
 
-use super::TranslateError;
+use super::RpdReadError;
 use crate::quiet;
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl TableInfo {
 
 impl Input {
     /// Opens a file, and checks that it is a `.rpd` whose rows can be found.
-    pub(super) fn open(path: &Path) -> Result<Input, TranslateError> {
+    pub(super) fn open(path: &Path) -> Result<Input, RpdReadError> {
         let conn = quiet::open(path)?;
         let mut input = Input { conn, path: path.to_owned(), tables: BTreeMap::new() };
         let tables = input.read_tables().map_err(|source| input.error("sqlite_master", source))?;
@@ -91,12 +91,12 @@ impl Input {
     }
 
     /// What a translation cannot do without.
-    fn require(&self) -> Result<(), TranslateError> {
+    fn require(&self) -> Result<(), RpdReadError> {
         for missing in ["rocpd_api", "rocpd_string"] {
             if self.table(missing).is_none() {
                 let is_rocpd = self.tables.keys().any(|name| name.starts_with("rocpd_info_"));
                 let hint = if is_rocpd { ", but those of RocPD (ROCm 7)" } else { "" };
-                return Err(TranslateError::NotRpd { path: self.path.clone(), missing, hint });
+                return Err(RpdReadError::NotRpd { path: self.path.clone(), missing, hint });
             }
         }
         let needed: [(&str, &[&'static str]); 2] = [
@@ -106,7 +106,7 @@ impl Input {
         for (table, columns) in needed {
             let Some(info) = self.table(table) else { continue };
             if let Some(column) = columns.iter().find(|c| info.column(c).is_none()) {
-                return Err(TranslateError::NoColumn {
+                return Err(RpdReadError::NoColumn {
                     path: self.path.clone(),
                     table: table.to_owned(),
                     column,
@@ -124,11 +124,7 @@ impl Input {
         for (table, column) in keyed {
             let Some(info) = self.table(table) else { continue };
             if info.key().is_none_or(|key| !key.name.eq_ignore_ascii_case(column)) {
-                return Err(TranslateError::NoKey {
-                    path: self.path.clone(),
-                    table: table.to_owned(),
-                    column,
-                });
+                return Err(RpdReadError::NoKey { path: self.path.clone(), table: table.to_owned(), column });
             }
         }
         Ok(())
@@ -145,29 +141,24 @@ impl Input {
     }
 
     /// What SQLite says of a table.
-    pub(super) fn error(&self, table: &str, source: rusqlite::Error) -> TranslateError {
-        TranslateError::Sqlite { path: self.path.clone(), table: table.to_owned(), source }
-    }
-
-    /// What the shard's writer says.
-    pub(super) fn shard_error(&self, source: rpd_shard::WriteError) -> TranslateError {
-        TranslateError::Shard { path: self.path.clone(), source }
+    pub(super) fn error(&self, table: &str, source: rusqlite::Error) -> RpdReadError {
+        RpdReadError::Sqlite { path: self.path.clone(), table: table.to_owned(), source }
     }
 
     /// More than there may be.
-    pub(super) fn too_many(&self, what: &'static str, most: usize) -> TranslateError {
-        TranslateError::TooMany { path: self.path.clone(), what, most }
+    pub(super) fn too_many(&self, what: &'static str, most: usize) -> RpdReadError {
+        RpdReadError::TooMany { path: self.path.clone(), what, most }
     }
 
     /// Whether a table has rows.
-    pub(super) fn has_rows(&self, table: &str) -> Result<bool, TranslateError> {
+    pub(super) fn has_rows(&self, table: &str) -> Result<bool, RpdReadError> {
         let Some(info) = self.table(table) else { return Ok(false) };
         let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", identifier(&info.name));
         self.conn.query_row(&sql, [], |row| row.get(0)).map_err(|source| self.error(table, source))
     }
 
     /// The only number that a query without parameters gives.
-    pub(super) fn number(&self, table: &str, sql: &str) -> Result<i64, TranslateError> {
+    pub(super) fn number(&self, table: &str, sql: &str) -> Result<i64, RpdReadError> {
         self.conn.query_row(sql, [], |row| row.get(0)).map_err(|source| self.error(table, source))
     }
 

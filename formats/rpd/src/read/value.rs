@@ -45,12 +45,3 @@ pub(super) fn text(value: ValueRef<'_>) -> Option<Cow<'_, [u8]>> {
         ValueRef::Text(v) | ValueRef::Blob(v) => Some(v.into()),
     }
 }
-
-/// As much of a text as is kept. Never half a character, where it is UTF-8.
-pub(super) fn cut(text: &[u8], most: usize) -> &[u8] {
-    let Some(mut end) = (text.len() > most).then_some(most) else { return text };
-    while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) && most - end < 4 {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or(text)
-}

@@ -2,11 +2,11 @@
 
 use crate::made::{SCHEMA, make};
 use crate::support::{lines, number, options, shard, tables};
-use rpd_legacy::{NotQuiet, TranslateError, peek, translate};
+use rpd_legacy::{NotQuiet, RpdReadError, peek, translate};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
-fn failure(path: &Path) -> TranslateError {
+fn failure(path: &Path) -> RpdReadError {
     let (translated, peeked) = (translate(path, Vec::new(), &options()).err(), peek(path).err());
     let (translated, peeked) = (translated.expect("it was translated"), peeked.expect("it was looked into"));
     assert_eq!(translated.to_string(), peeked.to_string());
@@ -23,10 +23,10 @@ fn written(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 fn what_is_no_rpd_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let gone = failure(&dir.path().join("gone.rpd"));
-    assert!(matches!(gone, TranslateError::Open(NotQuiet::Io { .. })), "{gone:?}");
+    assert!(matches!(gone, RpdReadError::Open(NotQuiet::Io { .. })), "{gone:?}");
     for bytes in [b"".as_slice(), b"{}", &[7; 5000]] {
         let error = failure(&written(dir.path(), "other.rpd", bytes));
-        assert!(matches!(error, TranslateError::Open(NotQuiet::NotADatabase { .. })), "{error:?}");
+        assert!(matches!(error, RpdReadError::Open(NotQuiet::NotADatabase { .. })), "{error:?}");
     }
     let rocpd = dir.path().join("rocpd.db");
     Connection::open(&rocpd)
@@ -44,11 +44,11 @@ fn a_file_that_is_being_written_is_refused_and_left_alone() {
     let journal = dir.path().join("made.rpd-journal");
     std::fs::write(&journal, b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7 and more").unwrap();
     let error = failure(&path);
-    assert!(matches!(error, TranslateError::Open(NotQuiet::HotJournal { .. })), "{error:?}");
+    assert!(matches!(error, RpdReadError::Open(NotQuiet::HotJournal { .. })), "{error:?}");
     // Also where the name is a link: SQLite's journal is beside the file itself.
     let link = dir.path().join("link.rpd");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(failure(&link), TranslateError::Open(NotQuiet::HotJournal { .. })));
+    assert!(matches!(failure(&link), RpdReadError::Open(NotQuiet::HotJournal { .. })));
     // A journal of a finished transaction is zeroed.
     std::fs::write(&journal, [0; 512]).unwrap();
     assert!(peek(&path).is_ok());
@@ -58,7 +58,7 @@ fn a_file_that_is_being_written_is_refused_and_left_alone() {
     assert!(peek(&path).is_ok());
     std::fs::write(&wal, b"something").unwrap();
     let error = failure(&path);
-    assert!(matches!(error, TranslateError::Open(NotQuiet::Wal { .. })), "{error:?}");
+    assert!(matches!(error, RpdReadError::Open(NotQuiet::Wal { .. })), "{error:?}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
 }
 
@@ -70,7 +70,7 @@ fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
         // A link that leads to itself can be read by no user, root included.
         std::os::unix::fs::symlink(name, dir.path().join(name)).unwrap();
         let error = failure(&path);
-        assert!(matches!(error, TranslateError::Open(NotQuiet::Journal { .. })), "{error:?}");
+        assert!(matches!(error, RpdReadError::Open(NotQuiet::Journal { .. })), "{error:?}");
         assert!(
             error.to_string().contains(name) && error.to_string().contains("cannot be read ("),
             "{error}"
@@ -152,7 +152,7 @@ fn tables_without_their_keys_are_refused_before_they_cost_time() {
     );
     Connection::open(&path).unwrap().execute_batch(&schema).unwrap();
     let error = failure(&path);
-    assert!(matches!(error, TranslateError::NoKey { .. }), "{error:?}");
+    assert!(matches!(error, RpdReadError::NoKey { .. }), "{error:?}");
     std::fs::remove_file(&path).unwrap();
     Connection::open(&path)
         .unwrap()
@@ -221,11 +221,11 @@ fn values_of_any_type_are_kept_or_counted() {
         ("rocpd_op", count("rocpd_kernel_dispatch") + count("rocpd_memory_copy")),
         ("rocpd_monitor", count("rocpd_sample")),
     ] {
-        let lost = account.lost.get(table).copied().unwrap_or(0);
-        assert_eq!(account.rows[table], out + lost, "{table}");
+        let lost = account.translation.lost.get(table).copied().unwrap_or(0);
+        assert_eq!(account.rows_read[table], out + lost, "{table}");
         assert!(lost > 0 && lost * 4 < out, "{table}: {lost} of {out}");
     }
-    assert_eq!(count("rocpd_pmc_event"), account.rows["rocpd_counter"] + count("rocpd_sample"));
+    assert_eq!(count("rocpd_pmc_event"), account.rows_read["rocpd_counter"] + count("rocpd_sample"));
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn long_texts_are_cut_and_counted() {
         number(&made, "SELECT max(length(json_extract(extdata, '$.message'))) FROM rocpd_event"),
         1 << 20
     );
-    assert_eq!(account.cut_texts, 2);
+    assert_eq!(account.translation.cut_texts, 2);
     // What no row of a shard could hold is an error that names the table.
     let path = made_again(
         dir.path(),
@@ -274,7 +274,7 @@ fn more_processes_than_a_job_can_have_are_refused() {
 fn a_file_without_rows_is_a_shard_without_processes() {
     let dir = tempfile::tempdir().unwrap();
     let (_, account) = shard(&make(dir.path(), ""), &options());
-    assert_eq!((account.processes, account.rows.len()), (0, 0));
+    assert_eq!((account.processes, account.rows_read.len()), (0, 0));
     // Operations without any call are of an unknown process.
     let path = made_again(dir.path(), "INSERT INTO rocpd_op VALUES (1, 0, 0, 0, 5, 9, 7, 6);");
     let (made, _) = shard(&path, &options());

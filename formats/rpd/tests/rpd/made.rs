@@ -89,7 +89,7 @@ fn processes_of_one_file_keep_their_rows_apart() {
     let copies = "SELECT source, size, dst_address, src_address, start, end FROM rocpd_memory_copy";
     assert_eq!(lines(&made, copies), ["1 | 64 | 32512 | 36608 | 1200 | 1400"]);
     assert_eq!(number(&made, "SELECT count(*) FROM rocpd_info_agent WHERE type = 'GPU'"), 3);
-    assert!(account.misses.is_empty() && account.lost.is_empty(), "{account:?}");
+    assert!(account.misses.is_empty() && account.translation.lost.is_empty(), "{account:?}");
     let seen: Vec<_> = peek(&path).unwrap().iter().map(|p| (p.source, p.pid, p.first_seen)).collect();
     assert_eq!(seen, [(1, 70, 100), (2, 60, 150)]);
 }
@@ -110,15 +110,19 @@ fn links_that_are_left_out_are_lost_as_links() {
     let path = make(dir.path(), rows);
     let (losses, account) = lost(&path);
     assert_eq!(losses, [(None, LossCause::UnknownTable, Some(1))]);
-    assert_eq!(account.lost.get("rocpd_api_ops"), Some(&1));
+    assert_eq!(account.translation.lost.get("rocpd_api_ops"), Some(&1));
     assert!(account.misses.is_empty(), "{:?}", account.misses);
     let told = "rows of rocpd_api_ops that are left out: 1; RocPD links an operation to one call, and these lead to a further one";
-    assert_eq!(account.warnings, [told]);
+    assert_eq!(account.translation.warnings, [told]);
 
     Connection::open(&path).unwrap().execute_batch("DROP TABLE rocpd_api_ops").unwrap();
     let (losses, account) = lost(&path);
     assert_eq!(losses, [(None, LossCause::UnknownTable, None)]);
-    assert!(account.warnings[0].starts_with("there is no table rocpd_api_ops"), "{:?}", account.warnings);
+    assert!(
+        account.translation.warnings[0].starts_with("there is no table rocpd_api_ops"),
+        "{:?}",
+        account.translation.warnings
+    );
 }
 
 #[test]
@@ -182,7 +186,8 @@ fn what_refers_to_nothing_is_kept_and_counted() {
             "rocpd_stackframe.api_ptr_id 1",
         ]
     );
-    let lost: Vec<_> = account.lost.iter().map(|(table, rows)| format!("{table} {rows}")).collect();
+    let lost: Vec<_> =
+        account.translation.lost.iter().map(|(table, rows)| format!("{table} {rows}")).collect();
     let wanted = [
         "rocpd_api 1",
         "rocpd_api_ops 2",
@@ -192,7 +197,11 @@ fn what_refers_to_nothing_is_kept_and_counted() {
         "rocpd_stackframe 1",
     ];
     assert_eq!(lost, wanted);
-    assert_eq!(losses, account.lost.values().sum::<u64>(), "the ledger of the shard tells the same");
+    assert_eq!(
+        losses,
+        account.translation.lost.values().sum::<u64>(),
+        "the ledger of the shard tells the same"
+    );
     // Rows in are rows out and rows lost.
     for (table, out) in [
         ("rocpd_api", "rocpd_region"),
@@ -204,7 +213,11 @@ fn what_refers_to_nothing_is_kept_and_counted() {
         ),
     ] {
         let kept = number(&made, &format!("SELECT count(*) FROM {out}")) as u64;
-        assert_eq!(account.rows[table], kept + account.lost.get(table).copied().unwrap_or(0), "{table}");
+        assert_eq!(
+            account.rows_read[table],
+            kept + account.translation.lost.get(table).copied().unwrap_or(0),
+            "{table}"
+        );
     }
     assert_eq!(
         lines(
@@ -317,10 +330,14 @@ fn ranges_on_another_clock_are_seen_and_can_be_shifted() {
         let path = mixed(dir.path(), shift);
         let (_, account) = shard(&path, &options());
         assert_eq!(account.clock, Clock::Boottime);
-        assert!(account.warnings[0].contains("DO NOT LINE UP"), "{:?}", account.warnings);
+        assert!(
+            account.translation.warnings[0].contains("DO NOT LINE UP"),
+            "{:?}",
+            account.translation.warnings
+        );
         let known = Options { marker_offset: Some(shift), ..options() };
         let (made, account) = shard(&path, &known);
-        assert!(account.warnings[0].contains("are added"), "{:?}", account.warnings);
+        assert!(account.translation.warnings[0].contains("are added"), "{:?}", account.translation.warnings);
         let inside = "SELECT count(*) FROM rocpd_region a JOIN rocpd_region b ON b.id = a.id + 1
                        WHERE a.id % 2 = 1 AND b.start > a.start AND b.end < a.end";
         assert_eq!(number(&tables(&made), inside), 100);
@@ -330,7 +347,7 @@ fn ranges_on_another_clock_are_seen_and_can_be_shifted() {
         std::fs::remove_file(path).unwrap();
     }
     let (_, account) = shard(&mixed(dir.path(), 0), &options());
-    assert_eq!((account.clock, account.warnings.len()), (Clock::Monotonic, 0));
+    assert_eq!((account.clock, account.translation.warnings.len()), (Clock::Monotonic, 0));
 }
 
 #[test]
@@ -398,7 +415,7 @@ fn many_rows_of_many_processes_are_all_there() {
     );
     let (made, account) = shard(&path, &options());
     let made = tables(&made);
-    assert!(account.misses.is_empty() && account.lost.is_empty(), "{account:?}");
+    assert!(account.misses.is_empty() && account.translation.lost.is_empty(), "{account:?}");
     assert_eq!(
         lines(&made, "SELECT count(*), sum(end - start), count(DISTINCT source) FROM rocpd_region"),
         lines(&Connection::open(&path).unwrap(), "SELECT count(*), sum(end - start), 7 FROM rocpd_api")

@@ -1,7 +1,7 @@
 //! The real files: what their own views say, and what the rows of the shard say.
 
 use crate::support::{lines, number, options, real, same, shard, tables};
-use rpd_legacy::{Translation, peek};
+use rpd_legacy::{RpdTranslation, peek};
 use rpd_shard::record::Clock;
 use rusqlite::Connection;
 use std::path::Path;
@@ -17,7 +17,7 @@ const OPERATIONS: &str = "
       FROM rocpd_memory_copy m JOIN rocpd_string s ON s.id = m.name_id";
 
 /// Compares a file's views with the shard of it; returns both, and the account.
-fn compare(path: &Path) -> (Connection, Connection, Translation) {
+fn compare(path: &Path) -> (Connection, Connection, RpdTranslation) {
     let (made, account) = shard(path, &options());
     let (file, made) = (Connection::open(path).unwrap(), tables(&made));
     let top = format!(
@@ -160,13 +160,13 @@ fn compare(path: &Path) -> (Connection, Connection, Translation) {
         ),
     );
     // Each row was read once.
-    for (table, read) in &account.rows {
+    for (table, read) in &account.rows_read {
         let there = number(&file, &format!("SELECT count(*) FROM {table}"));
         assert_eq!(*read as i64, there, "{table}");
     }
-    assert!(account.lost.is_empty() && account.misses.is_empty(), "{account:?}");
+    assert!(account.translation.lost.is_empty() && account.misses.is_empty(), "{account:?}");
     assert_eq!(account.clock, Clock::Monotonic);
-    assert!(account.warnings.is_empty(), "{:?}", account.warnings);
+    assert!(account.translation.warnings.is_empty(), "{:?}", account.translation.warnings);
     (file, made, account)
 }
 

@@ -1,6 +1,6 @@
 //! Files to translate, and shards as tables that SQL can ask.
 
-use rpd_legacy::{Options, Translation, translate};
+use rpd_legacy::{Options, RpdTranslation, translate};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, Owner};
 use rpd_shard::model::Value;
@@ -48,7 +48,7 @@ pub(crate) fn real(name: &str, dir: &Path) -> Option<PathBuf> {
 }
 
 /// The shard of a file.
-pub(crate) fn shard(path: &Path, options: &Options) -> (Shard, Translation) {
+pub(crate) fn shard(path: &Path, options: &Options) -> (Shard, RpdTranslation) {
     let (bytes, translation) = translate(path, Vec::new(), options).unwrap();
     let shard = Shard::from_memory("translated", &bytes).unwrap();
     assert!(shard.complete() && shard.damage().is_empty(), "{:?}", shard.damage());

@@ -92,7 +92,7 @@ fn round_trip(name: &str) {
     // And it can be read once more.
     drop(again);
     let (_, account) = shard(&dir.path().join("again.rpd"), &options());
-    assert!(account.misses.is_empty() && account.lost.is_empty(), "{account:?}");
+    assert!(account.misses.is_empty() && account.translation.lost.is_empty(), "{account:?}");
 }
 
 #[test]
