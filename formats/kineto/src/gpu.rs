@@ -6,8 +6,9 @@ use crate::known::{Refused, ZERO};
 use crate::number::integer;
 use crate::rows::Rows;
 use crate::text::{short, unescape};
-use rpd_shard::model::{
-    ArgRow, EventKey, KernelDispatchRow, LocalNs, MemoryCopyRow, QueueKey, StackId, StringId,
+use rpd_shard::model::LocalNs;
+use rpd_shard::model::row_types::{
+    ArgRow, EventKey, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StringId,
 };
 use serde_json::json;
 use std::io::Write;

@@ -7,7 +7,7 @@ use crate::facts::Device;
 use crate::text::{short, unescape};
 use crate::threads::Threads;
 use rpd_shard::WriteError;
-use rpd_shard::model::{
+use rpd_shard::model::row_types::{
     AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, KernelSymbolKey, KernelSymbolRow, PmcKey, PmcRow,
     QueueRow, RowKey, StreamKey, StreamRow, StringId, TableRow, ThreadKey, TrackKey, TrackRow, WholeNumber,
 };

@@ -6,10 +6,10 @@ use crate::event::{Event, Place};
 use crate::known::{Key, Known, Refused};
 use crate::number::integer;
 use crate::text::{MAX_NAME, short, unescape};
-use rpd_shard::model::{
-    ArgRow, EventKey, EventRow, LocalNs, PmcEventRow, PmcKey, RegionRow, SampleRow, StackId, StringId,
-    TableId, TrackKey, rocpd,
+use rpd_shard::model::row_types::{
+    ArgRow, EventKey, EventRow, PmcEventRow, PmcKey, RegionRow, SampleRow, StackId, StringId, TrackKey,
 };
+use rpd_shard::model::{LocalNs, TableId, rocpd};
 use rpd_translator::{Translator, cut_text};
 use serde_json::json;
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ use crate::event::Place;
 use crate::known::{Key, Refused, UNKNOWN, list};
 use crate::text::{short, unescape};
 use rpd_shard::WriteError;
-use rpd_shard::model::{ThreadKey, ThreadRow};
+use rpd_shard::model::row_types::{ThreadKey, ThreadRow};
 use rpd_translator::{Translator, cut_text};
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,18 +1,16 @@
-use crate::SOURCE;
 use crate::document::{Behind, Depth, Ending, Item, walk};
 use crate::event::Event;
-use crate::facts::{Facts, Sidecar, sidecar, sidecar_path};
+use crate::facts::{self, Facts, Sidecar};
 use crate::input::{Input, open};
 use crate::known::Refused;
+use crate::lost_events::LostEvents;
+use crate::rank_process::rank_process;
 use crate::rows::{Kind, Rows};
 use crate::text::MAX_NAME;
 use rpd_shard::file::Owner;
-use rpd_shard::identity::node_of_file;
-use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Clock, Exit, Loss, LossCause, Node, Process, is_wall_time};
+use rpd_shard::record::{Clock, Exit, LossCause, Process, is_wall_time};
 use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{FilePosition, PendingLimit, TranslateError, Translation, Translator};
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
@@ -37,9 +35,9 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         is_first: true,
         unbased: false,
         told_axis: false,
-        left_out: BTreeMap::new(),
+        lost_events: LostEvents::default(),
     };
-    match sidecar(path) {
+    match facts::sidecar(path) {
         Ok(found) => run.sidecar = found,
         Err(why) => run.rows.out.warn(why),
     }
@@ -74,8 +72,7 @@ struct Run<'a, W: Write> {
     unbased: bool,
     /// That its times are no times of day has been said.
     told_axis: bool,
-    /// Elements that were left out, by why: where the first one was, and how many.
-    left_out: BTreeMap<&'static str, (u64, u64)>,
+    lost_events: LostEvents,
 }
 
 impl<W: Write> Run<'_, W> {
@@ -89,13 +86,14 @@ impl<W: Write> Run<'_, W> {
             Item::Events { bare } => self.begin(bare)?,
             Item::Event(at, event) => self.event(at, event)?,
             Item::Broken { at, why, alone } => {
-                self.leave_out(at, why, LossCause::BadRecord, None);
+                self.lost_events.add(&mut self.rows.out, at, (why, LossCause::BadRecord), None);
                 if !alone {
-                    self.lose_unknown(LossCause::BadRecord);
+                    LostEvents::add_unknown(&mut self.rows.out, LossCause::BadRecord);
                 }
             }
             Item::TooLong(at) => {
-                self.leave_out(at, "it has more than 16 MiB", LossCause::OverLimit, None);
+                let why = ("it has more than 16 MiB", LossCause::OverLimit);
+                self.lost_events.add(&mut self.rows.out, at, why, None);
             }
         }
         Ok(())
@@ -137,7 +135,7 @@ impl<W: Write> Run<'_, W> {
             Some(start) => self.rows.base = start,
             None => self.rows.out.warn(format!(
                 "it was written by torch without Kineto and has no times of day, and there is no {} that tells when its profiler was started: its times count from then, and DO NOT LINE UP with those of other files",
-                sidecar_path(self.path).display()
+                facts::sidecar_path(self.path).display()
             )),
         }
         Ok(())
@@ -153,25 +151,12 @@ impl<W: Write> Run<'_, W> {
             Ok(()) => Ok(()),
             Err(Refused::Write(error)) => Err(error),
             Err(refused) => {
-                let (why, cause) = refused.words();
                 let table =
                     (event.phase == b'X').then(|| Kind::of(event.category.unwrap_or_default()).table());
-                self.leave_out(at, why, cause, table);
+                self.lost_events.add(&mut self.rows.out, at, refused.words(), table);
                 Ok(())
             }
         }
-    }
-
-    /// Counts an element at a byte of the file that is in no row.
-    fn leave_out(&mut self, at: u64, why: &'static str, cause: LossCause, table: Option<TableId>) {
-        self.left_out.entry(why).or_insert((at, 0)).1 += 1;
-        self.rows.out.lose("events", Loss { source: SOURCE, table, cause, rows: Some(1) });
-    }
-
-    /// Notes that nobody knows how much is lost.
-    fn lose_unknown(&mut self, cause: LossCause) {
-        let loss = Loss { source: SOURCE, table: Some(rocpd::EVENT), cause, rows: None };
-        self.rows.out.lose_uncounted(loss);
     }
 
     fn first_span(&mut self, event: &Event<'_>) {
@@ -185,26 +170,10 @@ impl<W: Write> Run<'_, W> {
         }
     }
 
-    /// The rank, as far as the file tells.
     fn process(&self, exit: Option<Exit>) -> Process {
-        let pid = self.rows.known.threads.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
-        let pid = pid.or(self.sidecar.pid).unwrap_or(0);
-        let first_seen = self.rows.first.unwrap_or(0);
-        let hostname = self.facts.host.clone().unwrap_or_default();
-        let node = Node { machine_id: hostname.clone(), hostname, ..Node::default() };
-        let node = node_of_file(node, (pid, first_seen));
-        let rank = self.facts.rank;
-        Process {
-            rank: rank.or(self.sidecar.rank),
-            size: self.facts.world.or(self.sidecar.world_size),
-            rank_from: self.sidecar.name().or_else(|| rank.map(|_| "distributedInfo".to_owned())),
-            pid,
-            first_seen,
-            last_seen: self.rows.last,
-            command: self.rows.known.threads.process_name().unwrap_or_default().to_owned(),
-            exit,
-            ..Process::of_file(node, self.clock)
-        }
+        let times = (self.rows.first, self.rows.last);
+        let threads = &self.rows.known.threads;
+        Process { exit, ..rank_process(&self.facts, &self.sidecar, threads, times, self.clock) }
     }
 
     fn end(mut self, ending: Ending) -> Result<(W, Translation), TranslateError> {
@@ -213,7 +182,7 @@ impl<W: Write> Run<'_, W> {
                 return Err(no_events(self.path, at, why));
             }
             self.rows.out.warn(format!("it is damaged at byte {at}: {why}; what stands behind is lost"));
-            self.lose_unknown(LossCause::Truncated);
+            LostEvents::add_unknown(&mut self.rows.out, LossCause::Truncated);
         }
         if !ending.has_events {
             return Err(no_events(self.path, 0, "there are no traceEvents".to_owned()));
@@ -232,12 +201,7 @@ impl<W: Write> Run<'_, W> {
     }
 
     fn warn_of_left_out(&mut self) {
-        for (why, (at, count)) in std::mem::take(&mut self.left_out) {
-            self.rows.out.warn(match count {
-                1 => format!("an event at byte {at} is left out: {why}"),
-                _ => format!("{count} events are left out, the first one at byte {at}: {why}"),
-            });
-        }
+        std::mem::take(&mut self.lost_events).warn(&mut self.rows.out);
         let cut_names = self.rows.out.translation().cut_texts;
         if cut_names > 0 {
             self.rows.out.warn(format!("{cut_names} names of more than {MAX_NAME} bytes are cut"));
@@ -267,13 +231,13 @@ impl<W: Write> Run<'_, W> {
                 self.rows.out.warn(format!(
                     "the trace ends at byte {at}, and {bytes} more bytes are behind it, which are not read: is it more than one trace, or was it written over a longer file?"
                 ));
-                self.lose_unknown(LossCause::BadRecord);
+                LostEvents::add_unknown(&mut self.rows.out, LossCause::BadRecord);
             }
             Behind::Packing(why) => {
                 self.rows.out.warn(format!(
                     "it is damaged behind byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
                 ));
-                self.lose_unknown(LossCause::Truncated);
+                LostEvents::add_unknown(&mut self.rows.out, LossCause::Truncated);
             }
         }
     }

@@ -22,6 +22,7 @@
 //! Times are `CLOCK_REALTIME`, ns; the table has them in UTC, without saying so, to the second mostly. An empty cell is no
 //! value. A value that is no number, and a line without a time, is in the loss ledger.
 
+mod rows;
 mod series;
 mod table;
 mod time;

@@ -6,7 +6,8 @@ use crate::record::{Agent, CodeObject, Counter, KernelSymbol, KindNames, Message
 use crate::scan::Scanner;
 use crate::source::Source;
 use crate::survey::{Section, Sections};
-use rpd_shard::model::{AgentRow, CodeObjectRow, KernelSymbolRow, PmcRow, TableId, WholeNumber, rocpd};
+use rpd_shard::model::row_types::{AgentRow, CodeObjectRow, KernelSymbolRow, PmcRow, WholeNumber};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_translator::TranslateError;
 use serde_json::{Map, Value as Json};
 use std::io::Write;

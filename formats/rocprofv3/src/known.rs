@@ -7,10 +7,11 @@
 use crate::messages::Messages;
 use crate::process_output::{ProcessOutput, Refused};
 use crate::record::KindNames;
-use rpd_shard::model::{
+use rpd_shard::model::rocpd;
+use rpd_shard::model::row_types::{
     AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, EventKey, KernelSymbolKey, KernelSymbolRow, PmcKey,
     PmcRow, QueueKey, QueueRow, RowKey, StreamKey, StreamRow, StringId, TableRow, ThreadKey, ThreadRow,
-    TrackKey, TrackRow, rocpd,
+    TrackKey, TrackRow,
 };
 use std::collections::HashMap;
 use std::io::Write;

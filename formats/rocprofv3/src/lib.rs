@@ -20,6 +20,7 @@ mod known;
 mod messages;
 mod process_output;
 mod record;
+mod record_rows;
 mod scan;
 mod source;
 mod survey;

@@ -1,7 +1,8 @@
 use crate::ignored_names::IgnoredNames;
 use crate::text::cut_text;
 use crate::translation::Translation;
-use rpd_shard::model::{StringId, Table, TableId, TableRow, Value};
+use rpd_shard::model::row_types::{StringId, TableRow};
+use rpd_shard::model::{Table, TableId, Value};
 use rpd_shard::record::{ClockSet, Loss, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use std::io::Write;
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn pending_rows_are_written_at_the_limit() {
-        use rpd_shard::model::StreamRow;
+        use rpd_shard::model::row_types::StreamRow;
         let row = StreamRow { name: Some(b"stream"), extdata: None };
         let written = |limit: PendingLimit| {
             let mut translator = translator(limit);

@@ -26,6 +26,7 @@ mod annotations;
 mod clocks;
 mod event;
 mod packets;
+mod processes;
 mod rows;
 mod sequence;
 mod slices;

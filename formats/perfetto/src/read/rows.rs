@@ -7,10 +7,10 @@ use super::tracks::Place;
 use super::translate::{Lost, Reader, Refused};
 use super::wire::Fields;
 use rpd_shard::WriteError;
-use rpd_shard::model::{
-    ArgRow, EventKey, EventRow, LocalNs, PmcEventRow, RegionRow, SampleRow, StackId, TrackKey, WholeNumber,
-    rocpd,
+use rpd_shard::model::row_types::{
+    ArgRow, EventKey, EventRow, PmcEventRow, RegionRow, SampleRow, StackId, TrackKey, WholeNumber,
 };
+use rpd_shard::model::{LocalNs, rocpd};
 use rpd_shard::record::LossCause;
 use serde_json::json;
 use std::io::Write;

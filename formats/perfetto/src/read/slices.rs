@@ -5,7 +5,7 @@
 //! paired at the end by time, since a slice may end on another thread.
 
 use super::tracks::Place;
-use rpd_shard::model::{EventKey, StringId, ThreadKey};
+use rpd_shard::model::row_types::{EventKey, StringId, ThreadKey};
 use std::collections::HashMap;
 
 /// Most slices that are open at one time, and ends that wait for their beginnings.

@@ -8,7 +8,7 @@ use super::sequence::cut;
 use super::survey::{MAX_PROCESSES, MAX_TRACKS};
 use super::wire::{Fields, Malformed};
 use rpd_shard::WriteError;
-use rpd_shard::model::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};
+use rpd_shard::model::row_types::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};
 use rpd_translator::Translator;
 use std::collections::HashMap;
 use std::io::Write;

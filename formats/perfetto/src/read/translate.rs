@@ -2,16 +2,16 @@
 
 use super::clocks::Reading;
 use super::event::decode;
-use super::packets::{self, Damage, Packet, Packets, Stop};
+use super::packets::{self, Packet, Packets, Stop};
+use super::processes::described;
 use super::sequence::{Room, Sequence};
 use super::slices::{Rest, Slices};
 use super::survey::{Survey, survey};
-use super::tracks::{Found, Tracks};
+use super::tracks::Tracks;
 use super::wire::{Field, Fields, Malformed};
 use rpd_shard::file::Owner;
-use rpd_shard::identity::unnamed_node;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Clock, ClockSet, Loss, LossCause, Process};
+use rpd_shard::record::{ClockSet, Loss, LossCause, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::collections::{BTreeMap, HashMap};
@@ -65,24 +65,6 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
 
 fn io(path: &Path, source: std::io::Error) -> TranslateError {
     TranslateError::io(path, source)
-}
-
-/// Processes as a shard describes them. The file names neither rank nor node.
-fn described(processes: &[Found], clock: Clock) -> Vec<Process> {
-    let first = |found: &Found| found.seen.map_or(0, |(first, _)| first);
-    let on_node: Vec<(i32, i64)> = processes.iter().map(|found| (found.pid, first(found))).collect();
-    let node = unnamed_node(0, &on_node);
-    (1..)
-        .zip(processes)
-        .map(|(source, found)| Process {
-            source,
-            pid: found.pid,
-            first_seen: first(found),
-            last_seen: found.seen.map(|(_, last)| last),
-            command: String::from_utf8_lossy(&found.command).into_owned(),
-            ..Process::of_file(node.clone(), clock)
-        })
-        .collect()
 }
 
 /// Why packets are not read on.
@@ -181,8 +163,8 @@ impl<W: Write> Reader<W> {
             };
             let mut inside = packets::unpack(packed);
             match self.packets(&mut inside, false) {
-                Err(Ended::Stop(Stop::Damage(Damage { reason, .. }))) => {
-                    let damage = Damage { offset: packets.offset(), reason };
+                Err(Ended::Stop(Stop::Damage(packets::Damage { reason, .. }))) => {
+                    let damage = packets::Damage { offset: packets.offset(), reason };
                     self.damaged(&damage, ", in a packet of packed ones");
                 }
                 other => other?,
@@ -317,8 +299,8 @@ impl<W: Write> Reader<W> {
     }
 
     /// Notes that what stands behind some place is lost, and nobody knows how much.
-    fn damaged(&mut self, damage: &Damage, inside: &str) {
-        let Damage { offset, reason } = damage;
+    fn damaged(&mut self, damage: &packets::Damage, inside: &str) {
+        let packets::Damage { offset, reason } = damage;
         let line = format!("it is damaged at byte {offset}{inside}: {reason}; what stands behind is lost");
         self.output.warn(line);
         let (table, cause, rows) = (None, LossCause::Truncated, None);

@@ -7,9 +7,10 @@ use super::output::RpdOutput;
 use super::schema::Input;
 use super::value::{int, real, text};
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
-use rpd_shard::model::{
-    EventKey, EventRow, LocalNs, PmcEventRow, PmcKey, SampleRow, StackId, TrackKey, TrackRow, rocpd,
+use rpd_shard::model::row_types::{
+    EventKey, EventRow, PmcEventRow, PmcKey, SampleRow, StackId, TrackKey, TrackRow,
 };
+use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
 use rusqlite::types::ValueRef;
 use serde_json::json;

@@ -5,9 +5,10 @@ use super::census::Census;
 use super::output::RpdOutput;
 use super::schema::Input;
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
-use rpd_shard::model::{
-    AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, KernelSymbolKey, KernelSymbolRow, LocalNs, PmcKey,
-    PmcRow, QueueKey, QueueRow, StreamKey, StreamRow, ThreadKey, ThreadRow,
+use rpd_shard::model::LocalNs;
+use rpd_shard::model::row_types::{
+    AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, KernelSymbolKey, KernelSymbolRow, PmcKey, PmcRow,
+    QueueKey, QueueRow, StreamKey, StreamRow, ThreadKey, ThreadRow,
 };
 use rpd_translator::cut_text;
 use serde_json::json;

@@ -35,7 +35,7 @@ use devices::Devices;
 use output::{Finished, RpdOutput};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
-use rpd_shard::model::WholeNumber;
+use rpd_shard::model::row_types::WholeNumber;
 use rpd_shard::record::{Clock, Process};
 use rpd_translator::{Translation, cut_text};
 use schema::Input;

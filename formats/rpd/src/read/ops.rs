@@ -8,10 +8,11 @@ use super::output::RpdOutput;
 use super::schema::{Input, Select, identifier};
 use super::value::{address, int, text};
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
-use rpd_shard::model::{
-    EventKey, EventRow, KernelDispatchRow, LocalNs, MemoryCopyRow, QueueKey, StackId, StreamKey, ThreadKey,
-    WholeNumber, rocpd,
+use rpd_shard::model::row_types::{
+    EventKey, EventRow, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StreamKey, ThreadKey,
+    WholeNumber,
 };
+use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};

@@ -3,7 +3,8 @@
 use super::schema::Input;
 use super::value::MAX_TEXT;
 use rpd_shard::file::MAX_STRING_LENGTH;
-use rpd_shard::model::{StringId, Table, TableId, TableRow, Value};
+use rpd_shard::model::row_types::{StringId, TableRow};
+use rpd_shard::model::{Table, TableId, Value};
 use rpd_shard::record::{Loss, LossCause, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{PendingLimit, Translation, Translator};

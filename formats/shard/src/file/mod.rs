@@ -18,6 +18,7 @@ mod owner;
 mod pending;
 mod reader;
 mod strings;
+mod typed_rows;
 mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};

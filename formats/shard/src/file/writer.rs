@@ -8,8 +8,7 @@ use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};
 use crate::model::{
-    FIRST_CARRIED_TABLE, Keys, Local, Rows, RowsBuilder, Schema, Table, TableId, TableRow, Value, is_wider,
-    rocpd,
+    FIRST_CARRIED_TABLE, Keys, Local, Rows, RowsBuilder, Schema, Table, TableId, Value, is_wider, rocpd,
 };
 use crate::record::{
     ClockSet, Loss, LossCause, ProbeBurst, Process, ProfilerLoss, RunIdentity, Selection, wire,
@@ -246,12 +245,6 @@ impl<W: Write> ShardWriter<W> {
         }
         self.pending_rows += 1;
         self.pushed(place)
-    }
-
-    /// Adds a typed row. Returns its key.
-    #[inline]
-    pub fn push_row<R: TableRow>(&mut self, source: u32, row: &R) -> Result<R::Key, WriteError> {
-        row.with_values(|values| self.push(source, R::TABLE, values)).map(R::key)
     }
 
     /// Adds a row whose key is a handle. All rows of a table of a process have such a key, or none, and they ascend.

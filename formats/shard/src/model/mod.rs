@@ -7,21 +7,13 @@ mod builder;
 pub mod native;
 pub mod rocpd;
 mod row_cells;
-mod row_types;
+pub mod row_types;
 mod rows;
 mod table;
 mod time;
 mod value;
 
 pub use builder::RowsBuilder;
-pub use row_cells::{RowKey, StackId, StringId, WholeNumber};
-pub use row_types::{
-    AgentKey, AgentRow, ArgKey, ArgRow, CodeObjectKey, CodeObjectRow, EventKey, EventRow, KernelDispatchKey,
-    KernelDispatchRow, KernelSymbolKey, KernelSymbolRow, MarkKey, MarkRow, MemoryAllocateKey,
-    MemoryAllocateRow, MemoryCopyKey, MemoryCopyRow, PmcEventKey, PmcEventRow, PmcKey, PmcRow, QueueKey,
-    QueueRow, RegionKey, RegionRow, SampleKey, SampleRow, StreamKey, StreamRow, TableRow, ThreadKey,
-    ThreadRow, TrackKey, TrackRow,
-};
 pub use rows::{Cells, Keys, Local, Merged, Nulls, Rows, TextCells};
 pub use table::{
     Column, Declared, FIRST_CARRIED_TABLE, JsonRef, Kind, RPD_TABLE_PREFIX, Schema, Table, TableId,

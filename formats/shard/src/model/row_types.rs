@@ -7,7 +7,8 @@
 //! The columns `nid` and `pid` are no fields: a source is one process, and the rows of its node and process
 //! have the key 1. A field that is `None` is NULL, and at the end of a row the default of its column.
 
-use super::row_cells::{RowCell, RowKey, StackId, StringId, WholeNumber};
+use super::row_cells::RowCell;
+pub use super::row_cells::{RowKey, StackId, StringId, WholeNumber};
 use super::table::TableId;
 use super::time::LocalNs;
 use super::value::Value;
