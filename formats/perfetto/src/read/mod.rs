@@ -25,6 +25,7 @@
 mod annotations;
 mod clocks;
 mod event;
+mod limits;
 mod packets;
 mod processes;
 mod rows;
@@ -32,6 +33,7 @@ mod sequence;
 mod slices;
 mod stacks;
 mod survey;
+mod texts;
 mod tracks;
 mod translate;
 mod wire;

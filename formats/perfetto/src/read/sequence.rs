@@ -1,6 +1,7 @@
 //! What is remembered of a sequence of packets: interned data, and what is left out because it is the same every time.
 
 use super::stacks::{Frame, StackTables};
+use super::texts::Texts;
 use super::wire::{Fields, Malformed};
 use rpd_translator::cut_text;
 use std::collections::HashMap;
@@ -15,9 +16,6 @@ const MAX_TEXT: usize = 1 << 20;
 /// Flags of a packet.
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
-
-/// Texts by their interning ids.
-pub(super) type Texts = HashMap<u64, Rc<[u8]>>;
 
 /// Of how much interned data there is no room any more.
 #[derive(Debug, Default)]

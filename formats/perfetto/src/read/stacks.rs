@@ -1,5 +1,6 @@
 //! Call stacks: interned ones of tables, and those that stand in an event.
 
+use super::texts::Texts;
 use super::wire::{Field, Fields, Malformed};
 use serde_json::json;
 use std::collections::HashMap;
@@ -32,9 +33,9 @@ struct InternedFrame {
 /// The tables that interned call stacks are made of.
 #[derive(Debug, Default)]
 pub(super) struct StackTables {
-    pub(super) functions: super::sequence::Texts,
-    pub(super) paths: super::sequence::Texts,
-    pub(super) sources: super::sequence::Texts,
+    pub(super) functions: Texts,
+    pub(super) paths: Texts,
+    pub(super) sources: Texts,
     frames: HashMap<u64, InternedFrame>,
     mappings: HashMap<u64, Vec<u64>>,
     stacks: HashMap<u64, Rc<[u64]>>,
@@ -95,7 +96,7 @@ impl StackTables {
     }
 
     fn frame(&self, frame: &InternedFrame) -> Frame<'_> {
-        let text = |texts: &'_ super::sequence::Texts, id: u64| texts.get(&id).cloned();
+        let text = |texts: &'_ Texts, id: u64| texts.get(&id).cloned();
         let library = frame.mapping.and_then(|id| self.mappings.get(&id)).map(|parts| {
             let parts: Vec<Rc<[u8]>> =
                 parts.iter().take(64).filter_map(|part| text(&self.paths, *part)).collect();

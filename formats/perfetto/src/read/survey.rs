@@ -1,6 +1,7 @@
 //! The first pass over a file: its tracks and processes, and how far its clocks are from each other.
 
 use super::clocks::Clocks;
+use super::limits::{MAX_PROCESSES, MAX_TRACKS};
 use super::packets::{self, Damage, Packet, Packets, Stop};
 use super::tracks::Described;
 use super::wire::{Fields, Malformed};
@@ -8,10 +9,6 @@ use rpd_translator::{FilePosition, TranslateError};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
-
-/// Most tracks and processes of one file.
-pub(super) const MAX_TRACKS: usize = 1 << 20;
-pub(super) const MAX_PROCESSES: usize = 4096;
 
 /// What a file describes.
 #[derive(Debug, Default)]

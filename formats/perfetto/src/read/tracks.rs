@@ -4,8 +4,8 @@
 //! above it below the process; its id is negative, since it is none of the system. Tracks with the same parent and the
 //! same name are one, as Perfetto draws them.
 
+use super::limits::{MAX_PROCESSES, MAX_TRACKS};
 use super::sequence::cut;
-use super::survey::{MAX_PROCESSES, MAX_TRACKS};
 use super::wire::{Fields, Malformed};
 use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};

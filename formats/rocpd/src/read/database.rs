@@ -8,6 +8,7 @@ use super::error::ReadError;
 use super::piece::{Piece, Place};
 use super::space::{self, Declared, LeftOut, Space};
 use super::stored::Stored;
+use super::wanted::Wanted;
 use super::{process, tags};
 use rpd_shard::model::{Local, Rows, Table, TableId, rocpd};
 use rpd_sqlite::read::{self as pages, OpenError};
@@ -24,17 +25,6 @@ const MAX_FACTS: usize = 1 << 20;
 const MAX_OTHERS: usize = 64;
 /// Most lines about damage; the rest is counted.
 const MAX_DAMAGE: usize = 100;
-
-/// Which columns are asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
-    /// All of them.
-    All,
-    /// Those that hold ids: `Ref`, `Str` and `Stack`. The others are `Cells::Absent`.
-    Links,
-    /// Those with these names. The others are `Cells::Absent`.
-    Named(&'static [&'static str]),
-}
 
 /// What is done with the rows of a piece, or of a part of it.
 pub type TakeRows<'a> = dyn FnMut(&Piece, Result<Rows<Local>, ReadError>) + 'a;

@@ -25,11 +25,13 @@ mod sniff;
 mod space;
 mod stored;
 mod tags;
+mod wanted;
 
-pub use database::{Database, TakeRows, Wanted};
+pub use database::{Database, TakeRows};
 pub use error::ReadError;
 pub use piece::Piece;
 pub use process::ProcessFacts;
 pub use redact::{Keep, redact_extdata, redacted_command, redacted_environment};
 pub use sniff::{FileKind, sniff};
 pub use space::{LeftOut, Space, SpaceTable};
+pub use wanted::Wanted;

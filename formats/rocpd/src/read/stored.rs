@@ -1,11 +1,11 @@
 //! Where the file has a table, and its rows from there.
 
 use super::catalog::Entry;
-use super::database::Wanted;
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::error::{ReadError, is_behind_the_end};
 use super::piece::{Piece, Place};
 use super::shared::Shared;
+use super::wanted::Wanted;
 use crate::connect::identifier;
 use rpd_shard::model::{Cells, Column, Keys, Kind, Local, OwnedValue, Rows, RowsBuilder, Table, Value};
 use rpd_sqlite::read as pages;

@@ -5,9 +5,10 @@
 //! below a limit its room is kept free, and elsewhere the last blocks are given up for it. What a row
 //! refers to stands before it in the file, so that the blocks before any other are whole without it.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockKind};
+use super::block::BlockKind;
+use super::block_ref::BlockRef;
 use super::index::{self, ENTRY_BYTES, TRAILER_BYTES};
-use super::reader::BlockRef;
+use super::reserve::most_block_bytes;
 use super::writer::{ShardWriter, WriteError, record_header};
 use super::{FILE_HEADER_BYTES, file_header};
 use crate::codec::MAX_RAW_BYTES;
@@ -15,58 +16,10 @@ use crate::model::rocpd;
 use crate::record::{Ledger, Loss, LossCause, wire};
 use std::io::Write;
 
-/// Clock sets that are kept for the case that their blocks are given up, and as many bursts of probes.
-const KEPT_CLOCKS: usize = 128;
 /// Most bytes of an entry of the ledger: of what is written, and of what is lost.
 const LEDGER_ENTRY_BYTES: (usize, usize) = (17, 20);
 /// Most bytes of the two lengths in the ledger.
 const LEDGER_LENGTH_BYTES: usize = 18;
-
-/// What the end needs, as far as it is not counted elsewhere.
-pub(super) struct Reserve {
-    /// Most bytes of the shard.
-    pub(super) limit: u64,
-    /// Rows are counted only.
-    pub(super) full: bool,
-    /// Most bytes of all process records together.
-    pub(super) process_bytes: u64,
-    /// Clock sets and bursts of probes as they are stored.
-    clocks: Vec<Kept>,
-}
-
-/// What is written again behind the ledger if its block is given up.
-pub(super) struct Kept {
-    kind: BlockKind,
-    /// Where its block begins; `u64::MAX` if it is in none.
-    offset: u64,
-    raw: Vec<u8>,
-}
-
-impl Default for Reserve {
-    fn default() -> Reserve {
-        Reserve { limit: u64::MAX, full: false, process_bytes: 0, clocks: Vec::new() }
-    }
-}
-
-impl Reserve {
-    /// Keeps a record. Of many of a kind, the older ones are thinned out: blocks are given up from the end.
-    pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
-        if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
-            let mut keep = false;
-            self.clocks.retain(|kept| {
-                keep ^= kept.kind == kind;
-                keep || kept.kind != kind
-            });
-        }
-        self.clocks.push(Kept { kind, offset, raw });
-    }
-
-    /// Records that are in no block before `position`: they ascend by offset.
-    fn clocks_from(&self, position: u64) -> &[Kept] {
-        let first = self.clocks.partition_point(|kept| kept.offset < position);
-        self.clocks.get(first..).unwrap_or_default()
-    }
-}
 
 /// What an end has beside ledger, identity and index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -74,11 +27,6 @@ enum Extras {
     None,
     Processes,
     ProcessesAndClocks,
-}
-
-/// Most bytes of a block with a payload of `raw` bytes.
-pub(super) fn most_block_bytes(raw: usize) -> u64 {
-    (BLOCK_HEADER_BYTES + zstd::zstd_safe::compress_bound(raw)) as u64
 }
 
 impl<W: Write> ShardWriter<W> {

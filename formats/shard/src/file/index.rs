@@ -1,7 +1,7 @@
 //! Finding the blocks: by the index at the end, or by walking the file.
 
 use super::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, BlockHeader, BlockKind};
-use super::reader::{BlockRef, Damage};
+use super::block_ref::{BlockRef, Damage, payload};
 use super::{Bytes, FILE_HEADER_BYTES, checksum, le};
 use std::io;
 
@@ -58,7 +58,7 @@ fn from_index(bytes: &Bytes) -> io::Result<Option<Vec<BlockRef>>> {
     if index.end() != trailer_offset {
         return Ok(None);
     }
-    let Ok(payload) = super::reader::payload(bytes, &index) else { return Ok(None) };
+    let Ok(payload) = payload(bytes, &index) else { return Ok(None) };
     if payload.len() % ENTRY_BYTES != 0 {
         return Ok(None);
     }

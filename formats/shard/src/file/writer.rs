@@ -1,9 +1,9 @@
 use super::block::{BlockHeader, BlockKind};
-use super::ending::{Reserve, most_block_bytes};
+use super::block_ref::BlockRef;
 use super::index::ENTRY_BYTES;
 use super::owner::Owner;
 use super::pending::{Pending, Strings};
-use super::reader::BlockRef;
+use super::reserve::{Reserve, most_block_bytes};
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};

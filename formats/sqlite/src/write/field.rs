@@ -2,7 +2,6 @@
 
 use super::affinity::{Affinity, Stored, store};
 use super::number;
-use super::record::header_length;
 use super::stage::{Bytes, put_number, put_varint};
 use rpd_shard::model::{Cells, Nulls, TextCells, Value};
 use std::ops::Range;
@@ -465,6 +464,12 @@ impl Out<'_> {
         }
         put_varint(self.stage, start, header_length((body - start) as u64))
     }
+}
+
+/// Length of a record's header whose types take this many bytes: it counts itself.
+pub(super) fn header_length(types: u64) -> u64 {
+    let fits = |size: &u64| types + size < 1 << (7 * size);
+    types + (1..9).find(fits).unwrap_or(9)
 }
 
 #[cfg(test)]

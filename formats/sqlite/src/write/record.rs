@@ -1,14 +1,8 @@
 //! Rows of any length.
 
 use super::affinity::Stored;
-use super::field::{Field, int_type};
+use super::field::{Field, header_length, int_type};
 use super::stage::push_varint;
-
-/// Length of a record's header whose types take this many bytes: it counts itself.
-pub(super) fn header_length(types: u64) -> u64 {
-    let fits = |size: &u64| types + size < 1 << (7 * size);
-    types + (1..9).find(fits).unwrap_or(9)
-}
 
 /// The record of a row in pieces: header, then values.
 pub(super) struct Record<'a> {

@@ -1,9 +1,12 @@
 //! Where values end. All places are bytes from the beginning of the text.
 
-use super::values::is_scheme;
-
 /// What may stand right behind a word that is a value, and is none of it.
 const CLOSERS: [char; 9] = ['"', '\'', '\\', ')', ']', '}', ';', ',', '`'];
+
+/// Whether a word is a scheme of authorization whose value follows.
+pub(super) fn is_scheme(word: &str) -> bool {
+    word.eq_ignore_ascii_case("bearer")
+}
 
 pub(super) fn is_quote(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'')

@@ -18,9 +18,10 @@ mod words;
 
 pub use names::{is_secret_name, is_secret_variable};
 
+use extent::is_scheme;
 use names::{is_name_byte, is_secret_option, is_secret_setting};
 use short_options::{attached_secret, login_secret, takes_login};
-use values::{Header, is_scheme, is_token, mask_values};
+use values::{Header, is_token, mask_values};
 use words::{mask_words, mask_words_behind};
 
 /// What stands for a secret.

@@ -1,6 +1,6 @@
 //! Secrets inside of words: behind names, in URLs, and words that are tokens by their look.
 
-use super::extent::{argument, header_words, is_quote, part, quoted, until};
+use super::extent::{argument, header_words, is_quote, is_scheme, part, quoted, until};
 use super::names::{
     is_header, is_name_byte, is_secret_name, is_secret_option, is_secret_parameter, is_secret_setting,
     takes_colon,
@@ -56,10 +56,6 @@ pub(super) fn mask_values(text: &str, header: Header) -> String {
     }
     masked.push_str(&text[done..]);
     masked
-}
-
-pub(super) fn is_scheme(word: &str) -> bool {
-    word.eq_ignore_ascii_case("bearer")
 }
 
 pub(super) fn is_token(word: &str) -> bool {
