@@ -10,12 +10,12 @@ use super::unrecorded_rows::{self, ProfilerEnding, reason_with_files, reason_wit
 use super::{scratch, start, torch};
 use crate::output::{ShardPlace, identity};
 use crate::warn;
+use rpd_foreign::{Format, format_of, tells_environment, translate};
 use rpd_shard::Shard;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{KnownProcesses, Owner, WriteError};
 use rpd_shard::model::{LocalNs, row_types};
 use rpd_shard::record::{ClockSet, Exit, Process, ProfilerLoss, ProfilerLossReason, RunIdentity};
-use rpd_translate::{Format, format_of, tells_environment, translate};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -7,9 +7,9 @@ use crate::failure::Failure;
 use rpd_files::{
     AnchorUse, EntryKind, FileRefused, anchor, effective_uid, entry_stat, open_input, open_input_folder,
 };
+use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::Database;
 use rpd_shard::file::is_folder_of_ranks;
-use rpd_translate::{Format, format_of};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;

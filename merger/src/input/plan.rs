@@ -19,8 +19,8 @@ use crate::output::own::{is_made_by_merge, may_be_left, unfinished_run, what_els
 use crate::output::partial::temporary_names;
 use rayon::prelude::*;
 use rpd_files::{EntryStat, FileRefused, entry_stat};
+use rpd_foreign::Format;
 use rpd_rocpd::schema::NEWEST;
-use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

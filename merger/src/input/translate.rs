@@ -5,9 +5,9 @@ use crate::failure::Failure;
 use crate::interrupt::{Unfinished, keep_on_interrupt, remove_on_interrupt};
 use rayon::prelude::*;
 use rpd_files::{create_output, create_output_folder, remove_output_folder};
+use rpd_foreign::Format;
 use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
-use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -148,7 +148,7 @@ fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), Str
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let Ok(format) = listed.format else { return Err(format!("{} is of no known format", from.display())) };
-    let (mut sink, account) = rpd_translate::translate(from, format, sink, &Owner::unknown(run))?;
+    let (mut sink, account) = rpd_foreign::translate(from, format, sink, &Owner::unknown(run))?;
     told.warnings.extend(account.warnings);
     told.notes.extend(account.notes);
     sink.flush().map_err(write)

@@ -2,9 +2,9 @@
 
 use crate::input::find::is_merge;
 use rpd_files::open_input;
+use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, FileKind, sniff};
 use rpd_shard::MERGE_APPLICATION_ID;
-use rpd_translate::{Format, format_of};
 use std::fs;
 use std::io::Read;
 use std::path::Path;

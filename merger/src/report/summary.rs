@@ -23,8 +23,8 @@ use crate::output::verify::Verification;
 use crate::trace::drawn::Drawn;
 use rpd_shard::model::{TableId, rocpd};
 
+use rpd_foreign::Format;
 use rpd_shard::size::Size;
-use rpd_translate::Format;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

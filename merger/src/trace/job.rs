@@ -20,7 +20,7 @@ use crate::report::progress::{PhaseTime, Progress};
 use crate::report::words::one_line;
 use crate::report::{NotUsed, Report};
 use crate::together::{from_rank_0, settle};
-use rpd_translate::Format;
+use rpd_foreign::Format;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -3,19 +3,19 @@
 //! The collector does this with what a profiler left in its scratch folder, the merge with what
 //! somebody names. Each format has a crate of its own; here is what they have in common.
 
-mod account;
 mod format;
 mod head;
 mod json_head;
+mod known_but_refused;
+mod notes;
 mod origin;
 mod packed;
-mod refused;
 
-pub use account::Account;
 pub use format::{Format, format_of};
+pub use known_but_refused::{holds_less, tells_environment};
+pub use notes::Account;
 pub use origin::{holds_profile, may_be_profile};
 pub use packed::why_packed;
-pub use refused::{holds_less, tells_environment};
 
 use rpd_shard::file::Owner;
 use std::io::Write;
@@ -30,13 +30,13 @@ pub fn translate<W: Write>(
 ) -> Result<(W, Account), String> {
     let mut account = Account::of(path);
     let sink = match format {
-        Format::LegacyRpd => account::legacy(path, sink, owner, &mut account)?,
-        Format::Rocprofv3Json => account::rocprofv3(path, sink, owner, &mut account)?,
-        Format::Kineto => account::kineto(path, sink, owner, &mut account)?,
-        Format::PerfettoTrace => account::perfetto(path, sink, owner, &mut account)?,
-        Format::OmnistatCsv => account::omnistat(path, sink, owner, &mut account)?,
+        Format::LegacyRpd => notes::legacy(path, sink, owner, &mut account)?,
+        Format::Rocprofv3Json => notes::rocprofv3(path, sink, owner, &mut account)?,
+        Format::Kineto => notes::kineto(path, sink, owner, &mut account)?,
+        Format::PerfettoTrace => notes::perfetto(path, sink, owner, &mut account)?,
+        Format::OmnistatCsv => notes::omnistat(path, sink, owner, &mut account)?,
         Format::Shard => return Err(format!("{} is a shard already", path.display())),
-        Format::RocPd => account::rocpd(path, sink, owner, &mut account)?,
+        Format::RocPd => notes::rocpd(path, sink, owner, &mut account)?,
     };
     Ok((sink, account))
 }

@@ -5,7 +5,7 @@
 
 use crate::head::FileHead;
 use crate::json_head::{JsonHead, read_json};
-use crate::refused::{BYTE_ORDER, SQLITE, is_of_sys, why_refused_head};
+use crate::known_but_refused::{BYTE_ORDER, SQLITE, is_of_sys, why_refused_head};
 use rpd_perfetto::read::is_perfetto;
 use rpd_rocpd::read::{FileKind, sniff};
 use std::path::Path;

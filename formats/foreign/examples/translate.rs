@@ -1,9 +1,9 @@
 //! Writes a foreign file as a shard: `translate FILE OUTPUT_SHARD`. Warnings and notes go to standard error.
 //! The run id is constant, so that two builds can be compared by the bytes that they write.
 
+use rpd_foreign::{format_of, translate};
 use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
-use rpd_translate::{format_of, translate};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

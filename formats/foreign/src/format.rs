@@ -1,7 +1,7 @@
 //! What kind of input a file is, by its first bytes and not by its name.
 
+use crate::known_but_refused::{ANALYSIS, why_refused};
 use crate::packed::why_packed;
-use crate::refused::{ANALYSIS, why_refused};
 use rpd_files::{EntryKind, entry_stat, open_input};
 use rpd_kineto::is_kineto;
 use rpd_omnistat::is_omnistat;
