@@ -13,7 +13,7 @@ mod packed;
 
 pub use format::{Format, format_of};
 pub use known_but_refused::{holds_less, tells_environment};
-pub use notes::Account;
+pub use notes::ForeignNotes;
 pub use origin::{holds_profile, may_be_profile};
 pub use packed::why_packed;
 
@@ -27,8 +27,8 @@ pub fn translate<W: Write>(
     format: Format,
     sink: W,
     owner: &Owner,
-) -> Result<(W, Account), String> {
-    let mut account = Account::of(path);
+) -> Result<(W, ForeignNotes), String> {
+    let mut account = ForeignNotes::of(path);
     let sink = match format {
         Format::LegacyRpd => notes::legacy(path, sink, owner, &mut account)?,
         Format::Rocprofv3Json => notes::rocprofv3(path, sink, owner, &mut account)?,

@@ -11,7 +11,7 @@ const MAX_TOLD: usize = 3;
 
 /// What there is to say of a translated file.
 #[derive(Clone, Debug, Default)]
-pub struct Account {
+pub struct ForeignNotes {
     /// What is missing or wrong, one line each, with the name of the file.
     pub warnings: Vec<String>,
     /// What has no place in RocPD, one line each.
@@ -19,9 +19,9 @@ pub struct Account {
     name: String,
 }
 
-impl Account {
-    pub(crate) fn of(path: &Path) -> Account {
-        Account { name: path.display().to_string(), ..Account::default() }
+impl ForeignNotes {
+    pub(crate) fn of(path: &Path) -> ForeignNotes {
+        ForeignNotes { name: path.display().to_string(), ..ForeignNotes::default() }
     }
 
     fn warn(&mut self, line: String) {
@@ -48,7 +48,7 @@ pub(crate) fn legacy<W: Write>(
     path: &Path,
     sink: W,
     owner: &Owner,
-    account: &mut Account,
+    account: &mut ForeignNotes,
 ) -> Result<W, String> {
     // Where the clocks of the node are known, so is the distance of the two that roctx and calls may be on.
     let distance = owner.clocks.iter().min_by_key(|set| set.bracket);
@@ -79,7 +79,7 @@ pub(crate) fn rocpd<W: Write>(
     path: &Path,
     sink: W,
     owner: &Owner,
-    account: &mut Account,
+    account: &mut ForeignNotes,
 ) -> Result<W, String> {
     let (sink, told) = rpd_rocpd::translate(path, sink, owner).map_err(|error| chain(&error))?;
     told.warnings.into_iter().for_each(|line| account.warn(line));
@@ -97,7 +97,7 @@ pub(crate) fn rocprofv3<W: Write>(
     path: &Path,
     sink: W,
     owner: &Owner,
-    account: &mut Account,
+    account: &mut ForeignNotes,
 ) -> Result<W, String> {
     let (sink, told) = rpd_rocprofv3::translate(path, sink, owner).map_err(|error| chain(&error))?;
     account.take(told);
@@ -108,7 +108,7 @@ pub(crate) fn kineto<W: Write>(
     path: &Path,
     sink: W,
     owner: &Owner,
-    account: &mut Account,
+    account: &mut ForeignNotes,
 ) -> Result<W, String> {
     let (sink, told) = rpd_kineto::translate(path, sink, owner).map_err(|error| chain(&error))?;
     account.take(told);
@@ -119,7 +119,7 @@ pub(crate) fn perfetto<W: Write>(
     path: &Path,
     sink: W,
     owner: &Owner,
-    account: &mut Account,
+    account: &mut ForeignNotes,
 ) -> Result<W, String> {
     let (sink, told) = rpd_perfetto::read::translate(path, sink, owner).map_err(|error| chain(&error))?;
     account.take(told);
@@ -130,7 +130,7 @@ pub(crate) fn omnistat<W: Write>(
     path: &Path,
     sink: W,
     owner: &Owner,
-    account: &mut Account,
+    account: &mut ForeignNotes,
 ) -> Result<W, String> {
     let (sink, told) = rpd_omnistat::translate(path, sink, owner).map_err(|error| chain(&error))?;
     account.take(told);

@@ -1,6 +1,6 @@
 //! What a file says of itself beside its events, and what a sidecar says of it.
 
-use crate::cursor::{Value, elements, members};
+use crate::cursor::{JsonValue, elements, members};
 use crate::input::lossy;
 use crate::number::integer;
 use rpd_translator::cut_text;
@@ -19,7 +19,7 @@ const MAX_SHOWN: usize = 40;
 
 /// Members at the top.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct TraceFacts {
     /// `baseTimeNanoseconds`: what all times count from, ns of `CLOCK_REALTIME`.
     pub(crate) base: Option<i64>,
     /// What stands there instead, if it is no such number.
@@ -30,26 +30,26 @@ pub(crate) struct Facts {
     pub(crate) world: Option<u32>,
     pub(crate) host: Option<String>,
     /// `deviceProperties`.
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: Vec<GpuDevice>,
 }
 
 /// A GPU as the file describes it.
 #[derive(Clone, Debug)]
-pub(crate) struct Device {
+pub(crate) struct GpuDevice {
     pub(crate) id: i64,
     pub(crate) name: String,
     /// The whole description.
     pub(crate) json: Vec<u8>,
 }
 
-/// Whether a member at the top is one of those that [`Facts`] keeps.
+/// Whether a member at the top is one of those that [`TraceFacts`] keeps.
 pub(crate) fn is_fact(name: &[u8]) -> bool {
     matches!(name, b"baseTimeNanoseconds" | b"host_name" | b"distributedInfo" | b"deviceProperties")
 }
 
-impl Facts {
+impl TraceFacts {
     /// Notes a member.
-    pub(crate) fn take(&mut self, name: &[u8], value: Value<'_>) {
+    pub(crate) fn take(&mut self, name: &[u8], value: JsonValue<'_>) {
         match (name, value) {
             (b"baseTimeNanoseconds", value) => {
                 let base = value.plain().and_then(integer);
@@ -66,7 +66,7 @@ impl Facts {
                 let named = |host: &String| !host.is_empty() && host.len() <= MAX_NAME;
                 self.host = lossy(value).filter(named);
             }
-            (b"distributedInfo", Value::Object(object)) => {
+            (b"distributedInfo", JsonValue::Object(object)) => {
                 for (name, value) in members(object) {
                     let number = || u32::try_from(value.plain().and_then(integer)?).ok();
                     match name {
@@ -76,8 +76,8 @@ impl Facts {
                     }
                 }
             }
-            (b"deviceProperties", Value::Array(array)) => {
-                self.devices = elements(array).filter_map(Device::of).take(MAX_DEVICES.0).collect();
+            (b"deviceProperties", JsonValue::Array(array)) => {
+                self.devices = elements(array).filter_map(GpuDevice::of).take(MAX_DEVICES.0).collect();
             }
             _ => {}
         }
@@ -85,15 +85,16 @@ impl Facts {
 }
 
 /// The beginning of a value as it stands in the file.
-fn shown(value: Value<'_>) -> String {
-    let (Value::Text(text) | Value::Scalar(text) | Value::Array(text) | Value::Object(text)) = value;
+fn shown(value: JsonValue<'_>) -> String {
+    let (JsonValue::Text(text) | JsonValue::Scalar(text) | JsonValue::Array(text) | JsonValue::Object(text)) =
+        value;
     let text = String::from_utf8_lossy(cut_text(text, MAX_SHOWN)).into_owned();
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-impl Device {
-    fn of(value: Value<'_>) -> Option<Device> {
-        let Value::Object(object) = value else { return None };
+impl GpuDevice {
+    fn of(value: JsonValue<'_>) -> Option<GpuDevice> {
+        let JsonValue::Object(object) = value else { return None };
         let (mut id, mut device_name) = (None, String::new());
         for (name, value) in members(object) {
             match name {
@@ -103,13 +104,13 @@ impl Device {
             }
         }
         let json = if object.len() <= MAX_DEVICES.1 { object.to_vec() } else { b"{}".to_vec() };
-        Some(Device { id: id?, name: device_name, json })
+        Some(GpuDevice { id: id?, name: device_name, json })
     }
 }
 
 /// What the collector's hook knew when the profiler was started.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Sidecar {
+pub(crate) struct TraceSidecar {
     /// When the profiler was started, ns of `CLOCK_BOOTTIME`.
     #[serde(default)]
     pub(crate) start_boottime_ns: Option<i64>,
@@ -124,7 +125,7 @@ pub(crate) struct Sidecar {
     pub(crate) pid: Option<i32>,
 }
 
-impl Sidecar {
+impl TraceSidecar {
     /// Who says the rank, if that is a name.
     pub(crate) fn name(&self) -> Option<String> {
         self.rank_from.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME)
@@ -139,13 +140,13 @@ pub(crate) fn sidecar_path(trace: &Path) -> PathBuf {
 }
 
 /// The sidecar of a trace: nothing where there is none, an error in words where it makes no sense.
-pub(crate) fn sidecar(trace: &Path) -> Result<Sidecar, String> {
+pub(crate) fn sidecar(trace: &Path) -> Result<TraceSidecar, String> {
     let path = sidecar_path(trace);
-    let Ok(file) = rpd_files::open_input(&path) else { return Ok(Sidecar::default()) };
+    let Ok(file) = rpd_files::open_input(&path) else { return Ok(TraceSidecar::default()) };
     let mut text = Vec::new();
     let read = file.take(MAX_SIDECAR).read_to_end(&mut text);
     let parsed = read
         .map_err(|error| error.to_string())
-        .and_then(|_| serde_json::from_slice::<Sidecar>(&text).map_err(|error| error.to_string()));
+        .and_then(|_| serde_json::from_slice::<TraceSidecar>(&text).map_err(|error| error.to_string()));
     parsed.map_err(|why| format!("{} is not used: {why}", path.display()))
 }

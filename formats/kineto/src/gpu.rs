@@ -1,10 +1,10 @@
 //! What ran on a GPU, as rows: kernels, fills and copies.
 
 use crate::SOURCE;
-use crate::event::{Event, Place, sizes};
-use crate::known::{Refused, ZERO};
+use crate::event::{EventPlace, TraceEvent, sizes};
+use crate::known::{RowError, ZERO};
 use crate::number::integer;
-use crate::rows::Rows;
+use crate::rows::EventRows;
 use crate::text::{short, unescape};
 use rpd_shard::model::LocalNs;
 use rpd_shard::model::row_types::{
@@ -33,13 +33,15 @@ fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
     }
 }
 
-impl<W: Write> Rows<W> {
+impl<W: Write> EventRows<W> {
     /// GPU and stream of a span, by its args or else by its place.
-    fn on_gpu(&self, event: &Event<'_>) -> (i64, i64) {
-        let number = |place: Place<'_>| match place {
-            Place::Number(number) => Some(number),
-            Place::Word(word) => integer(word.rsplit(|byte| *byte == b' ').find(|part| !part.is_empty())?),
-            Place::None => None,
+    fn on_gpu(&self, event: &TraceEvent<'_>) -> (i64, i64) {
+        let number = |place: EventPlace<'_>| match place {
+            EventPlace::Number(number) => Some(number),
+            EventPlace::Word(word) => {
+                integer(word.rsplit(|byte| *byte == b' ').find(|part| !part.is_empty())?)
+            }
+            EventPlace::None => None,
         };
         let gpu = event.args.device.or(number(event.pid)).unwrap_or(0);
         (gpu, event.args.stream.or(number(event.tid)).unwrap_or(0))
@@ -47,11 +49,11 @@ impl<W: Write> Rows<W> {
 
     pub(crate) fn dispatch(
         &mut self,
-        event: &Event<'_>,
+        event: &TraceEvent<'_>,
         category: StringId,
         stack: Option<StackId>,
         (start, end): (LocalNs, LocalNs),
-    ) -> Result<EventKey, Refused> {
+    ) -> Result<EventKey, RowError> {
         let (gpu, stream) = self.on_gpu(event);
         let thread = self.known.threads.unknown()?;
         let agent = self.known.agent(Some(gpu))?;
@@ -90,11 +92,11 @@ impl<W: Write> Rows<W> {
 
     pub(crate) fn copy(
         &mut self,
-        event: &Event<'_>,
+        event: &TraceEvent<'_>,
         category: StringId,
         stack: Option<StackId>,
         (start, end): (LocalNs, LocalNs),
-    ) -> Result<EventKey, Refused> {
+    ) -> Result<EventKey, RowError> {
         let (gpu, stream) = self.on_gpu(event);
         let thread = self.known.threads.unknown()?;
         let name = unescape(event.name);

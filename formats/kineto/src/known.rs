@@ -2,10 +2,10 @@
 //! first event names them; those of threads and agents at the end of the file, since their names may stand anywhere.
 
 use crate::SOURCE;
-use crate::event::Place;
-use crate::facts::Device;
+use crate::event::EventPlace;
+use crate::facts::GpuDevice;
 use crate::text::{short, unescape};
-use crate::threads::Threads;
+use crate::threads::ThreadList;
 use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{
     AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, KernelSymbolKey, KernelSymbolRow, PmcKey, PmcRow,
@@ -38,7 +38,7 @@ const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
 
 /// Why an event yields no row.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum RowError {
     /// It does not make sense.
     Bad(&'static str),
     /// There are too many of its kind.
@@ -49,50 +49,50 @@ pub(crate) enum Refused {
     Write(WriteError),
 }
 
-impl From<WriteError> for Refused {
-    fn from(error: WriteError) -> Refused {
+impl From<WriteError> for RowError {
+    fn from(error: WriteError) -> RowError {
         match error {
-            WriteError::TextTooLong { .. } => Refused::Bad("it is too long"),
-            error => Refused::Write(error),
+            WriteError::TextTooLong { .. } => RowError::Bad("it is too long"),
+            error => RowError::Write(error),
         }
     }
 }
 
-impl Refused {
+impl RowError {
     pub(crate) fn words(&self) -> (&'static str, LossCause) {
         match self {
-            Refused::Bad(why) => (why, LossCause::BadRecord),
-            Refused::OverLimit => ("there are too many of its kind", LossCause::OverLimit),
-            Refused::NoPlace => ("RocPD has no place for events of its phase", LossCause::UnknownTable),
-            Refused::Write(_) => ("it cannot be written", LossCause::NoSpace),
+            RowError::Bad(why) => (why, LossCause::BadRecord),
+            RowError::OverLimit => ("there are too many of its kind", LossCause::OverLimit),
+            RowError::NoPlace => ("RocPD has no place for events of its phase", LossCause::UnknownTable),
+            RowError::Write(_) => ("it cannot be written", LossCause::NoSpace),
         }
     }
 }
 
-/// A [`Place`] to remember.
+/// A [`EventPlace`] to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Key {
+pub(crate) enum PlaceKey {
     None,
     Number(i64),
     /// Hash of a word.
     Word(u64),
 }
 
-impl Key {
-    pub(crate) fn of(place: Place<'_>) -> Key {
+impl PlaceKey {
+    pub(crate) fn of(place: EventPlace<'_>) -> PlaceKey {
         match place {
-            Place::None => Key::None,
-            Place::Number(number) => Key::Number(number),
-            Place::Word(word) => Key::Word(XxHash3_64::oneshot(word)),
+            EventPlace::None => PlaceKey::None,
+            EventPlace::Number(number) => PlaceKey::Number(number),
+            EventPlace::Word(word) => PlaceKey::Word(XxHash3_64::oneshot(word)),
         }
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) threads: Threads,
-    pub(crate) devices: Vec<Device>,
+pub(crate) struct ReferredRows {
+    pub(crate) threads: ThreadList,
+    pub(crate) devices: Vec<GpuDevice>,
     /// Keys of the rows that the agents will get, by GPU; `None` is the host.
     agents: HashMap<Option<i64>, AgentKey>,
     /// In the order of their keys.
@@ -112,9 +112,9 @@ fn add<W: Write, K: Hash + Eq, R: TableRow<Key: Copy>>(
     key: K,
     out: &mut Translator<W>,
     row: &R,
-) -> Result<R::Key, Refused> {
+) -> Result<R::Key, RowError> {
     if known.len() >= MAX_ENTRIES {
-        return Err(Refused::OverLimit);
+        return Err(RowError::OverLimit);
     }
     let id = out.row(SOURCE, row)?;
     known.insert(key, id);
@@ -127,9 +127,9 @@ pub(crate) fn list<K: Hash + Eq, T, const TABLE: u16>(
     list: &mut Vec<T>,
     key: K,
     listed: T,
-) -> Result<RowKey<TABLE>, Refused> {
+) -> Result<RowKey<TABLE>, RowError> {
     if list.len() >= MAX_ENTRIES {
-        return Err(Refused::OverLimit);
+        return Err(RowError::OverLimit);
     }
     list.push(listed);
     let id = RowKey::new(list.len() as i64);
@@ -137,9 +137,9 @@ pub(crate) fn list<K: Hash + Eq, T, const TABLE: u16>(
     Ok(id)
 }
 
-impl Known {
+impl ReferredRows {
     /// A GPU by its index, or the host.
-    pub(crate) fn agent(&mut self, gpu: Option<i64>) -> Result<AgentKey, Refused> {
+    pub(crate) fn agent(&mut self, gpu: Option<i64>) -> Result<AgentKey, RowError> {
         if let Some(agent) = self.agents.get(&gpu) {
             return Ok(*agent);
         }
@@ -188,7 +188,7 @@ impl Known {
         out: &mut Translator<W>,
         gpu: i64,
         stream: i64,
-    ) -> Result<StreamKey, Refused> {
+    ) -> Result<StreamKey, RowError> {
         if let Some(stream) = self.streams.get(&(gpu, stream)) {
             return Ok(*stream);
         }
@@ -207,7 +207,7 @@ impl Known {
         &mut self,
         out: &mut Translator<W>,
         raw_name: &[u8],
-    ) -> Result<KernelSymbolKey, Refused> {
+    ) -> Result<KernelSymbolKey, RowError> {
         let hash = XxHash3_128::oneshot(raw_name);
         if let Some(kernel) = self.kernels.get(&hash) {
             return Ok(*kernel);
@@ -242,7 +242,7 @@ impl Known {
         gpu: Option<i64>,
         (name, symbol): (&[u8], &[u8]),
         units: &str,
-    ) -> Result<PmcKey, Refused> {
+    ) -> Result<PmcKey, RowError> {
         let key = (gpu, XxHash3_64::oneshot(name));
         if let Some(counter) = self.counters.get(&key) {
             return Ok(*counter);
@@ -274,7 +274,7 @@ impl Known {
         out: &mut Translator<W>,
         thread: Option<ThreadKey>,
         name: StringId,
-    ) -> Result<TrackKey, Refused> {
+    ) -> Result<TrackKey, RowError> {
         if let Some(track) = self.tracks.get(&(thread, name)) {
             return Ok(*track);
         }

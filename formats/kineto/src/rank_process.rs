@@ -1,13 +1,13 @@
-use crate::facts::{Facts, Sidecar};
-use crate::threads::Threads;
+use crate::facts::{TraceFacts, TraceSidecar};
+use crate::threads::ThreadList;
 use rpd_shard::identity::node_of_file;
 use rpd_shard::record::{Clock, Node, Process};
 
 /// The process of the rank, as far as the file and its sidecar tell; `times` are its first and last time, ns.
 pub(crate) fn rank_process(
-    facts: &Facts,
-    sidecar: &Sidecar,
-    threads: &Threads,
+    facts: &TraceFacts,
+    sidecar: &TraceSidecar,
+    threads: &ThreadList,
     times: (Option<i64>, Option<i64>),
     clock: Clock,
 ) -> Process {

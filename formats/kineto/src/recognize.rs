@@ -1,7 +1,7 @@
 //! Tells a trace of the PyTorch profiler from other JSON, by its members at the top and its first events.
 
 use crate::document::next_member;
-use crate::input::{Input, open};
+use crate::input::{JsonInput, open};
 use std::io::Read;
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const WORDS: [&[u8]; 3] = [b"\"External id\"", b"\"Ev Idx\"", b"\"cpu_op\""];
 pub fn is_kineto(path: &Path) -> bool {
     let Ok(source) = open(path) else { return false };
     // A packed file that is cut has a head all the same.
-    let mut input = Input::new(Box::new(source.take(MAX_HEAD_BYTES)));
+    let mut input = JsonInput::new(Box::new(source.take(MAX_HEAD_BYTES)));
     input.pass_mark();
     match input.peek() {
         Some(b'[') => is_legacy(head(&mut input)),
@@ -35,7 +35,7 @@ fn is_legacy(text: &[u8]) -> bool {
 }
 
 /// Walks over the members at the top until one of them tells.
-fn is_trace(input: &mut Input) -> bool {
+fn is_trace(input: &mut JsonInput) -> bool {
     input.pass(1);
     let (mut name, mut is_first) = (Vec::new(), true);
     let mut is_drawn = false;
@@ -56,7 +56,7 @@ fn is_trace(input: &mut Input) -> bool {
 }
 
 /// The next bytes, as many as are looked at.
-fn head(input: &mut Input) -> &[u8] {
+fn head(input: &mut JsonInput) -> &[u8] {
     while input.bytes().len() < EVENT_BYTES && input.more() {}
     let bytes = input.bytes();
     bytes.get(..EVENT_BYTES.min(bytes.len())).unwrap_or_default()

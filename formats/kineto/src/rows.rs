@@ -1,9 +1,9 @@
 //! Events as rows. The table is in the documentation of the crate.
 
 use crate::SOURCE;
-use crate::cursor::{Value as Json, elements, members};
-use crate::event::{Event, Place};
-use crate::known::{Key, Known, Refused};
+use crate::cursor::{JsonValue as Json, elements, members};
+use crate::event::{EventPlace, TraceEvent};
+use crate::known::{PlaceKey, ReferredRows, RowError};
 use crate::number::integer;
 use crate::text::{MAX_NAME, short, unescape};
 use rpd_shard::model::row_types::{
@@ -29,7 +29,7 @@ const GLOO: &[u8] = b"gloo:";
 
 /// What a span is, by its category.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SpanKind {
     Dispatch,
     Copy,
     /// A range that the profiler puts on a stream.
@@ -37,22 +37,22 @@ pub(crate) enum Kind {
     Region,
 }
 
-impl Kind {
+impl SpanKind {
     /// Releases before that of torch 1.12 have the categories that begin with a capital.
-    pub(crate) fn of(category: &[u8]) -> Kind {
+    pub(crate) fn of(category: &[u8]) -> SpanKind {
         match category {
-            b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" | b"memset" => Kind::Dispatch,
-            b"gpu_memcpy" | b"Memcpy" | b"memcpy" => Kind::Copy,
-            b"gpu_user_annotation" | b"User" => Kind::OnStream,
-            _ => Kind::Region,
+            b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" | b"memset" => SpanKind::Dispatch,
+            b"gpu_memcpy" | b"Memcpy" | b"memcpy" => SpanKind::Copy,
+            b"gpu_user_annotation" | b"User" => SpanKind::OnStream,
+            _ => SpanKind::Region,
         }
     }
 
     pub(crate) fn table(self) -> TableId {
         match self {
-            Kind::Dispatch => rocpd::KERNEL_DISPATCH,
-            Kind::Copy => rocpd::MEMORY_COPY,
-            Kind::OnStream | Kind::Region => rocpd::REGION,
+            SpanKind::Dispatch => rocpd::KERNEL_DISPATCH,
+            SpanKind::Copy => rocpd::MEMORY_COPY,
+            SpanKind::OnStream | SpanKind::Region => rocpd::REGION,
         }
     }
 }
@@ -79,14 +79,14 @@ fn is_of_process(category: &[u8]) -> bool {
 /// Where the last spans were, and the events that they became: flows come just behind the span that they leave.
 #[derive(Debug, Default)]
 struct LastSpan {
-    spot: Option<(Key, Key, i64)>,
+    spot: Option<(PlaceKey, PlaceKey, i64)>,
     event: Option<EventKey>,
 }
 
 /// Makes the rows.
-pub(crate) struct Rows<W: Write> {
+pub(crate) struct EventRows<W: Write> {
     pub(crate) out: Translator<W>,
-    pub(crate) known: Known,
+    pub(crate) known: ReferredRows,
     /// Added to all times, ns.
     pub(crate) base: i64,
     /// First and last time.
@@ -98,11 +98,11 @@ pub(crate) struct Rows<W: Write> {
     extdata: Vec<u8>,
 }
 
-impl<W: Write> Rows<W> {
-    pub(crate) fn new(out: Translator<W>) -> Rows<W> {
-        Rows {
+impl<W: Write> EventRows<W> {
+    pub(crate) fn new(out: Translator<W>) -> EventRows<W> {
+        EventRows {
             out,
-            known: Known::default(),
+            known: ReferredRows::default(),
             base: 0,
             first: None,
             last: None,
@@ -114,31 +114,31 @@ impl<W: Write> Rows<W> {
 
     /// Adds the rows of one event.
     #[inline]
-    pub(crate) fn add(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    pub(crate) fn add(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         match event.phase {
             b'X' => self.span(event),
             b'i' | b'I' | b'R' => self.instant(event),
             b'C' => self.counters(event),
             b's' | b't' | b'f' => self.flow(event),
             b'M' => self.metadata(event),
-            0 => Err(Refused::Bad("it has no phase")),
-            _ => Err(Refused::NoPlace),
+            0 => Err(RowError::Bad("it has no phase")),
+            _ => Err(RowError::NoPlace),
         }
     }
 
     /// A time of the file as one of the clock.
-    fn time(&mut self, event: &Event<'_>) -> Result<i64, Refused> {
-        let ts = event.ts.ok_or(Refused::Bad("its time is missing or no number"))?;
-        let time = ts.checked_add(self.base).ok_or(Refused::Bad("its time is out of range"))?;
+    fn time(&mut self, event: &TraceEvent<'_>) -> Result<i64, RowError> {
+        let ts = event.ts.ok_or(RowError::Bad("its time is missing or no number"))?;
+        let time = ts.checked_add(self.base).ok_or(RowError::Bad("its time is out of range"))?;
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
         Ok(time)
     }
 
     /// The category as it is stored; torch without Kineto has it in the place of the process.
-    fn category(&mut self, event: &Event<'_>) -> Result<StringId, Refused> {
+    fn category(&mut self, event: &TraceEvent<'_>) -> Result<StringId, RowError> {
         let text = match (event.category, event.pid) {
             (Some(category), _) => unescape(category),
-            (None, Place::Word(pid)) => unescape(pid),
+            (None, EventPlace::Word(pid)) => unescape(pid),
             (None, _) => Cow::Borrowed(&b""[..]),
         };
         self.string(&text)
@@ -146,12 +146,12 @@ impl<W: Write> Rows<W> {
 
     /// The id of a string; one that is too long is cut, and counted.
     #[inline]
-    pub(crate) fn string(&mut self, text: &[u8]) -> Result<StringId, Refused> {
+    pub(crate) fn string(&mut self, text: &[u8]) -> Result<StringId, RowError> {
         let text = self.out.cut(text, MAX_NAME);
         Ok(self.out.string(text)?)
     }
 
-    fn name(&mut self, event: &Event<'_>) -> Result<StringId, Refused> {
+    fn name(&mut self, event: &TraceEvent<'_>) -> Result<StringId, RowError> {
         self.string(&unescape(event.name))
     }
 
@@ -159,11 +159,11 @@ impl<W: Write> Rows<W> {
     #[inline]
     pub(crate) fn event(
         &mut self,
-        event: &Event<'_>,
+        event: &TraceEvent<'_>,
         category: StringId,
         stack: Option<StackId>,
         message: Option<&[u8]>,
-    ) -> Result<EventKey, Refused> {
+    ) -> Result<EventKey, RowError> {
         let args = event.args.all.filter(|args| args.len() <= MAX_ARGS);
         if args.is_none() && event.args.all.is_some() {
             self.out.ignore("args of more than 4 MiB");
@@ -194,13 +194,13 @@ impl<W: Write> Rows<W> {
         Ok(self.out.row(SOURCE, &row)?)
     }
 
-    fn span(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn span(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let start = self.time(event)?;
         let dur = event.dur.filter(|dur| *dur >= 0);
-        let dur = dur.ok_or(Refused::Bad("its duration is negative or no number"))?;
-        let end = start.checked_add(dur).ok_or(Refused::Bad("its time is out of range"))?;
+        let dur = dur.ok_or(RowError::Bad("its duration is negative or no number"))?;
+        let end = start.checked_add(dur).ok_or(RowError::Bad("its time is out of range"))?;
         let raw_category = event.category.unwrap_or_default();
-        let kind = Kind::of(raw_category);
+        let kind = SpanKind::of(raw_category);
         if self.known.threads.pid.is_none() && is_of_process(raw_category) {
             self.known.threads.pid = event.pid.number();
         }
@@ -209,7 +209,7 @@ impl<W: Write> Rows<W> {
         let stack = event.args.correlation.filter(|id| *id > 0).map(StackId);
         let times = (LocalNs(start), LocalNs(end));
         let key = match kind {
-            Kind::Region | Kind::OnStream => {
+            SpanKind::Region | SpanKind::OnStream => {
                 let thread = self.known.threads.of(event.pid, event.tid)?;
                 let name = self.name(event)?;
                 let key = self.event(event, category, stack, None)?;
@@ -225,10 +225,10 @@ impl<W: Write> Rows<W> {
                 self.collective(event, key)?;
                 key
             }
-            Kind::Dispatch => self.dispatch(event, category, stack, times)?,
-            Kind::Copy => self.copy(event, category, stack, times)?,
+            SpanKind::Dispatch => self.dispatch(event, category, stack, times)?,
+            SpanKind::Copy => self.copy(event, category, stack, times)?,
         };
-        let (pid, tid) = (Key::of(event.pid), Key::of(event.tid));
+        let (pid, tid) = (PlaceKey::of(event.pid), PlaceKey::of(event.tid));
         self.last_span = LastSpan { spot: Some((pid, tid, start)), event: Some(key) };
         self.last = Some(self.last.map_or(end, |last| last.max(end)));
         Ok(())
@@ -236,7 +236,7 @@ impl<W: Write> Rows<W> {
 
     /// What a collective says of itself, as args: a merge finds those of all ranks by them.
     #[inline]
-    fn collective(&mut self, event: &Event<'_>, key: EventKey) -> Result<(), Refused> {
+    fn collective(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
         let said = &event.args.collective;
         if said.name.is_none() && !event.name.starts_with(GLOO) {
             return Ok(());
@@ -274,7 +274,7 @@ impl<W: Write> Rows<W> {
     }
 
     /// A moment: a sample, and the values of counters if it is one of memory.
-    fn instant(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn instant(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let time = self.time(event)?;
         if self.known.threads.pid.is_none() && is_of_process(event.category.unwrap_or_default()) {
             self.known.threads.pid = event.pid.number();
@@ -292,7 +292,7 @@ impl<W: Write> Rows<W> {
         Ok(())
     }
 
-    fn memory(&mut self, event: &Event<'_>, time: i64) -> Result<(), Refused> {
+    fn memory(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<(), RowError> {
         let mut device = (HOST, 0);
         let mut values = [None; MEMORY_COUNTERS.len()];
         for (name, value) in members(event.args.all.unwrap_or_default()) {
@@ -319,7 +319,7 @@ impl<W: Write> Rows<W> {
     }
 
     /// Counters that the program counts: each number of the args is one.
-    fn counters(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn counters(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let time = self.time(event)?;
         let values = members(event.args.all.unwrap_or_default());
         let values: Vec<_> =
@@ -336,7 +336,7 @@ impl<W: Write> Rows<W> {
     }
 
     /// The moment of some values, on a track of the process with the name of the event.
-    fn sample_of_counters(&mut self, event: &Event<'_>, time: i64) -> Result<EventKey, Refused> {
+    fn sample_of_counters(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<EventKey, RowError> {
         let category = self.category(event)?;
         let name = self.name(event)?;
         let track = self.known.track(&mut self.out, None, name)?;
@@ -346,13 +346,13 @@ impl<W: Write> Rows<W> {
         Ok(key)
     }
 
-    fn sample(&mut self, track: TrackKey, time: i64, event: EventKey) -> Result<(), Refused> {
+    fn sample(&mut self, track: TrackKey, time: i64, event: EventKey) -> Result<(), RowError> {
         let (timestamp, event_id) = (LocalNs(time), Some(event));
         self.out.row(SOURCE, &SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
         Ok(())
     }
 
-    fn value(&mut self, event: EventKey, counter: PmcKey, value: f64) -> Result<(), Refused> {
+    fn value(&mut self, event: EventKey, counter: PmcKey, value: f64) -> Result<(), RowError> {
         let (event_id, value) = (Some(event), Some(value));
         self.out.row(SOURCE, &PmcEventRow { event_id, pmc_id: counter, value, extdata: None })?;
         Ok(())
@@ -360,13 +360,13 @@ impl<W: Write> Rows<W> {
 
     /// One end of an arrow. Those from calls to kernels are the stack ids of both. Those from an operator to its
     /// backward become an arg of each, with the same number.
-    fn flow(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn flow(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let category = event.category.unwrap_or_default();
         if is_launch(category, event.name) {
             return Ok(());
         }
         let time = event.ts.and_then(|ts| ts.checked_add(self.base));
-        let (pid, tid) = (Key::of(event.pid), Key::of(event.tid));
+        let (pid, tid) = (PlaceKey::of(event.pid), PlaceKey::of(event.tid));
         let is_there = self.last_span.spot.zip(time).is_some_and(|(spot, time)| spot == (pid, tid, time));
         let Some(span) = self.last_span.event.filter(|_| is_there) else {
             let category = String::from_utf8_lossy(cut_text(category, 64)).into_owned();
@@ -392,7 +392,7 @@ impl<W: Write> Rows<W> {
     }
 
     /// Names of processes and threads; how they are sorted on a screen has no place.
-    fn metadata(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn metadata(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let threads = &mut self.known.threads;
         match event.name {
             b"thread_name" => {

@@ -1,11 +1,11 @@
-use crate::document::{Behind, Depth, Ending, Item, walk};
-use crate::event::Event;
-use crate::facts::{self, Facts, Sidecar};
-use crate::input::{Input, open};
-use crate::known::Refused;
+use crate::document::{TraceItem, TrailingData, WalkDepth, WalkEnding, walk};
+use crate::event::TraceEvent;
+use crate::facts::{self, TraceFacts, TraceSidecar};
+use crate::input::{JsonInput, open};
+use crate::known::RowError;
 use crate::lost_events::LostEvents;
 use crate::rank_process::rank_process;
-use crate::rows::{Kind, Rows};
+use crate::rows::{EventRows, SpanKind};
 use crate::text::MAX_NAME;
 use rpd_shard::file::Owner;
 use rpd_shard::record::{Clock, Exit, LossCause, Process, is_wall_time};
@@ -26,11 +26,11 @@ const YEAR: i64 = 31_556_952_000_000_000;
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let mut input = opened(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut run = Run {
+    let mut run = TraceTranslation {
         path,
-        rows: Rows::new(Translator::new(shard, PendingLimit::NONE)),
-        facts: Facts::default(),
-        sidecar: Sidecar::default(),
+        rows: EventRows::new(Translator::new(shard, PendingLimit::NONE)),
+        facts: TraceFacts::default(),
+        sidecar: TraceSidecar::default(),
         clock: Clock::Realtime,
         is_first: true,
         unbased: false,
@@ -42,17 +42,17 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         Err(why) => run.rows.out.warn(why),
     }
     run.rows.out.process(&run.process(None))?;
-    let ending = walk(&mut input, Depth::Everything, &mut |item| run.take(item))?;
+    let ending = walk(&mut input, WalkDepth::Everything, &mut |item| run.take(item))?;
     failed(path, &mut input)?;
     run.end(ending)
 }
 
-fn opened(path: &Path) -> Result<Input, TranslateError> {
+fn opened(path: &Path) -> Result<JsonInput, TranslateError> {
     let source = open(path).map_err(|source| TranslateError::io(path, source))?;
-    Ok(Input::new(source))
+    Ok(JsonInput::new(source))
 }
 
-fn failed(path: &Path, input: &mut Input) -> Result<(), TranslateError> {
+fn failed(path: &Path, input: &mut JsonInput) -> Result<(), TranslateError> {
     match input.take_error() {
         Some(source) => Err(TranslateError::io(path, source)),
         None => Ok(()),
@@ -60,11 +60,11 @@ fn failed(path: &Path, input: &mut Input) -> Result<(), TranslateError> {
 }
 
 /// One file on its way.
-struct Run<'a, W: Write> {
+struct TraceTranslation<'a, W: Write> {
     path: &'a Path,
-    rows: Rows<W>,
-    facts: Facts,
-    sidecar: Sidecar,
+    rows: EventRows<W>,
+    facts: TraceFacts,
+    sidecar: TraceSidecar,
     clock: Clock,
     /// No span came by yet.
     is_first: bool,
@@ -75,23 +75,23 @@ struct Run<'a, W: Write> {
     lost_events: LostEvents,
 }
 
-impl<W: Write> Run<'_, W> {
-    fn take(&mut self, item: Item<'_>) -> Result<(), TranslateError> {
+impl<W: Write> TraceTranslation<'_, W> {
+    fn take(&mut self, item: TraceItem<'_>) -> Result<(), TranslateError> {
         match item {
-            Item::Fact(name, value) => self.facts.take(name, value),
-            Item::UnusedFact(name, why) => {
+            TraceItem::Fact(name, value) => self.facts.take(name, value),
+            TraceItem::UnusedFact(name, why) => {
                 let name = String::from_utf8_lossy(name);
                 self.rows.out.warn(format!("its member \"{name}\" is not used: {why}"));
             }
-            Item::Events { bare } => self.begin(bare)?,
-            Item::Event(at, event) => self.event(at, event)?,
-            Item::Broken { at, why, alone } => {
+            TraceItem::Events { bare } => self.begin(bare)?,
+            TraceItem::Event(at, event) => self.event(at, event)?,
+            TraceItem::Broken { at, why, alone } => {
                 self.lost_events.add(&mut self.rows.out, at, (why, LossCause::BadRecord), None);
                 if !alone {
                     LostEvents::add_unknown(&mut self.rows.out, LossCause::BadRecord);
                 }
             }
-            Item::TooLong(at) => {
+            TraceItem::TooLong(at) => {
                 let why = ("it has more than 16 MiB", LossCause::OverLimit);
                 self.lost_events.add(&mut self.rows.out, at, why, None);
             }
@@ -106,9 +106,9 @@ impl<W: Write> Run<'_, W> {
         }
         if self.facts.base.is_none() {
             let mut input = opened(self.path)?;
-            let mut facts = Facts::default();
-            let Ok(_) = walk::<Infallible>(&mut input, Depth::FactsOnly, &mut |item| {
-                if let Item::Fact(name, value) = item {
+            let mut facts = TraceFacts::default();
+            let Ok(_) = walk::<Infallible>(&mut input, WalkDepth::FactsOnly, &mut |item| {
+                if let TraceItem::Fact(name, value) = item {
                     facts.take(name, value);
                 }
                 Ok(())
@@ -142,24 +142,24 @@ impl<W: Write> Run<'_, W> {
     }
 
     #[inline]
-    fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), WriteError> {
+    fn event(&mut self, at: u64, event: &TraceEvent<'_>) -> Result<(), WriteError> {
         if self.is_first && event.phase == b'X' {
             self.first_span(event);
         }
         self.rows.out.count_element();
         match self.rows.add(event) {
             Ok(()) => Ok(()),
-            Err(Refused::Write(error)) => Err(error),
+            Err(RowError::Write(error)) => Err(error),
             Err(refused) => {
                 let table =
-                    (event.phase == b'X').then(|| Kind::of(event.category.unwrap_or_default()).table());
+                    (event.phase == b'X').then(|| SpanKind::of(event.category.unwrap_or_default()).table());
                 self.lost_events.add(&mut self.rows.out, at, refused.words(), table);
                 Ok(())
             }
         }
     }
 
-    fn first_span(&mut self, event: &Event<'_>) {
+    fn first_span(&mut self, event: &TraceEvent<'_>) {
         self.is_first = false;
         if self.unbased && event.ts.is_some_and(|ts| ts < WALL_CLOCK) {
             self.told_axis = true;
@@ -176,7 +176,7 @@ impl<W: Write> Run<'_, W> {
         Process { exit, ..rank_process(&self.facts, &self.sidecar, threads, times, self.clock) }
     }
 
-    fn end(mut self, ending: Ending) -> Result<(W, Translation), TranslateError> {
+    fn end(mut self, ending: WalkEnding) -> Result<(W, Translation), TranslateError> {
         if let Some((at, why)) = ending.damage {
             if !ending.has_events {
                 return Err(no_events(self.path, at, why));
@@ -225,15 +225,15 @@ impl<W: Write> Run<'_, W> {
     }
 
     /// Nobody knows which rows a wrong checksum is about, or how many are in what is not read.
-    fn take_behind(&mut self, at: u64, behind: Behind) {
+    fn take_behind(&mut self, at: u64, behind: TrailingData) {
         match behind {
-            Behind::Bytes(bytes) => {
+            TrailingData::Bytes(bytes) => {
                 self.rows.out.warn(format!(
                     "the trace ends at byte {at}, and {bytes} more bytes are behind it, which are not read: is it more than one trace, or was it written over a longer file?"
                 ));
                 LostEvents::add_unknown(&mut self.rows.out, LossCause::BadRecord);
             }
-            Behind::Packing(why) => {
+            TrailingData::Packing(why) => {
                 self.rows.out.warn(format!(
                     "it is damaged behind byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
                 ));

@@ -1,7 +1,7 @@
 //! The rows of a table.
 
-use crate::series::{Head, Series};
-use crate::table::Cells;
+use crate::series::{CounterSeries, TableHead};
+use crate::table::LineCells;
 use crate::time;
 use crate::translate::COMMAND;
 use rpd_shard::WriteError;
@@ -65,7 +65,7 @@ impl<W: Write> TableRows<W> {
     }
 
     /// Describes GPUs, counters and tracks; returns the keys of the counters.
-    pub(crate) fn describe(&mut self, head: &Head) -> Result<Vec<PmcKey>, WriteError> {
+    pub(crate) fn describe(&mut self, head: &TableHead) -> Result<Vec<PmcKey>, WriteError> {
         let name_id = Some(self.translator.string(TRACK)?);
         for instance in 0..head.instances.len() as u32 {
             self.translator.row(source(instance), &TrackRow { tid: None, name_id, extdata: None })?;
@@ -108,7 +108,7 @@ impl<W: Write> TableRows<W> {
         self.translator.row(source(instance), &row)
     }
 
-    fn counter(&mut self, series: &Series, agent_id: Option<AgentKey>) -> Result<PmcKey, WriteError> {
+    fn counter(&mut self, series: &CounterSeries, agent_id: Option<AgentKey>) -> Result<PmcKey, WriteError> {
         let row = PmcRow {
             agent_id,
             target_arch: Some(if series.gpu.is_some() { b"GPU" } else { b"CPU" }),
@@ -133,9 +133,9 @@ impl<W: Write> TableRows<W> {
     /// Adds the values of a line; `false` where it has no time.
     pub(crate) fn line(
         &mut self,
-        head: &Head,
+        head: &TableHead,
         counters: &[PmcKey],
-        mut cells: Cells<'_>,
+        mut cells: LineCells<'_>,
     ) -> Result<bool, WriteError> {
         let Some(at) = cells.next().and_then(|cell| time::parse(&cell)) else { return Ok(false) };
         self.timed.0 += 1;

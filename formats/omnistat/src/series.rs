@@ -1,6 +1,6 @@
 //! The columns of a table: whose they are, and what they count.
 
-use crate::table::{Cells, Line, Lines};
+use crate::table::{LineCells, TableLine, TableLines};
 use rpd_translator::{FilePosition, TranslateError};
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -35,7 +35,7 @@ const UNITS: [(&str, &str); 12] = [
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Series {
+pub(crate) struct CounterSeries {
     /// Place of its instance.
     pub(crate) instance: u32,
     pub(crate) gpu: Option<i64>,
@@ -44,7 +44,7 @@ pub(crate) struct Series {
     pub(crate) name: String,
 }
 
-impl Series {
+impl CounterSeries {
     pub(crate) fn unit(&self) -> &'static str {
         let plain = self.metric.strip_suffix("_total").unwrap_or(&self.metric);
         UNITS.iter().find(|(end, _)| plain.ends_with(end)).map_or("", |(_, unit)| unit)
@@ -53,15 +53,18 @@ impl Series {
 
 /// What stands above the values.
 #[derive(Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct TableHead {
     /// Names of nodes, in the order of the columns.
     pub(crate) instances: Vec<String>,
-    pub(crate) series: Vec<Series>,
+    pub(crate) series: Vec<CounterSeries>,
 }
 
-impl Head {
+impl TableHead {
     /// Reads the lines of labels, up to that of the times.
-    pub(crate) fn read<R: BufRead>(lines: &mut Lines<R>, path: &Path) -> Result<Head, TranslateError> {
+    pub(crate) fn read<R: BufRead>(
+        lines: &mut TableLines<R>,
+        path: &Path,
+    ) -> Result<TableHead, TranslateError> {
         let mut labels: Vec<(String, Vec<Box<str>>)> = Vec::new();
         let wrong = |line: u64, reason: &str| TranslateError::NoContent {
             path: path.to_owned(),
@@ -74,9 +77,9 @@ impl Head {
             let number = lines.number + 1;
             let line = lines.next().map_err(|source| TranslateError::io(path, source))?;
             let cells = match line {
-                Some(Line::Cells(cells)) => cells,
-                Some(Line::TooLong) => return Err(wrong(number, "it is too long")),
-                Some(Line::Cut) | None => {
+                Some(TableLine::Cells(cells)) => cells,
+                Some(TableLine::TooLong) => return Err(wrong(number, "it is too long")),
+                Some(TableLine::Cut) | None => {
                     return Err(wrong(number, "the table ends before its line of times"));
                 }
             };
@@ -94,12 +97,12 @@ impl Head {
             }
             labels.push((text(&name), values));
         }
-        Head::of(labels).map_err(|reason| wrong(lines.number, reason))
+        TableHead::of(labels).map_err(|reason| wrong(lines.number, reason))
     }
 
-    fn of(labels: Vec<(String, Vec<Box<str>>)>) -> Result<Head, &'static str> {
+    fn of(labels: Vec<(String, Vec<Box<str>>)>) -> Result<TableHead, &'static str> {
         let width = labels.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-        let mut head = Head::default();
+        let mut head = TableHead::default();
         let mut known: HashMap<String, u32> = HashMap::new();
         for column in 0..width {
             let mut metric = String::new();
@@ -128,14 +131,14 @@ impl Head {
             }
             let name =
                 if more.is_empty() { metric.clone() } else { format!("{metric}{{{}}}", more.join(",")) };
-            head.series.push(Series { instance: place, gpu, metric, name });
+            head.series.push(CounterSeries { instance: place, gpu, metric, name });
         }
         if head.series.is_empty() { Err("it has no columns") } else { Ok(head) }
     }
 }
 
 /// The values of a label; an empty cell means the one before it.
-fn values(cells: Cells<'_>) -> Vec<Box<str>> {
+fn values(cells: LineCells<'_>) -> Vec<Box<str>> {
     let mut values: Vec<Box<str>> = Vec::new();
     for cell in cells.take(MAX_SERIES + 1) {
         let value = match (&*cell, values.last()) {

@@ -1,6 +1,6 @@
 use crate::rows::{SeenTimes, TableRows};
-use crate::series::Head;
-use crate::table::{Line, Lines};
+use crate::series::TableHead;
+use crate::table::{TableLine, TableLines};
 use rpd_files::open_input;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
@@ -23,7 +23,7 @@ const WHOLE_SECONDS: &str = "its times are in whole seconds: each sample may be 
 /// early yields the lines before.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let mut lines = open(path)?;
-    let head = Head::read(&mut lines, path)?;
+    let head = TableHead::read(&mut lines, path)?;
     let translator = Translator::new(ShardWriter::of_owner(sink, owner)?, PENDING_LIMIT);
     let mut rows = TableRows::new(translator, head.instances.len());
     for process in processes(&head, rows.seen()) {
@@ -35,8 +35,8 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         let line = lines.next().map_err(|source| TranslateError::io(path, source))?;
         let is_kept = match line {
             None => break,
-            Some(Line::Cells(cells)) => rows.line(&head, &counters, cells)?,
-            Some(Line::TooLong | Line::Cut) => false,
+            Some(TableLine::Cells(cells)) => rows.line(&head, &counters, cells)?,
+            Some(TableLine::TooLong | TableLine::Cut) => false,
         };
         if !is_kept {
             rows.lose("lines", None);
@@ -60,16 +60,16 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
 
 /// The nodes of a table as the processes that [`translate`] describes, but for their times.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
-    let head = Head::read(&mut open(path)?, path)?;
+    let head = TableHead::read(&mut open(path)?, path)?;
     Ok(processes(&head, &vec![None; head.instances.len()]))
 }
 
-fn open(path: &Path) -> Result<Lines<BufReader<File>>, TranslateError> {
+fn open(path: &Path) -> Result<TableLines<BufReader<File>>, TranslateError> {
     let file = open_input(path).map_err(|source| TranslateError::io(path, source))?;
-    Ok(Lines::new(BufReader::with_capacity(1 << 18, file)))
+    Ok(TableLines::new(BufReader::with_capacity(1 << 18, file)))
 }
 
-fn processes(head: &Head, seen: &[SeenTimes]) -> Vec<Process> {
+fn processes(head: &TableHead, seen: &[SeenTimes]) -> Vec<Process> {
     (1..)
         .zip(head.instances.iter().zip(seen))
         .map(|(source, (instance, seen))| {

@@ -1,11 +1,11 @@
 //! The tables of a process: names, agents, counters, code objects, kernel symbols.
 
-use crate::known::Known;
-use crate::process_output::{Array, ProcessOutput, Refused};
-use crate::record::{Agent, CodeObject, Counter, KernelSymbol, KindNames, Message, Wide};
-use crate::scan::Scanner;
-use crate::source::Source;
-use crate::survey::{Section, Sections};
+use crate::known::ReferredRows;
+use crate::process_output::{ElementError, JsonArray, ProcessOutput};
+use crate::record::{CodeObject, JsonAgent, JsonCounter, KernelSymbol, KindNames, NumberedText, WideNumber};
+use crate::scan::JsonScanner;
+use crate::source::JsonSource;
+use crate::survey::{ArraySection, ProcessSections};
 use rpd_shard::model::row_types::{AgentRow, CodeObjectRow, KernelSymbolRow, PmcRow, WholeNumber};
 use rpd_shard::model::{TableId, rocpd};
 use rpd_translator::TranslateError;
@@ -20,24 +20,24 @@ const MAX_NAME_BYTES: usize = 16 << 20;
 /// Reads the tables of a process. Agents come before what refers to them.
 pub(crate) fn describe<W: Write>(
     out: &mut ProcessOutput<'_, W>,
-    scanner: &mut Scanner<Source>,
-    sections: &Sections,
-) -> Result<Known, TranslateError> {
-    let mut known = Known::new(sections.metadata.as_ref().and_then(|m| m.ppid));
+    scanner: &mut JsonScanner<JsonSource>,
+    sections: &ProcessSections,
+) -> Result<ReferredRows, TranslateError> {
+    let mut known = ReferredRows::new(sections.metadata.as_ref().and_then(|m| m.ppid));
     let table = |name: &'static str, table: Option<TableId>| {
         let section = sections.tables.get(name).copied().unwrap_or_default();
-        (Array { name, table, most: MAX_ELEMENT_BYTES }, section)
+        (JsonArray { name, table, most: MAX_ELEMENT_BYTES }, section)
     };
 
     kinds(out, scanner, &mut known, table("strings.buffer_records", None))?;
     let (array, section) = table("strings.marker_api", None);
     out.each(scanner, &array, section, |_, bytes| {
-        let Message { key, value } = serde_json::from_slice(bytes)?;
+        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
         known.markers.add(key, &value)
     })?;
     let (array, section) = table("strings.correlation_id.external", None);
     out.each(scanner, &array, section, |_, bytes| {
-        let Message { key, value } = serde_json::from_slice(bytes)?;
+        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
         known.renames.add(key, &value)
     })?;
     let (array, section) = table("agents", Some(rocpd::INFO_AGENT));
@@ -53,18 +53,18 @@ pub(crate) fn describe<W: Write>(
 
 fn kinds<W: Write>(
     out: &mut ProcessOutput<'_, W>,
-    scanner: &mut Scanner<Source>,
-    known: &mut Known,
-    (array, section): (Array<'_>, Section),
+    scanner: &mut JsonScanner<JsonSource>,
+    known: &mut ReferredRows,
+    (array, section): (JsonArray<'_>, ArraySection),
 ) -> Result<(), TranslateError> {
     let mut room = MAX_NAME_BYTES;
     out.each(scanner, &array, section, |_, bytes| {
         let names = match room.checked_sub(bytes.len()) {
             Some(left) => {
                 room = left;
-                serde_json::from_slice::<KindNames>(bytes).map_err(Refused::from)
+                serde_json::from_slice::<KindNames>(bytes).map_err(ElementError::from)
             }
-            None => Err(Refused::OverLimit),
+            None => Err(ElementError::OverLimit),
         };
         // The numbers of those behind it count on, unless there is no end of them.
         let (names, result) = match names {
@@ -78,10 +78,14 @@ fn kinds<W: Write>(
     })
 }
 
-fn agent<W: Write>(out: &mut ProcessOutput<'_, W>, known: &mut Known, bytes: &[u8]) -> Result<(), Refused> {
-    let agent: Agent = serde_json::from_slice(bytes)?;
+fn agent<W: Write>(
+    out: &mut ProcessOutput<'_, W>,
+    known: &mut ReferredRows,
+    bytes: &[u8],
+) -> Result<(), ElementError> {
+    let agent: JsonAgent = serde_json::from_slice(bytes)?;
     if known.agents.get(agent.id.handle).is_some() {
-        return Err(Refused::Bad(format!("agent {} was there before", agent.id.handle)));
+        return Err(ElementError::Bad(format!("agent {} was there before", agent.id.handle)));
     }
     let kind: Option<&[u8]> = match agent.kind {
         1 => Some(b"CPU"),
@@ -107,9 +111,9 @@ fn agent<W: Write>(out: &mut ProcessOutput<'_, W>, known: &mut Known, bytes: &[u
 
 fn code_object<W: Write>(
     out: &mut ProcessOutput<'_, W>,
-    known: &mut Known,
+    known: &mut ReferredRows,
     bytes: &[u8],
-) -> Result<(), Refused> {
+) -> Result<(), ElementError> {
     let object: CodeObject = serde_json::from_slice(bytes)?;
     if object.size == Some(0) {
         // A place in the profiler's list that was never filled.
@@ -117,7 +121,7 @@ fn code_object<W: Write>(
         return Ok(());
     }
     if known.code_objects.get(object.code_object_id).is_some() {
-        return Err(Refused::Bad(format!("code object {} was there before", object.code_object_id)));
+        return Err(ElementError::Bad(format!("code object {} was there before", object.code_object_id)));
     }
     let storage_type: Option<&[u8]> = match object.storage_type {
         1 => Some(b"FILE"),
@@ -132,8 +136,8 @@ fn code_object<W: Write>(
         load_base: number(object.load_base),
         load_size: number(object.load_size),
         load_delta: object.load_delta.map(|delta| match delta {
-            Wide::Unsigned(delta) => delta.into(),
-            Wide::Signed(delta) => delta.into(),
+            WideNumber::Unsigned(delta) => delta.into(),
+            WideNumber::Signed(delta) => delta.into(),
         }),
         storage_type,
         extdata: Some(extdata.as_bytes()),
@@ -144,16 +148,16 @@ fn code_object<W: Write>(
 
 fn kernel_symbol<W: Write>(
     out: &mut ProcessOutput<'_, W>,
-    known: &mut Known,
+    known: &mut ReferredRows,
     bytes: &[u8],
-) -> Result<(), Refused> {
+) -> Result<(), ElementError> {
     let symbol: KernelSymbol = serde_json::from_slice(bytes)?;
     if symbol.kernel_id == 0 && symbol.code_object_id == 0 {
         out.translator.ignored_names().add("kernel_symbols[] (empty)", 1);
         return Ok(());
     }
     if known.kernels.get(symbol.kernel_id).is_some() {
-        return Err(Refused::Bad(format!("kernel {} was there before", symbol.kernel_id)));
+        return Err(ElementError::Bad(format!("kernel {} was there before", symbol.kernel_id)));
     }
     let object = known.code_object(out, symbol.code_object_id)?;
     let extdata =
@@ -176,10 +180,14 @@ fn kernel_symbol<W: Write>(
     Ok(())
 }
 
-fn counter<W: Write>(out: &mut ProcessOutput<'_, W>, known: &mut Known, bytes: &[u8]) -> Result<(), Refused> {
-    let counter: Counter = serde_json::from_slice(bytes)?;
+fn counter<W: Write>(
+    out: &mut ProcessOutput<'_, W>,
+    known: &mut ReferredRows,
+    bytes: &[u8],
+) -> Result<(), ElementError> {
+    let counter: JsonCounter = serde_json::from_slice(bytes)?;
     if known.counters.get(counter.id.handle).is_some() {
-        return Err(Refused::Bad(format!("counter {} was there before", counter.id.handle)));
+        return Err(ElementError::Bad(format!("counter {} was there before", counter.id.handle)));
     }
     let agent = counter.agent_id.and_then(|agent| known.agents.get(agent.handle));
     let row = PmcRow {
@@ -205,7 +213,7 @@ fn counter<W: Write>(out: &mut ProcessOutput<'_, W>, known: &mut Known, bytes: &
 }
 
 /// The object with other ids in it: extdata follows the keys of the shard.
-fn with_ids(bytes: &[u8], ids: &[(&str, i64)]) -> Result<String, Refused> {
+fn with_ids(bytes: &[u8], ids: &[(&str, i64)]) -> Result<String, ElementError> {
     let mut object: Map<String, Json> = serde_json::from_slice(bytes)?;
     for (name, id) in ids {
         object.insert((*name).to_owned(), Json::from(*id));

@@ -4,8 +4,8 @@
 //! first record names them. So are the rows of agents, kernels and counters that ought to be described
 //! and are not, since AMD's views drop what refers to nothing.
 
-use crate::messages::Messages;
-use crate::process_output::{ProcessOutput, Refused};
+use crate::messages::MessageTexts;
+use crate::process_output::{ElementError, ProcessOutput};
 use crate::record::KindNames;
 use rpd_shard::model::rocpd;
 use rpd_shard::model::row_types::{
@@ -23,9 +23,9 @@ const MAX_COUNTED_DISPATCHES: usize = 4 << 20;
 
 /// Keys of the rows of one table. They are dense, so that the next one is known.
 #[derive(Debug, Default)]
-pub(crate) struct Handles<const TABLE: u16>(HashMap<u64, RowKey<TABLE>>);
+pub(crate) struct HandleKeys<const TABLE: u16>(HashMap<u64, RowKey<TABLE>>);
 
-impl<const TABLE: u16> Handles<TABLE> {
+impl<const TABLE: u16> HandleKeys<TABLE> {
     pub(crate) fn get(&self, handle: u64) -> Option<RowKey<TABLE>> {
         self.0.get(&handle).copied()
     }
@@ -41,9 +41,9 @@ impl<const TABLE: u16> Handles<TABLE> {
         handle: u64,
         out: &mut ProcessOutput<'_, W>,
         row: &R,
-    ) -> Result<RowKey<TABLE>, Refused> {
+    ) -> Result<RowKey<TABLE>, ElementError> {
         if self.0.len() >= MAX_DESCRIBED {
-            return Err(Refused::OverLimit);
+            return Err(ElementError::OverLimit);
         }
         let key = out.row(row)?;
         self.0.insert(handle, key);
@@ -53,30 +53,30 @@ impl<const TABLE: u16> Handles<TABLE> {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ReferredRows {
     ppid: Option<i32>,
     pub(crate) kinds: Vec<KindNames>,
     /// By the internal correlation id of the marker.
-    pub(crate) markers: Messages,
+    pub(crate) markers: MessageTexts,
     /// New names of kernels, by external correlation id.
-    pub(crate) renames: Messages,
-    pub(crate) agents: Handles<{ rocpd::INFO_AGENT.0 }>,
-    pub(crate) code_objects: Handles<{ rocpd::INFO_CODE_OBJECT.0 }>,
-    pub(crate) kernels: Handles<{ rocpd::INFO_KERNEL_SYMBOL.0 }>,
-    pub(crate) counters: Handles<{ rocpd::INFO_PMC.0 }>,
-    threads: Handles<{ rocpd::INFO_THREAD.0 }>,
-    queues: Handles<{ rocpd::INFO_QUEUE.0 }>,
-    streams: Handles<{ rocpd::INFO_STREAM.0 }>,
+    pub(crate) renames: MessageTexts,
+    pub(crate) agents: HandleKeys<{ rocpd::INFO_AGENT.0 }>,
+    pub(crate) code_objects: HandleKeys<{ rocpd::INFO_CODE_OBJECT.0 }>,
+    pub(crate) kernels: HandleKeys<{ rocpd::INFO_KERNEL_SYMBOL.0 }>,
+    pub(crate) counters: HandleKeys<{ rocpd::INFO_PMC.0 }>,
+    threads: HandleKeys<{ rocpd::INFO_THREAD.0 }>,
+    queues: HandleKeys<{ rocpd::INFO_QUEUE.0 }>,
+    streams: HandleKeys<{ rocpd::INFO_STREAM.0 }>,
     /// By thread and category.
     tracks: HashMap<(ThreadKey, StringId), TrackKey>,
     /// Events of dispatches, by dispatch id, where there are counters for them.
     dispatches: HashMap<u64, EventKey>,
 }
 
-impl Known {
+impl ReferredRows {
     /// Nothing is known yet of a process with this parent.
-    pub(crate) fn new(ppid: Option<i32>) -> Known {
-        Known { ppid, ..Known::default() }
+    pub(crate) fn new(ppid: Option<i32>) -> ReferredRows {
+        ReferredRows { ppid, ..ReferredRows::default() }
     }
 
     /// Name of a kind of records.
@@ -98,11 +98,11 @@ impl Known {
         &mut self,
         out: &mut ProcessOutput<'_, W>,
         tid: u64,
-    ) -> Result<ThreadKey, Refused> {
+    ) -> Result<ThreadKey, ElementError> {
         if let Some(key) = self.threads.get(tid) {
             return Ok(key);
         }
-        let id = i64::try_from(tid).map_err(|_| Refused::Bad(format!("{tid} is no thread id")))?;
+        let id = i64::try_from(tid).map_err(|_| ElementError::Bad(format!("{tid} is no thread id")))?;
         let ppid = self.ppid.map(|ppid| i64::from(ppid).into());
         let row = ThreadRow { ppid, tid: id.into(), name: None, start: None, end: None, extdata: None };
         self.threads.add(tid, out, &row)
@@ -112,7 +112,7 @@ impl Known {
         &mut self,
         out: &mut ProcessOutput<'_, W>,
         handle: u64,
-    ) -> Result<QueueKey, Refused> {
+    ) -> Result<QueueKey, ElementError> {
         if let Some(key) = self.queues.get(handle) {
             return Ok(key);
         }
@@ -129,7 +129,7 @@ impl Known {
         &mut self,
         out: &mut ProcessOutput<'_, W>,
         handle: u64,
-    ) -> Result<StreamKey, Refused> {
+    ) -> Result<StreamKey, ElementError> {
         if let Some(key) = self.streams.get(handle) {
             return Ok(key);
         }
@@ -146,7 +146,7 @@ impl Known {
         &mut self,
         out: &mut ProcessOutput<'_, W>,
         handle: u64,
-    ) -> Result<AgentKey, Refused> {
+    ) -> Result<AgentKey, ElementError> {
         if let Some(key) = self.agents.get(handle) {
             return Ok(key);
         }
@@ -173,7 +173,7 @@ impl Known {
         &mut self,
         out: &mut ProcessOutput<'_, W>,
         id: u64,
-    ) -> Result<CodeObjectKey, Refused> {
+    ) -> Result<CodeObjectKey, ElementError> {
         if let Some(key) = self.code_objects.get(id) {
             return Ok(key);
         }
@@ -194,7 +194,7 @@ impl Known {
         &mut self,
         out: &mut ProcessOutput<'_, W>,
         id: u64,
-    ) -> Result<KernelSymbolKey, Refused> {
+    ) -> Result<KernelSymbolKey, ElementError> {
         if let Some(key) = self.kernels.get(id) {
             return Ok(key);
         }
@@ -221,7 +221,7 @@ impl Known {
         &mut self,
         out: &mut ProcessOutput<'_, W>,
         handle: u64,
-    ) -> Result<PmcKey, Refused> {
+    ) -> Result<PmcKey, ElementError> {
         if let Some(key) = self.counters.get(handle) {
             return Ok(key);
         }
@@ -254,7 +254,7 @@ impl Known {
         out: &mut ProcessOutput<'_, W>,
         thread: ThreadKey,
         category: StringId,
-    ) -> Result<TrackKey, Refused> {
+    ) -> Result<TrackKey, ElementError> {
         if let Some(key) = self.tracks.get(&(thread, category)) {
             return Ok(*key);
         }

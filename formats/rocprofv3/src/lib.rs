@@ -41,7 +41,7 @@ const HEAD_BYTES: u64 = 4096;
 pub fn is_rocprofv3_json(path: &Path) -> bool {
     let mut head = Vec::new();
     // A packed file that is cut has a head all the same.
-    let _ = source::Source::open(path).and_then(|source| source.take(HEAD_BYTES).read_to_end(&mut head));
+    let _ = source::JsonSource::open(path).and_then(|source| source.take(HEAD_BYTES).read_to_end(&mut head));
     let name = format!("\"{TOOL}\"");
     !head.is_empty()
         && head.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')

@@ -1,8 +1,8 @@
 //! The rows of one process, read from the elements of arrays.
 
-use crate::scan::{Fault, ScanError, Scanner};
-use crate::source::Source;
-use crate::survey::Section;
+use crate::scan::{JsonScanner, ScanError, ScanFault};
+use crate::source::JsonSource;
+use crate::survey::ArraySection;
 use rpd_shard::WriteError;
 use rpd_shard::model::TableId;
 use rpd_shard::model::row_types::{StringId, TableRow};
@@ -12,7 +12,7 @@ use std::io::Write;
 
 /// Why an element yields no row, or not all of them.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum ElementError {
     /// It does not make sense.
     Bad(String),
     /// There are too many of its kind.
@@ -21,18 +21,18 @@ pub(crate) enum Refused {
     Write(WriteError),
 }
 
-impl From<WriteError> for Refused {
-    fn from(error: WriteError) -> Refused {
+impl From<WriteError> for ElementError {
+    fn from(error: WriteError) -> ElementError {
         match error {
-            WriteError::TextTooLong { .. } => Refused::Bad(error.to_string()),
-            error => Refused::Write(error),
+            WriteError::TextTooLong { .. } => ElementError::Bad(error.to_string()),
+            error => ElementError::Write(error),
         }
     }
 }
 
-impl From<serde_json::Error> for Refused {
-    fn from(error: serde_json::Error) -> Refused {
-        Refused::Bad(error.to_string())
+impl From<serde_json::Error> for ElementError {
+    fn from(error: serde_json::Error) -> ElementError {
+        ElementError::Bad(error.to_string())
     }
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct ProcessOutput<'a, W: Write> {
 
 impl<W: Write> ProcessOutput<'_, W> {
     /// Adds a row; returns its key.
-    pub(crate) fn row<R: TableRow>(&mut self, row: &R) -> Result<R::Key, Refused> {
+    pub(crate) fn row<R: TableRow>(&mut self, row: &R) -> Result<R::Key, ElementError> {
         Ok(self.translator.row(self.source, row)?)
     }
 
     /// The id of a string.
-    pub(crate) fn string(&mut self, text: &str) -> Result<StringId, Refused> {
+    pub(crate) fn string(&mut self, text: &str) -> Result<StringId, ElementError> {
         Ok(self.translator.string(text.as_bytes())?)
     }
 
@@ -66,19 +66,19 @@ impl<W: Write> ProcessOutput<'_, W> {
     /// Hands the elements of an array to `take`, one after the other, and counts those that it refuses.
     pub(crate) fn each(
         &mut self,
-        scanner: &mut Scanner<Source>,
-        array: &Array<'_>,
-        section: Section,
-        mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), Refused>,
+        scanner: &mut JsonScanner<JsonSource>,
+        array: &JsonArray<'_>,
+        section: ArraySection,
+        mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), ElementError>,
     ) -> Result<(), TranslateError> {
-        let &Array { name, table, most } = array;
+        let &JsonArray { name, table, most } = array;
         if section.elements == 0 {
             return Ok(());
         }
         let mut bytes = Vec::new();
         let mut done = 0;
         let mut refused = 0;
-        let mut walk = || -> Result<(), Stop> {
+        let mut walk = || -> Result<(), ReadStop> {
             scanner.go_to(section.offset)?;
             scanner.open_array()?;
             while done < section.elements {
@@ -88,13 +88,15 @@ impl<W: Write> ProcessOutput<'_, W> {
                 let taken = if fits {
                     take(self, &bytes)
                 } else {
-                    Err(Refused::Bad(format!("it has more than {most} bytes")))
+                    Err(ElementError::Bad(format!("it has more than {most} bytes")))
                 };
                 let (cause, reason) = match taken {
                     Ok(()) => (None, String::new()),
-                    Err(Refused::Bad(reason)) => (Some(LossCause::BadRecord), reason),
-                    Err(Refused::OverLimit) => (Some(LossCause::OverLimit), "there are too many".to_owned()),
-                    Err(Refused::Write(error)) => return Err(Stop::Write(error)),
+                    Err(ElementError::Bad(reason)) => (Some(LossCause::BadRecord), reason),
+                    Err(ElementError::OverLimit) => {
+                        (Some(LossCause::OverLimit), "there are too many".to_owned())
+                    }
+                    Err(ElementError::Write(error)) => return Err(ReadStop::Write(error)),
                 };
                 if let Some(cause) = cause {
                     self.lose(name, table, cause, Some(1));
@@ -111,13 +113,13 @@ impl<W: Write> ProcessOutput<'_, W> {
         };
         match walk() {
             Ok(()) => {}
-            Err(Stop::Write(error)) => return Err(error.into()),
+            Err(ReadStop::Write(error)) => return Err(error.into()),
             // It was whole a moment ago.
-            Err(Stop::Scan(ScanError { offset, fault })) => {
+            Err(ReadStop::Scan(ScanError { offset, fault })) => {
                 let left = section.elements - done;
                 self.lose(name, table, LossCause::Truncated, Some(left));
                 let what = match fault {
-                    Fault::Io(_) => "cannot be read again",
+                    ScanFault::Io(_) => "cannot be read again",
                     _ => "changed while it was read",
                 };
                 self.warn(format!("{name} {what}, at byte {offset}: {fault}; {left} lost"));
@@ -131,7 +133,7 @@ impl<W: Write> ProcessOutput<'_, W> {
 }
 
 /// An array of the file.
-pub(crate) struct Array<'a> {
+pub(crate) struct JsonArray<'a> {
     /// Its path.
     pub(crate) name: &'a str,
     /// Where its elements go.
@@ -140,13 +142,13 @@ pub(crate) struct Array<'a> {
     pub(crate) most: usize,
 }
 
-enum Stop {
+enum ReadStop {
     Scan(ScanError),
     Write(WriteError),
 }
 
-impl From<ScanError> for Stop {
-    fn from(error: ScanError) -> Stop {
-        Stop::Scan(error)
+impl From<ScanError> for ReadStop {
+    fn from(error: ScanError) -> ReadStop {
+        ReadStop::Scan(error)
     }
 }

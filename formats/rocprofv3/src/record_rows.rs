@@ -1,8 +1,10 @@
 //! Records as rows.
 
-use crate::known::Known;
-use crate::process_output::{ProcessOutput, Refused};
-use crate::record::{Argument, Correlation, Counted, CounterValue, DispatchInfo, Record};
+use crate::known::ReferredRows;
+use crate::process_output::{ElementError, ProcessOutput};
+use crate::record::{
+    BufferRecord, CallArgument, CorrelationIds, CountedDispatch, CounterValue, DispatchInfo,
+};
 use rpd_shard::model::LocalNs;
 use rpd_shard::model::row_types::{
     AgentKey, ArgRow, EventKey, EventRow, KernelDispatchRow, MemoryAllocateRow, MemoryCopyRow, PmcEventRow,
@@ -13,21 +15,21 @@ use std::io::Write;
 /// Makes rows of one record. Nothing is written before the record is known to make sense.
 pub(crate) struct RecordRows<'a, 'o, W: Write> {
     pub(crate) out: &'a mut ProcessOutput<'o, W>,
-    pub(crate) known: &'a mut Known,
+    pub(crate) known: &'a mut ReferredRows,
 }
 
 /// What every record has.
-struct Base {
+struct RecordBase {
     tid: u64,
     start: LocalNs,
     end: LocalNs,
-    correlation: Correlation,
+    correlation: CorrelationIds,
 }
 
-impl Base {
-    fn of(record: &Record) -> Result<Base, Refused> {
-        let missing = |name: &str| Refused::Bad(format!("it has no {name}"));
-        Ok(Base {
+impl RecordBase {
+    fn of(record: &BufferRecord) -> Result<RecordBase, ElementError> {
+        let missing = |name: &str| ElementError::Bad(format!("it has no {name}"));
+        Ok(RecordBase {
             tid: record.thread.ok_or_else(|| missing("thread_id"))?,
             start: LocalNs(record.start.ok_or_else(|| missing("start_timestamp"))?),
             end: LocalNs(record.end.ok_or_else(|| missing("end_timestamp"))?),
@@ -41,10 +43,10 @@ impl<W: Write> RecordRows<'_, '_, W> {
     fn event(
         &mut self,
         category: StringId,
-        correlation: &Correlation,
+        correlation: &CorrelationIds,
         parent: Option<u64>,
         extdata: Option<String>,
-    ) -> Result<EventKey, Refused> {
+    ) -> Result<EventKey, ElementError> {
         let row = EventRow {
             category_id: Some(category),
             stack_id: Some(StackId::from_unsigned(correlation.internal)),
@@ -58,8 +60,8 @@ impl<W: Write> RecordRows<'_, '_, W> {
     }
 
     /// A call of an API, or a marker: a region, or a sample where it has no length.
-    pub(crate) fn call(&mut self, record: &Record, api: &str) -> Result<(), Refused> {
-        let base = Base::of(record)?;
+    pub(crate) fn call(&mut self, record: &BufferRecord, api: &str) -> Result<(), ElementError> {
+        let base = RecordBase::of(record)?;
         let thread = self.known.thread(self.out, base.tid)?;
         let category = self.category(record, api)?;
         let operation = self.known.operation(record.kind, record.operation);
@@ -84,7 +86,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
         self.arguments(event, record.arguments.as_deref().unwrap_or_default())
     }
 
-    fn arguments(&mut self, event: EventKey, arguments: &[Argument]) -> Result<(), Refused> {
+    fn arguments(&mut self, event: EventKey, arguments: &[CallArgument]) -> Result<(), ElementError> {
         for (position, argument) in (0i64..).zip(arguments) {
             let row = ArgRow {
                 event_id: event,
@@ -99,9 +101,11 @@ impl<W: Write> RecordRows<'_, '_, W> {
         Ok(())
     }
 
-    pub(crate) fn kernel(&mut self, record: &Record, is_counted: bool) -> Result<(), Refused> {
-        let base = Base::of(record)?;
-        let Some(info) = record.dispatch else { return Err(Refused::Bad("it has no dispatch_info".into())) };
+    pub(crate) fn kernel(&mut self, record: &BufferRecord, is_counted: bool) -> Result<(), ElementError> {
+        let base = RecordBase::of(record)?;
+        let Some(info) = record.dispatch else {
+            return Err(ElementError::Bad("it has no dispatch_info".into()));
+        };
         let category = self.category(record, "kernel_dispatch")?;
         let stream = record.stream.map_or(0, |stream| stream.handle);
         let event = self.dispatch(&base, &info, category, stream, base.correlation.external)?;
@@ -114,12 +118,12 @@ impl<W: Write> RecordRows<'_, '_, W> {
     /// Rows of a dispatch; returns the key of its event.
     fn dispatch(
         &mut self,
-        base: &Base,
+        base: &RecordBase,
         info: &DispatchInfo,
         category: StringId,
         stream: u64,
         rename: u64,
-    ) -> Result<EventKey, Refused> {
+    ) -> Result<EventKey, ElementError> {
         let thread = self.known.thread(self.out, base.tid)?;
         let agent = self.known.agent(self.out, info.agent_id.handle)?;
         let kernel = self.known.kernel(self.out, info.kernel_id)?;
@@ -155,16 +159,16 @@ impl<W: Write> RecordRows<'_, '_, W> {
     }
 
     /// Counter values of a dispatch, which is made here where only counters were recorded.
-    pub(crate) fn counters(&mut self, counted: &Counted) -> Result<(), Refused> {
+    pub(crate) fn counters(&mut self, counted: &CountedDispatch) -> Result<(), ElementError> {
         let data = &counted.dispatch_data;
         let info = &data.dispatch_info;
         let counter = |value: &CounterValue| self.known.counter(self.out, value.counter_id.handle);
         let counters: Vec<PmcKey> = counted.records.iter().map(counter).collect::<Result<_, _>>()?;
         let event = match self.known.dispatch(info.dispatch_id) {
             Some(event) => event,
-            None if !self.known.has_room() => return Err(Refused::OverLimit),
+            None if !self.known.has_room() => return Err(ElementError::OverLimit),
             None => {
-                let base = Base {
+                let base = RecordBase {
                     tid: counted.thread_id,
                     start: LocalNs(data.start_timestamp),
                     end: LocalNs(data.end_timestamp),
@@ -185,9 +189,11 @@ impl<W: Write> RecordRows<'_, '_, W> {
         Ok(())
     }
 
-    pub(crate) fn copy(&mut self, record: &Record) -> Result<(), Refused> {
-        let base = Base::of(record)?;
-        let Some(bytes) = record.copied.bytes else { return Err(Refused::Bad("it has no bytes".into())) };
+    pub(crate) fn copy(&mut self, record: &BufferRecord) -> Result<(), ElementError> {
+        let base = RecordBase::of(record)?;
+        let Some(bytes) = record.copied.bytes else {
+            return Err(ElementError::Bad("it has no bytes".into()));
+        };
         let thread = self.known.thread(self.out, base.tid)?;
         let target = self.agent(record.copied.target.map(|agent| agent.handle))?;
         let source = self.agent(record.copied.source.map(|agent| agent.handle))?;
@@ -218,8 +224,8 @@ impl<W: Write> RecordRows<'_, '_, W> {
     }
 
     /// Memory that a program asked for, or scratch that the runtime gave a kernel.
-    pub(crate) fn allocation(&mut self, record: &Record, array: &str) -> Result<(), Refused> {
-        let base = Base::of(record)?;
+    pub(crate) fn allocation(&mut self, record: &BufferRecord, array: &str) -> Result<(), ElementError> {
+        let base = RecordBase::of(record)?;
         let thread = self.known.thread(self.out, base.tid)?;
         let category = self.category(record, array)?;
         let operation = self.known.operation(record.kind, record.operation).unwrap_or_default();
@@ -250,7 +256,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
     }
 
     /// An agent that may be missing; handle 0 is none.
-    fn agent(&mut self, handle: Option<u64>) -> Result<Option<AgentKey>, Refused> {
+    fn agent(&mut self, handle: Option<u64>) -> Result<Option<AgentKey>, ElementError> {
         match handle {
             None | Some(0) => Ok(None),
             Some(handle) => Ok(Some(self.known.agent(self.out, handle)?)),
@@ -258,7 +264,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
     }
 
     /// The category of a record: the name of its kind, or that of its array where the file has no names.
-    fn category(&mut self, record: &Record, array: &str) -> Result<StringId, Refused> {
+    fn category(&mut self, record: &BufferRecord, array: &str) -> Result<StringId, ElementError> {
         let otherwise = array.to_ascii_uppercase();
         let name = self.known.kind(record.kind, &otherwise).to_owned();
         self.out.string(&name)

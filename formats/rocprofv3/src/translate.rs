@@ -1,10 +1,10 @@
 use crate::describe::describe;
-use crate::process_output::{Array, ProcessOutput};
-use crate::record::{Metadata, RecordSeed};
+use crate::process_output::{JsonArray, ProcessOutput};
+use crate::record::{ProcessMetadata, RecordSeed};
 use crate::record_rows::RecordRows;
-use crate::scan::Scanner;
-use crate::source::Source;
-use crate::survey::{RECORDS, Sections, Survey, survey};
+use crate::scan::JsonScanner;
+use crate::source::JsonSource;
+use crate::survey::{FileSurvey, ProcessSections, RECORDS, survey};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{masked_command, node_of_file};
@@ -22,7 +22,7 @@ const COUNTERS: &str = "callback_records.counter_collection";
 /// the file. A file that ends early or is damaged somewhere yields what stands before, a warning, and
 /// a loss of unknown size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
-    let (Survey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
+    let (FileSurvey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
     let mut translator = Translator::new(shard, PendingLimit::NONE);
     *translator.ignored_names() = ignored;
@@ -58,8 +58,8 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
 }
 
 /// The file names neither rank nor boot, and an old one no node.
-fn process(source: u32, sections: &Sections) -> Process {
-    let Metadata { pid, ppid, init_time, fini_time, command, node, .. } =
+fn process(source: u32, sections: &ProcessSections) -> Process {
+    let ProcessMetadata { pid, ppid, init_time, fini_time, command, node, .. } =
         sections.metadata.clone().unwrap_or_default();
     let first_seen = init_time.unwrap_or(0);
     let node = Node {
@@ -105,8 +105,8 @@ fn table_of(array: &str) -> Option<TableId> {
 /// The tables and records of one process. Dispatches come before the counters that belong to them.
 fn process_rows<W: Write>(
     out: &mut ProcessOutput<'_, W>,
-    scanner: &mut Scanner<Source>,
-    sections: &Sections,
+    scanner: &mut JsonScanner<JsonSource>,
+    sections: &ProcessSections,
 ) -> Result<(), TranslateError> {
     if sections.metadata.is_none() {
         out.warn(format!("process {} has no metadata: who it is, is not known", out.source));
@@ -115,7 +115,7 @@ fn process_rows<W: Write>(
     let counted = sections.tables.get(COUNTERS).copied().unwrap_or_default();
     for (kind, section) in &sections.records {
         let name = format!("buffer_records.{kind}");
-        let array = Array { name: &name, table: table_of(&name), most: MAX_RECORD_BYTES };
+        let array = JsonArray { name: &name, table: table_of(&name), most: MAX_RECORD_BYTES };
         out.each(scanner, &array, *section, |out, bytes| {
             let record = RecordSeed { kind, ignored: out.translator.ignored_names() }.read(bytes)?;
             let mut rows = RecordRows { out, known: &mut known };
@@ -127,7 +127,7 @@ fn process_rows<W: Write>(
             }
         })?;
     }
-    let array = Array { name: COUNTERS, table: table_of(COUNTERS), most: MAX_RECORD_BYTES };
+    let array = JsonArray { name: COUNTERS, table: table_of(COUNTERS), most: MAX_RECORD_BYTES };
     out.each(scanner, &array, counted, |out, bytes| {
         RecordRows { out, known: &mut known }.counters(&serde_json::from_slice(bytes)?)
     })?;

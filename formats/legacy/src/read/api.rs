@@ -1,12 +1,12 @@
 //! `rocpd_api` and what hangs on it: calls and roctx ranges as events, regions and args.
 
-use super::census::{Census, is_marker};
-use super::devices::Devices;
-use super::follow::Follow;
+use super::census::{ProcessCensus, is_marker};
+use super::devices::DeviceRows;
+use super::follow::JoinedRows;
 use super::ids::IdMap;
 use super::ops::is_dispatch;
 use super::output::RpdOutput;
-use super::schema::{Input, Select, identifier};
+use super::schema::{RpdFile, Select, identifier};
 use super::value::{MAX_TEXT, int, text};
 use super::{EMPTY_JSON, Options, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::row_types::{ArgRow, EventKey, EventRow, RegionRow, StackId};
@@ -34,7 +34,7 @@ const SYS_PREFIX: &str = "rocm_";
 const MAX_FRAMES: (usize, usize) = (1024, 256 << 10);
 
 /// Where the columns of a call are in a row of the query.
-struct Columns {
+struct CallColumns {
     id: usize,
     pid: usize,
     tid: usize,
@@ -46,18 +46,18 @@ struct Columns {
     args: usize,
     args_id: usize,
     /// Of `rocpd_kernelapi` and `rocpd_copyapi`: whether there is a row, and its values.
-    described: [Described; 2],
+    described: [DescriptionColumns; 2],
 }
 
 /// Where the columns of a table that describes calls are in a row of the query.
 #[derive(Default)]
-struct Described {
+struct DescriptionColumns {
     key: usize,
     /// Name of the arg and place. The second says whether the value is the name of the kernel.
     values: Vec<(String, bool, usize)>,
 }
 
-impl Described {
+impl DescriptionColumns {
     /// The values of a row that are not empty, also as texts. The kernel's name is left out where a dispatch has it.
     fn values<'r>(
         &'r self,
@@ -74,12 +74,12 @@ impl Described {
 
 const DESCRIPTIONS: [(&str, &str); 2] = [("rocpd_kernelapi", "k"), ("rocpd_copyapi", "p")];
 
-impl Columns {
-    fn add(input: &Input, select: &mut Select<'_>) -> Columns {
+impl CallColumns {
+    fn add(input: &RpdFile, select: &mut Select<'_>) -> CallColumns {
         let api = "rocpd_api";
         // The text of schema 2 is among the other strings.
         let texts = if input.table("rocpd_ustring").is_some() { "rocpd_ustring" } else { "rocpd_string" };
-        let mut columns = Columns {
+        let mut columns = CallColumns {
             id: select.column(api, "a", "id"),
             pid: select.column(api, "a", "pid"),
             tid: select.column(api, "a", "tid"),
@@ -114,30 +114,30 @@ impl Columns {
 
 /// Adds all calls and ranges. Returns which region each became; its key is its stack id too.
 pub(super) fn translate<W: Write>(
-    input: &Input,
-    census: &Census,
+    input: &RpdFile,
+    census: &ProcessCensus,
     options: &Options,
-    devices: &mut Devices,
+    devices: &mut DeviceRows,
     output: &mut RpdOutput<'_, W>,
 ) -> Result<IdMap, RpdReadError> {
     let failed = |source| input.error("rocpd_api", source);
     let mut select = input.select("rocpd_api", "a");
-    let columns = Columns::add(input, &mut select);
+    let columns = CallColumns::add(input, &mut select);
     let mut query = input.conn.prepare(&select.sql("ORDER BY a.id")).map_err(failed)?;
     let mut rows = query.query([]).map_err(failed)?;
 
     let mut launched = input.conn.prepare(&launched_sql(input)).map_err(failed)?;
     let launched = launched.query([]).map_err(failed)?;
-    let mut launched = Follow::new(launched, input, "rocpd_api_ops", |row| {
+    let mut launched = JoinedRows::new(launched, input, "rocpd_api_ops", |row| {
         row.get_ref(1).ok().and_then(text).is_none_or(|op_type| is_dispatch(&op_type))
     })?;
     let mut frames = input.conn.prepare(&frames_sql(input)).map_err(failed)?;
     let frames = frames.query([]).map_err(failed)?;
-    let mut frames = Follow::new(frames, input, "rocpd_stackframe", Frame::take)?;
+    let mut frames = JoinedRows::new(frames, input, "rocpd_stackframe", StackframeRow::take)?;
 
-    let mut calls = Calls { census, columns, options, devices, output, ids: IdMap::default() };
+    let mut calls = CallWriter { census, columns, options, devices, output, ids: IdMap::default() };
     while let Some(row) = rows.next().map_err(failed)? {
-        let (mut has_dispatch, mut stack) = (false, Stack::default());
+        let (mut has_dispatch, mut stack) = (false, CallStack::default());
         if let Some(id) = calls.int(row, calls.columns.id) {
             while let Some(is_dispatch) = launched.next_of(id)? {
                 has_dispatch |= is_dispatch;
@@ -160,7 +160,7 @@ pub(super) fn translate<W: Write>(
 }
 
 /// Ids of the calls that an operation is taken to come from, of several the first; and the type of the operation.
-fn launched_sql(input: &Input) -> String {
+fn launched_sql(input: &RpdFile) -> String {
     let whole = input.table("rocpd_api_ops").is_some_and(|info| {
         ["id", "api_id", "op_id"].into_iter().all(|column| info.column(column).is_some())
     });
@@ -175,7 +175,7 @@ fn launched_sql(input: &Input) -> String {
     }
 }
 
-fn frames_sql(input: &Input) -> String {
+fn frames_sql(input: &RpdFile) -> String {
     match input.table("rocpd_stackframe") {
         Some(info) if info.column("api_ptr_id").is_some() => {
             let column = |name| info.column(name).map_or("NULL".to_owned(), |c| identifier(&c.name));
@@ -194,7 +194,7 @@ fn frames_sql(input: &Input) -> String {
 
 /// Counts the rows of a table that describe no call.
 fn strays_of<W: Write>(
-    input: &Input,
+    input: &RpdFile,
     table: &'static str,
     output: &mut RpdOutput<'_, W>,
 ) -> Result<(), RpdReadError> {
@@ -211,30 +211,30 @@ fn strays_of<W: Write>(
 }
 
 /// A row of `rocpd_stackframe`.
-struct Frame {
+struct StackframeRow {
     depth: Option<i64>,
     name: Vec<u8>,
 }
 
-impl Frame {
-    fn take(row: &Row<'_>) -> Frame {
+impl StackframeRow {
+    fn take(row: &Row<'_>) -> StackframeRow {
         let name = row.get_ref(2).ok().and_then(text);
         let name = name.map_or_else(|| UNKNOWN.to_vec(), |name| cut_text(&name, MAX_TEXT).to_vec());
-        Frame { depth: row.get_ref(1).ok().and_then(int), name }
+        StackframeRow { depth: row.get_ref(1).ok().and_then(int), name }
     }
 }
 
 /// The call stack of one call.
 #[derive(Default)]
-struct Stack {
+struct CallStack {
     frames: Vec<Json>,
     bytes: usize,
     /// Frames beyond what is kept of one call.
     lost: u64,
 }
 
-impl Stack {
-    fn add(&mut self, frame: Frame) {
+impl CallStack {
+    fn add(&mut self, frame: StackframeRow) {
         self.bytes += frame.name.len();
         if self.frames.len() == MAX_FRAMES.0 || self.bytes > MAX_FRAMES.1 {
             self.lost += 1;
@@ -245,21 +245,21 @@ impl Stack {
 }
 
 /// Adds calls one by one.
-struct Calls<'c, 'o, 'i, W: Write> {
-    census: &'c Census,
-    columns: Columns,
+struct CallWriter<'c, 'o, 'i, W: Write> {
+    census: &'c ProcessCensus,
+    columns: CallColumns,
     options: &'c Options,
-    devices: &'c mut Devices,
+    devices: &'c mut DeviceRows,
     output: &'o mut RpdOutput<'i, W>,
     ids: IdMap,
 }
 
-impl<W: Write> Calls<'_, '_, '_, W> {
+impl<W: Write> CallWriter<'_, '_, '_, W> {
     fn int(&self, row: &Row<'_>, column: usize) -> Option<i64> {
         row.get_ref(column).ok().and_then(int)
     }
 
-    fn call(&mut self, row: &Row<'_>, has_dispatch: bool, stack: Stack) -> Result<(), RpdReadError> {
+    fn call(&mut self, row: &Row<'_>, has_dispatch: bool, stack: CallStack) -> Result<(), RpdReadError> {
         let columns = &self.columns;
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
         self.output.read("rocpd_api");
@@ -350,7 +350,7 @@ impl<W: Write> Calls<'_, '_, '_, W> {
     }
 
     /// Counts a call without a time.
-    fn lose(&mut self, source: u32, row: &Row<'_>, stack: Stack) -> Result<(), RpdReadError> {
+    fn lose(&mut self, source: u32, row: &Row<'_>, stack: CallStack) -> Result<(), RpdReadError> {
         self.output.miss("rocpd_api", "start");
         self.output.lose(source, "rocpd_api", Some(rocpd::REGION), 1);
         for ((table, _), described) in DESCRIPTIONS.into_iter().zip(&self.columns.described) {

@@ -12,10 +12,10 @@
 //!
 //! A row belongs to the process of the first call or operation that it refers to, else to that of its session.
 
-use super::census::Census;
+use super::census::ProcessCensus;
 use super::ids::IdMap;
 use super::output::RpdOutput;
-use super::schema::{ColumnInfo, Input, TableInfo, identifier};
+use super::schema::{ColumnInfo, RpdFile, TableInfo, identifier};
 use super::value::{MAX_TEXT, int, text};
 use super::{KNOWN_TABLES, RpdReadError};
 use rpd_shard::model::{
@@ -39,7 +39,7 @@ const MAX_REMEMBERED: usize = 1 << 18;
 
 /// What becomes of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Role {
+enum ColumnRole {
     Call,
     Operation,
     Str,
@@ -48,34 +48,34 @@ enum Role {
 }
 
 /// Columns, as table and column in lower case, that hold ids of strings and of texts.
-struct References {
+struct ColumnReferences {
     strings: HashSet<(String, String)>,
     texts: HashSet<(String, String)>,
 }
 
-impl References {
-    fn of(metadata: &[(String, String)]) -> References {
+impl ColumnReferences {
+    fn of(metadata: &[(String, String)]) -> ColumnReferences {
         let tagged = |tag: &str| {
             let rows = metadata.iter().filter(|(found, _)| found == tag);
             rows.filter_map(|(_, pair)| parse_pair(pair)).collect()
         };
-        References {
+        ColumnReferences {
             strings: tagged("references::rocpd_string.id"),
             texts: tagged("references::rocpd_ustring.id"),
         }
     }
 
-    fn role(&self, table: &TableInfo, column: &ColumnInfo) -> Role {
+    fn role(&self, table: &TableInfo, column: &ColumnInfo) -> ColumnRole {
         let place = (table.name.to_ascii_lowercase(), column.name.to_ascii_lowercase());
         match column.target.as_deref() {
-            _ if self.strings.contains(&place) => Role::Str,
-            _ if self.texts.contains(&place) => Role::Text,
-            Some("rocpd_api") => Role::Call,
-            Some("rocpd_op") => Role::Operation,
-            Some("rocpd_string") => Role::Str,
-            Some("rocpd_ustring") => Role::Text,
-            None if place.1 == "api_ptr_id" => Role::Call,
-            _ => Role::Plain,
+            _ if self.strings.contains(&place) => ColumnRole::Str,
+            _ if self.texts.contains(&place) => ColumnRole::Text,
+            Some("rocpd_api") => ColumnRole::Call,
+            Some("rocpd_op") => ColumnRole::Operation,
+            Some("rocpd_string") => ColumnRole::Str,
+            Some("rocpd_ustring") => ColumnRole::Text,
+            None if place.1 == "api_ptr_id" => ColumnRole::Call,
+            _ => ColumnRole::Plain,
         }
     }
 }
@@ -90,13 +90,13 @@ fn parse_pair(pair: &str) -> Option<(String, String)> {
 
 /// Carries all tables that have rows. Returns their names in the file and in the shard.
 pub(super) fn translate<W: Write>(
-    input: &Input,
-    census: &Census,
+    input: &RpdFile,
+    census: &ProcessCensus,
     (calls, operations): (&IdMap, &IdMap),
     metadata: &[(String, String)],
     output: &mut RpdOutput<'_, W>,
 ) -> Result<Vec<(String, String)>, RpdReadError> {
-    let references = References::of(metadata);
+    let references = ColumnReferences::of(metadata);
     let mut carried = Vec::new();
     let mut names = BTreeSet::new();
     for info in input.tables() {
@@ -112,7 +112,8 @@ pub(super) fn translate<W: Write>(
             output.lose(0, &info.name, None, rows);
             continue;
         }
-        let roles: Vec<Role> = info.columns.iter().map(|column| references.role(info, column)).collect();
+        let roles: Vec<ColumnRole> =
+            info.columns.iter().map(|column| references.role(info, column)).collect();
         let table = Table {
             id: TableId(FIRST_CARRIED_TABLE.0 + number as u16),
             name: carried_name(&lower, &mut names),
@@ -120,7 +121,7 @@ pub(super) fn translate<W: Write>(
         };
         output.table(&table)?;
         carried.push((info.name.clone(), table.name.clone()));
-        Carrier {
+        TableCarrier {
             input,
             census,
             calls,
@@ -128,7 +129,7 @@ pub(super) fn translate<W: Write>(
             info,
             roles,
             id: table.id,
-            strings: Strings::new(input)?,
+            strings: StringQuery::new(input)?,
         }
         .rows(output)?;
     }
@@ -150,7 +151,7 @@ fn carried_name(lower: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-fn columns(info: &TableInfo, roles: &[Role]) -> Vec<Column> {
+fn columns(info: &TableInfo, roles: &[ColumnRole]) -> Vec<Column> {
     let mut taken = BTreeSet::from(["id".to_owned(), "guid".to_owned()]);
     let described = info.columns.iter().zip(roles);
     described
@@ -163,11 +164,11 @@ fn columns(info: &TableInfo, roles: &[Role]) -> Vec<Column> {
                 name.push('_');
             }
             let (kind, type_name) = match role {
-                Role::Call => (Kind::Ref(rocpd::REGION), "INTEGER"),
-                Role::Operation => (Kind::Ref(rocpd::EVENT), "INTEGER"),
-                Role::Str => (Kind::Str, "INTEGER"),
-                Role::Text => (Kind::Any, "TEXT"),
-                Role::Plain => (Kind::Any, affinity(&column.declared)),
+                ColumnRole::Call => (Kind::Ref(rocpd::REGION), "INTEGER"),
+                ColumnRole::Operation => (Kind::Ref(rocpd::EVENT), "INTEGER"),
+                ColumnRole::Str => (Kind::Str, "INTEGER"),
+                ColumnRole::Text => (Kind::Any, "TEXT"),
+                ColumnRole::Plain => (Kind::Any, affinity(&column.declared)),
             };
             let sql = Declared { type_name: type_name.to_owned(), ..Declared::default() };
             Column { name, kind, sql, near: None }
@@ -189,18 +190,18 @@ fn affinity(declared: &str) -> &'static str {
 }
 
 /// Carries one table.
-struct Carrier<'i, 'c> {
-    input: &'i Input,
-    census: &'c Census,
+struct TableCarrier<'i, 'c> {
+    input: &'i RpdFile,
+    census: &'c ProcessCensus,
     calls: &'c IdMap,
     operations: &'c IdMap,
     info: &'i TableInfo,
-    roles: Vec<Role>,
+    roles: Vec<ColumnRole>,
     id: TableId,
-    strings: Strings<'i>,
+    strings: StringQuery<'i>,
 }
 
-impl Carrier<'_, '_> {
+impl TableCarrier<'_, '_> {
     fn rows<W: Write>(mut self, output: &mut RpdOutput<'_, W>) -> Result<(), RpdReadError> {
         let failed = |source| self.input.error(&self.info.name, source);
         let columns: Vec<_> = self.info.columns.iter().map(|column| identifier(&column.name)).collect();
@@ -236,10 +237,10 @@ impl Carrier<'_, '_> {
     }
 
     /// The process and row that a value refers to.
-    fn target(&self, role: Role, value: ValueRef<'_>) -> Option<(u32, i64)> {
+    fn target(&self, role: ColumnRole, value: ValueRef<'_>) -> Option<(u32, i64)> {
         match role {
-            Role::Call => self.calls.get(int(value)?),
-            Role::Operation => self.operations.get(int(value)?),
+            ColumnRole::Call => self.calls.get(int(value)?),
+            ColumnRole::Operation => self.operations.get(int(value)?),
             _ => None,
         }
     }
@@ -255,14 +256,14 @@ impl Carrier<'_, '_> {
         if value == ValueRef::Null {
             return Ok(OwnedValue::Null);
         }
-        let role = self.roles.get(column).copied().unwrap_or(Role::Plain);
+        let role = self.roles.get(column).copied().unwrap_or(ColumnRole::Plain);
         let cell = match role {
-            Role::Call | Role::Operation => found.map(|(_, key)| OwnedValue::Int(key)),
-            Role::Str => self.strings.id(value, output)?.map(OwnedValue::Int),
-            Role::Text => {
+            ColumnRole::Call | ColumnRole::Operation => found.map(|(_, key)| OwnedValue::Int(key)),
+            ColumnRole::Str => self.strings.id(value, output)?.map(OwnedValue::Int),
+            ColumnRole::Text => {
                 self.strings.text(value)?.map(|text| OwnedValue::Text(kept(&text, room, output).into()))
             }
-            Role::Plain => Some(match value {
+            ColumnRole::Plain => Some(match value {
                 ValueRef::Null => OwnedValue::Null,
                 ValueRef::Integer(v) => OwnedValue::Int(v),
                 ValueRef::Real(v) => OwnedValue::Real(v),
@@ -286,21 +287,21 @@ fn kept<'t, W: Write>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'
 }
 
 /// Strings of the file by their ids.
-struct Strings<'i> {
-    input: &'i Input,
+struct StringQuery<'i> {
+    input: &'i RpdFile,
     strings: Statement<'i>,
     texts: Statement<'i>,
     known: HashMap<i64, i64>,
 }
 
-impl<'i> Strings<'i> {
-    fn new(input: &'i Input) -> Result<Strings<'i>, RpdReadError> {
+impl<'i> StringQuery<'i> {
+    fn new(input: &'i RpdFile) -> Result<StringQuery<'i>, RpdReadError> {
         let prepare = |table: &str| {
             let sql = format!("SELECT string FROM {table} WHERE id = ?");
             input.conn.prepare(&sql).map_err(|source| input.error(table, source))
         };
         let texts = if input.table("rocpd_ustring").is_some() { "rocpd_ustring" } else { "rocpd_string" };
-        Ok(Strings {
+        Ok(StringQuery {
             input,
             strings: prepare("rocpd_string")?,
             texts: prepare(texts)?,
@@ -333,7 +334,7 @@ impl<'i> Strings<'i> {
     }
 }
 
-fn find(query: &mut Statement<'_>, id: i64, input: &Input) -> Result<Option<Vec<u8>>, RpdReadError> {
+fn find(query: &mut Statement<'_>, id: i64, input: &RpdFile) -> Result<Option<Vec<u8>>, RpdReadError> {
     let failed = |source| input.error("rocpd_string", source);
     let mut rows = query.query([id]).map_err(failed)?;
     let row = rows.next().map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use super::RpdReadError;
 use super::clocks::Overlap;
-use super::schema::{Input, identifier};
+use super::schema::{RpdFile, identifier};
 use super::value::{int, text};
 use crate::{CLOCK_TAG, CLOCKS, ONE_TIME, ONE_TIME_TAG};
 use rpd_shard::identity::unnamed_node;
@@ -30,7 +30,7 @@ pub(super) struct Found {
 
 /// What the first pass finds.
 #[derive(Debug, Default)]
-pub(super) struct Census {
+pub(super) struct ProcessCensus {
     /// By their number in the shard, from 1.
     pub(super) processes: Vec<Found>,
     by_pid: HashMap<(i64, i32), u32>,
@@ -56,10 +56,10 @@ pub(super) struct Census {
     runtime: HashSet<i64>,
 }
 
-impl Census {
+impl ProcessCensus {
     /// Reads the calls once.
-    pub(super) fn take(input: &Input) -> Result<Census, RpdReadError> {
-        let mut census = Census::default();
+    pub(super) fn take(input: &RpdFile) -> Result<ProcessCensus, RpdReadError> {
+        let mut census = ProcessCensus::default();
         census.metadata(input)?;
         census.kinds(input)?;
         census.nodes(input)?;
@@ -71,7 +71,7 @@ impl Census {
         Ok(census)
     }
 
-    fn metadata(&mut self, input: &Input) -> Result<(), RpdReadError> {
+    fn metadata(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         for (tag, value) in super::metadata(input)? {
             match tag.as_str() {
                 "pid_stride" => self.pid_stride = value.parse().ok().filter(|stride| *stride > 1),
@@ -86,7 +86,7 @@ impl Census {
 
     /// In a file that has several nodes, meets their processes in the order of the nodes. A node of which there are
     /// only operations or values has an unknown process.
-    fn nodes(&mut self, input: &Input) -> Result<(), RpdReadError> {
+    fn nodes(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let (Some(pids), Some(gpus)) = (self.pid_stride, self.gpu_stride) else { return Ok(()) };
         let mut met: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
         let mut calls = numbers(input, "rocpd_api", "pid", "min(id)")?;
@@ -127,7 +127,7 @@ impl Census {
     }
 
     /// Finds the names and domains by which calls and ranges are told apart.
-    fn kinds(&mut self, input: &Input) -> Result<(), RpdReadError> {
+    fn kinds(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let failed = |source| input.error("rocpd_string", source);
         let sql = format!(
             "SELECT id, lower(string) IN ('{}') FROM rocpd_string
@@ -144,7 +144,7 @@ impl Census {
         Ok(())
     }
 
-    fn calls(&mut self, input: &Input) -> Result<(), RpdReadError> {
+    fn calls(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let failed = |source| input.error("rocpd_api", source);
         let mut select = input.select("rocpd_api", "a");
         for column in ["id", "pid", "tid", "start", "end", "apiName_id", "domain_id"] {
@@ -200,7 +200,7 @@ impl Census {
     }
 
     /// A file without a single call that says whose it is may have operations.
-    fn nobody(&mut self, input: &Input) -> Result<(), RpdReadError> {
+    fn nobody(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let mut rows = false;
         for table in ["rocpd_api", "rocpd_op", "rocpd_monitor", "rocpd_counter"] {
             rows |= input.has_rows(table)?;
@@ -257,7 +257,7 @@ impl Census {
         (forced.unwrap_or(found), mixed)
     }
 
-    /// The first process of the node that the number of a GPU is of, where it tells one; else as [`Census::by_session`].
+    /// The first process of the node that the number of a GPU is of, where it tells one; else as [`ProcessCensus::by_session`].
     pub(super) fn by_place(&self, id: Option<i64>, gpu: Option<i64>) -> u32 {
         let node = gpu.zip(self.gpu_stride).map(|(gpu, stride)| gpu / stride);
         match node.and_then(|node| self.by_node.get(&node)) {
@@ -283,7 +283,7 @@ impl Census {
 
 /// The different numbers in a column, and the first time of each. What is no number is left out.
 fn numbers(
-    input: &Input,
+    input: &RpdFile,
     table: &'static str,
     column: &str,
     order: &str,

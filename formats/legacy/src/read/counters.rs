@@ -1,10 +1,10 @@
 //! `rocpd_monitor` and `rocpd_counter`: values over time, and values of operations.
 
-use super::census::Census;
-use super::devices::{Agent, Counter, Devices};
+use super::census::ProcessCensus;
+use super::devices::{CounterName, DeviceRows, RpdProcessor};
 use super::ids::IdMap;
 use super::output::RpdOutput;
-use super::schema::Input;
+use super::schema::RpdFile;
 use super::value::{int, real, text};
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::row_types::{
@@ -28,9 +28,9 @@ const UNITS: [(&str, &str); 3] = [("sclk", "MHz"), ("mclk", "MHz"), ("fclk", "MH
 /// Adds the values of the monitor: per row an event, a sample and a value. A row says how long the value held, and
 /// the next one mostly begins there.
 pub(super) fn monitors<W: Write>(
-    input: &Input,
-    census: &Census,
-    devices: &mut Devices,
+    input: &RpdFile,
+    census: &ProcessCensus,
+    devices: &mut DeviceRows,
     output: &mut RpdOutput<'_, W>,
 ) -> Result<(), RpdReadError> {
     if input.table("rocpd_monitor").is_none() {
@@ -60,13 +60,14 @@ pub(super) fn monitors<W: Write>(
         let device_type = text(value(1)).unwrap_or(UNKNOWN.into());
         let device = census.gpu(int(value(2)));
         let is_gpu = device_type.eq_ignore_ascii_case(b"gpu");
-        let agent = if is_gpu { Agent::MonitoredGpu(device) } else { Agent::Monitored(device) };
+        let agent = if is_gpu { RpdProcessor::MonitoredGpu(device) } else { RpdProcessor::Monitored(device) };
         let symbol = text(value(3)).unwrap_or(UNKNOWN.into());
         let symbol = cut_text(&symbol, MAX_NAME);
         let name = [cut_text(&device_type, MAX_NAME), b".", symbol].concat().into();
         let units = UNITS.iter().find(|(known, _)| symbol.eq_ignore_ascii_case(known.as_bytes()));
         let units = units.map_or("", |(_, units)| *units);
-        let counter = devices.counter(source, Counter { agent, name }, (symbol, units, "monitor"), output)?;
+        let counter =
+            devices.counter(source, CounterName { agent, name }, (symbol, units, "monitor"), output)?;
 
         let track = match tracks.get(&source) {
             Some(track) => *track,
@@ -104,10 +105,10 @@ pub(super) fn monitors<W: Write>(
 
 /// Adds the counter values of operations.
 pub(super) fn values<W: Write>(
-    input: &Input,
-    census: &Census,
+    input: &RpdFile,
+    census: &ProcessCensus,
     operations: &IdMap,
-    devices: &mut Devices,
+    devices: &mut DeviceRows,
     output: &mut RpdOutput<'_, W>,
 ) -> Result<(), RpdReadError> {
     if input.table("rocpd_counter").is_none() {
@@ -145,7 +146,7 @@ pub(super) fn values<W: Write>(
         }
         let name = name.unwrap_or(UNKNOWN.into());
         let name = cut_text(&name, MAX_NAME);
-        let counter = Counter { agent: Agent::Gpu(census.gpu(int(value(4)))), name: name.into() };
+        let counter = CounterName { agent: RpdProcessor::Gpu(census.gpu(int(value(4)))), name: name.into() };
         let counter = devices.counter(source, counter, (name, "", ""), output)?;
         number(source, ("rocpd_counter", value(1)), event, counter, output)?;
     }

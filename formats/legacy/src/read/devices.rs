@@ -1,9 +1,9 @@
 //! Threads, agents, queues, streams, kernels and counters, which the rows of a process refer to. Each becomes a
 //! row when it is first referred to.
 
-use super::census::Census;
+use super::census::ProcessCensus;
 use super::output::RpdOutput;
-use super::schema::Input;
+use super::schema::RpdFile;
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::LocalNs;
 use rpd_shard::model::row_types::{
@@ -24,7 +24,7 @@ const MAX_KERNEL: usize = 64 << 10;
 
 /// A processor as a row names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Agent {
+pub(super) enum RpdProcessor {
     /// The CPUs of the process.
     Host,
     /// A GPU by the number that the process has for it; `None` where the row has none.
@@ -45,33 +45,33 @@ pub(super) struct KernelIds {
 
 /// A counter: name and agent.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Counter {
-    pub(super) agent: Agent,
+pub(super) struct CounterName {
+    pub(super) agent: RpdProcessor,
     pub(super) name: Box<[u8]>,
 }
 
 /// Keys of the rows that stand for them, per process.
 #[derive(Debug, Default)]
-pub(super) struct Devices {
+pub(super) struct DeviceRows {
     threads: HashMap<(u32, i64), ThreadKey>,
-    agents: HashMap<(u32, Agent), AgentKey>,
+    agents: HashMap<(u32, RpdProcessor), AgentKey>,
     queues: HashMap<(u32, Option<i64>, Option<i64>), QueueKey>,
     streams: HashMap<(u32, Box<[u8]>), StreamKey>,
     code_objects: HashMap<u32, CodeObjectKey>,
     kernels: HashMap<(u32, KernelIds), KernelSymbolKey>,
-    counters: HashMap<(u32, Counter), PmcKey>,
+    counters: HashMap<(u32, CounterName), PmcKey>,
 }
 
 /// Refuses more rows than a job can have.
-fn room(len: usize, what: &'static str, input: &Input) -> Result<(), RpdReadError> {
+fn room(len: usize, what: &'static str, input: &RpdFile) -> Result<(), RpdReadError> {
     if len < MAX_ENTRIES { Ok(()) } else { Err(input.too_many(what, MAX_ENTRIES)) }
 }
 
-impl Devices {
+impl DeviceRows {
     /// Adds the threads that were met.
     pub(super) fn threads<W: Write>(
         &mut self,
-        census: &Census,
+        census: &ProcessCensus,
         output: &mut RpdOutput<'_, W>,
     ) -> Result<(), RpdReadError> {
         for ((source, tid), (start, end)) in &census.threads {
@@ -120,35 +120,39 @@ impl Devices {
     pub(super) fn agent<W: Write>(
         &mut self,
         source: u32,
-        agent: Agent,
+        agent: RpdProcessor,
         output: &mut RpdOutput<'_, W>,
     ) -> Result<AgentKey, RpdReadError> {
         if let Some(key) = self.agents.get(&(source, agent)) {
             return Ok(*key);
         }
         room(self.agents.len(), "agents", output.input())?;
-        if agent != Agent::Host {
-            self.agent(source, Agent::Host, output)?;
+        if agent != RpdProcessor::Host {
+            self.agent(source, RpdProcessor::Host, output)?;
         }
         let (kind, number, extdata) = match agent {
-            Agent::Host => ("CPU", Some(0), json!({})),
-            Agent::Gpu(gpu) => ("GPU", gpu, json!({ "rpd": { "gpu": gpu } })),
-            Agent::MonitoredGpu(device) => ("GPU", device, json!({ "rpd": { "monitored_device": device } })),
-            Agent::Monitored(device) => ("CPU", device, json!({ "rpd": { "monitored_device": device } })),
+            RpdProcessor::Host => ("CPU", Some(0), json!({})),
+            RpdProcessor::Gpu(gpu) => ("GPU", gpu, json!({ "rpd": { "gpu": gpu } })),
+            RpdProcessor::MonitoredGpu(device) => {
+                ("GPU", device, json!({ "rpd": { "monitored_device": device } }))
+            }
+            RpdProcessor::Monitored(device) => {
+                ("CPU", device, json!({ "rpd": { "monitored_device": device } }))
+            }
         };
         let shown = number.map_or("?".to_owned(), |n| n.to_string());
         let name = match agent {
-            Agent::Host => "CPU".to_owned(),
-            Agent::Gpu(_) => format!("GPU {shown}"),
-            Agent::MonitoredGpu(_) => format!("GPU {shown} (monitor)"),
-            Agent::Monitored(_) => format!("device {shown} (monitor)"),
+            RpdProcessor::Host => "CPU".to_owned(),
+            RpdProcessor::Gpu(_) => format!("GPU {shown}"),
+            RpdProcessor::MonitoredGpu(_) => format!("GPU {shown} (monitor)"),
+            RpdProcessor::Monitored(_) => format!("device {shown} (monitor)"),
         };
         // AMD counts CPUs first. How many there are is not in the file, nor which GPU of the process a
         // monitored one is.
         let index = match agent {
-            Agent::Host => Some(0),
-            Agent::Gpu(gpu) => gpu.and_then(|gpu| gpu.checked_add(1)),
-            Agent::MonitoredGpu(_) | Agent::Monitored(_) => None,
+            RpdProcessor::Host => Some(0),
+            RpdProcessor::Gpu(gpu) => gpu.and_then(|gpu| gpu.checked_add(1)),
+            RpdProcessor::MonitoredGpu(_) | RpdProcessor::Monitored(_) => None,
         };
         let extdata = extdata.to_string();
         let row = AgentRow {
@@ -274,7 +278,7 @@ impl Devices {
     pub(super) fn counter<W: Write>(
         &mut self,
         source: u32,
-        counter: Counter,
+        counter: CounterName,
         (symbol, units, component): (&[u8], &str, &str),
         output: &mut RpdOutput<'_, W>,
     ) -> Result<PmcKey, RpdReadError> {
@@ -285,9 +289,9 @@ impl Devices {
         room(self.counters.len(), "counters", output.input())?;
         let agent = self.agent(source, place.1.agent, output)?;
         let (arch, instance) = match place.1.agent {
-            Agent::Gpu(gpu) | Agent::MonitoredGpu(gpu) => ("GPU", gpu),
-            Agent::Host => ("CPU", Some(0)),
-            Agent::Monitored(device) => ("CPU", device),
+            RpdProcessor::Gpu(gpu) | RpdProcessor::MonitoredGpu(gpu) => ("GPU", gpu),
+            RpdProcessor::Host => ("CPU", Some(0)),
+            RpdProcessor::Monitored(device) => ("CPU", device),
         };
         let row = PmcRow {
             agent_id: Some(agent),

@@ -1,15 +1,15 @@
 //! A second table beside the one that is read, both in the order of the same id.
 
 use super::RpdReadError;
-use super::schema::Input;
+use super::schema::RpdFile;
 use super::value::int;
 use rusqlite::{Row, Rows};
 
 /// Rows in the order of their first column, which is an id of the table that is followed. `T` is what is taken
 /// of the other columns.
-pub(super) struct Follow<'a, T> {
+pub(super) struct JoinedRows<'a, T> {
     rows: Rows<'a>,
-    input: &'a Input,
+    input: &'a RpdFile,
     table: &'static str,
     take: fn(&Row<'_>) -> T,
     /// The next row; `None` behind the end.
@@ -20,15 +20,15 @@ pub(super) struct Follow<'a, T> {
     strays: u64,
 }
 
-impl<'a, T> Follow<'a, T> {
+impl<'a, T> JoinedRows<'a, T> {
     /// Stands before the first row.
     pub(super) fn new(
         rows: Rows<'a>,
-        input: &'a Input,
+        input: &'a RpdFile,
         table: &'static str,
         take: fn(&Row<'_>) -> T,
-    ) -> Result<Follow<'a, T>, RpdReadError> {
-        let mut follow = Follow { rows, input, table, take, next: None, rows_read: 0, strays: 0 };
+    ) -> Result<JoinedRows<'a, T>, RpdReadError> {
+        let mut follow = JoinedRows { rows, input, table, take, next: None, rows_read: 0, strays: 0 };
         follow.step()?;
         Ok(follow)
     }

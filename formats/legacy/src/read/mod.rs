@@ -30,15 +30,15 @@ mod value;
 
 pub use error::RpdReadError;
 
-use census::Census;
-use devices::Devices;
-use output::{Finished, RpdOutput};
+use census::ProcessCensus;
+use devices::DeviceRows;
+use output::{FinishedShard, RpdOutput};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::model::row_types::WholeNumber;
 use rpd_shard::record::{Clock, Process};
 use rpd_translator::{Translation, cut_text};
-use schema::Input;
+use schema::RpdFile;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -93,8 +93,8 @@ pub struct RpdTranslation {
 /// which leaves operations out.
 /// Reads the calls once.
 pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
-    let input = Input::open(path)?;
-    let census = Census::take(&input)?;
+    let input = RpdFile::open(path)?;
+    let census = ProcessCensus::take(&input)?;
     let (clock, _) = census.clock(None, None);
     Ok((1..=census.processes.len() as u32).filter_map(|source| census.process(source, clock)).collect())
 }
@@ -116,7 +116,7 @@ impl RpdTranslation {
 
 /// Whether a file is a `.rpd` that [`crate::write()`] wrote: it tells its clock.
 pub fn is_merge(path: &Path) -> bool {
-    let rows = Input::open(path).and_then(|input| metadata(&input));
+    let rows = RpdFile::open(path).and_then(|input| metadata(&input));
     rows.is_ok_and(|rows| rows.iter().any(|(tag, _)| tag == crate::CLOCK_TAG))
 }
 
@@ -129,8 +129,8 @@ pub fn translate<W: Write>(
     sink: W,
     options: &Options,
 ) -> Result<(W, RpdTranslation), RpdReadError> {
-    let input = Input::open(path)?;
-    let census = Census::take(&input)?;
+    let input = RpdFile::open(path)?;
+    let census = ProcessCensus::take(&input)?;
     let (clock, mixed) = census.clock(options.clock, options.marker_offset);
     let shard = ShardWriter::of_owner(sink, &options.owner)?;
     let mut output = RpdOutput::new(shard, &input);
@@ -138,7 +138,7 @@ pub fn translate<W: Write>(
     if let Some(why) = mixed {
         output.warn(clock_warning(&why, options));
     }
-    let mut devices = Devices::default();
+    let mut devices = DeviceRows::default();
 
     for source in 1..=census.processes.len() as u32 {
         if let Some(process) = census.process(source, clock) {
@@ -147,7 +147,7 @@ pub fn translate<W: Write>(
     }
     devices.threads(&census, &mut output)?;
     let calls = api::translate(&input, &census, options, &mut devices, &mut output)?;
-    let ops::Operations { ids: operations, last, unknown_copy_sizes } =
+    let ops::TranslatedOps { ids: operations, last, unknown_copy_sizes } =
         ops::translate(&input, &census, &calls, &mut devices, &mut output)?;
     counters::monitors(&input, &census, &mut devices, &mut output)?;
     counters::values(&input, &census, &operations, &mut devices, &mut output)?;
@@ -158,7 +158,7 @@ pub fn translate<W: Write>(
             output.process(&process)?;
         }
     }
-    let Finished { sink, translation, rows_read, misses } = output.finish()?;
+    let FinishedShard { sink, translation, rows_read, misses } = output.finish()?;
     let processes = census.processes.len() as u32;
     let translation = RpdTranslation {
         translation,
@@ -185,7 +185,7 @@ fn clock_warning(why: &str, options: &Options) -> String {
 }
 
 /// Rows of the metadata, tag and value.
-fn metadata(input: &Input) -> Result<Vec<(String, String)>, RpdReadError> {
+fn metadata(input: &RpdFile) -> Result<Vec<(String, String)>, RpdReadError> {
     if input.table("rocpd_metadata").is_none() {
         return Ok(Vec::new());
     }

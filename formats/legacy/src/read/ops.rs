@@ -1,11 +1,11 @@
 //! `rocpd_op`: what GPUs did, joined to the calls that asked for it.
 
-use super::census::Census;
-use super::devices::{Agent, Devices, KernelIds};
-use super::follow::Follow;
+use super::census::ProcessCensus;
+use super::devices::{DeviceRows, KernelIds, RpdProcessor};
+use super::follow::JoinedRows;
 use super::ids::IdMap;
 use super::output::RpdOutput;
-use super::schema::{Input, Select, identifier};
+use super::schema::{RpdFile, Select, identifier};
 use super::value::{address, int, text};
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::row_types::{
@@ -23,19 +23,27 @@ use std::io::Write;
 /// The operation that a dispatch is if nothing else is said.
 const DISPATCH: &[u8] = b"KernelExecution";
 /// Types of copies as RPD spells them, and their names and ends as rocprofv3 does. The number is HIP's.
-const COPIES: [(&str, &str, Direction); 4] = [
-    ("CopyHostToDevice", "MEMORY_COPY_HOST_TO_DEVICE", Direction { to_gpu: true, from_gpu: false, kind: 1 }),
-    ("CopyDeviceToHost", "MEMORY_COPY_DEVICE_TO_HOST", Direction { to_gpu: false, from_gpu: true, kind: 2 }),
+const COPIES: [(&str, &str, CopyDirection); 4] = [
+    (
+        "CopyHostToDevice",
+        "MEMORY_COPY_HOST_TO_DEVICE",
+        CopyDirection { to_gpu: true, from_gpu: false, kind: 1 },
+    ),
+    (
+        "CopyDeviceToHost",
+        "MEMORY_COPY_DEVICE_TO_HOST",
+        CopyDirection { to_gpu: false, from_gpu: true, kind: 2 },
+    ),
     (
         "CopyDeviceToDevice",
         "MEMORY_COPY_DEVICE_TO_DEVICE",
-        Direction { to_gpu: true, from_gpu: true, kind: 3 },
+        CopyDirection { to_gpu: true, from_gpu: true, kind: 3 },
     ),
-    ("CopyHostToHost", "MEMORY_COPY_HOST_TO_HOST", Direction { to_gpu: false, from_gpu: false, kind: 0 }),
+    ("CopyHostToHost", "MEMORY_COPY_HOST_TO_HOST", CopyDirection { to_gpu: false, from_gpu: false, kind: 0 }),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Direction {
+struct CopyDirection {
     to_gpu: bool,
     from_gpu: bool,
     /// `hipMemcpyKind`.
@@ -44,14 +52,14 @@ struct Direction {
 
 /// What a type of operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Operation {
+enum OpKind {
     Dispatch,
     /// A copy; its name and direction where the type tells.
-    Copy(Option<(&'static str, Direction)>),
+    Copy(Option<(&'static str, CopyDirection)>),
 }
 
-impl Operation {
-    fn of(op_type: &[u8]) -> Operation {
+impl OpKind {
+    fn of(op_type: &[u8]) -> OpKind {
         let plain: Vec<u8> =
             op_type.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect();
         let Some(rest) = [b"memory".as_slice(), b"mem", b""]
@@ -59,10 +67,10 @@ impl Operation {
             .find_map(|prefix| plain.strip_prefix(*prefix).and_then(|rest| rest.strip_prefix(b"copy")))
             .or_else(|| plain.strip_prefix(b"memcpy"))
         else {
-            return Operation::Dispatch;
+            return OpKind::Dispatch;
         };
         // CopyHostToDevice2D is one too.
-        Operation::Copy(COPIES.iter().find_map(|(spelled, name, direction)| {
+        OpKind::Copy(COPIES.iter().find_map(|(spelled, name, direction)| {
             let ends = spelled.trim_start_matches("Copy").to_ascii_lowercase();
             rest.starts_with(ends.as_bytes()).then_some((*name, *direction))
         }))
@@ -71,7 +79,7 @@ impl Operation {
 
 /// Whether an operation of this type becomes the dispatch of a kernel.
 pub(super) fn is_dispatch(op_type: &[u8]) -> bool {
-    Operation::of(op_type) == Operation::Dispatch
+    OpKind::of(op_type) == OpKind::Dispatch
 }
 
 /// Where the columns of an operation are in a row.
@@ -110,7 +118,7 @@ impl OpColumns {
 
 /// What the call of an operation says of it.
 #[derive(Default)]
-struct Launch {
+struct OpLaunch {
     tid: Option<i64>,
     stream: Option<Vec<u8>>,
     kernel_name_id: Option<i64>,
@@ -134,15 +142,15 @@ const SIZES: [&str; 8] = [
 ];
 
 /// Finds the launch of a call.
-struct Launches<'i> {
+struct LaunchQuery<'i> {
     query: Statement<'i>,
-    input: &'i Input,
+    input: &'i RpdFile,
     /// The call that was asked for last, and what was found: a graph launches thousands of operations in a row.
-    last: Option<(i64, Launch)>,
+    last: Option<(i64, OpLaunch)>,
 }
 
-impl<'i> Launches<'i> {
-    fn new(input: &'i Input) -> Result<Launches<'i>, RpdReadError> {
+impl<'i> LaunchQuery<'i> {
+    fn new(input: &'i RpdFile) -> Result<LaunchQuery<'i>, RpdReadError> {
         let mut select = input.select("rocpd_api", "a");
         select.join("rocpd_kernelapi", "k", "api_ptr_id", "a.id");
         select.join("rocpd_copyapi", "c", "api_ptr_id", "a.id");
@@ -158,11 +166,11 @@ impl<'i> Launches<'i> {
             select.column("rocpd_kernelapi", "k", column);
         }
         let query = input.conn.prepare(&select.sql("WHERE a.id = ?"));
-        Ok(Launches { query: query.map_err(|e| input.error("rocpd_api", e))?, input, last: None })
+        Ok(LaunchQuery { query: query.map_err(|e| input.error("rocpd_api", e))?, input, last: None })
     }
 
     /// What this call says; nothing where there is no such call.
-    fn find(&mut self, call: i64) -> Result<&Launch, RpdReadError> {
+    fn find(&mut self, call: i64) -> Result<&OpLaunch, RpdReadError> {
         let launch = match self.last.take() {
             Some((last, launch)) if last == call => launch,
             _ => self.read(call)?,
@@ -170,15 +178,15 @@ impl<'i> Launches<'i> {
         Ok(&self.last.insert((call, launch)).1)
     }
 
-    fn read(&mut self, call: i64) -> Result<Launch, RpdReadError> {
+    fn read(&mut self, call: i64) -> Result<OpLaunch, RpdReadError> {
         let failed = |source| self.input.error("rocpd_api", source);
         let mut rows = self.query.query([call]).map_err(failed)?;
-        let Some(row) = rows.next().map_err(failed)? else { return Ok(Launch::default()) };
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(OpLaunch::default()) };
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
         let owned = |i| text(value(i)).map(|text| text.into_owned());
         // Copies of two dimensions have an area.
         let area = || int(value(6)).zip(int(value(7))).and_then(|(width, height)| width.checked_mul(height));
-        Ok(Launch {
+        Ok(OpLaunch {
             tid: int(value(0)),
             stream: owned(1).or_else(|| owned(2)),
             kernel_name_id: int(value(3)),
@@ -193,7 +201,7 @@ impl<'i> Launches<'i> {
 
 /// What became of the operations.
 #[derive(Default)]
-pub(super) struct Operations {
+pub(super) struct TranslatedOps {
     /// The event that each became.
     pub(super) ids: IdMap,
     /// When the last one of each process ended.
@@ -204,13 +212,13 @@ pub(super) struct Operations {
 
 /// Adds all operations.
 pub(super) fn translate<W: Write>(
-    input: &Input,
-    census: &Census,
+    input: &RpdFile,
+    census: &ProcessCensus,
     calls: &IdMap,
-    devices: &mut Devices,
+    devices: &mut DeviceRows,
     output: &mut RpdOutput<'_, W>,
-) -> Result<Operations, RpdReadError> {
-    let mut operations = Operations::default();
+) -> Result<TranslatedOps, RpdReadError> {
+    let mut operations = TranslatedOps::default();
     if input.table("rocpd_op").is_none() {
         return Ok(operations);
     }
@@ -233,9 +241,9 @@ pub(super) fn translate<W: Write>(
     };
     let mut pairs = input.conn.prepare(&pairs_sql).map_err(failed)?;
     let pairs = pairs.query([]).map_err(failed)?;
-    let mut pairs = Follow::new(pairs, input, "rocpd_api_ops", |row| row.get_ref(1).ok().and_then(int))?;
-    let mut launches = Launches::new(input)?;
-    let nothing = Launch::default();
+    let mut pairs = JoinedRows::new(pairs, input, "rocpd_api_ops", |row| row.get_ref(1).ok().and_then(int))?;
+    let mut launches = LaunchQuery::new(input)?;
+    let nothing = OpLaunch::default();
 
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
@@ -291,7 +299,7 @@ pub(super) fn translate<W: Write>(
 }
 
 /// Operation and call, in the order of the operations; `None` where the file cannot tell.
-fn pairs_sql(input: &Input) -> Option<String> {
+fn pairs_sql(input: &RpdFile) -> Option<String> {
     let info = input.table("rocpd_api_ops")?;
     info.column("op_id").and(info.column("api_id"))?;
     let order = info.column("id").map_or(String::new(), |id| format!(", {}", identifier(&id.name)));
@@ -306,7 +314,7 @@ struct OpRow<'r> {
     start: i64,
     end: i64,
     id: Option<i64>,
-    launch: &'r Launch,
+    launch: &'r OpLaunch,
 }
 
 impl OpRow<'_> {
@@ -322,8 +330,8 @@ impl OpRow<'_> {
     fn add<W: Write>(
         &self,
         stack: Option<i64>,
-        census: &Census,
-        devices: &mut Devices,
+        census: &ProcessCensus,
+        devices: &mut DeviceRows,
         output: &mut RpdOutput<'_, W>,
         unknown_copy_sizes: &mut u64,
     ) -> Result<EventKey, RpdReadError> {
@@ -335,10 +343,10 @@ impl OpRow<'_> {
             }
         }
         let op_type = text(self.value(self.columns.op_type)).unwrap_or(UNKNOWN.into()).into_owned();
-        let operation = Operation::of(&op_type);
+        let operation = OpKind::of(&op_type);
         let category = match operation {
-            Operation::Dispatch => b"KERNEL_DISPATCH".as_slice(),
-            Operation::Copy(_) => b"MEMORY_COPY",
+            OpKind::Dispatch => b"KERNEL_DISPATCH".as_slice(),
+            OpKind::Copy(_) => b"MEMORY_COPY",
         };
         let category = output.string(category)?;
         let event = EventRow {
@@ -358,10 +366,10 @@ impl OpRow<'_> {
         let queue = devices.queue(self.source, gpu, queue, output)?;
         let stream = self.launch.stream.as_deref().unwrap_or_default();
         let stream = devices.stream(self.source, stream, output)?;
-        let place = Place { thread, gpu: Agent::Gpu(gpu), queue, stream, event };
+        let place = OpPlace { thread, gpu: RpdProcessor::Gpu(gpu), queue, stream, event };
         match operation {
-            Operation::Dispatch => self.dispatch(&op_type, place, devices, output)?,
-            Operation::Copy(known) => {
+            OpKind::Dispatch => self.dispatch(&op_type, place, devices, output)?,
+            OpKind::Copy(known) => {
                 *unknown_copy_sizes += u64::from(self.launch.copy_size.is_none());
                 self.copy(&op_type, known, place, devices, output)?;
             }
@@ -372,8 +380,8 @@ impl OpRow<'_> {
     fn dispatch<W: Write>(
         &self,
         op_type: &[u8],
-        place: Place,
-        devices: &mut Devices,
+        place: OpPlace,
+        devices: &mut DeviceRows,
         output: &mut RpdOutput<'_, W>,
     ) -> Result<(), RpdReadError> {
         let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
@@ -423,16 +431,16 @@ impl OpRow<'_> {
     fn copy<W: Write>(
         &self,
         op_type: &[u8],
-        known: Option<(&'static str, Direction)>,
-        place: Place,
-        devices: &mut Devices,
+        known: Option<(&'static str, CopyDirection)>,
+        place: OpPlace,
+        devices: &mut DeviceRows,
         output: &mut RpdOutput<'_, W>,
     ) -> Result<(), RpdReadError> {
         let by_kind = || COPIES.iter().map(|copy| copy.2).find(|d| Some(d.kind) == self.launch.copy_kind);
         let direction = known.map(|(_, direction)| direction).or_else(by_kind);
         let (to_gpu, from_gpu) = direction.map_or((true, true), |d| (d.to_gpu, d.from_gpu));
         let mut end =
-            |is_gpu| devices.agent(self.source, if is_gpu { place.gpu } else { Agent::Host }, output);
+            |is_gpu| devices.agent(self.source, if is_gpu { place.gpu } else { RpdProcessor::Host }, output);
         let (to, from) = (end(to_gpu)?, end(from_gpu)?);
         let name = output.string(known.map_or(op_type, |(name, _)| name.as_bytes()))?;
         let usual = COPIES.iter().any(|copy| copy.0.as_bytes() == op_type);
@@ -486,9 +494,9 @@ impl OpRow<'_> {
 }
 
 /// Where an operation was done, and its event.
-struct Place {
+struct OpPlace {
     thread: ThreadKey,
-    gpu: Agent,
+    gpu: RpdProcessor,
     queue: QueueKey,
     stream: StreamKey,
     event: EventKey,
@@ -500,9 +508,9 @@ mod tests {
 
     #[test]
     fn copies_are_known_by_their_type_however_it_is_spelled() {
-        let name = |op_type: &str| match Operation::of(op_type.as_bytes()) {
-            Operation::Dispatch => "dispatch",
-            Operation::Copy(known) => known.map_or("copy", |(name, _)| name),
+        let name = |op_type: &str| match OpKind::of(op_type.as_bytes()) {
+            OpKind::Dispatch => "dispatch",
+            OpKind::Copy(known) => known.map_or("copy", |(name, _)| name),
         };
         for spelled in
             ["CopyHostToDevice", "CopyHostToDevice2D", "MEMORY_COPY_HOST_TO_DEVICE", "MemcpyHostToDevice"]

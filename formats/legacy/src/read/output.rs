@@ -1,6 +1,6 @@
 //! The shard that a translation writes, and what was read of the tables of the file.
 
-use super::schema::Input;
+use super::schema::RpdFile;
 use super::value::MAX_TEXT;
 use rpd_shard::file::MAX_STRING_LENGTH;
 use rpd_shard::model::row_types::{StringId, TableRow};
@@ -14,7 +14,7 @@ use std::io::Write;
 /// The shard, and the counts of the file's tables.
 pub(super) struct RpdOutput<'a, W: Write> {
     translator: Translator<W>,
-    input: &'a Input,
+    input: &'a RpdFile,
     /// Regions of each process.
     regions: BTreeMap<u32, i64>,
     /// Rows read, per table of the file.
@@ -24,7 +24,7 @@ pub(super) struct RpdOutput<'a, W: Write> {
 }
 
 /// What became of a file, and of its tables.
-pub(super) struct Finished<W> {
+pub(super) struct FinishedShard<W> {
     pub(super) sink: W,
     pub(super) translation: Translation,
     pub(super) rows_read: BTreeMap<String, u64>,
@@ -32,7 +32,7 @@ pub(super) struct Finished<W> {
 }
 
 impl<'a, W: Write> RpdOutput<'a, W> {
-    pub(super) fn new(shard: ShardWriter<W>, input: &'a Input) -> RpdOutput<'a, W> {
+    pub(super) fn new(shard: ShardWriter<W>, input: &'a RpdFile) -> RpdOutput<'a, W> {
         RpdOutput {
             translator: Translator::new(shard, PendingLimit::MANY_PROCESSES),
             input,
@@ -43,7 +43,7 @@ impl<'a, W: Write> RpdOutput<'a, W> {
     }
 
     /// The file that is translated.
-    pub(super) fn input(&self) -> &'a Input {
+    pub(super) fn input(&self) -> &'a RpdFile {
         self.input
     }
 
@@ -135,9 +135,9 @@ impl<'a, W: Write> RpdOutput<'a, W> {
     }
 
     /// Ends the shard.
-    pub(super) fn finish(self) -> Result<Finished<W>, WriteError> {
+    pub(super) fn finish(self) -> Result<FinishedShard<W>, WriteError> {
         let RpdOutput { translator, rows_read, misses, .. } = self;
         let (sink, translation) = translator.finish()?;
-        Ok(Finished { sink, translation, rows_read, misses })
+        Ok(FinishedShard { sink, translation, rows_read, misses })
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const MAX_TABLES: usize = 4096;
 
 /// An open `.rpd`.
-pub(super) struct Input {
+pub(super) struct RpdFile {
     pub(super) conn: Connection,
     path: PathBuf,
     /// By name in lower case.
@@ -48,11 +48,11 @@ impl TableInfo {
     }
 }
 
-impl Input {
+impl RpdFile {
     /// Opens a file, and checks that it is a `.rpd` whose rows can be found.
-    pub(super) fn open(path: &Path) -> Result<Input, RpdReadError> {
+    pub(super) fn open(path: &Path) -> Result<RpdFile, RpdReadError> {
         let conn = quiet::open(path)?;
-        let mut input = Input { conn, path: path.to_owned(), tables: BTreeMap::new() };
+        let mut input = RpdFile { conn, path: path.to_owned(), tables: BTreeMap::new() };
         let tables = input.read_tables().map_err(|source| input.error("sqlite_master", source))?;
         if tables.len() > MAX_TABLES {
             return Err(input.too_many("tables", MAX_TABLES));
@@ -171,7 +171,7 @@ impl Input {
 
 /// A query that is put together from what the file has. What it has not is NULL.
 pub(super) struct Select<'a> {
-    input: &'a Input,
+    input: &'a RpdFile,
     columns: Vec<String>,
     from: String,
 }

@@ -92,7 +92,7 @@ fn begins_with_packets(head: &[u8]) -> bool {
 }
 
 fn is_packet(packet: &[u8]) -> bool {
-    const MOST: u32 = 2000;
+    const MAX_FIELD_NUMBER: u32 = 2000;
     let mut known = packet.is_empty();
     for field in Fields(packet) {
         match field {
@@ -101,7 +101,7 @@ fn is_packet(packet: &[u8]) -> bool {
             Ok((6 | 11 | 12 | 33 | 35 | 36 | 45 | 50 | 59 | 60 | 66 | 69 | 89, Field::Bytes(_))) => {
                 known = true
             }
-            Ok((1..=MOST, _)) => {}
+            Ok((1..=MAX_FIELD_NUMBER, _)) => {}
             _ => return false,
         }
     }

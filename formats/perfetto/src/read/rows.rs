@@ -1,10 +1,10 @@
 //! Rows of what packets say happened.
 
-use super::event::{Event, Kind};
-use super::sequence::{Sequence, cut};
-use super::slices::Open;
-use super::tracks::Place;
-use super::translate::{Lost, Reader, Refused};
+use super::event::{EventKind, TrackEvent};
+use super::sequence::{PacketSequence, cut};
+use super::slices::OpenSlice;
+use super::tracks::TrackPlace;
+use super::translate::{LossReason, PacketError, TraceReader};
 use super::wire::Fields;
 use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{
@@ -23,13 +23,13 @@ const INSTANT: &[u8] = b"instant";
 /// What a slice is called that has no name.
 const UNNAMED: &[u8] = b"(unnamed)";
 
-impl<W: Write> Reader<W> {
+impl<W: Write> TraceReader<W> {
     pub(super) fn event(
         &mut self,
         number: u32,
-        sequence: &mut Sequence,
+        sequence: &mut PacketSequence,
         at: i64,
-        mut event: Event,
+        mut event: TrackEvent,
     ) -> Result<(), WriteError> {
         let track = event.track.unwrap_or(0);
         for (what, count) in [
@@ -41,38 +41,41 @@ impl<W: Write> Reader<W> {
                 *self.odd.entry(what).or_default() += count;
             }
         }
-        let strays = Lost("values without a counter", Some(rocpd::PMC_EVENT), LossCause::BadRecord);
+        let strays = LossReason("values without a counter", Some(rocpd::PMC_EVENT), LossCause::BadRecord);
         self.lose_many(0, strays, event.strays);
         for (counter, value) in std::mem::take(&mut event.others) {
             self.count(sequence, (counter, value), at, b"")?;
         }
         match event.kind {
-            Kind::Counter => match event.value {
+            EventKind::Counter => match event.value {
                 Some(value) => self.count(sequence, (track, value), at, &event.category)?,
-                None => {
-                    self.lose(0, Lost("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord))
-                }
+                None => self.lose(
+                    0,
+                    LossReason("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord),
+                ),
             },
-            Kind::Unknown => self.lose(0, Lost("events of an unknown kind", None, LossCause::BadRecord)),
-            Kind::End => match self.slices.end(number, track) {
+            EventKind::Unknown => {
+                self.lose(0, LossReason("events of an unknown kind", None, LossCause::BadRecord))
+            }
+            EventKind::End => match self.slices.end(number, track) {
                 Some(open) => {
                     self.tracks.seen(open.place_source, at);
                     self.args(open.place_source, open.event, open.args, &event)?;
                     self.region(&open, at, false)?;
                 }
                 None => {
-                    let args = Lost("args of ends", Some(rocpd::ARG), LossCause::BadRecord);
+                    let args = LossReason("args of ends", Some(rocpd::ARG), LossCause::BadRecord);
                     self.lose_many(0, args, event.annotations.len() as u64);
                     if !self.slices.stray_end(track, at) {
                         let lost =
-                            Lost("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
+                            LossReason("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
                         self.lose(0, lost);
                     }
                 }
             },
-            Kind::Begin | Kind::Instant => {
+            EventKind::Begin | EventKind::Instant => {
                 let Some(place) = self.tracks.place(track, &mut self.output)? else {
-                    self.lose(0, Lost("events of too many tracks", None, LossCause::OverLimit));
+                    self.lose(0, LossReason("events of too many tracks", None, LossCause::OverLimit));
                     return Ok(());
                 };
                 self.tracks.seen(place.source, at);
@@ -86,11 +89,11 @@ impl<W: Write> Reader<W> {
         &mut self,
         sequence: u32,
         track: u64,
-        place: Place,
+        place: TrackPlace,
         at: i64,
-        event: &Event,
+        event: &TrackEvent,
     ) -> Result<(), WriteError> {
-        let is_slice = event.kind == Kind::Begin;
+        let is_slice = event.kind == EventKind::Begin;
         // A region has its name; a sample has it here only.
         let name = event.name.as_deref().unwrap_or(UNNAMED);
         let message = (!is_slice).then(|| json!({ "message": String::from_utf8_lossy(name) }).to_string());
@@ -98,10 +101,13 @@ impl<W: Write> Reader<W> {
         self.args(place.source, row, 0, event)?;
         if is_slice {
             let name = self.output.string(name)?;
-            let open = Open::new(place, at, name, row, event.annotations.len() as i64);
+            let open = OpenSlice::new(place, at, name, row, event.annotations.len() as i64);
             if !self.slices.begin(sequence, track, open) {
-                let lost =
-                    Lost("slices of which too many are open", Some(rocpd::REGION), LossCause::OverLimit);
+                let lost = LossReason(
+                    "slices of which too many are open",
+                    Some(rocpd::REGION),
+                    LossCause::OverLimit,
+                );
                 self.lose(place.source, lost);
             }
             return Ok(());
@@ -110,7 +116,7 @@ impl<W: Write> Reader<W> {
         match self.tracks.moments(place, kind, &mut self.output)? {
             Some(track) => self.moment(place.source, track, at, row),
             None => {
-                self.lose(place.source, Lost("instants", Some(rocpd::SAMPLE), LossCause::OverLimit));
+                self.lose(place.source, LossReason("instants", Some(rocpd::SAMPLE), LossCause::OverLimit));
                 Ok(())
             }
         }
@@ -120,7 +126,7 @@ impl<W: Write> Reader<W> {
     fn event_row(
         &mut self,
         source: u32,
-        event: &Event,
+        event: &TrackEvent,
         extdata: Option<&str>,
     ) -> Result<EventKey, WriteError> {
         let category = match &event.category[..] {
@@ -143,7 +149,7 @@ impl<W: Write> Reader<W> {
         self.output.row(source, &row)
     }
 
-    fn args(&mut self, source: u32, row: EventKey, first: i64, event: &Event) -> Result<(), WriteError> {
+    fn args(&mut self, source: u32, row: EventKey, first: i64, event: &TrackEvent) -> Result<(), WriteError> {
         for (position, annotation) in (first..).zip(&event.annotations) {
             let arg = ArgRow {
                 event_id: row,
@@ -164,7 +170,7 @@ impl<W: Write> Reader<W> {
         Ok(())
     }
 
-    pub(super) fn region(&mut self, open: &Open, end: i64, is_open: bool) -> Result<(), WriteError> {
+    pub(super) fn region(&mut self, open: &OpenSlice, end: i64, is_open: bool) -> Result<(), WriteError> {
         if end < open.start {
             *self.odd.entry("slices that end before they begin").or_default() += 1;
         }
@@ -183,13 +189,16 @@ impl<W: Write> Reader<W> {
     /// A value of a counter: an event, a sample and a value.
     fn count(
         &mut self,
-        sequence: &mut Sequence,
+        sequence: &mut PacketSequence,
         (track, value): (u64, f64),
         at: i64,
         category: &[u8],
     ) -> Result<(), WriteError> {
         let Some(counter) = self.tracks.counter(track, &mut self.output)? else {
-            self.lose(0, Lost("values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit));
+            self.lose(
+                0,
+                LossReason("values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit),
+            );
             return Ok(());
         };
         self.tracks.seen(counter.source, at);
@@ -201,7 +210,7 @@ impl<W: Write> Reader<W> {
         }
         value *= if counter.multiplier == 0 { 1.0 } else { counter.multiplier as f64 };
         let category = [category, &counter.category, COUNTER].into_iter().find(|text| !text.is_empty());
-        let event = Event { category: category.unwrap_or_default().to_vec(), ..Event::default() };
+        let event = TrackEvent { category: category.unwrap_or_default().to_vec(), ..TrackEvent::default() };
         let row = self.event_row(counter.source, &event, None)?;
         self.moment(counter.source, counter.track, at, row)?;
         let (event_id, value) = (Some(row), Some(value));
@@ -211,7 +220,12 @@ impl<W: Write> Reader<W> {
     }
 
     /// Where a thread was at a time.
-    pub(super) fn sample(&mut self, sequence: &Sequence, at: i64, sample: Fields<'_>) -> Result<(), Refused> {
+    pub(super) fn sample(
+        &mut self,
+        sequence: &PacketSequence,
+        at: i64,
+        sample: Fields<'_>,
+    ) -> Result<(), PacketError> {
         let (mut pid, mut tid, mut stack) = (0, 0, None);
         for field in sample {
             match field? {
@@ -224,7 +238,10 @@ impl<W: Write> Reader<W> {
             }
         }
         let Some(place) = self.tracks.thread_of(pid, tid, &mut self.output)? else {
-            self.lose(0, Lost("samples of too many threads", Some(rocpd::SAMPLE), LossCause::OverLimit));
+            self.lose(
+                0,
+                LossReason("samples of too many threads", Some(rocpd::SAMPLE), LossCause::OverLimit),
+            );
             return Ok(());
         };
         self.tracks.seen(place.source, at);
@@ -233,11 +250,11 @@ impl<W: Write> Reader<W> {
             *self.odd.entry("events that refer to what is not there").or_default() += 1;
         }
         let call_stack = frames.and_then(|frames| super::stacks::json(&frames));
-        let event = Event { category: SAMPLED.to_vec(), call_stack, ..Event::default() };
+        let event = TrackEvent { category: SAMPLED.to_vec(), call_stack, ..TrackEvent::default() };
         let row = self.event_row(place.source, &event, None)?;
         match self.tracks.moments(place, SAMPLED, &mut self.output)? {
             Some(track) => self.moment(place.source, track, at, row)?,
-            None => self.lose(place.source, Lost("samples", Some(rocpd::SAMPLE), LossCause::OverLimit)),
+            None => self.lose(place.source, LossReason("samples", Some(rocpd::SAMPLE), LossCause::OverLimit)),
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! What is remembered of a sequence of packets: interned data, and what is left out because it is the same every time.
 
-use super::stacks::{Frame, StackTables};
-use super::texts::Texts;
-use super::wire::{Fields, Malformed};
+use super::stacks::{StackFrame, StackTables};
+use super::texts::InternedTexts;
+use super::wire::{Fields, MalformedField};
 use rpd_translator::cut_text;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,13 +19,13 @@ const NEEDS_STATE: u64 = 2;
 
 /// Of how much interned data there is no room any more.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct InternBudget {
     used: usize,
     /// Entries that were left out.
     pub(super) left_out: u64,
 }
 
-impl Room {
+impl InternBudget {
     fn take(&mut self, bytes: usize) -> bool {
         let fits = self.used + bytes <= MAX_INTERNED;
         self.used += if fits { bytes } else { 0 };
@@ -36,7 +36,7 @@ impl Room {
 
 /// What packets of a sequence leave out.
 #[derive(Debug, Default)]
-pub(super) struct Defaults {
+pub(super) struct PacketDefaults {
     pub(super) clock: Option<u32>,
     pub(super) track: Option<u64>,
     pub(super) counters: Vec<u64>,
@@ -45,27 +45,33 @@ pub(super) struct Defaults {
 
 /// A sequence of packets.
 #[derive(Debug, Default)]
-pub(super) struct Sequence {
+pub(super) struct PacketSequence {
     /// Whether all is known that packets refer to: not before its first packet, and not behind a gap.
     valid: bool,
-    pub(super) defaults: Defaults,
-    pub(super) categories: Texts,
-    pub(super) names: Texts,
-    pub(super) keys: Texts,
-    pub(super) values: Texts,
+    pub(super) defaults: PacketDefaults,
+    pub(super) categories: InternedTexts,
+    pub(super) names: InternedTexts,
+    pub(super) keys: InternedTexts,
+    pub(super) values: InternedTexts,
     pub(super) stacks: StackTables,
     /// Sums of counters that tell differences, by track.
     pub(super) sums: HashMap<u64, f64>,
     bytes: usize,
 }
 
-impl Sequence {
+impl PacketSequence {
     /// Looks at the flags of a packet and whether packets before it were dropped; says whether the packet can be
     /// understood.
-    pub(super) fn begin(&mut self, flags: u64, cleared: bool, dropped: bool, room: &mut Room) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        flags: u64,
+        cleared: bool,
+        dropped: bool,
+        room: &mut InternBudget,
+    ) -> bool {
         if flags & STATE_CLEARED != 0 || cleared {
             room.used -= self.bytes;
-            *self = Sequence { valid: true, ..Sequence::default() };
+            *self = PacketSequence { valid: true, ..PacketSequence::default() };
         } else if dropped {
             self.valid = false;
         }
@@ -73,7 +79,7 @@ impl Sequence {
     }
 
     /// Takes in a packet's defaults.
-    pub(super) fn defaults(&mut self, defaults: Fields<'_>) -> Result<(), Malformed> {
+    pub(super) fn defaults(&mut self, defaults: Fields<'_>) -> Result<(), MalformedField> {
         for field in defaults {
             match field? {
                 (58, clock) => self.defaults.clock = Some(clock.uint32()?),
@@ -97,9 +103,9 @@ impl Sequence {
     pub(super) fn intern(
         &mut self,
         data: Fields<'_>,
-        room: &mut Room,
+        room: &mut InternBudget,
         mut unread: impl FnMut(u32),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedField> {
         for field in data {
             let (table, entry) = field?;
             if !matches!(table, 1..=3 | 5..=7 | 16..=19 | 29) {
@@ -136,13 +142,13 @@ impl Sequence {
     }
 
     /// The frames of an interned call stack, outermost first.
-    pub(super) fn frames(&self, stack: u64) -> Option<Vec<Frame<'_>>> {
+    pub(super) fn frames(&self, stack: u64) -> Option<Vec<StackFrame<'_>>> {
         self.stacks.frames(stack)
     }
 }
 
 /// An entry of a table of texts.
-fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), Malformed> {
+fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), MalformedField> {
     let (mut iid, mut text) = (0, &[][..]);
     for field in entry {
         match field? {

@@ -2,4 +2,4 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Texts by their interning ids.
-pub(super) type Texts = HashMap<u64, Rc<[u8]>>;
+pub(super) type InternedTexts = HashMap<u64, Rc<[u8]>>;

@@ -6,7 +6,7 @@
 
 use super::limits::{MAX_PROCESSES, MAX_TRACKS};
 use super::sequence::cut;
-use super::wire::{Fields, Malformed};
+use super::wire::{Fields, MalformedField};
 use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};
 use rpd_translator::Translator;
@@ -28,7 +28,7 @@ pub(super) struct ThreadId {
 
 /// A counter of a descriptor.
 #[derive(Clone, Debug)]
-struct CounterOf {
+struct CounterDescription {
     unit: Vec<u8>,
     multiplier: i64,
     is_incremental: bool,
@@ -37,19 +37,19 @@ struct CounterOf {
 
 /// What a file says of a track.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Described {
+pub(super) struct TrackDescription {
     parent: Option<u64>,
     name: Vec<u8>,
     description: Vec<u8>,
     pub(super) process: Option<(i32, Vec<u8>)>,
     pub(super) thread: Option<ThreadId>,
-    counter: Option<CounterOf>,
+    counter: Option<CounterDescription>,
 }
 
-impl Described {
+impl TrackDescription {
     /// Reads a descriptor: the track's number, and what is said of it.
-    pub(super) fn read(descriptor: Fields<'_>) -> Result<(u64, Described), Malformed> {
-        let (mut uuid, mut read) = (0, Described::default());
+    pub(super) fn read(descriptor: Fields<'_>) -> Result<(u64, TrackDescription), MalformedField> {
+        let (mut uuid, mut read) = (0, TrackDescription::default());
         for field in descriptor {
             match field? {
                 (1, number) => uuid = number.uint()?,
@@ -92,7 +92,7 @@ impl Described {
     }
 
     /// Takes over what a later descriptor says.
-    pub(super) fn update(&mut self, later: Described) {
+    pub(super) fn update(&mut self, later: TrackDescription) {
         let text = |own: &mut Vec<u8>, later: Vec<u8>| {
             if !later.is_empty() {
                 *own = later;
@@ -107,8 +107,9 @@ impl Described {
     }
 }
 
-fn counter_of(counter: Fields<'_>) -> Result<CounterOf, Malformed> {
-    let mut of = CounterOf { unit: Vec::new(), multiplier: 1, is_incremental: false, category: Vec::new() };
+fn counter_of(counter: Fields<'_>) -> Result<CounterDescription, MalformedField> {
+    let mut of =
+        CounterDescription { unit: Vec::new(), multiplier: 1, is_incremental: false, category: Vec::new() };
     for field in counter {
         match field? {
             (2, category) => of.category = short(category.bytes()?),
@@ -158,14 +159,14 @@ fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<
 
 /// Where what happens on a track goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Place {
+pub(super) struct TrackPlace {
     pub(super) source: u32,
     pub(super) thread: ThreadKey,
 }
 
 /// A counter.
 #[derive(Clone, Debug)]
-pub(super) struct Counter {
+pub(super) struct TrackCounter {
     pub(super) source: u32,
     pub(super) pmc: PmcKey,
     pub(super) track: TrackKey,
@@ -176,7 +177,7 @@ pub(super) struct Counter {
 
 /// A process of the file.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct TraceProcess {
     pub(super) pid: i32,
     pub(super) command: Vec<u8>,
     /// Its first and last time, ns.
@@ -191,23 +192,26 @@ enum ThreadName {
 }
 
 /// The tracks of a file, and what they became so far.
-pub(super) struct Tracks {
-    described: HashMap<u64, Described>,
+pub(super) struct TraceTracks {
+    described: HashMap<u64, TrackDescription>,
     /// By their number in the shard, from 1.
-    pub(super) processes: Vec<Found>,
-    places: HashMap<u64, Place>,
+    pub(super) processes: Vec<TraceProcess>,
+    places: HashMap<u64, TrackPlace>,
     threads: HashMap<(u32, ThreadName), ThreadKey>,
     /// How many tracks of each process are no threads.
     others: HashMap<u32, i64>,
-    counters: HashMap<u64, Counter>,
+    counters: HashMap<u64, TrackCounter>,
     known_counters: HashMap<(u32, Vec<u8>), (PmcKey, TrackKey)>,
-    samples: HashMap<(Place, Vec<u8>), TrackKey>,
+    samples: HashMap<(TrackPlace, Vec<u8>), TrackKey>,
 }
 
-impl Tracks {
-    pub(super) fn new(described: HashMap<u64, Described>, processes: Vec<(i32, Vec<u8>)>) -> Tracks {
-        let found = |(pid, command)| Found { pid, command, seen: None };
-        Tracks {
+impl TraceTracks {
+    pub(super) fn new(
+        described: HashMap<u64, TrackDescription>,
+        processes: Vec<(i32, Vec<u8>)>,
+    ) -> TraceTracks {
+        let found = |(pid, command)| TraceProcess { pid, command, seen: None };
+        TraceTracks {
             described,
             processes: processes.into_iter().map(found).collect(),
             places: HashMap::new(),
@@ -224,7 +228,7 @@ impl Tracks {
         &mut self,
         uuid: u64,
         output: &mut Translator<W>,
-    ) -> Result<Option<Place>, WriteError> {
+    ) -> Result<Option<TrackPlace>, WriteError> {
         if let Some(place) = self.places.get(&uuid) {
             return Ok(Some(*place));
         }
@@ -238,14 +242,14 @@ impl Tracks {
                 let described = self.described.get(&uuid).map_or(&[][..], |described| &described.name);
                 let name = if thread.name.is_empty() { described } else { &thread.name };
                 let (key, name) = (ThreadName::Tid(thread.tid), name.to_vec());
-                Place { source, thread: self.thread(source, key, thread.tid.into(), &name, output)? }
+                TrackPlace { source, thread: self.thread(source, key, thread.tid.into(), &name, output)? }
             }
             None => {
                 let (pid, name) = self.path(uuid);
                 let Some(source) = self.source(pid) else { return Ok(None) };
                 let key = ThreadName::Track(name.clone());
                 let number = -1 - self.others.get(&source).copied().unwrap_or(0);
-                Place { source, thread: self.thread(source, key, number, &name, output)? }
+                TrackPlace { source, thread: self.thread(source, key, number, &name, output)? }
             }
         };
         self.places.insert(uuid, place);
@@ -258,13 +262,13 @@ impl Tracks {
         pid: i32,
         tid: i32,
         output: &mut Translator<W>,
-    ) -> Result<Option<Place>, WriteError> {
+    ) -> Result<Option<TrackPlace>, WriteError> {
         if self.threads.len() >= MAX_TRACKS {
             return Ok(None);
         }
         let Some(source) = self.source(Some(pid)) else { return Ok(None) };
         let thread = self.thread(source, ThreadName::Tid(tid), tid.into(), b"", output)?;
-        Ok(Some(Place { source, thread }))
+        Ok(Some(TrackPlace { source, thread }))
     }
 
     /// The counter of a track; `None` where there are too many.
@@ -272,7 +276,7 @@ impl Tracks {
         &mut self,
         uuid: u64,
         output: &mut Translator<W>,
-    ) -> Result<Option<Counter>, WriteError> {
+    ) -> Result<Option<TrackCounter>, WriteError> {
         if let Some(counter) = self.counters.get(&uuid) {
             return Ok(Some(counter.clone()));
         }
@@ -285,7 +289,7 @@ impl Tracks {
         }
         let Some(source) = self.source(pid) else { return Ok(None) };
         let described = self.described.get(&uuid).cloned().unwrap_or_default();
-        let of = described.counter.unwrap_or(CounterOf {
+        let of = described.counter.unwrap_or(CounterDescription {
             unit: Vec::new(),
             multiplier: 1,
             is_incremental: false,
@@ -303,8 +307,8 @@ impl Tracks {
                 (pmc, track)
             }
         };
-        let CounterOf { multiplier, is_incremental, category, .. } = of;
-        let counter = Counter { source, pmc, track, multiplier, is_incremental, category };
+        let CounterDescription { multiplier, is_incremental, category, .. } = of;
+        let counter = TrackCounter { source, pmc, track, multiplier, is_incremental, category };
         self.counters.insert(uuid, counter.clone());
         Ok(Some(counter))
     }
@@ -312,7 +316,7 @@ impl Tracks {
     /// The track of a thread's moments of one kind.
     pub(super) fn moments<W: Write>(
         &mut self,
-        place: Place,
+        place: TrackPlace,
         name: &[u8],
         output: &mut Translator<W>,
     ) -> Result<Option<TrackKey>, WriteError> {
@@ -394,7 +398,7 @@ impl Tracks {
             Some(place) => place,
             None if self.processes.len() >= MAX_PROCESSES => return None,
             None => {
-                self.processes.push(Found { pid, command: Vec::new(), seen: None });
+                self.processes.push(TraceProcess { pid, command: Vec::new(), seen: None });
                 self.processes.len() - 1
             }
         };

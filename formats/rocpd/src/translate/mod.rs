@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use whose::{Links, Whose};
+use whose::{RowLinks, RowOwners};
 
 /// Number of the first process in the shard.
 const FIRST: u32 = 1;
@@ -77,7 +77,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     let database = Database::open(path)?;
     let parts = parts(&database).map_err(|what| TranslateError::Unfit { path: path.to_owned(), what })?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut output = Output {
+    let mut output = ShardOutput {
         path,
         database: &database,
         shard,
@@ -95,7 +95,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
 }
 
 /// A set of tables on its way into the shard.
-struct Part<'a> {
+struct SetPart<'a> {
     space: &'a Space,
     /// Its place in [`Database::spaces`].
     number: usize,
@@ -103,11 +103,11 @@ struct Part<'a> {
     tables: Vec<Arc<Table>>,
     /// Number in the shard of the first of its processes.
     first: u32,
-    whose: Whose,
+    whose: RowOwners,
 }
 
 /// The sets of tables that something is in. Says why they are no shard, where that is so.
-fn parts(database: &Database) -> Result<Vec<Part<'_>>, &'static str> {
+fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
     let all = database.spaces();
     let spaces: Vec<(usize, &Space)> = (0..)
         .zip(all)
@@ -130,7 +130,7 @@ fn parts(database: &Database) -> Result<Vec<Part<'_>>, &'static str> {
     let mut first = FIRST;
     let mut parts = Vec::with_capacity(sets.len());
     for ((number, space), tables) in spaces.into_iter().zip(tables::described(&sets)?) {
-        parts.push(Part { space, number, tables, first, whose: Whose::of(database, number, space)? });
+        parts.push(SetPart { space, number, tables, first, whose: RowOwners::of(database, number, space)? });
         first += space.processes.len().max(1) as u32;
     }
     Ok(parts)
@@ -159,7 +159,7 @@ fn settle(path: &Path) {
     }
 }
 
-struct Output<'a, W: Write> {
+struct ShardOutput<'a, W: Write> {
     path: &'a Path,
     database: &'a Database,
     shard: ShardWriter<W>,
@@ -170,7 +170,7 @@ struct Output<'a, W: Write> {
     told: Translation,
 }
 
-impl<W: Write> Output<'_, W> {
+impl<W: Write> ShardOutput<'_, W> {
     fn warn(&mut self, line: &str) {
         if self.told.warnings.len() < MAX_WARNINGS {
             let path = self.path.display().to_string();
@@ -195,7 +195,7 @@ impl<W: Write> Output<'_, W> {
         }
     }
 
-    fn part(&mut self, part: &Part<'_>) -> Result<(), WriteError> {
+    fn part(&mut self, part: &SetPart<'_>) -> Result<(), WriteError> {
         self.strings.clear();
         self.processes(part)?;
         self.left_out(part);
@@ -211,7 +211,7 @@ impl<W: Write> Output<'_, W> {
     }
 
     /// Describes the processes, as far as the file knows them.
-    fn processes(&mut self, part: &Part<'_>) -> Result<(), WriteError> {
+    fn processes(&mut self, part: &SetPart<'_>) -> Result<(), WriteError> {
         let space = part.space;
         let commands = self.commands(part);
         let unknown = [ProcessFacts::default()];
@@ -245,7 +245,7 @@ impl<W: Write> Output<'_, W> {
     }
 
     /// The command lines in the file, without secrets, by the keys of their processes.
-    fn commands(&self, part: &Part<'_>) -> HashMap<i64, String> {
+    fn commands(&self, part: &SetPart<'_>) -> HashMap<i64, String> {
         let mut commands = HashMap::new();
         let Some(place) = part.space.position(rocpd::INFO_PROCESS) else { return commands };
         for piece in part.space.tables.get(place).iter().flat_map(|table| &table.pieces) {
@@ -261,7 +261,7 @@ impl<W: Write> Output<'_, W> {
     }
 
     /// What of a set of tables is known to be lost before any row is read.
-    fn left_out(&mut self, part: &Part<'_>) {
+    fn left_out(&mut self, part: &SetPart<'_>) {
         part.space.warnings.iter().for_each(|line| self.warn(line));
         for left_out in &part.space.left_out {
             self.warn(&left_out.to_string());
@@ -272,7 +272,7 @@ impl<W: Write> Output<'_, W> {
         }
     }
 
-    fn strings(&mut self, part: &Part<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+    fn strings(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
         self.each(part, place, table, |output, rows| {
             let texts = rows.column("string");
             for i in 0..rows.len {
@@ -290,7 +290,7 @@ impl<W: Write> Output<'_, W> {
         })
     }
 
-    fn table(&mut self, part: &Part<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+    fn table(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
         let description = &*part.tables[place];
         let id = description.id;
         let widens = Schema::builtin().get(id).is_some_and(|known| is_wider(description, known));
@@ -298,7 +298,7 @@ impl<W: Write> Output<'_, W> {
             self.shard.table(description)?;
         }
         self.each(part, place, table, |output, rows| {
-            let links = Links::of(rows);
+            let links = RowLinks::of(rows);
             let mut values = Vec::with_capacity(rows.columns.len());
             for i in 0..rows.len {
                 let key = rows.keys.get(i);
@@ -345,7 +345,7 @@ impl<W: Write> Output<'_, W> {
     /// Hands on the rows of a table, and counts those that cannot be read.
     fn each(
         &mut self,
-        part: &Part<'_>,
+        part: &SetPart<'_>,
         place: usize,
         table: &SpaceTable,
         mut take: impl FnMut(&mut Self, &Rows<Local>) -> Result<(), WriteError>,

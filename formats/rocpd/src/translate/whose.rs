@@ -19,22 +19,22 @@ const TOO_MANY: &str = "has several processes, and more rows than can be told ap
 
 /// The process of each row, by its place in [`Space::processes`].
 #[derive(Debug, Default)]
-pub(super) struct Whose {
+pub(super) struct RowOwners {
     /// Places by key; empty where there are not several processes.
     places: HashMap<i64, u32>,
     /// Rows that others refer to.
-    targets: BTreeMap<TableId, Owners>,
+    targets: BTreeMap<TableId, KeyOwners>,
 }
 
 /// The processes of the rows of one table.
 #[derive(Debug, Default)]
-struct Owners {
+struct KeyOwners {
     /// Ascending.
     keys: Vec<i64>,
     places: Vec<u32>,
 }
 
-impl Owners {
+impl KeyOwners {
     fn at(&self, key: i64) -> Option<usize> {
         self.keys.binary_search(&key).ok()
     }
@@ -51,14 +51,14 @@ impl Owners {
 }
 
 /// The columns of some rows that lead to their process.
-pub(super) struct Links<'a> {
+pub(super) struct RowLinks<'a> {
     processes: Vec<&'a Cells>,
     others: Vec<(TableId, &'a Cells)>,
 }
 
-impl<'a> Links<'a> {
-    pub(super) fn of(rows: &'a Rows<Local>) -> Links<'a> {
-        let mut links = Links { processes: Vec::new(), others: Vec::new() };
+impl<'a> RowLinks<'a> {
+    pub(super) fn of(rows: &'a Rows<Local>) -> RowLinks<'a> {
+        let mut links = RowLinks { processes: Vec::new(), others: Vec::new() };
         for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
             match target(&column.kind) {
                 Some(target) => links.others.push((target, cells)),
@@ -70,11 +70,11 @@ impl<'a> Links<'a> {
     }
 }
 
-impl Whose {
+impl RowOwners {
     /// Looks through the rows of a set of tables, unless they are all of one process. Says why they cannot be told
     /// apart, where that is so.
-    pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<Whose, &'static str> {
-        let mut whose = Whose::default();
+    pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<RowOwners, &'static str> {
+        let mut whose = RowOwners::default();
         if space.processes.len() < 2 {
             return Ok(whose);
         }
@@ -96,7 +96,7 @@ impl Whose {
     }
 
     /// The place of the process of a row.
-    pub(super) fn place(&self, rows: &Rows<Local>, links: &Links<'_>, row: usize) -> u32 {
+    pub(super) fn place(&self, rows: &Rows<Local>, links: &RowLinks<'_>, row: usize) -> u32 {
         if self.places.is_empty() {
             return 0;
         }
@@ -110,7 +110,7 @@ impl Whose {
         let targets: BTreeSet<TableId> = columns.filter_map(|column| target(&column.kind)).collect();
         let mut room = MAX_ROWS;
         for (place, table) in space.tables.iter().enumerate().filter(|(_, t)| targets.contains(&t.table.id)) {
-            let mut owners = Owners::default();
+            let mut owners = KeyOwners::default();
             each(database, number, place, table, &mut |rows| {
                 let keys = (0..rows.len).map(|row| rows.keys.get(row));
                 owners.keys.extend(keys.take((room + 1).saturating_sub(owners.keys.len())));
@@ -137,7 +137,7 @@ impl Whose {
             let mut is_whole = true;
             let mut done = Ok(());
             each(database, number, *place, &space.tables[*place], &mut |rows| {
-                let links = Links::of(rows);
+                let links = RowLinks::of(rows);
                 for row in 0..rows.len {
                     match self.look(rows, &links, row, otherwise) {
                         _ if done.is_err() => return,
@@ -160,7 +160,7 @@ impl Whose {
     fn look(
         &mut self,
         rows: &Rows<Local>,
-        links: &Links<'_>,
+        links: &RowLinks<'_>,
         row: usize,
         otherwise: Option<u32>,
     ) -> Result<Option<u64>, &'static str> {
@@ -181,7 +181,7 @@ impl Whose {
     }
 
     /// Places of the processes that a row names, and of those that it refers to.
-    fn claims<'a>(&'a self, links: &'a Links<'_>, row: usize) -> impl Iterator<Item = u32> + 'a {
+    fn claims<'a>(&'a self, links: &'a RowLinks<'_>, row: usize) -> impl Iterator<Item = u32> + 'a {
         let named =
             links.processes.iter().filter_map(move |cells| self.places.get(&cells.int(row)?).copied());
         let of_target =

@@ -4,7 +4,7 @@ use crate::record::Node;
 use twox_hash::XxHash3_64;
 
 /// Processes that are named in the name of an unknown node.
-const NAMED: usize = 2;
+const MAX_NAMED_PROCESSES: usize = 2;
 
 /// Whether a name is one that every host has for itself, or none: it tells no host from another.
 pub fn is_no_name(hostname: &str) -> bool {
@@ -48,8 +48,9 @@ pub fn unnamed_node(number: i64, processes: &[(i32, i64)]) -> Node {
     let mut text = if number == 0 { String::new() } else { format!("{number}: ") };
     processes.iter().for_each(|(pid, first_seen)| text += &format!("{pid} {first_seen} "));
     let machine_id = format!("unknown-{:08x}", XxHash3_64::oneshot(text.as_bytes()) as u32);
-    let pids: Vec<String> = processes.iter().take(NAMED).map(|(pid, _)| pid.to_string()).collect();
-    let more = if processes.len() > NAMED { ", ..." } else { "" };
+    let pids: Vec<String> =
+        processes.iter().take(MAX_NAMED_PROCESSES).map(|(pid, _)| pid.to_string()).collect();
+    let more = if processes.len() > MAX_NAMED_PROCESSES { ", ..." } else { "" };
     let node = if number == 0 { String::new() } else { format!("node {number}, ") };
     let hostname = match pids.as_slice() {
         [] => machine_id.clone(),
