@@ -53,7 +53,7 @@ pub(crate) fn legacy<W: Write>(
     // Where the clocks of the node are known, so is the distance of the two that roctx and calls may be on.
     let distance = owner.clocks.iter().min_by_key(|set| set.bracket);
     let marker_offset = distance.map(|set| set.boottime.saturating_sub(set.monotonic));
-    let options = rpd_legacy::Options { owner: owner.clone(), clock: None, marker_offset };
+    let options = rpd_legacy::RpdOptions { owner: owner.clone(), clock: None, marker_offset };
     let (sink, told) = rpd_legacy::translate(path, sink, &options).map_err(|error| chain(&error))?;
     if let Some(what) = told.unknown_version() {
         account

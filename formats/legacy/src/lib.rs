@@ -9,8 +9,8 @@ mod read;
 mod write;
 
 pub use quiet::NotQuiet;
-pub use read::{Options, RpdReadError, RpdTranslation, is_merge, peek, translate};
-pub use write::{Count, WriteError, Written, write};
+pub use read::{RpdOptions, RpdReadError, RpdTranslation, is_merge, peek, translate};
+pub use write::{WriteError, WrittenCount, WrittenRpd, write};
 
 use rpd_shard::record::Clock;
 

@@ -1,5 +1,5 @@
 use crate::sequence::{AnnotationName, AnnotationText, Category, EventName, Sequence};
-use crate::text::{Mended, text};
+use crate::text::{MendedText, text};
 use crate::time::Timestamp;
 use crate::track::TrackId;
 use crate::wire::{self, Small, fixed64, length_tag, packet, varint_tag};
@@ -178,7 +178,7 @@ fn finish(small: &mut Small, length: usize) {
 }
 
 #[inline]
-fn annotate(out: &mut Vec<u8>, annotation: &Annotation<'_>, mended: &mut Mended) {
+fn annotate(out: &mut Vec<u8>, annotation: &Annotation<'_>, mended: &mut MendedText) {
     let mut small = Small::new();
     small.byte(length_tag(ANNOTATION));
     small.byte(0);

@@ -1,5 +1,5 @@
 use crate::iids::{Iids, StringId};
-use crate::text::{Mended, text};
+use crate::text::{MendedText, text};
 use crate::wire::{self, Small, message, packet, uint};
 use std::num::NonZeroU32;
 
@@ -33,7 +33,7 @@ pub struct Sequence {
     /// What each packet starts with: flags and number, lowest byte first, and how many bytes these are.
     prefix: (u64, usize),
     id: NonZeroU32,
-    pub(crate) mended: Mended,
+    pub(crate) mended: MendedText,
     pub(crate) interned: Interned,
 }
 
@@ -56,7 +56,7 @@ impl Sequence {
             out: Vec::new(),
             prefix: (0, 0),
             id,
-            mended: Mended::default(),
+            mended: MendedText::default(),
             interned: Interned::default(),
         };
         sequence.restart(id);
@@ -82,7 +82,7 @@ impl Sequence {
         }
         *frames = 0;
         self.prefix = prefix(id);
-        self.mended = Mended::default();
+        self.mended = MendedText::default();
         message(&mut self.out, 1, |out| {
             uint(out, packet::SEQUENCE_FLAGS, packet::STATE_CLEARED | packet::NEEDS_STATE);
             uint(out, packet::SEQUENCE_ID, id.get().into());
@@ -103,7 +103,7 @@ impl Sequence {
     }
 
     /// How many texts of this file were not written as they are.
-    pub fn mended(&self) -> Mended {
+    pub fn mended(&self) -> MendedText {
         self.mended
     }
 
@@ -178,14 +178,14 @@ impl Sequence {
     }
 
     /// Writes an entry of a table of interned data.
-    pub(crate) fn interned_data(&mut self, table: u32, entry: impl FnOnce(&mut Vec<u8>, &mut Mended)) {
+    pub(crate) fn interned_data(&mut self, table: u32, entry: impl FnOnce(&mut Vec<u8>, &mut MendedText)) {
         self.packet(|out, mended| {
             message(out, packet::INTERNED_DATA, |out| message(out, table, |out| entry(out, mended)));
         });
     }
 
     /// Writes a packet of which nothing is known.
-    pub(crate) fn packet(&mut self, content: impl FnOnce(&mut Vec<u8>, &mut Mended)) {
+    pub(crate) fn packet(&mut self, content: impl FnOnce(&mut Vec<u8>, &mut MendedText)) {
         let (word, len) = self.prefix;
         let mended = &mut self.mended;
         message(&mut self.out, 1, |out| {

@@ -59,7 +59,7 @@ pub enum Edge<'a, T> {
 
 /// A span that came too late or too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Misplaced {
+pub enum MisplacedSpan {
     /// It begins before the one before it.
     #[error("a span that begins at {start} comes behind one that begins at {last}: sort them")]
     Unsorted {
@@ -106,13 +106,13 @@ impl<T> Timeline<T> {
         span: Span,
         item: T,
         mut emit: impl FnMut(Edge<'_, T>),
-    ) -> Result<bool, Misplaced> {
+    ) -> Result<bool, MisplacedSpan> {
         let start = span.start();
         if start < self.last {
-            return Err(Misplaced::Unsorted { start, last: self.last });
+            return Err(MisplacedSpan::Unsorted { start, last: self.last });
         }
         if start >= self.window.end() {
-            return Err(Misplaced::Behind { start, end: self.window.end() });
+            return Err(MisplacedSpan::Behind { start, end: self.window.end() });
         }
         self.last = start;
         let Some(clipped) = self.window.clip(span) else { return Ok(false) };

@@ -1,5 +1,5 @@
 use crate::sequence::Sequence;
-use crate::text::{Mended, text};
+use crate::text::{MendedText, text};
 use crate::wire::{int, message, packet, uint};
 
 /// The number of a track, unique in all files of a run. 0 stands for the whole trace; small ones take fewer bytes.
@@ -112,7 +112,7 @@ impl Sequence {
                         text(out, 6, track.name, mended);
                         if let Some(description) = track.description {
                             // Counted below.
-                            text(out, 8, description, &mut Mended::default());
+                            text(out, 8, description, &mut MendedText::default());
                         }
                     }),
                     TrackKind::Thread(thread) => message(out, 4, |out| {

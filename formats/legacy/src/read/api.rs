@@ -8,7 +8,7 @@ use super::ops::is_dispatch;
 use super::output::RpdOutput;
 use super::schema::{RpdFile, Select, identifier};
 use super::value::{MAX_TEXT, int, text};
-use super::{EMPTY_JSON, Options, RpdReadError, UNKNOWN, ZERO};
+use super::{EMPTY_JSON, RpdOptions, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::row_types::{ArgRow, EventKey, EventRow, RegionRow, StackId};
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
@@ -116,7 +116,7 @@ impl CallColumns {
 pub(super) fn translate<W: Write>(
     input: &RpdFile,
     census: &ProcessCensus,
-    options: &Options,
+    options: &RpdOptions,
     devices: &mut DeviceRows,
     output: &mut RpdOutput<'_, W>,
 ) -> Result<IdMap, RpdReadError> {
@@ -248,7 +248,7 @@ impl CallStack {
 struct CallWriter<'c, 'o, 'i, W: Write> {
     census: &'c ProcessCensus,
     columns: CallColumns,
-    options: &'c Options,
+    options: &'c RpdOptions,
     devices: &'c mut DeviceRows,
     output: &'o mut RpdOutput<'i, W>,
     ids: IdMap,

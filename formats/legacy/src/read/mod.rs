@@ -56,7 +56,7 @@ const MAX_VERSION: usize = 32;
 
 /// What the caller knows and the file does not.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RpdOptions {
     /// Whose the file is.
     pub owner: Owner,
     /// The clock of all times. Without it that of the file is taken: what its metadata says, else
@@ -127,7 +127,7 @@ pub fn is_merge(path: &Path) -> bool {
 pub fn translate<W: Write>(
     path: &Path,
     sink: W,
-    options: &Options,
+    options: &RpdOptions,
 ) -> Result<(W, RpdTranslation), RpdReadError> {
     let input = RpdFile::open(path)?;
     let census = ProcessCensus::take(&input)?;
@@ -173,7 +173,7 @@ pub fn translate<W: Write>(
     Ok((sink, translation))
 }
 
-fn clock_warning(why: &str, options: &Options) -> String {
+fn clock_warning(why: &str, options: &RpdOptions) -> String {
     match options.marker_offset {
         Some(offset) => format!("{why}: they are on another clock; {offset} ns are added to them"),
         None => format!(

@@ -15,7 +15,7 @@
 //! | counter value at a sample | `rocpd_monitor`, from there to the next value of the counter |
 //! | call stack with `$.frames` | `rocpd_stackframe` |
 //!
-//! Everything else has no place in `.rpd` and is counted in [`Written::left_out`].
+//! Everything else has no place in `.rpd` and is counted in [`WrittenRpd::left_out`].
 
 mod error;
 
@@ -45,7 +45,7 @@ const STEPS: [(&str, &str); 5] = [
 
 /// Rows read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Count {
+pub struct WrittenCount {
     /// Rows of RocPD.
     pub read: u64,
     /// Rows of RPD.
@@ -54,11 +54,11 @@ pub struct Count {
 
 /// The account of a written file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Written {
+pub struct WrittenRpd {
     /// Number of nodes.
     pub nodes: u64,
     /// `calls` (regions and samples), `operations` (dispatches and copies) and `values` of counters.
-    pub rows: BTreeMap<&'static str, Count>,
+    pub rows: BTreeMap<&'static str, WrittenCount>,
     /// What has no place in `.rpd`, and how much of it there is.
     pub left_out: BTreeMap<String, u64>,
 }
@@ -68,7 +68,7 @@ pub struct Written {
 ///
 /// Times are copied: they are on the clock that the metadata tag `rpd.clock` names, the same one for all nodes where
 /// the tag `rpd.clock.one_time` says so.
-pub fn write(merged: &Path, out: &Path) -> Result<Written, WriteError> {
+pub fn write(merged: &Path, out: &Path) -> Result<WrittenRpd, WriteError> {
     quiet::check(merged)?;
     let made = output_place(out).and_then(|(folder, name)| folder.create(name, 0o600));
     let file = made.map_err(|source| match source.kind() {
@@ -81,7 +81,7 @@ pub fn write(merged: &Path, out: &Path) -> Result<Written, WriteError> {
     })
 }
 
-fn fill(merged: &Path, out: &Path, file: &File) -> Result<Written, WriteError> {
+fn fill(merged: &Path, out: &Path, file: &File) -> Result<WrittenRpd, WriteError> {
     let target = Target { merged, out, conn: open(out).map_err(|source| sqlite(out, "the file", source))? };
     target.attach()?;
     target.batch("the tables", include_str!("tables.sql"))?;
@@ -240,8 +240,9 @@ impl Target<'_> {
     }
 
     /// Compares rows out with rows in, and counts what has no place.
-    fn count(&self) -> Result<Written, WriteError> {
-        let mut written = Written { nodes: self.number("SELECT count(*) FROM node")?, ..Written::default() };
+    fn count(&self) -> Result<WrittenRpd, WriteError> {
+        let mut written =
+            WrittenRpd { nodes: self.number("SELECT count(*) FROM node")?, ..WrittenRpd::default() };
         let mut left_out = Vec::new();
         for (what, sql) in LEFT_OUT {
             left_out.push((what.to_owned(), self.number(sql)?));
@@ -254,10 +255,10 @@ impl Target<'_> {
         }
         written.left_out = left_out.into_iter().filter(|(_, rows)| *rows > 0).collect();
         for (what, read, made, left) in COUNTED {
-            let count = Count { read: self.number(read)?, written: self.number(made)? };
+            let count = WrittenCount { read: self.number(read)?, written: self.number(made)? };
             let left_out = written.left_out.get(left).copied().unwrap_or(0);
             if count.read != count.written + left_out {
-                let (path, Count { read, written }) = (self.out.to_owned(), count);
+                let (path, WrittenCount { read, written }) = (self.out.to_owned(), count);
                 return Err(WriteError::Counts { path, what, read, written, left_out });
             }
             written.rows.insert(what, count);

@@ -1,7 +1,7 @@
 //! Files of schema 3, made by SQL.
 
 use crate::support::{lines, number, options, shard, tables};
-use rpd_legacy::{Options, peek};
+use rpd_legacy::{RpdOptions, peek};
 use rpd_shard::record::{Clock, LossCause};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -335,13 +335,13 @@ fn ranges_on_another_clock_are_seen_and_can_be_shifted() {
             "{:?}",
             account.translation.warnings
         );
-        let known = Options { marker_offset: Some(shift), ..options() };
+        let known = RpdOptions { marker_offset: Some(shift), ..options() };
         let (made, account) = shard(&path, &known);
         assert!(account.translation.warnings[0].contains("are added"), "{:?}", account.translation.warnings);
         let inside = "SELECT count(*) FROM rocpd_region a JOIN rocpd_region b ON b.id = a.id + 1
                        WHERE a.id % 2 = 1 AND b.start > a.start AND b.end < a.end";
         assert_eq!(number(&tables(&made), inside), 100);
-        let forced = Options { clock: Some(Clock::Realtime), ..options() };
+        let forced = RpdOptions { clock: Some(Clock::Realtime), ..options() };
         let (made, account) = shard(&path, &forced);
         assert_eq!((account.clock, made.processes[&1].clock), (Clock::Realtime, Clock::Realtime));
         std::fs::remove_file(path).unwrap();

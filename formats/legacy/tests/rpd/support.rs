@@ -1,6 +1,6 @@
 //! Files to translate, and shards as tables that SQL can ask.
 
-use rpd_legacy::{Options, RpdTranslation, translate};
+use rpd_legacy::{RpdOptions, RpdTranslation, translate};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, Owner};
 use rpd_shard::model::Value;
@@ -11,8 +11,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Options without any knowledge.
-pub(crate) fn options() -> Options {
+/// RpdOptions without any knowledge.
+pub(crate) fn options() -> RpdOptions {
     let run = RunIdentity {
         run_id: "job".into(),
         run_id_from: "test".into(),
@@ -20,7 +20,7 @@ pub(crate) fn options() -> Options {
         size: None,
         version: "0".into(),
     };
-    Options { owner: Owner::unknown(run), clock: None, marker_offset: None }
+    RpdOptions { owner: Owner::unknown(run), clock: None, marker_offset: None }
 }
 
 /// A real file, unpacked into `dir`; `None`, with a note, where the shared directory is missing.
@@ -48,7 +48,7 @@ pub(crate) fn real(name: &str, dir: &Path) -> Option<PathBuf> {
 }
 
 /// The shard of a file.
-pub(crate) fn shard(path: &Path, options: &Options) -> (Shard, RpdTranslation) {
+pub(crate) fn shard(path: &Path, options: &RpdOptions) -> (Shard, RpdTranslation) {
     let (bytes, translation) = translate(path, Vec::new(), options).unwrap();
     let shard = Shard::from_memory("translated", &bytes).unwrap();
     assert!(shard.complete() && shard.damage().is_empty(), "{:?}", shard.damage());

@@ -2,7 +2,7 @@
 
 use crate::made::make;
 use crate::support::{lines, number, options, real, same, shard};
-use rpd_legacy::{Count, WriteError, Written, write};
+use rpd_legacy::{WriteError, WrittenCount, WrittenRpd, write};
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
@@ -44,8 +44,8 @@ fn merged(shard: &Shard, path: &Path) {
     writer.commit().unwrap();
 }
 
-fn counts(written: &Written) -> Vec<(&str, u64, u64)> {
-    written.rows.iter().map(|(what, Count { read, written })| (*what, *read, *written)).collect()
+fn counts(written: &WrittenRpd) -> Vec<(&str, u64, u64)> {
+    written.rows.iter().map(|(what, WrittenCount { read, written })| (*what, *read, *written)).collect()
 }
 
 fn check(path: &Path) -> Connection {
