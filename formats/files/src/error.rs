@@ -40,7 +40,7 @@ pub enum FileRefused {
 }
 
 impl FileRefused {
-    /// The refusal inside of an error of this crate; `None` for what the file system says.
+    /// The refusal inside of an error of this crate; `None` for errors of the operating system.
     pub fn in_error(error: &io::Error) -> Option<&FileRefused> {
         error.get_ref()?.downcast_ref()
     }

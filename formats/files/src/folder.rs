@@ -62,7 +62,7 @@ impl FileAccess {
     }
 }
 
-/// What kind of entry a name stands for.
+/// What kind of entry a name represents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A regular file.
@@ -75,7 +75,7 @@ pub enum EntryKind {
     Other,
 }
 
-/// What the file system says of an entry, without following links.
+/// Type, size and times of an entry, without following links.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryStat {
     /// What it is.
@@ -130,7 +130,7 @@ impl HeldFolder {
         HeldFolder::of(opened.map_err(|error| self.link_or(name, error))?, self.path.join(name))
     }
 
-    /// Makes a folder in it, unless a folder of that name exists, and opens it. Says whether it is new.
+    /// Makes a folder in it, unless a folder of that name exists, and opens it. Returns whether it is new.
     pub fn make_folder(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<(HeldFolder, bool)> {
         let entry = entry_name(name.as_ref())?;
         let is_new = match mkdirat(&self.descriptor, entry, Mode::from_raw_mode(mode)) {
@@ -239,13 +239,13 @@ impl HeldFolder {
         self.remove_folder(name)
     }
 
-    /// What the file system says of an entry, without following a link.
+    /// Type, size and times of an entry, without following a link.
     pub fn stat(&self, name: impl AsRef<OsStr>) -> io::Result<EntryStat> {
         let found = statat(&self.descriptor, entry_name(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(EntryStat::of(&found))
     }
 
-    /// What the file system says of the folder itself.
+    /// Type, size and times of the folder itself.
     pub fn own_stat(&self) -> io::Result<EntryStat> {
         Ok(EntryStat::of(&fstat(&self.descriptor)?))
     }
@@ -267,7 +267,7 @@ impl HeldFolder {
             if found.len() >= max {
                 break;
             }
-            // Some file systems do not say it in their listing.
+            // Some file systems leave it out of their listing.
             let kind = match entry.file_type() {
                 FileType::Unknown => self.stat(&name)?.kind,
                 kind => EntryKind::of(kind),

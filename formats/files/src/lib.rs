@@ -6,7 +6,7 @@
 //! life of the process, and paths below it are resolved from its descriptor.
 //!
 //! Invariant: no symbolic link of another user is followed, and nothing but a regular file is opened, so that no call
-//! waits for a writer. docs/SECURITY.md says what this protects against.
+//! waits for a writer. docs/SECURITY.md describes what this protects against.
 
 mod anchor;
 mod by_path;

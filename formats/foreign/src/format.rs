@@ -32,11 +32,11 @@ pub enum Format {
     OmnistatCsv,
 }
 
-/// What is said of a file of which nothing else can be said.
+/// The message for a file of an unknown format.
 const UNKNOWN: &str = "is no shard, no RocPD or RPD database, no JSON of rocprofv3 or the PyTorch profiler, no Perfetto trace and no table of \
                        omnistat";
 
-/// Looks into a file. What is none of them is told in the words behind its path.
+/// Returns the format of a file. The error completes a sentence that begins with the path of the file.
 pub fn format_of(path: &Path) -> Result<Format, &'static str> {
     // Opening a pipe would wait for its writer.
     if !entry_stat(path).is_ok_and(|found| found.kind == EntryKind::File) {

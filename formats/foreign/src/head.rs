@@ -31,7 +31,7 @@ impl FileHead {
         let mut head = FileHead { bytes: Vec::new(), is_whole: true };
         let mut unpacked = MultiGzDecoder::new(&packed.bytes[..]).take(HEAD_BYTES as u64);
         let read = unpacked.read_to_end(&mut head.bytes);
-        // Where the packed bytes go on beyond what was read, their end is none of the file.
+        // Where the packed bytes continue beyond what was read, their end is not part of the file.
         let goes_on =
             !packed.is_whole && read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
         head.is_whole = head.bytes.len() < HEAD_BYTES && !goes_on;

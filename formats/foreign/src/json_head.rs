@@ -103,7 +103,7 @@ fn string_length(text: &[u8]) -> Option<usize> {
     end.map(|(at, _)| at + 1)
 }
 
-/// Bytes of the number or word that begins here; `None` where it may go on.
+/// Bytes of the number or word that begins here; `None` where it may continue.
 fn word_length(text: &[u8]) -> Result<Option<usize>, ()> {
     let is_end = |byte: &u8| !(byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
     let end = text.iter().position(is_end);

@@ -5,7 +5,7 @@ use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// How much of a header is looked at.
+/// How much of a header is examined.
 const HEAD_BYTES: usize = 4096;
 /// How a SQLite database begins, and what one is called whose beginning is lost.
 pub(crate) const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -16,11 +16,11 @@ pub(crate) const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
 const SEARCH_BYTES: usize = 1 << 20;
 /// Members of JSON that hold the variables of a process.
 const ENVIRONMENTS: [&[u8]; 4] = [b"\"environment\"", b"\"environ\"", b"\"env\"", b"\"env_vars\""];
-/// How files begin that are not looked into: gzip, zstd, xz, bzip2, zip and text of UTF-16.
+/// How files begin that are not examined: gzip, zstd, xz, bzip2, zip and text of UTF-16.
 const CLOSED: [&[u8]; 7] =
     [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04", b"\xff\xfe", b"\xfe\xff"];
 
-/// Tables that say how long calls and kernels took together.
+/// Tables of total durations of calls and kernels.
 const SUMS: &str = "is a CSV table of sums, without times: name the database of the same run, or record one with \
                     rocprofv3 -f rocpd";
 const V3: &str = "is CSV of rocprofv3, which has not all that was recorded: name the database of the same run \
@@ -31,7 +31,7 @@ const OLD: &str = "is CSV of rocprof or rocprofv2, which cannot be merged: recor
 pub(crate) const ANALYSIS: &str = "is an analysis database of rocprof-compute (tables compute_*), which holds metrics and no \
                                    events; merge the databases of its passes (pmc_perf_*.db) instead";
 
-/// Columns that tell one of these files, all of which are in its first line.
+/// Columns by which one of these files is recognised: all of them are in its first line.
 const HEADERS: [(&[&str], &str); 8] = [
     (&["Name", "Calls", "TotalDurationNs"], SUMS),
     // results.csv of rocprof: kernels, and counters.
@@ -61,8 +61,8 @@ pub(crate) fn is_of_sys(head: &[u8]) -> bool {
         .any(|known| name.strip_prefix(known.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'"')))
 }
 
-/// Whether a file may tell the variables of a program, among which are its secrets: a database, one that rocprof-sys
-/// wrote about the run, one with a member of JSON that is called like that, or one that is packed. What cannot be read tells nothing.
+/// Whether a file may hold the environment of a program, which has secrets: a database, one that rocprof-sys
+/// wrote about the run, one with a member of JSON that is called like that, or one that is packed. A file that cannot be read holds nothing.
 pub fn tells_environment(path: &Path) -> bool {
     let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
     DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
@@ -104,7 +104,7 @@ pub fn holds_less(path: &Path) -> bool {
     why_refused(path).is_some()
 }
 
-/// Why a file cannot be merged, where its beginning says what it is.
+/// Why a file cannot be merged, if its beginning shows what it is.
 pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
     let mut head = Vec::new();
     open_input(path).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;

@@ -1,4 +1,4 @@
-//! Files of profilers, told apart by what is in them and read as shards.
+//! Finds out which format a foreign file has, and reads any foreign file as a shard.
 //!
 //! The collector does this with what a profiler left in its scratch folder, the merge with what
 //! somebody names. Each format has a crate of its own; here is what they have in common.
@@ -21,7 +21,7 @@ use rpd_shard::file::Owner;
 use std::io::Write;
 use std::path::Path;
 
-/// Writes what a file holds as a shard; returns the sink and what is to be said. An error is told in one line.
+/// Writes a foreign file as a shard; returns the sink and the notes for the user. An error is one line.
 pub fn translate<W: Write>(
     path: &Path,
     format: Format,

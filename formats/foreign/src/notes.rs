@@ -1,4 +1,4 @@
-//! What is to be said of a file that was translated, in the words of its format.
+//! Warnings and notes about a foreign file, in the terms of its format.
 
 use rpd_shard::file::Owner;
 use rpd_translator::Translation;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// Values of one file that are told one by one.
+/// Maximum number of values of one file that are named.
 const MAX_TOLD: usize = 3;
 
-/// What there is to say of a translated file.
+/// Warnings and notes about a foreign file.
 #[derive(Clone, Debug, Default)]
 pub struct ForeignNotes {
     /// What is missing or wrong, one line each, with the name of the file.
@@ -29,7 +29,7 @@ impl ForeignNotes {
         self.warnings.push(if is_named { line } else { format!("{}: {line}", self.name) });
     }
 
-    /// Takes over what a reader says.
+    /// Adopts the warnings and notes of a reader.
     fn take(&mut self, told: Translation) {
         told.warnings.into_iter().for_each(|line| self.warn(line));
         self.notes.extend(told.notes.into_iter().map(|line| format!("{}: {line}", self.name)));
@@ -137,7 +137,7 @@ pub(crate) fn omnistat<W: Write>(
     Ok(sink)
 }
 
-/// An error with what the system said.
+/// The message of an error and of its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

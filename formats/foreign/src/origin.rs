@@ -48,7 +48,7 @@ const NAMES: [&str; 2] = ["trace.db", "results.db"];
 /// First line and beginning of the second one of a table of omnistat.
 const OMNISTAT: (&[u8], &[u8]) = (b"metric,", b"instance,");
 
-/// Whether a profiler wrote a file, or may have written it. The ending of the name says which marks are looked for. What
+/// Whether a profiler wrote a file, or may have written it. The ending of the name determines which marks are searched for. What
 /// cannot be read may be a profile.
 pub fn may_be_profile(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();

@@ -4,7 +4,7 @@ use crate::head::FileHead;
 use crate::origin::is_profiler_name;
 use std::path::Path;
 
-/// Endings of compressed files, with the bytes that tell the form and their place.
+/// Endings of compressed files, with the bytes that identify the form and their offset.
 const PACKINGS: [(&str, usize, &[u8]); 7] = [
     (".gz", 0, b"\x1f\x8b"),
     (".xz", 0, b"\xfd7zXZ\0"),
@@ -26,7 +26,7 @@ const COMPRESSED: &str =
     "is compressed in a form that rpd-merge does not read: decompress it, and merge the file that is in it";
 const NO_PACKING: &str = "has the name of a compressed file, but does not begin like one: it is damaged";
 
-/// Why a compressed file cannot be merged; `None` for any other file, and where the names say that it holds no profile.
+/// Why a compressed file cannot be merged; `None` for any other file, and for one whose names show that it holds no profile.
 pub fn why_packed(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     if READ.iter().any(|ending| name.ends_with(ending)) {
@@ -48,7 +48,7 @@ fn is_inner(name: &str) -> bool {
     INNER.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
 }
 
-/// Names of the files in a zip archive, in lower case, as far as the beginning of the archive tells.
+/// Names of the files in a zip archive, in lower case, as far as they are in the beginning of the archive.
 fn names_in_zip(archive: &[u8]) -> impl Iterator<Item = String> {
     let mut rest = archive;
     std::iter::from_fn(move || {

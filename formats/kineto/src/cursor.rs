@@ -1,6 +1,6 @@
 //! JSON in a piece of memory: values are found by their brackets and quotes, and nothing is copied.
 //!
-//! The scanner of formats/rocprofv3 goes byte by byte through a reader and copies what it cuts out; this one looks at
+//! The scanner of formats/rocprofv3 goes byte by byte through a reader and copies what it cuts out; this one examines
 //! eight bytes at once and is several times as fast, which is what matters for files of gigabytes.
 
 /// Deepest nesting of arrays and objects. No profiler goes beyond 8, and readers of RocPD stop at 128.
@@ -9,16 +9,16 @@ const MAX_DEPTH: u32 = 120;
 /// Why there is no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScanStop {
-    /// It goes on behind the end of the piece.
+    /// It continues after the end of the piece.
     More,
     /// It is no JSON: where in the piece, and why.
     Bad(usize, &'static str),
 }
 
-/// A value, as it stands there.
+/// A value as it is in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum JsonValue<'b> {
-    /// What stands between the quotes.
+    /// What is between the quotes.
     Text(&'b [u8]),
     /// A number, or a word.
     Scalar(&'b [u8]),
@@ -29,7 +29,7 @@ pub(crate) enum JsonValue<'b> {
 }
 
 impl<'b> JsonValue<'b> {
-    /// What a number or text says.
+    /// The text of a number or string.
     pub(crate) fn plain(self) -> Option<&'b [u8]> {
         match self {
             JsonValue::Text(text) | JsonValue::Scalar(text) => Some(text),
@@ -180,7 +180,7 @@ impl<'b> JsonCursor<'b> {
         Err(ScanStop::More)
     }
 
-    /// An array or object, with all that is in it. Only brackets and quotes are looked at.
+    /// An array or object, with all that is in it. Only brackets and quotes are examined.
     fn nested(&mut self) -> Result<&'b [u8], ScanStop> {
         let first = self.at;
         let mut depth = 0;
@@ -217,7 +217,7 @@ impl<'b> JsonCursor<'b> {
         Ok(())
     }
 
-    /// The name of the next member of an object that was entered; the cursor stands before its value. `None` behind
+    /// The name of the next member of an object that was entered; the cursor is before its value. `None` after
     /// the last one. `first` is true until there was one.
     #[inline]
     pub(crate) fn member(&mut self, first: &mut bool) -> Result<Option<&'b [u8]>, ScanStop> {

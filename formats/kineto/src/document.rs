@@ -6,10 +6,10 @@ use crate::event::TraceEvent;
 use crate::facts::is_fact;
 use crate::input::JsonInput;
 
-/// Longest event, and longest member at the top that is looked at.
+/// Longest event, and longest member at the top that is examined.
 pub(crate) const MAX_VALUE: usize = 16 << 20;
 
-/// What comes by.
+/// What is read.
 pub(crate) enum TraceItem<'b> {
     /// A member at the top that matters, and its value.
     Fact(&'b [u8], JsonValue<'b>),
@@ -26,7 +26,7 @@ pub(crate) enum TraceItem<'b> {
     Broken {
         at: u64,
         why: &'static str,
-        /// Only this one. Otherwise nobody knows how many there were until the next one that makes sense.
+        /// Only this element. Otherwise an unknown number of elements is lost up to the next one that makes sense.
         alone: bool,
     },
     /// An event of more than [`MAX_VALUE`].
@@ -36,24 +36,24 @@ pub(crate) enum TraceItem<'b> {
 /// How the walk ended.
 #[derive(Debug, Default)]
 pub(crate) struct WalkEnding {
-    /// Where it could not go on, and why.
+    /// Where it could not continue, and why.
     pub(crate) damage: Option<(u64, String)>,
-    /// What is wrong behind a document that is whole: where it ends, and what is there.
+    /// What is wrong after a document that is whole: where it ends, and what is there.
     pub(crate) behind: Option<(u64, TrailingData)>,
     /// There were events, if only none of them.
     pub(crate) has_events: bool,
 }
 
-/// What should not be behind the document.
+/// What should not be after the document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TrailingData {
-    /// So many bytes that are not white space alone, read to their end.
+    /// This many bytes that are not white space alone, read to their end.
     Bytes(u64),
     /// The packed file could not be read to its end: its checksum is wrong or missing, or no member follows. Why.
     Packing(String),
 }
 
-/// Places that are tried behind broken JSON, and bytes of an event that are looked at there.
+/// Places that are tried after broken JSON, and bytes of an event that are examined there.
 const TRIES: usize = 1000;
 const TRIED_BYTES: usize = 64 << 10;
 
@@ -65,7 +65,7 @@ pub(crate) enum WalkDepth {
     FactsOnly,
 }
 
-/// Walks over a file and hands on what comes by.
+/// Walks over a file and passes on what is read.
 pub(crate) fn walk<E>(
     input: &mut JsonInput,
     depth: WalkDepth,
@@ -91,7 +91,7 @@ pub(crate) fn walk<E>(
     Ok(ending)
 }
 
-/// Reads what is behind the document. Only at its very end a packed file says whether all of it was right.
+/// Reads what is after the document. The checksum of a packed file is at its end.
 fn behind(input: &mut JsonInput) -> Option<(u64, TrailingData)> {
     let end = input.offset();
     let first = input.peek().map(|_| input.offset());
@@ -139,7 +139,7 @@ fn top<E>(
     }
 }
 
-/// Reads up to the value of the next member at the top; false behind the last one. `is_first` is true until there was
+/// Reads up to the value of the next member at the top; false after the last one. `is_first` is true until there was
 /// one.
 pub(crate) fn next_member(
     input: &mut JsonInput,
@@ -162,7 +162,7 @@ pub(crate) fn next_member(
     Ok(true)
 }
 
-/// Hands on a member that matters. One that is too long or nested too deep is passed over; an error where the value
+/// Passes on a member that matters. One that is too long or nested too deep is passed over; an error where the value
 /// has no end.
 fn fact<E>(
     input: &mut JsonInput,
@@ -296,9 +296,9 @@ fn events<E>(
     }
 }
 
-/// Where the walk stands once it has left broken JSON.
+/// Where the walk is once it has left broken JSON.
 enum Left {
-    /// Behind the element that was broken.
+    /// After the element that was broken.
     Behind,
     /// Before an event that makes sense.
     Before,
@@ -317,7 +317,7 @@ fn leave(input: &mut JsonInput) -> Left {
     input.pass(1);
     let mut tries = 0;
     while tries < TRIES {
-        // An event stands behind a comma, its args behind a colon.
+        // An event follows a comma, its args follow a colon.
         let bytes = input.bytes();
         let comma = bytes.iter().position(|byte| *byte == b',');
         let Some(comma) = comma else {

@@ -6,7 +6,7 @@ use crate::number::{integer, nanoseconds};
 /// A process or thread, as events name it: by number, or by a word that somebody made up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum EventPlace<'b> {
-    /// Nothing is said.
+    /// The event has none.
     #[default]
     None,
     Number(i64),
@@ -72,7 +72,7 @@ pub(crate) struct EventArgs<'b> {
     pub(crate) collective: CollectiveArgs<'b>,
 }
 
-/// What a collective says of itself.
+/// The parameters of a collective.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CollectiveArgs<'b> {
     pub(crate) name: Option<&'b [u8]>,

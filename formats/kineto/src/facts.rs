@@ -1,4 +1,4 @@
-//! What a file says of itself beside its events, and what a sidecar says of it.
+//! What a file states about itself beside its events, and what its sidecar states.
 
 use crate::cursor::{JsonValue, elements, members};
 use crate::input::lossy;
@@ -14,7 +14,7 @@ const MAX_SIDECAR: u64 = 64 << 10;
 const MAX_DEVICES: (usize, usize) = (1024, 64 << 10);
 /// Longest name of a host or device.
 const MAX_NAME: usize = 1024;
-/// Bytes of a value that are told.
+/// Bytes of a value that are reported.
 const MAX_SHOWN: usize = 40;
 
 /// Members at the top.
@@ -22,9 +22,9 @@ const MAX_SHOWN: usize = 40;
 pub(crate) struct TraceFacts {
     /// `baseTimeNanoseconds`: what all times count from, ns of `CLOCK_REALTIME`.
     pub(crate) base: Option<i64>,
-    /// What stands there instead, if it is no such number.
+    /// What is there instead, if it is no such number.
     pub(crate) bad_base: Option<String>,
-    /// Another base that stands there, too.
+    /// Another base that is there, too.
     pub(crate) second_base: Option<i64>,
     pub(crate) rank: Option<u32>,
     pub(crate) world: Option<u32>,
@@ -84,7 +84,7 @@ impl TraceFacts {
     }
 }
 
-/// The beginning of a value as it stands in the file.
+/// The beginning of a value as it is in the file.
 fn shown(value: JsonValue<'_>) -> String {
     let (JsonValue::Text(text) | JsonValue::Scalar(text) | JsonValue::Array(text) | JsonValue::Object(text)) =
         value;
@@ -118,7 +118,7 @@ pub(crate) struct TraceSidecar {
     pub(crate) rank: Option<u32>,
     #[serde(default)]
     pub(crate) world_size: Option<u32>,
-    /// Who says the rank. A name without a rank: it is one, and nobody knows which.
+    /// Where the rank is from. A name without a rank: the process has one, and its number is unknown.
     #[serde(default)]
     pub(crate) rank_from: Option<String>,
     #[serde(default)]
@@ -126,7 +126,7 @@ pub(crate) struct TraceSidecar {
 }
 
 impl TraceSidecar {
-    /// Who says the rank, if that is a name.
+    /// Where the rank is from, if that is a name.
     pub(crate) fn name(&self) -> Option<String> {
         self.rank_from.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME)
     }

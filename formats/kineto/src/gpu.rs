@@ -23,7 +23,7 @@ const COPIES: [(&[&str], &str, bool, bool); 6] = [
     (&["HtoA", "AtoH", "AtoA", "AtoD", "DtoA"], "MEMORY_COPY_NONE", true, true),
 ];
 
-/// The mark of a dispatch whose sizes the file does not say: RocPD has 0 there, since NULL is not allowed.
+/// The mark of a dispatch whose sizes the file does not state: RocPD has 0 there, since NULL is not allowed.
 fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
     match (no_grid, no_workgroup) {
         (false, false) => None,

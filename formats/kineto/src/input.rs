@@ -22,9 +22,9 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     Ok(if head == GZIP { Box::new(GzipMembers::of(file)) } else { Box::new(file) })
 }
 
-/// The members of a packed file one after the other, as `gzip -d` unpacks them: zeros behind them are padding.
+/// The members of a packed file one after the other, as `gzip -d` unpacks them: zeros after them are padding.
 struct GzipMembers {
-    /// The one that is read; none behind the last.
+    /// The member that is read; `None` after the last one.
     member: Option<GzDecoder<BufReader<File>>>,
 }
 
@@ -47,7 +47,7 @@ impl Read for GzipMembers {
     }
 }
 
-/// What stands behind a member and the zeros behind it.
+/// What follows a member and the zeros after it.
 fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufReader<File>>>> {
     loop {
         let bytes = file.fill_buf()?;
@@ -75,7 +75,7 @@ pub(crate) struct JsonInput {
     ended: bool,
     /// Why it ended too early: a packed file that is cut or damaged.
     damage: Option<String>,
-    /// The file system said no.
+    /// The operating system reported an error.
     error: Option<io::Error>,
 }
 
@@ -102,7 +102,7 @@ impl JsonInput {
         self.base + self.at as u64
     }
 
-    /// Place behind the last byte that was read.
+    /// Place after the last byte that was read.
     pub(crate) fn end(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }
@@ -122,7 +122,7 @@ impl JsonInput {
         self.damage.as_deref()
     }
 
-    /// What the file system said, once.
+    /// The error of the operating system, once.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
@@ -212,12 +212,12 @@ impl JsonInput {
     }
 }
 
-/// Where a string, array or object ends that is looked at piece by piece.
+/// Where a string, array or object ends that is examined piece by piece.
 #[derive(Default)]
 struct ValueWalk {
     depth: u64,
     in_string: bool,
-    /// The piece before ended behind a backslash.
+    /// The piece before ended after a backslash.
     is_escaped: bool,
 }
 

@@ -1,5 +1,5 @@
 //! What events refer to: threads, agents, queues, streams, kernels, counters and tracks. Their rows are made when the
-//! first event names them; those of threads and agents at the end of the file, since their names may stand anywhere.
+//! first event names them; those of threads and agents at the end of the file, since their names may be anywhere.
 
 use crate::SOURCE;
 use crate::event::EventPlace;
@@ -21,11 +21,11 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 
 pub(crate) const ZERO: WholeNumber = WholeNumber::Signed(0);
 const EMPTY_JSON: &[u8] = b"{}";
-/// Most rows of each kind.
+/// Maximum number of rows of each kind.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Stands for what the file does not tell.
+/// Represents what the file does not state.
 pub(crate) const UNKNOWN: &str = "(unknown)";
-/// Stands for the code of all kernels, which the file does not describe.
+/// Represents the code of all kernels, which the file does not describe.
 const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
     agent_id: None,
     uri: Some(UNKNOWN.as_bytes()),

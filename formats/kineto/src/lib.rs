@@ -14,13 +14,13 @@
 //! | `X` on a thread: cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, overhead, Trace, any other | event, region |
 //! | `X` kernel, gpu_memset | event, dispatch on agent, queue and stream. A memset is a dispatch of a kernel called like it. Sizes of grid and block are those of the file; where it has none they are 0, and `$.rpd.no_grid` or `$.rpd.no_workgroup` of the dispatch's extdata is true |
 //! | `X` gpu_memcpy | event, memory copy. What it is called is an arg `name`, and `$.name` of its extdata |
-//! | `X` gpu_user_annotation | event, region on a thread that stands for the stream |
+//! | `X` gpu_user_annotation | event, region on a thread that represents the stream |
 //! | `i` `[memory]`, `C` | event, sample, and a counter value for each number (of `[memory]` the totals) |
 //! | `i` other | event with `$.message`, sample on a track of its thread that is called like its category |
 //! | `X` Operator, Runtime, Kernel, Memcpy, Memset of old releases | as cpu_op, cuda_runtime, kernel, gpu_memcpy, gpu_memset |
 //! | `s`, `f` ac2g, async_gpu, async launch | nothing of their own: the correlation is the stack id of call and kernel |
 //! | `s`, `f` fwdbwd, others | an arg of the event that they leave or reach: type `flow start` or `flow end`, its id |
-//! | `M` thread_name, process_name, process_labels | name of the thread, command of the process, which pid is the rank, wherever they stand. Of two names of a thread the last |
+//! | `M` thread_name, process_name, process_labels | name of the thread, command of the process, which pid is the rank, wherever they are. Of two names of a thread the last |
 //! | `M` sort indexes | nothing: how a screen sorts |
 //! | `M` other | counted as without a place |
 //! | any other phase | in the loss ledger |

@@ -25,7 +25,7 @@ impl LostEvents {
         out.lose("events", Loss { source: SOURCE, table, cause, rows: Some(1) });
     }
 
-    /// Notes that nobody knows how much is lost.
+    /// Notes that the amount of the loss is unknown.
     pub(crate) fn add_unknown<W: Write>(out: &mut Translator<W>, cause: LossCause) {
         out.lose_uncounted(Loss { source: SOURCE, table: Some(rocpd::EVENT), cause, rows: None });
     }

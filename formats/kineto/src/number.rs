@@ -1,8 +1,8 @@
-//! Decimals, exactly. A time of today has 16 digits before the point and 3 behind it, which no `f64` holds.
+//! Decimals, exactly. A time of today has 16 digits before the point and 3 after it, which no `f64` holds.
 
 /// Digits that are taken; no sensible number has more.
 const MAX_DIGITS: u32 = 34;
-/// Largest exponent that is looked at.
+/// Largest exponent that is examined.
 const MAX_EXPONENT: i64 = 400;
 
 /// A decimal number times ten to the power of `shift`, cut to an integer; `None` for what is no JSON number or has no

@@ -1,11 +1,11 @@
-//! Tells a trace of the PyTorch profiler from other JSON, by its members at the top and its first events.
+//! Distinguishes a trace of the PyTorch profiler from other JSON, by its members at the top and its first events.
 
 use crate::document::next_member;
 use crate::input::{JsonInput, open};
 use std::io::Read;
 use std::path::Path;
 
-/// Unpacked bytes of a file that are looked at, at most: members before the events may be large.
+/// Unpacked bytes of a file that are examined, at most: members before the events may be large.
 const MAX_HEAD_BYTES: u64 = 16 << 20;
 /// Bytes of the events in which words of torch are looked for.
 const EVENT_BYTES: usize = 64 << 10;
@@ -34,7 +34,7 @@ fn is_legacy(text: &[u8]) -> bool {
     has(text, b"\"ph\"") && has(text, crate::LEGACY_PID)
 }
 
-/// Walks over the members at the top until one of them tells.
+/// Walks over the members at the top until one of them decides.
 fn is_trace(input: &mut JsonInput) -> bool {
     input.pass(1);
     let (mut name, mut is_first) = (Vec::new(), true);
@@ -43,7 +43,7 @@ fn is_trace(input: &mut JsonInput) -> bool {
         if MEMBERS.contains(&&name[..]) {
             return true;
         }
-        // Kineto says "ms". The traces that rpd-merge draws say "ns", also of events with words of torch.
+        // Kineto states "ms". The traces that rpd-merge draws state "ns", also of events with words of torch.
         is_drawn |= name == b"displayTimeUnit" && head(input).trim_ascii_start().starts_with(b"\"ns\"");
         if name == b"traceEvents" && !is_drawn && WORDS.iter().any(|word| has(head(input), word)) {
             return true;
@@ -55,7 +55,7 @@ fn is_trace(input: &mut JsonInput) -> bool {
     false
 }
 
-/// The next bytes, as many as are looked at.
+/// The next bytes, as many as are examined.
 fn head(input: &mut JsonInput) -> &[u8] {
     while input.bytes().len() < EVENT_BYTES && input.more() {}
     let bytes = input.bytes();

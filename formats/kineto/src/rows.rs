@@ -19,7 +19,7 @@ use std::io::Write;
 const MAX_ARGS: usize = 4 << 20;
 /// Counters of one event.
 const MAX_COUNTERS: usize = 64;
-/// What torch calls the instants that say how much memory there is, and their values that are counters.
+/// Name of the instants of torch with the amount of memory, and their values that are counters.
 const MEMORY: &[u8] = b"[memory]";
 const MEMORY_COUNTERS: [&[u8]; 2] = [b"Total Allocated", b"Total Reserved"];
 /// `Device Type` of the host.
@@ -76,7 +76,7 @@ fn is_of_process(category: &[u8]) -> bool {
     known.contains(&category)
 }
 
-/// Where the last spans were, and the events that they became: flows come just behind the span that they leave.
+/// Where the last spans were, and the events that they became: flows come directly after the span that they leave.
 #[derive(Debug, Default)]
 struct LastSpan {
     spot: Option<(PlaceKey, PlaceKey, i64)>,
@@ -234,7 +234,7 @@ impl<W: Write> EventRows<W> {
         Ok(())
     }
 
-    /// What a collective says of itself, as args: a merge finds those of all ranks by them.
+    /// Adds the parameters of a collective as args: a merge matches the calls of all ranks by them.
     #[inline]
     fn collective(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
         let said = &event.args.collective;
@@ -425,7 +425,7 @@ fn is_launch(category: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What stands between the brackets of an object.
+/// What is between the brackets of an object.
 fn inner(object: &[u8]) -> &[u8] {
     let inner = object.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     inner.unwrap_or_default().trim_ascii()

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// Longest name or value that is kept, bytes.
 pub(crate) const MAX_NAME: usize = 64 << 10;
 
-/// The text of a string from what stands between its quotes. Escapes that JSON does not know stand for the byte behind
+/// The text of a string from what is between its quotes. Escapes that JSON does not know represent the byte after
 /// the backslash, and half a surrogate pair for U+FFFD: a name that somebody forgot to escape is still a name.
 pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.contains(&b'\\') {
@@ -39,7 +39,7 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text)
 }
 
-/// The letter behind `\u`, which may take a second escape, and what stands behind it.
+/// The letter after `\u`, which may take a second escape, and what follows it.
 fn letter(rest: &[u8]) -> (char, &[u8]) {
     let (Some(first), Some(behind)) = (unit(rest), rest.get(4..)) else {
         return (char::REPLACEMENT_CHARACTER, rest);

@@ -1,4 +1,4 @@
-//! Threads of a file and their names. Their rows are made at the end of the file: names may stand anywhere.
+//! Threads of a file and their names. Their rows are made at the end of the file: names may be anywhere.
 
 use crate::SOURCE;
 use crate::event::EventPlace;
@@ -11,9 +11,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Most names of threads, and bytes of each.
+/// Maximum number of names of threads, and bytes of each.
 const MAX_NAMES: (usize, usize) = (1 << 16, 256);
-/// Most processes whose names are kept, and bytes of each.
+/// Maximum number of processes whose names are kept, and bytes of each.
 const MAX_PROCESS_NAMES: (usize, usize) = (1024, 1024);
 /// Bytes of all words that threads are named by in the place of numbers.
 const MAX_WORD_BYTES: usize = 64 << 20;
@@ -52,7 +52,7 @@ impl OwnedPlace {
 /// A thread that gets its row at the end of the file.
 #[derive(Debug)]
 enum ListedThread {
-    /// Stands for the threads that launched something, which the file does not tell.
+    /// Represents the threads that launched something, which the file does not state.
     Unknown,
     Listed {
         spot: ThreadSpot,
@@ -79,7 +79,7 @@ pub(crate) struct ThreadList {
 }
 
 impl ThreadList {
-    /// Notes what a thread is called, wherever that stands; false where it was called otherwise before.
+    /// Notes the name of a thread; returns false if the thread had another name before.
     pub(crate) fn name(
         &mut self,
         pid: EventPlace<'_>,
@@ -151,7 +151,7 @@ impl ThreadList {
         list(&mut self.keys, &mut self.listed, spot, ListedThread::Listed { spot, pid, tid })
     }
 
-    /// Stands for the thread that launched something, which the file does not tell.
+    /// Represents the thread that launched something, which the file does not state.
     pub(crate) fn unknown(&mut self) -> Result<ThreadKey, RowError> {
         let spot = (PlaceKey::None, PlaceKey::Word(0));
         match self.keys.get(&spot) {

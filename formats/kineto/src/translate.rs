@@ -21,7 +21,7 @@ const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
 const YEAR: i64 = 31_556_952_000_000_000;
 
 /// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file is read
-/// once; twice if the time that all others count from does not stand before the events. What is broken is told and in
+/// once; twice if the time that all others count from is not before the events. What is broken is reported and in
 /// the loss ledger, and all that is whole is read.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let mut input = opened(path)?;
@@ -66,11 +66,11 @@ struct TraceTranslation<'a, W: Write> {
     facts: TraceFacts,
     sidecar: TraceSidecar,
     clock: Clock,
-    /// No span came by yet.
+    /// No span has been read yet.
     is_first: bool,
-    /// The file does not tell what its times count from, and is no legacy one.
+    /// The file does not state what its times count from, and is no legacy one.
     unbased: bool,
-    /// That its times are no times of day has been said.
+    /// Whether the warning about times that are no times of day has been given.
     told_axis: bool,
     lost_events: LostEvents,
 }
@@ -208,7 +208,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         }
     }
 
-    /// Times that no wall clock has shown are told: nothing aligns them.
+    /// Warns of times that no wall clock has shown: nothing aligns them.
     fn check_times(&mut self) {
         if let (Some(first), Some(second)) = (self.facts.base, self.facts.second_base) {
             self.rows.out.warn(format!(
@@ -224,7 +224,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         }
     }
 
-    /// Nobody knows which rows a wrong checksum is about, or how many are in what is not read.
+    /// Warns of data after the trace. It is unknown which rows a wrong checksum affects, and how many rows are not read.
     fn take_behind(&mut self, at: u64, behind: TrailingData) {
         match behind {
             TrailingData::Bytes(bytes) => {

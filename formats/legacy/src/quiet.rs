@@ -19,7 +19,7 @@ const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotQuiet {
-    /// The file system said no.
+    /// The operating system reported an error.
     #[error("failed to read {}: {source}; check the path and its permissions", path.display())]
     Io {
         /// The file.
@@ -59,7 +59,7 @@ pub enum NotQuiet {
         /// Its log.
         wal: PathBuf,
     },
-    /// A journal or write-ahead log that cannot be looked at: rows may be in it, and not in the file.
+    /// A journal or write-ahead log that cannot be read: it may have rows that are not in the file.
     #[error(
         "{}: its journal {} cannot be read ({source}), and rows may be in it; check the permissions of the journal",
         path.display(), journal.display()
@@ -69,15 +69,15 @@ pub enum NotQuiet {
         path: PathBuf,
         /// What cannot be read.
         journal: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// SQLite said no.
+    /// SQLite reported an error.
     #[error("failed to open {}: {source}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }
@@ -95,7 +95,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
     let io = |source| NotQuiet::Io { path: path.to_owned(), source };
     let conn = connected.map_err(io)?.map_err(sqlite)?;
     bound(&conn).map_err(sqlite)?;
-    // The schema is not ours: its functions may not run, and no index is made behind our back.
+    // The schema is not ours: its functions may not run, and no index is made without our knowledge.
     conn.execute_batch(
         "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON;
          PRAGMA automatic_index = OFF; PRAGMA mmap_size = 0; PRAGMA cache_size = -16384;",
@@ -161,7 +161,7 @@ fn starts_with_journal_magic(journal: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether an error says that there is no entry.
+/// Whether an error states that there is no entry.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }

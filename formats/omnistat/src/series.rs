@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// Most columns, lines of labels, and instances of a table.
+/// Maximum number of columns, lines of labels, and instances of a table.
 const MAX_SERIES: usize = 1 << 20;
 const MAX_LABELS: usize = 64;
 pub(crate) const MAX_INSTANCES: usize = 1 << 17;
@@ -17,7 +17,7 @@ const TIMES: &[u8] = b"timestamp";
 const METRIC: &str = "metric";
 const INSTANCE: &str = "instance";
 const GPUS: [&str; 2] = ["card", "accel"];
-/// Ends of names of metrics, and the units that they stand for.
+/// Ends of names of metrics, and the units that they represent.
 const UNITS: [(&str, &str); 12] = [
     ("_percentage", "%"),
     ("_percent", "%"),
@@ -40,7 +40,7 @@ pub(crate) struct CounterSeries {
     pub(crate) instance: u32,
     pub(crate) gpu: Option<i64>,
     pub(crate) metric: String,
-    /// The metric with all labels that say more than the instance and the GPU.
+    /// The metric with all labels that state more than the instance and the GPU.
     pub(crate) name: String,
 }
 
@@ -51,7 +51,7 @@ impl CounterSeries {
     }
 }
 
-/// What stands above the values.
+/// The lines above the values.
 #[derive(Debug, Default)]
 pub(crate) struct TableHead {
     /// Names of nodes, in the order of the columns.
@@ -112,7 +112,7 @@ impl TableHead {
                 let value = values.get(column).map_or("", |value| value);
                 match label.as_str() {
                     METRIC => metric = value.to_owned(),
-                    // What is behind the name is the port of a service.
+                    // What is after the name is the port of a service.
                     INSTANCE => value.split(':').next().unwrap_or(value).clone_into(&mut instance),
                     label if GPUS.contains(&label) && gpu.is_none() && value.parse::<u16>().is_ok() => {
                         gpu = value.parse().ok();

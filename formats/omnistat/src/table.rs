@@ -14,7 +14,7 @@ pub(crate) struct TableLines<R> {
     line: Vec<u8>,
 }
 
-/// A line, or what stands in its place.
+/// A line, or why there is none.
 pub(crate) enum TableLine<'a> {
     Cells(LineCells<'a>),
     /// It has more than [`MAX_LINE`] bytes, or its quotes have no end.
@@ -102,7 +102,7 @@ impl<'a> Iterator for LineCells<'a> {
         Some(match inside {
             None => cell.into(),
             Some(inside) if !inside.contains(&b'"') => inside.into(),
-            // Two quotes stand for one.
+            // Two quotes represent one.
             Some(inside) => {
                 let mut single = Vec::with_capacity(inside.len());
                 let mut bytes = inside.iter();

@@ -32,7 +32,7 @@ impl Event<'_> {
 /// An arrow from one slice to a later one. Its number is unique in all files of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It begins here, or goes on to the next event with the same number.
+    /// It begins here, or continues to the next event with the same number.
     From(u64),
     /// It ends here.
     To(u64),

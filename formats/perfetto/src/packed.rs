@@ -2,13 +2,13 @@ use crate::gzip::deflate;
 use crate::wire::{self, packet};
 use flate2::{Compress, CompressError, Compression, FlushCompress};
 
-/// Most bytes of packets that are compressed together. Perfetto asks for less than 512 KiB.
+/// Maximum bytes of packets that are compressed together. Perfetto asks for less than 512 KiB.
 const MAX_GROUP_BYTES: usize = 256 << 10;
 
 /// Appends packets to `out` as packets that have them compressed inside, of which each can be read alone.
 ///
-/// So a file is compressed and yet a row of packets: all versions read it, also when files or pieces stand one
-/// behind the other. Levels are 0 to 9; a higher one is taken for 9.
+/// So a file is compressed and yet a row of packets: all versions read it, also when files or pieces are one
+/// after the other. Levels are 0 to 9; a higher one is taken for 9.
 ///
 /// # Errors
 /// If the compressor fails, which it does not for want of space.

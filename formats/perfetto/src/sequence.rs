@@ -22,10 +22,10 @@ pub struct AnnotationText(pub(crate) u32);
 /// Writes the packets of one process in one file.
 ///
 /// Texts are interned: a text is written when it is first used, and then it is a small number. Such numbers count
-/// anew in every file, so that each file can be read alone; [`Sequence::restart`] forgets them and keeps the memory.
+/// again in every file, so that each file can be read alone; [`Sequence::restart`] forgets them and keeps the memory.
 /// A number of one file means another text in the next one.
 ///
-/// Packets may stand in any order of time, but on one track, those with the same time are taken in the order in
+/// Packets may be in any order of time, but on one track, those with the same time are taken in the order in
 /// which they are written: see [`Timeline`](crate::Timeline).
 #[derive(Debug)]
 pub struct Sequence {
@@ -64,7 +64,7 @@ impl Sequence {
     }
 
     /// Starts the packets of another process or another file: nothing is interned, and no packets are here but
-    /// the first one, which says so.
+    /// the first one, which states so.
     pub fn restart(&mut self, id: NonZeroU32) {
         self.id = id;
         self.out.clear();
@@ -95,7 +95,7 @@ impl Sequence {
         &self.out
     }
 
-    /// Takes the packets that are here, and goes on in `empty`, whose memory is used again. What was interned
+    /// Takes the packets that are here, and continues in `empty`, whose memory is used again. What was interned
     /// stays so: the pieces belong into one file, in this order.
     pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
         empty.clear();

@@ -7,10 +7,10 @@ use thiserror::Error;
 /// Turns the spans of one thread or queue into beginnings and ends, in the order that readers need.
 ///
 /// Ends come before beginnings of the same time, but a span of no duration begins before it ends; what encloses
-/// begins first and ends last; spans that cannot be drawn on one track are told apart by lanes, of which a span
+/// begins first and ends last; spans that cannot be drawn on one track are distinguished by lanes, of which a span
 /// gets the first that has room. Times ascend.
 ///
-/// Spans come sorted by [`Span::order`]. A window that ends cuts what is open, and [`Timeline::open`] goes on with
+/// Spans come sorted by [`Span::order`]. A window that ends cuts what is open, and [`Timeline::open`] continues with
 /// the rest of it in the next window, on the same lanes. Spans of one window may come in pieces: there need be no
 /// more of them in memory than are open.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ struct Open<T> {
 /// A beginning or an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge<'a, T> {
-    /// A span begins, or goes on in this window.
+    /// A span begins, or continues in this window.
     Begin {
         /// When, in this window.
         at: Timestamp,
@@ -68,7 +68,7 @@ pub enum MisplacedSpan {
         /// Where the one before it begins.
         last: Timestamp,
     },
-    /// It begins behind the window.
+    /// It begins after the window.
     #[error("a span that begins at {start} is behind the window, which ends at {end}: open the next one")]
     Behind {
         /// Where it begins.
@@ -99,7 +99,7 @@ impl<T> Timeline<T> {
     /// Adds a span, after all ends that come before it. A span that does not touch the window is left out: `false`.
     ///
     /// # Errors
-    /// If it begins before the span before it, or behind the window. Nothing has changed then.
+    /// If it begins before the span before it, or after the window. Nothing has changed then.
     #[inline]
     pub fn push(
         &mut self,
@@ -138,7 +138,7 @@ impl<T> Timeline<T> {
         }
     }
 
-    /// Goes on in another window, behind the one that was closed: what is still open goes on where it begins.
+    /// Goes on in another window, after the one that was closed: what is still open continues where it begins.
     /// What ended between the two windows is forgotten.
     pub fn open(&mut self, window: Window, mut emit: impl FnMut(Edge<'_, T>)) {
         self.window = window;

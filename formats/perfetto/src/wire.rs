@@ -1,4 +1,4 @@
-//! The protobuf wire format: varints, tags, messages behind their length.
+//! The protobuf wire format: varints, tags, messages after their length.
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;

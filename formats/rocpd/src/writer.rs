@@ -50,7 +50,7 @@ pub enum WriteError {
     Create {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file cannot be opened.
@@ -58,7 +58,7 @@ pub enum WriteError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file to continue was not made for this guid.
@@ -74,7 +74,7 @@ pub enum WriteError {
     DiskFull {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file system refused a read or a write.
@@ -82,7 +82,7 @@ pub enum WriteError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The process may not have more memory.
@@ -90,7 +90,7 @@ pub enum WriteError {
     OutOfMemory {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// A row breaks a rule of the schema.
@@ -102,7 +102,7 @@ pub enum WriteError {
         table: String,
         /// Key of the row.
         key: i64,
-        /// What SQLite says; it names the column.
+        /// The error of SQLite; it names the column.
         source: rusqlite::Error,
     },
     /// Rows of a table that a RocPD database does not have.
@@ -128,7 +128,7 @@ pub enum WriteError {
         path: PathBuf,
         /// The table, or what was done.
         table: String,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }
@@ -211,7 +211,7 @@ impl Writer {
         // Enough for the statements of every table with some variants of absent columns.
         conn.set_prepared_statement_cache_capacity(256);
         let writer = Writer { path: path.to_owned(), sets: sets.to_vec(), conn, inserts: HashMap::new() };
-        // Foreign keys are off because tables are written in any order; verify::check looks at them.
+        // Foreign keys are off because tables are written in any order; verify::check examines them.
         // The cache is for the index of the strings.
         writer.statement(
             "settings",
@@ -263,7 +263,7 @@ impl Writer {
         Ok(rows.len as u64)
     }
 
-    /// How many bytes of the file may be in memory; 64 MiB unless said.
+    /// How many bytes of the file may be in memory; 64 MiB unless stated.
     pub fn set_cache(&self, bytes: u64) -> Result<(), WriteError> {
         self.statement("cache", &format!("PRAGMA cache_size = -{}", (bytes >> 10).max(1)))
     }
@@ -286,8 +286,8 @@ impl Writer {
         self.insert_metadata(&self.set(set)?, tag, value)
     }
 
-    /// Tells SQLite the highest key of a table whose rows were not added by it: AUTOINCREMENT goes on
-    /// behind it.
+    /// Sets the highest key of a table whose rows SQLite did not add: AUTOINCREMENT continues
+    /// after it.
     pub fn sequence(&mut self, set: usize, table: &str, last: i64) -> Result<(), WriteError> {
         let name = table_name(table, &self.set(set)?);
         let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)";

@@ -14,7 +14,7 @@ use std::io::Write;
 
 /// Longest element of a table.
 const MAX_ELEMENT_BYTES: usize = 4 << 20;
-/// Most bytes of all names of kinds and operations.
+/// Maximum bytes of all names of kinds and operations.
 const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// Reads the tables of a process. Agents come before what refers to them.
@@ -66,7 +66,7 @@ fn kinds<W: Write>(
             }
             None => Err(ElementError::OverLimit),
         };
-        // The numbers of those behind it count on, unless there is no end of them.
+        // The numbers of those after it count on, unless there is no end of them.
         let (names, result) = match names {
             Ok(names) => (names, Ok(())),
             Err(refused) => (KindNames::default(), Err(refused)),

@@ -16,9 +16,9 @@ use rpd_shard::model::row_types::{
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Most rows of each table that describes something.
+/// Maximum number of rows of each table that describes something.
 const MAX_DESCRIBED: usize = 1 << 20;
-/// Most dispatches that counters can be joined to.
+/// Maximum number of dispatches that counters can be joined to.
 const MAX_COUNTED_DISPATCHES: usize = 4 << 20;
 
 /// Keys of the rows of one table. They are dense, so that the next one is known.
@@ -117,7 +117,7 @@ impl ReferredRows {
             return Ok(key);
         }
         if handle != 0 {
-            // The default one stands first.
+            // The default one is first.
             self.queue(out, 0)?;
         }
         let (name, extdata) = numbered(handle, self.queues.next_key(), "Queue");
@@ -134,7 +134,7 @@ impl ReferredRows {
             return Ok(key);
         }
         if handle != 0 {
-            // The default one stands first.
+            // The default one is first.
             self.stream(out, 0)?;
         }
         let (name, extdata) = numbered(handle, self.streams.next_key(), "Stream");

@@ -1,12 +1,12 @@
-//! Texts by number: what markers say, and what kernels were renamed to.
+//! Texts by number: messages of markers, and new names of kernels.
 
 use crate::process_output::ElementError;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Most numbers.
+/// Maximum number of numbers.
 const MAX_NUMBERS: usize = 2 << 20;
-/// Most bytes of distinct texts.
+/// Maximum bytes of distinct texts.
 const MAX_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct MessageTexts {
 }
 
 impl MessageTexts {
-    /// Adds a text; a program says the same again and again.
+    /// Adds a text; a program repeats the same texts.
     pub(crate) fn add(&mut self, number: u64, text: &str) -> Result<(), ElementError> {
         if self.texts.len() >= MAX_NUMBERS {
             return Err(ElementError::OverLimit);

@@ -63,7 +63,7 @@ impl<W: Write> ProcessOutput<'_, W> {
         self.translator.lose(array, Loss { source: self.source, table, cause, rows });
     }
 
-    /// Hands the elements of an array to `take`, one after the other, and counts those that it refuses.
+    /// Passes the elements of an array to `take`, one after the other, and counts those that it refuses.
     pub(crate) fn each(
         &mut self,
         scanner: &mut JsonScanner<JsonSource>,

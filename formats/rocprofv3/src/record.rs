@@ -1,4 +1,4 @@
-//! What stands in the file, as far as it is taken.
+//! The elements of the file that are read.
 
 use rpd_translator::IgnoredNames;
 use serde::Deserialize;

@@ -44,7 +44,7 @@ pub(crate) struct JsonScanner<R> {
     at: usize,
     /// Place of `buffer[0]` in the file.
     base: u64,
-    /// Why a packed file ends behind `buffer`.
+    /// Why a packed file ends after `buffer`.
     damage: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl<R: Read> JsonScanner<R> {
         Ok(self.buffer.get(self.at..).unwrap_or_default())
     }
 
-    /// Reads on into the empty buffer. What stands before damage counts.
+    /// Reads on into the empty buffer. Bytes before damage are valid.
     fn fill(&mut self) -> Result<(), ScanError> {
         if self.damage.is_none() {
             let read = (&mut self.source).take(BUFFER_BYTES as u64).read_to_end(&mut self.buffer);
@@ -165,12 +165,12 @@ impl<R: Read> JsonScanner<R> {
         Ok(!empty)
     }
 
-    /// Behind an element: whether another one follows. Steps out of the array where none does.
+    /// After an element: whether another one follows. Steps out of the array where none does.
     pub(crate) fn another_element(&mut self) -> Result<bool, ScanError> {
         self.another(b']', "a comma or the end of the array")
     }
 
-    /// Behind a member: whether another one follows. Steps out of the object where none does.
+    /// After a member: whether another one follows. Steps out of the object where none does.
     pub(crate) fn another_member(&mut self) -> Result<bool, ScanError> {
         self.another(b'}', "a comma or the end of the object")
     }
@@ -204,7 +204,7 @@ impl<R: Read> JsonScanner<R> {
         self.walk(&mut KeptBytes { bytes: None, most: 0, fits: true })
     }
 
-    /// Cuts out a value as it stands. Steps over it and returns false if it has more than `most` bytes.
+    /// Copies a value as it is in the file. Steps over it and returns false if it has more than `most` bytes.
     pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, most: usize) -> Result<bool, ScanError> {
         bytes.clear();
         let mut kept = KeptBytes { bytes: Some(bytes), most, fits: true };

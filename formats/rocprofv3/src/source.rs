@@ -13,7 +13,7 @@ const PACKED_BYTES: usize = 128 << 10;
 const MAX_RESTARTS: u32 = 64;
 
 /// A file whose places count in unpacked bytes. A packed one can be read from its beginning only: a place that was
-/// passed costs all that stands before it.
+/// passed costs reading everything before it.
 pub(crate) enum JsonSource {
     Plain(File),
     Packed { unpacked: Box<GzipReader>, at: u64, restarts: u32 },
@@ -22,7 +22,7 @@ pub(crate) enum JsonSource {
 type GzipReader = MultiGzDecoder<BufReader<File>>;
 
 impl JsonSource {
-    /// Opens a file; its first bytes say whether it is packed.
+    /// Opens a file; its first bytes show whether it is packed.
     ///
     /// # Errors
     /// If it cannot be read.

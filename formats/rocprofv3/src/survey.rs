@@ -12,11 +12,11 @@ use std::path::Path;
 pub(crate) const RECORDS: &str = "buffer_records";
 /// Longest description of a process.
 const MAX_METADATA_BYTES: usize = 4 << 20;
-/// Most processes of one file.
+/// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 1 << 16;
-/// Most lines about values of the wrong type.
+/// Maximum number of lines about values of the wrong type.
 const MAX_WARNINGS: usize = 100;
-/// Most kinds of records of one process.
+/// Maximum number of kinds of records of one process.
 const MAX_KINDS: usize = 256;
 
 /// An array.
@@ -40,7 +40,7 @@ pub(crate) struct ProcessSections {
     pub(crate) repeated: Vec<(String, u64)>,
     /// Whether there is a member `buffer_records`.
     pub(crate) has_records: bool,
-    /// What should be an array or an object, and is something else: nobody knows what was in it.
+    /// What should be an array or an object, and is something else: its content is unknown.
     pub(crate) malformed: Vec<String>,
 }
 
@@ -282,7 +282,7 @@ impl SurveyWalk {
         Ok(())
     }
 
-    /// Steps over a value of another type than it should have. `null` stands for nothing.
+    /// Steps over a value of another type than it should have. `null` represents nothing.
     fn malformed(
         &mut self,
         scanner: &mut JsonScanner<JsonSource>,

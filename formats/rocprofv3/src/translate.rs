@@ -19,7 +19,7 @@ const MAX_RECORD_BYTES: usize = 1 << 20;
 const COUNTERS: &str = "callback_records.counter_collection";
 
 /// Writes what a file holds as a shard, a source for each process; returns the sink and what became of
-/// the file. A file that ends early or is damaged somewhere yields what stands before, a warning, and
+/// the file. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and
 /// a loss of unknown size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let (FileSurvey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
@@ -32,7 +32,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         out.source = source;
         out.translator.process(&process(source, sections))?;
         process_rows(&mut out, &mut scanner, sections)?;
-        // In a file that ends early they may have stood behind its end.
+        // In a file that ends early they may have followed its end.
         if !sections.has_records && damage.is_none() {
             out.warn(format!("process {source} has no {RECORDS}: what it did is not in the file"));
             out.lose(RECORDS, None, LossCause::Truncated, None);
@@ -44,14 +44,14 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
             "it is damaged at byte {} ({inside}): {}; what stands behind is lost",
             damage.offset, damage.reason
         ));
-        // Other arrays, and other processes, may have stood behind it.
+        // Other arrays, and other processes, may have followed the damage.
         out.lose("what stands behind the damage", None, LossCause::Truncated, None);
     }
     Ok(translator.finish()?)
 }
 
 /// The processes of a file, in its order, as [`translate`] describes them in a shard. Reads all of the
-/// file: the last process may stand at its end.
+/// file: the last process may be at its end.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let (survey, _) = survey(path)?;
     Ok((1..).zip(&survey.processes).map(|(source, sections)| process(source, sections)).collect())

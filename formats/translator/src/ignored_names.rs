@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-/// Most names; what has a further name is counted under [`OTHER_NAMES`].
+/// Maximum number of names; what has a further name is counted under [`OTHER_NAMES`].
 const MAX_NAMES: usize = 1000;
 /// Longest name, in characters.
 const MAX_NAME_CHARS: usize = 200;

@@ -7,7 +7,7 @@ use rpd_shard::record::{ClockSet, Loss, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use std::io::Write;
 
-/// Most warnings about one file.
+/// Maximum number of warnings about one file.
 const MAX_WARNINGS: usize = 100;
 
 /// How much may wait in memory until its block is full, of all processes together. Beyond it the translator writes

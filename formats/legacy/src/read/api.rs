@@ -20,7 +20,7 @@ use std::io::Write;
 
 /// Category of roctx ranges, as rocprofv3 spells it.
 const MARKER: &str = "MARKER_CORE_RANGE_API";
-/// Category of what schema 2 does not tell: mostly calls of the profiler itself.
+/// Category of what schema 2 does not state: mostly calls of the profiler itself.
 const OTHER: &str = "RPD";
 /// Domains and beginnings of names, and their categories as rocprofv3 spells them.
 const CATEGORIES: [(&str, &str); 4] =
@@ -30,7 +30,7 @@ const DOMAINS: [(&str, &str); 4] =
     [("HIP_", "hip"), ("HSA_", "hsa"), ("MARKER_", "roctx"), ("RCCL_", "rccl")];
 /// What categories of rocprof-sys begin with.
 const SYS_PREFIX: &str = "rocm_";
-/// Most frames of one call, and bytes of their names.
+/// Maximum number of frames of one call, and bytes of their names.
 const MAX_FRAMES: (usize, usize) = (1024, 256 << 10);
 
 /// Where the columns of a call are in a row of the query.
@@ -53,7 +53,7 @@ struct CallColumns {
 #[derive(Default)]
 struct DescriptionColumns {
     key: usize,
-    /// Name of the arg and place. The second says whether the value is the name of the kernel.
+    /// Name of the arg and place. The second is true for the name of the kernel.
     values: Vec<(String, bool, usize)>,
 }
 
@@ -362,7 +362,7 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
         Ok(())
     }
 
-    /// Adds the values of a call, and its args string behind them.
+    /// Adds the values of a call, and its args string after them.
     fn args(
         &mut self,
         row: &Row<'_>,
@@ -407,7 +407,7 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
     }
 }
 
-/// The category of a call: as it stands there, if that is how rocprofv3 or rocprof-sys spells it; else rocprofv3's for its domain,
+/// The category of a call: as it is there, if that is how rocprofv3 or rocprof-sys spells it; else rocprofv3's for its domain,
 /// else the domain itself; in schema 2, by its name.
 fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u8> {
     let is_known = DOMAINS.iter().any(|(prefix, of)| {
@@ -449,7 +449,7 @@ struct CallExtdata<'t> {
     message: &'t [u8],
     /// Domain and category of the file, where they are not those of RocPD's category.
     spelled: Option<(&'t [u8], &'t [u8])>,
-    /// How many of the args, from the first one, are the row of `rocpd_kernelapi`; and behind them, of `rocpd_copyapi`.
+    /// How many of the args, from the first one, are the row of `rocpd_kernelapi`; and after them, of `rocpd_copyapi`.
     described: [Option<usize>; 2],
 }
 

@@ -27,12 +27,12 @@ use rusqlite::types::ValueRef;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
 
-/// Most tables that are carried, and columns of one.
+/// Maximum number of tables that are carried, and columns of one.
 const MAX_TABLES: usize = 256;
 const MAX_COLUMNS: usize = 256;
 /// Longest name of a table or column.
 const MAX_NAME: usize = 120;
-/// Most bytes of text of one row.
+/// Maximum bytes of text of one row.
 const MAX_ROW: usize = 8 << 20;
 /// Strings that are remembered at a time.
 const MAX_REMEMBERED: usize = 1 << 18;

@@ -9,11 +9,11 @@ use rpd_shard::identity::unnamed_node;
 use rpd_shard::record::{Clock, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Most processes of one file. A process that records opens a session; this is more than a node can run.
+/// Maximum number of processes of one file. A process that records opens a session; this is more than a node can run.
 const MAX_PROCESSES: usize = 4096;
-/// Most threads and sessions of one file.
+/// Maximum number of threads and sessions of one file.
 const MAX_THREADS: usize = 1 << 20;
-/// Most strings that are looked at for the kind of a row: files of several processes repeat them.
+/// Maximum number of strings that are examined for the kind of a row: files of several processes repeat them.
 const MAX_KIND_STRINGS: usize = 1 << 20;
 /// Names of roctx rows, and of their domain.
 pub(super) const MARKERS: [&str; 3] = ["usermarker", "roctx", "marker"];
@@ -36,20 +36,20 @@ pub(super) struct ProcessCensus {
     by_pid: HashMap<(i64, i32), u32>,
     /// First process of each node.
     by_node: HashMap<i64, u32>,
-    /// What stands for each node.
+    /// What represents each node.
     named: BTreeMap<i64, Node>,
     /// Process of each session. The upper half of an id is its session.
     sessions: HashMap<i64, u32>,
     /// Process and thread id, and when it was seen.
     pub(super) threads: BTreeMap<(u32, i64), (i64, i64)>,
-    /// Distance of the ids of two nodes, in a file that says so.
+    /// Distance of the ids of two nodes, in a file that states so.
     pid_stride: Option<i64>,
     pub(super) gpu_stride: Option<i64>,
-    /// What the file says of its clock.
+    /// What the file states of its clock.
     pub(super) clock: Option<Clock>,
-    /// Whether it says that the clock is one for all nodes.
+    /// Whether it states that the clock is one for all nodes.
     is_one_time: bool,
-    /// Calls and ranges, as far as they tell whether they are on one clock.
+    /// Calls and ranges, as far as they show whether they are on one clock.
     pub(super) overlap: Overlap,
     /// Ids of the strings that make a row one of roctx, or one of HIP or HSA.
     ranges: HashSet<i64>,
@@ -111,7 +111,7 @@ impl ProcessCensus {
     }
 
     /// Which machine a node was is not in the file, only that it was another one. Nodes that have one time get one
-    /// boot: that is what clocks are told apart by.
+    /// boot: that is what clocks are distinguished by.
     fn name_nodes(&mut self) {
         let mut on_nodes: BTreeMap<i64, Vec<(i32, i64)>> = BTreeMap::new();
         for found in &self.processes {
@@ -126,7 +126,7 @@ impl ProcessCensus {
         }
     }
 
-    /// Finds the names and domains by which calls and ranges are told apart.
+    /// Finds the names and domains by which calls and ranges are distinguished.
     fn kinds(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let failed = |source| input.error("rocpd_string", source);
         let sql = format!(
@@ -199,7 +199,7 @@ impl ProcessCensus {
         Ok(Some(source))
     }
 
-    /// A file without a single call that says whose it is may have operations.
+    /// A file without a single call of a known process may have operations.
     fn nobody(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let mut rows = false;
         for table in ["rocpd_api", "rocpd_op", "rocpd_monitor", "rocpd_counter"] {
@@ -257,11 +257,11 @@ impl ProcessCensus {
         (forced.unwrap_or(found), mixed)
     }
 
-    /// The first process of the node that the number of a GPU is of, where it tells one; else as [`ProcessCensus::by_session`].
+    /// The first process of the node that the number of a GPU is of, where it states one; else as [`ProcessCensus::by_session`].
     pub(super) fn by_place(&self, id: Option<i64>, gpu: Option<i64>) -> u32 {
         let node = gpu.zip(self.gpu_stride).map(|(gpu, stride)| gpu / stride);
         match node.and_then(|node| self.by_node.get(&node)) {
-            // A session tells a process, and files of several nodes have but one.
+            // A session states a process, and files of several nodes have but one.
             Some(first) if self.sessions.len() < 2 => *first,
             _ => self.by_session(id),
         }

@@ -10,14 +10,14 @@
 //!   functions that are recorded as calls have ranges in them.)
 //! * **Distance**: all ranges of the file are far from all of its calls.
 //!
-//! How large the difference is cannot be told from the rows: ranges need not contain any call. So
+//! The difference cannot be computed from the rows: ranges need not contain any call. So
 //! nothing is guessed; whoever knows the difference can give it.
 
 use std::collections::BTreeMap;
 
-/// Most rows of each kind and thread that are compared.
+/// Maximum number of rows of each kind and thread that are compared.
 const MAX_ROWS: usize = 8192;
-/// Most threads that are compared.
+/// Maximum number of threads that are compared.
 const MAX_THREADS: usize = 64;
 /// Fewest crossings that count, and per how many ends of ranges there must be one.
 const CROSSINGS: (usize, usize) = (3, 50);
@@ -61,7 +61,7 @@ impl Overlap {
     fn far_apart(&self) -> Option<String> {
         let wide = |(first, last): (i64, i64)| (i128::from(first), i128::from(last));
         let (calls, ranges) = (wide(self.calls?), wide(self.ranges?));
-        // BOOTTIME is never behind MONOTONIC, so the calls are never the earlier ones.
+        // BOOTTIME is never after MONOTONIC, so the calls are never the earlier ones.
         let distance = calls.0 - ranges.1;
         let taken = (calls.1 - calls.0).max(ranges.1 - ranges.0);
         (distance > DISTANCE.0 && distance > taken.saturating_mul(DISTANCE.1))
@@ -102,7 +102,7 @@ fn outermost(mut calls: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 mod tests {
     use super::*;
 
-    /// 100 ranges of 1 ms, each with three calls in it; the calls are `shift` later than the ranges say.
+    /// 100 ranges of 1 ms, each with three calls in it; the calls are `shift` later than the ranges state.
     fn job(shift: i64) -> Overlap {
         let mut overlap = Overlap::default();
         for i in 0..100 {

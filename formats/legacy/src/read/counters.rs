@@ -25,7 +25,7 @@ const MAX_NAME: usize = 4096;
 /// Units of what rocm-smi monitors.
 const UNITS: [(&str, &str); 3] = [("sclk", "MHz"), ("mclk", "MHz"), ("fclk", "MHz")];
 
-/// Adds the values of the monitor: per row an event, a sample and a value. A row says how long the value held, and
+/// Adds the values of the monitor: per row an event, a sample and a value. A row states how long the value held, and
 /// the next one mostly begins there.
 pub(super) fn monitors<W: Write>(
     input: &RpdFile,

@@ -15,7 +15,7 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Most agents, queues, streams, kernels or counters of one file.
+/// Maximum number of agents, queues, streams, kernels or counters of one file.
 const MAX_ENTRIES: usize = 1 << 20;
 /// Longest name of a stream, which is an address.
 const MAX_STREAM: usize = 256;
@@ -50,7 +50,7 @@ pub(super) struct CounterName {
     pub(super) name: Box<[u8]>,
 }
 
-/// Keys of the rows that stand for them, per process.
+/// Keys of the rows that represent them, per process.
 #[derive(Debug, Default)]
 pub(super) struct DeviceRows {
     threads: HashMap<(u32, i64), ThreadKey>,
@@ -80,7 +80,7 @@ impl DeviceRows {
         Ok(())
     }
 
-    /// The thread with this id; 0 stands for an unknown one.
+    /// The thread with this id; 0 represents an unknown one.
     pub(super) fn thread<W: Write>(
         &mut self,
         source: u32,
@@ -251,7 +251,7 @@ impl DeviceRows {
         Ok(key)
     }
 
-    /// Stands for all code of the process, which the file does not describe.
+    /// Represents all code of the process, which the file does not describe.
     fn code_object<W: Write>(
         &mut self,
         source: u32,

@@ -62,7 +62,7 @@ pub enum RpdReadError {
         path: PathBuf,
         /// The table.
         table: String,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The shard could not be written.

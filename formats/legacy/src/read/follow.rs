@@ -12,7 +12,7 @@ pub(super) struct JoinedRows<'a, T> {
     input: &'a RpdFile,
     table: &'static str,
     take: fn(&Row<'_>) -> T,
-    /// The next row; `None` behind the end.
+    /// The next row; `None` after the end.
     next: Option<(i64, T)>,
     /// Rows so far.
     rows_read: u64,

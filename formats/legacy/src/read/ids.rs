@@ -1,6 +1,6 @@
 //! Where the rows of a table went: ids of the file to keys of the shard.
 
-/// Most runs that are kept: 128 MiB.
+/// Maximum number of runs that are kept: 128 MiB.
 const MAX_RUNS: usize = 4 << 20;
 
 /// The process and key that each id became. Ids come ascending and keys are dense, so that runs of

@@ -45,13 +45,13 @@ use std::path::Path;
 
 const ZERO: WholeNumber = WholeNumber::Signed(0);
 const EMPTY_JSON: &[u8] = b"{}";
-/// Stands for what the file does not tell.
+/// Represents what the file does not state.
 const UNKNOWN: &[u8] = b"(unknown)";
 
-/// Most rows of metadata, and bytes of each value, that are kept.
+/// Maximum number of rows of metadata, and bytes of each value, that are kept.
 const MAX_METADATA: (i64, usize) = (4096, 64 << 10);
 
-/// Most letters of a version that are told.
+/// Maximum number of letters of a version that are reported.
 const MAX_VERSION: usize = 32;
 
 /// What the caller knows and the file does not.
@@ -59,7 +59,7 @@ const MAX_VERSION: usize = 32;
 pub struct RpdOptions {
     /// Whose the file is.
     pub owner: Owner,
-    /// The clock of all times. Without it that of the file is taken: what its metadata says, else
+    /// The clock of all times. Without it that of the file is taken: what its metadata states, else
     /// `CLOCK_MONOTONIC`; but `CLOCK_BOOTTIME` where roctx ranges are seen to be on another clock than calls.
     pub clock: Option<Clock>,
     /// Added to the times of roctx ranges, ns: BOOTTIME minus MONOTONIC of the machine, for a file that has
@@ -81,7 +81,7 @@ pub struct RpdTranslation {
     /// Values that are missing, of a type that makes no sense, or refer to no row, per table and column of the
     /// file. Their rows are kept, unless they are counted as lost too.
     pub misses: BTreeMap<(String, String), u64>,
-    /// Copies whose size the file does not tell; it is 0 in the shard.
+    /// Copies whose size the file does not state; it is 0 in the shard.
     pub unknown_copy_sizes: u64,
     /// Tables that were carried: name in the file, name in the shard.
     pub carried: Vec<(String, String)>,
@@ -89,7 +89,7 @@ pub struct RpdTranslation {
     pub metadata: Vec<(String, String)>,
 }
 
-/// The processes of a `.rpd`, as [`translate`] describes them if nothing is said of the clock, but for `last_seen`,
+/// The processes of a `.rpd`, as [`translate`] describes them if no clock is given, but for `last_seen`,
 /// which leaves operations out.
 /// Reads the calls once.
 pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
@@ -100,7 +100,7 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
 }
 
 impl RpdTranslation {
-    /// What the file says of its schema, where that is none of the versions that this release knows.
+    /// What the file states of its schema, where that is none of the versions that this release knows.
     pub fn unknown_version(&self) -> Option<String> {
         let tagged = self.metadata.iter().find(|(tag, _)| tag == "schema_version");
         match tagged.map(|(_, version)| version.trim()) {
@@ -114,7 +114,7 @@ impl RpdTranslation {
     }
 }
 
-/// Whether a file is a `.rpd` that [`crate::write()`] wrote: it tells its clock.
+/// Whether a file is a `.rpd` that [`crate::write()`] wrote: it states its clock.
 pub fn is_merge(path: &Path) -> bool {
     let rows = RpdFile::open(path).and_then(|input| metadata(&input));
     rows.is_ok_and(|rows| rows.iter().any(|(tag, _)| tag == crate::CLOCK_TAG))

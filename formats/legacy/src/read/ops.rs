@@ -20,7 +20,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The operation that a dispatch is if nothing else is said.
+/// The operation that a dispatch is if nothing else is stated.
 const DISPATCH: &[u8] = b"KernelExecution";
 /// Types of copies as RPD spells them, and their names and ends as rocprofv3 does. The number is HIP's.
 const COPIES: [(&str, &str, CopyDirection); 4] = [
@@ -54,7 +54,7 @@ struct CopyDirection {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OpKind {
     Dispatch,
-    /// A copy; its name and direction where the type tells.
+    /// A copy; its name and direction if the type has them.
     Copy(Option<(&'static str, CopyDirection)>),
 }
 
@@ -116,7 +116,7 @@ impl OpColumns {
     }
 }
 
-/// What the call of an operation says of it.
+/// What the call of an operation states about the operation.
 #[derive(Default)]
 struct OpLaunch {
     tid: Option<i64>,
@@ -169,7 +169,7 @@ impl<'i> LaunchQuery<'i> {
         Ok(LaunchQuery { query: query.map_err(|e| input.error("rocpd_api", e))?, input, last: None })
     }
 
-    /// What this call says; nothing where there is no such call.
+    /// What this call states; nothing where there is no such call.
     fn find(&mut self, call: i64) -> Result<&OpLaunch, RpdReadError> {
         let launch = match self.last.take() {
             Some((last, launch)) if last == call => launch,
@@ -206,7 +206,7 @@ pub(super) struct TranslatedOps {
     pub(super) ids: IdMap,
     /// When the last one of each process ended.
     pub(super) last: BTreeMap<u32, i64>,
-    /// Copies whose size the file does not tell.
+    /// Copies whose size the file does not state.
     pub(super) unknown_copy_sizes: u64,
 }
 
@@ -298,7 +298,7 @@ pub(super) fn translate<W: Write>(
     Ok(operations)
 }
 
-/// Operation and call, in the order of the operations; `None` where the file cannot tell.
+/// Operation and call, in the order of the operations; `None` if the file has no such columns.
 fn pairs_sql(input: &RpdFile) -> Option<String> {
     let info = input.table("rocpd_api_ops")?;
     info.column("op_id").and(info.column("api_id"))?;

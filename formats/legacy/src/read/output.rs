@@ -128,7 +128,7 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         }
     }
 
-    /// Notes that rows of a table that has no place in the shard are lost, and nobody knows how many.
+    /// Notes that rows of a table that has no place in the shard are lost, and their number is unknown.
     pub(super) fn lose_unknown(&mut self) {
         let (table, cause, rows) = (None, LossCause::UnknownTable, None);
         self.translator.lose_uncounted(Loss { source: 0, table, cause, rows });

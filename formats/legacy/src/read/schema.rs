@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Most tables that are looked at.
+/// Maximum number of tables that are examined.
 const MAX_TABLES: usize = 4096;
 
 /// An open `.rpd`.
@@ -140,7 +140,7 @@ impl RpdFile {
         self.tables.values()
     }
 
-    /// What SQLite says of a table.
+    /// What SQLite states of a table.
     pub(super) fn error(&self, table: &str, source: rusqlite::Error) -> RpdReadError {
         RpdReadError::Sqlite { path: self.path.clone(), table: table.to_owned(), source }
     }
@@ -201,7 +201,7 @@ impl Select<'_> {
         }
     }
 
-    /// Adds the text that a column with the id of a string stands for; returns its place in a row.
+    /// Adds the text that a column with the id of a string represents; returns its place in a row.
     pub(super) fn text(&mut self, owner: (&str, &str, &str), strings: &str, alias: &str) -> usize {
         let (table, of, column) = owner;
         match self.input.table(table).and_then(|info| info.column(column)) {

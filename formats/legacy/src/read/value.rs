@@ -1,4 +1,4 @@
-//! Values whose type is not what the schema says.
+//! Values whose type is not what the schema states.
 
 use rusqlite::types::ValueRef;
 use std::borrow::Cow;

@@ -68,17 +68,17 @@ pub enum WriteError {
     DiskFull {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// SQLite said no.
+    /// SQLite reported an error.
     #[error("write {} of {}: {source}; check the database that is read with PRAGMA integrity_check", what, path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
         /// What was being written.
         what: &'static str,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file could not be brought to the disk.

@@ -1,7 +1,7 @@
 //! RocPD to `.rpd`: a merged database as a file of schema 3 with AMD's ids for several nodes.
 //!
 //! Node n, from 0 in the order of `rocpd_info_node`, has n times [`PID_STRIDE`] added to its process and thread
-//! ids and n times [`GPU_STRIDE`] to the numbers of its GPUs and queues; the views `napi` and `nop` tell them apart.
+//! ids and n times [`GPU_STRIDE`] to the numbers of its GPUs and queues; the views `napi` and `nop` distinguish them.
 //!
 //! | RocPD | `.rpd` |
 //! |---|---|
@@ -67,7 +67,7 @@ pub struct WrittenRpd {
 /// changed. Temporary tables go to SQLite's directory for such files (`SQLITE_TMPDIR`).
 ///
 /// Times are copied: they are on the clock that the metadata tag `rpd.clock` names, the same one for all nodes where
-/// the tag `rpd.clock.one_time` says so.
+/// the tag `rpd.clock.one_time` states so.
 pub fn write(merged: &Path, out: &Path) -> Result<WrittenRpd, WriteError> {
     quiet::check(merged)?;
     let made = output_place(out).and_then(|(folder, name)| folder.create(name, 0o600));
@@ -193,7 +193,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The clock that the merge names, which may say more; else the one that profilers of RocPD use.
+    /// The clock that the merge names, which may state more; else the one that profilers of RocPD use.
     fn clock(&self) -> Result<Clock, WriteError> {
         let told = self
             .column("SELECT value FROM temp.metadata WHERE tag = 'rpd.clock' AND typeof(value) = 'text'")?;
@@ -284,7 +284,7 @@ impl Target<'_> {
     }
 }
 
-/// The next row behind `last` whose text is no UTF-8, and what can be read of it.
+/// The next row after `last` whose text is no UTF-8, and what can be read of it.
 fn next_invalid(query: &mut Statement<'_>, last: i64) -> rusqlite::Result<Option<(i64, String)>> {
     let mut rows = query.query([last])?;
     while let Some(row) = rows.next()? {

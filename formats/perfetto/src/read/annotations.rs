@@ -15,7 +15,7 @@ pub(super) struct ReadAnnotation {
     pub(super) value: Vec<u8>,
 }
 
-/// What stands in an annotation; the last value counts.
+/// What is in an annotation; the last value counts.
 enum AnnotationValue<'a> {
     Nothing,
     Bool(bool),
@@ -27,7 +27,7 @@ enum AnnotationValue<'a> {
     Json(Json),
 }
 
-/// Reads an annotation with what was interned; `too_deep` counts values that are not looked into.
+/// Reads an annotation with what was interned; `too_deep` counts values that are not examined.
 pub(super) fn read(
     annotation: Field<'_>,
     sequence: &PacketSequence,
@@ -71,7 +71,7 @@ fn named<'a>(
             (6, value) => given = AnnotationValue::Text(value.bytes()?),
             (7, value) => given = AnnotationValue::Pointer(value.uint()?),
             (8, value) => given = AnnotationValue::Json(nested(value.message()?, depth, too_deep)?),
-            // Whoever wrote it says that it is JSON; whoever reads it will see.
+            // The writer declares it as JSON; it is not checked.
             (9, value) => given = AnnotationValue::Text(value.bytes()?),
             (11, entry) => {
                 let (key, value) = named(entry.message()?, sequence, depth + 1, too_deep)?;
@@ -94,7 +94,7 @@ fn named<'a>(
     Ok((name, given))
 }
 
-/// A value of the older form, whose names stand apart from the values.
+/// A value of the older form, whose names are apart from the values.
 fn nested(value: Fields<'_>, depth: u32, too_deep: &mut u64) -> Result<Json, MalformedField> {
     if depth > MAX_DEPTH {
         *too_deep += 1;

@@ -1,6 +1,6 @@
 //! Times of packets, ns of one clock.
 //!
-//! A packet says which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks defines,
+//! A packet states which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks defines,
 //! for one sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences. All times of a
 //! file become those of one clock: BOOTTIME where the file ties its clock to it, as Perfetto does, else the clock that
 //! comes first.
@@ -19,10 +19,10 @@ const BOOTTIME: u32 = 6;
 const TIED_TO: [u32; 4] = [BOOTTIME, MONOTONIC, REALTIME, MONOTONIC_RAW];
 /// Ids of clocks that belong to one sequence.
 const OF_SEQUENCE: std::ops::Range<u32> = 64..128;
-/// Most clocks that snapshots define, and clocks of one snapshot.
+/// Maximum number of clocks that snapshots define, and clocks of one snapshot.
 const MAX_DEFINED: usize = 1 << 16;
 const MAX_CLOCKS: usize = 64;
-/// Most readings of all clocks that are kept.
+/// Maximum number of readings of all clocks that are kept.
 const MAX_READINGS: usize = 4096;
 
 /// The clocks of the system at one moment, ns.
@@ -52,7 +52,7 @@ pub(super) struct TraceClocks {
     defined: HashMap<(u32, u32), DefinedClock>,
     /// What is added to times of the first clock to have those of the second one.
     offsets: HashMap<(u32, u32), i64>,
-    /// The clock of packets that do not say theirs.
+    /// The clock of packets that do not state theirs.
     primary: Option<u32>,
     /// The clock that all times become.
     target: Option<u32>,
@@ -94,7 +94,7 @@ impl TraceClocks {
         Ok(())
     }
 
-    /// Takes in a snapshot of a sequence.
+    /// Reads a snapshot of a sequence.
     pub(super) fn snapshot(&mut self, sequence: u32, snapshot: Fields<'_>) -> Result<(), MalformedField> {
         let stamps = self.stamps(snapshot)?;
         self.offsets.extend(offsets(&stamps).map(|(from, to, offset)| ((from, to), offset)));

@@ -5,7 +5,7 @@ use super::sequence::{PacketSequence, cut};
 use super::stacks;
 use super::wire::{Fields, MalformedField};
 
-/// What an event says happened.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum EventKind {
     #[default]
@@ -36,13 +36,13 @@ pub(super) struct TrackEvent {
     pub(super) others: Vec<(u64, f64)>,
     /// Values without a counter that they are of.
     pub(super) strays: u64,
-    /// Values that are nested too deep to be looked into.
+    /// Values that are nested too deep to be examined.
     pub(super) too_deep: u64,
     /// Whether something was referred to that was not interned.
     pub(super) is_unknown: bool,
 }
 
-/// Decodes an event; `unread` is told the numbers of fields that have no place.
+/// Decodes an event; `unread` receives the numbers of fields that have no place.
 pub(super) fn decode(
     event: Fields<'_>,
     sequence: &PacketSequence,

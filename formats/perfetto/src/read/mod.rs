@@ -15,7 +15,7 @@
 //! | flow | the stack id of the events that it joins; further ones of an event are counted |
 //! | snapshot of clocks | times of all clocks become those of one, see `clocks.rs`; the readings are clock sets |
 //!
-//! Packets that refer to interned data behind a gap cannot be understood, and are in the loss ledger; so is an end
+//! Packets that refer to interned data after a gap cannot be understood, and are in the loss ledger; so is an end
 //! without a beginning. What has no place is counted by the number of its field. Files may be packed with gzip, and
 //! packets in packets (`compressed_packets`).
 //!
@@ -45,7 +45,7 @@ use std::io::Read;
 use std::path::Path;
 use wire::{Field, Fields};
 
-/// How much of a file is looked at to know it.
+/// How much of a file is examined to know it.
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// Whether a file begins like a Perfetto trace, packed with gzip or not. A file that cannot be read is none.

@@ -28,7 +28,7 @@ pub(super) enum PacketStop {
     Damage(TraceDamage),
 }
 
-/// A packet, or one that is too long to be looked at.
+/// A packet, or one that is too long to be examined.
 #[derive(Debug)]
 pub(super) enum TracePacket<'a> {
     Whole(&'a [u8]),
@@ -117,7 +117,7 @@ impl<R: BufRead> TracePackets<R> {
         PacketStop::Damage(TraceDamage { offset: self.offset, reason })
     }
 
-    /// What is packed and cannot be unpacked is damage; all else the file system said.
+    /// What is packed and cannot be unpacked is damage; all else is an error of the operating system.
     fn failed(&self, error: io::Error) -> PacketStop {
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {

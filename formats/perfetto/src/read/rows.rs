@@ -1,4 +1,4 @@
-//! Rows of what packets say happened.
+//! Rows of the events in packets.
 
 use super::event::{EventKind, TrackEvent};
 use super::sequence::{PacketSequence, cut};

@@ -7,7 +7,7 @@ use rpd_translator::cut_text;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Most bytes of interned data of all sequences together.
+/// Maximum bytes of interned data of all sequences together.
 const MAX_INTERNED: usize = 256 << 20;
 /// What an entry of a table takes beside its text.
 const ENTRY: usize = 64;
@@ -46,7 +46,7 @@ pub(super) struct PacketDefaults {
 /// A sequence of packets.
 #[derive(Debug, Default)]
 pub(super) struct PacketSequence {
-    /// Whether all is known that packets refer to: not before its first packet, and not behind a gap.
+    /// Whether everything that packets refer to is known: not before its first packet, and not after a gap.
     valid: bool,
     pub(super) defaults: PacketDefaults,
     pub(super) categories: InternedTexts,
@@ -54,13 +54,13 @@ pub(super) struct PacketSequence {
     pub(super) keys: InternedTexts,
     pub(super) values: InternedTexts,
     pub(super) stacks: StackTables,
-    /// Sums of counters that tell differences, by track.
+    /// Sums of counters that state differences, by track.
     pub(super) sums: HashMap<u64, f64>,
     bytes: usize,
 }
 
 impl PacketSequence {
-    /// Looks at the flags of a packet and whether packets before it were dropped; says whether the packet can be
+    /// Examines the flags of a packet and whether packets before it were dropped; returns whether the packet can be
     /// understood.
     pub(super) fn begin(
         &mut self,
@@ -78,7 +78,7 @@ impl PacketSequence {
         self.valid || flags & NEEDS_STATE == 0
     }
 
-    /// Takes in a packet's defaults.
+    /// Reads a packet's defaults.
     pub(super) fn defaults(&mut self, defaults: Fields<'_>) -> Result<(), MalformedField> {
         for field in defaults {
             match field? {
@@ -99,7 +99,7 @@ impl PacketSequence {
         Ok(())
     }
 
-    /// Takes in interned data; what it has no table for is told by its number.
+    /// Reads interned data; what it has no table for is reported by its number.
     pub(super) fn intern(
         &mut self,
         data: Fields<'_>,

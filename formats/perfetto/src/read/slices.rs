@@ -8,7 +8,7 @@ use super::tracks::TrackPlace;
 use rpd_shard::model::row_types::{EventKey, StringId, ThreadKey};
 use std::collections::HashMap;
 
-/// Most slices that are open at one time, and ends that wait for their beginnings.
+/// Maximum number of slices that are open at one time, and ends that wait for their beginnings.
 const MAX_WAITING: usize = 1 << 20;
 
 /// A slice that has begun.
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn slices_end_in_the_order_of_their_sequence() {
         let mut slices = SlicePairs::default();
-        // As rocprof-sys writes kernels that overlap: each with its end behind it.
+        // As rocprof-sys writes kernels that overlap: each with its end after it.
         for (start, event) in [(10, 1), (15, 2)] {
             assert!(slices.begin(1, 7, open(start, event)));
             assert_eq!(slices.end(1, 7), Some(open(start, event)));

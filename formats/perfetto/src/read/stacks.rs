@@ -1,4 +1,4 @@
-//! Call stacks: interned ones of tables, and those that stand in an event.
+//! Call stacks: interned ones of tables, and those that are in an event.
 
 use super::texts::InternedTexts;
 use super::wire::{Field, Fields, MalformedField};
@@ -6,7 +6,7 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Most frames of one call stack, the innermost ones, and bytes of their names.
+/// Maximum number of frames of one call stack, the innermost ones, and bytes of their names.
 const MAX_FRAMES: usize = 1024;
 const MAX_BYTES: usize = 256 << 10;
 
@@ -88,7 +88,7 @@ impl StackTables {
     /// The frames of a call stack, outermost first; `None` where it is not there.
     pub(super) fn frames(&self, stack: u64) -> Option<Vec<StackFrame<'_>>> {
         let ids = self.stacks.get(&stack)?;
-        // The innermost ones stand last.
+        // The innermost ones are last.
         let ids = &ids[ids.len().saturating_sub(MAX_FRAMES)..];
         Some(
             ids.iter()
@@ -113,7 +113,7 @@ impl StackTables {
     }
 }
 
-/// The frames of a call stack that stands in an event, outermost first.
+/// The frames of a call stack that is in an event, outermost first.
 pub(super) fn inline<'a>(stack: Field<'a>) -> Result<Vec<StackFrame<'a>>, MalformedField> {
     let mut frames = Vec::new();
     for field in stack.message()? {

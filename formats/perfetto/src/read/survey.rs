@@ -21,7 +21,7 @@ pub(super) struct TraceSurvey {
     pub(super) damage: Option<TraceDamage>,
 }
 
-/// Reads all packets once. A file that ends early yields what stands before.
+/// Reads all packets once. A file that ends early yields what precedes its end.
 pub(super) fn survey(path: &Path) -> Result<TraceSurvey, TranslateError> {
     let io = |source| TranslateError::io(path, source);
     let mut survey = TraceSurvey::default();
@@ -81,7 +81,7 @@ impl TraceSurvey {
             self.process(thread.pid, b"");
         }
         if self.tracks.len() < MAX_TRACKS || self.tracks.contains_key(&uuid) {
-            // What a later description leaves out, an earlier one may have said.
+            // What a later description leaves out, an earlier one may have stated.
             self.tracks.entry(uuid).or_default().update(described);
         }
         Ok(())

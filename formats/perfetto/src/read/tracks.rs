@@ -35,7 +35,7 @@ struct CounterDescription {
     category: Vec<u8>,
 }
 
-/// What a file says of a track.
+/// What a file states about a track.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TrackDescription {
     parent: Option<u64>,
@@ -47,7 +47,7 @@ pub(super) struct TrackDescription {
 }
 
 impl TrackDescription {
-    /// Reads a descriptor: the track's number, and what is said of it.
+    /// Reads a descriptor: the track's number, and its description.
     pub(super) fn read(descriptor: Fields<'_>) -> Result<(u64, TrackDescription), MalformedField> {
         let (mut uuid, mut read) = (0, TrackDescription::default());
         for field in descriptor {
@@ -91,7 +91,7 @@ impl TrackDescription {
         Ok((uuid, read))
     }
 
-    /// Takes over what a later descriptor says.
+    /// Adopts what a later descriptor states.
     pub(super) fn update(&mut self, later: TrackDescription) {
         let text = |own: &mut Vec<u8>, later: Vec<u8>| {
             if !later.is_empty() {
@@ -134,7 +134,7 @@ fn short(text: &[u8]) -> Vec<u8> {
     text.get(..MAX_NAME).unwrap_or(text).to_vec()
 }
 
-/// The row of a counter. A track does not say which processor counts.
+/// The row of a counter. A track does not state which processor counts.
 fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<'a> {
     const ZERO: Option<WholeNumber> = Some(WholeNumber::Signed(0));
     PmcRow {
@@ -363,7 +363,7 @@ impl TraceTracks {
         Ok(thread)
     }
 
-    /// Process id of a track, and its name behind those of the tracks between them.
+    /// Process id of a track, and its name after those of the tracks between them.
     fn path(&self, uuid: u64) -> (Option<i32>, Vec<u8>) {
         let (mut pid, mut names, mut next) = (None, Vec::new(), Some(uuid));
         for depth in 0..MAX_DEPTH {

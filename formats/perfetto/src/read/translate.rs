@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-/// Most sequences of one file.
+/// Maximum number of sequences of one file.
 const MAX_SEQUENCES: usize = 1 << 16;
-/// How far the clocks of a snapshot may have been read from each other, ns: Perfetto reads one behind the other.
+/// How far the clocks of a snapshot may have been read from each other, ns: Perfetto reads one after the other.
 const SNAPSHOT_BRACKET: i64 = 1_000;
 /// Writes a trace as a shard, a source for each process; returns the sink and what became of the file. It is read
-/// twice. A file that ends early or is damaged somewhere yields what stands before, a warning, and a loss of unknown
+/// twice. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and a loss of unknown
 /// size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let TraceSurvey { tracks, processes, clocks, damage } = survey(path)?;
@@ -37,7 +37,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         slices: SlicePairs::default(),
         odd: BTreeMap::new(),
     };
-    // Whose rows these are stands before them; when they were is known behind them.
+    // Processes are described before their rows; their times are known afterwards.
     reader.processes()?;
     let mut packets = packets::open(path).map_err(|source| io(path, source))?;
     match reader.packets(&mut packets, true) {
@@ -93,7 +93,7 @@ pub(super) struct TraceReader<W: Write> {
     sequences: HashMap<u32, PacketSequence>,
     room: InternBudget,
     pub(super) slices: SlicePairs,
-    /// What is told once for all: how often it was.
+    /// Oddities that get one warning each, with their counts.
     pub(super) odd: BTreeMap<&'static str, u64>,
 }
 
@@ -177,7 +177,7 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    /// Takes in a packet: first what its event refers to.
+    /// Reads a packet: first what its event refers to.
     fn packet<'p>(&mut self, parts: PacketParts<'p>) -> Result<PacketOutcome<'p>, MalformedField> {
         if let Some(packed) = parts.packed {
             return packed.bytes().map(PacketOutcome::Packed);
@@ -308,7 +308,7 @@ impl<W: Write> TraceReader<W> {
         }
     }
 
-    /// Notes that what stands behind some place is lost, and nobody knows how much.
+    /// Notes that what follows some place is lost, and the amount is unknown.
     fn damaged(&mut self, damage: &packets::TraceDamage, inside: &str) {
         let packets::TraceDamage { offset, reason } = damage;
         let line = format!("it is damaged at byte {offset}{inside}: {reason}; what stands behind is lost");
@@ -317,7 +317,7 @@ impl<W: Write> TraceReader<W> {
         self.output.lose_uncounted(Loss { source: 0, table, cause, rows });
     }
 
-    /// Says what was odd, and what was lost.
+    /// Adds warnings about oddities and losses.
     fn told(&mut self) {
         if self.room.left_out > 0 {
             self.odd.insert("interned texts for which there was no room", self.room.left_out);
@@ -329,7 +329,7 @@ impl<W: Write> TraceReader<W> {
     }
 }
 
-/// What is to be done behind a packet.
+/// What follows from a packet.
 enum PacketOutcome<'a> {
     Done,
     /// It holds packets.

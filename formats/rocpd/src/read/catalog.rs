@@ -8,13 +8,13 @@ use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Most tables of a file. A merge of AMD's has up to 500 sets of some 25.
+/// Maximum number of tables of a file. A merge of AMD's has up to 500 sets of some 25.
 const MAX_TABLES: usize = 1 << 16;
-/// Most rows of a schema: tables, their indexes, views.
+/// Maximum number of rows of a schema: tables, their indexes, views.
 const MAX_ROWS: usize = 4 * MAX_TABLES;
-/// Most bytes of a name.
+/// Maximum bytes of a name.
 const MAX_NAME: usize = 256;
-/// Names that are told of entries that are none.
+/// Maximum number of names of invalid entries in a message.
 const MAX_TOLD: usize = 10;
 
 /// A table as the schema has it.

@@ -126,7 +126,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// SQLite has to be built as .cargo/config.toml says.
+    /// SQLite must be built with the flags in .cargo/config.toml.
     #[test]
     fn sqlite_does_not_wait_for_a_fifo_in_place_of_a_database() {
         let folder = tempfile::tempdir().unwrap();

@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most uuids in a file. AMD's merge stops at 500.
+/// Maximum number of uuids in a file. AMD's merge stops at 500.
 const MAX_SPACES: usize = 4096;
-/// Most processes, and most nodes, of a space that are told about.
+/// Maximum number of processes, and of nodes, of a space that are described.
 const MAX_FACTS: usize = 1 << 20;
-/// Most tables that are none of RocPD's whose rows are counted.
+/// Maximum number of tables that are none of RocPD's whose rows are counted.
 const MAX_OTHERS: usize = 64;
-/// Most lines about damage; the rest is counted.
+/// Maximum number of lines about damage; the rest is counted.
 const MAX_DAMAGE: usize = 100;
 
 /// What is done with the rows of a piece, or of a part of it.
@@ -60,7 +60,7 @@ impl Damage {
         }
     }
 
-    /// Rows that cannot be read. That a file was cut is told once.
+    /// Rows that cannot be read. That a file was cut is reported once.
     fn add_error(&mut self, error: &ReadError) {
         if !matches!(error, ReadError::Cut { .. }) {
             self.add([error.to_string()]);
@@ -227,7 +227,7 @@ impl Reader {
         }
     }
 
-    /// Hands on the rows of a piece; where they are too long, in smaller ones.
+    /// Passes on the rows of a piece; where they are too long, in smaller ones.
     fn each(&self, stored: &Stored, table: &Arc<Table>, piece: &Piece, take: &mut TakeRows<'_>) {
         match (self.rows(stored, table, piece, Wanted::All), &self.pages) {
             (Err(ReadError::TooLarge { path, table: name }), Some(pages)) if piece.has_pages() => {
@@ -251,7 +251,7 @@ impl Reader {
                 damage.add(lost);
                 Ok(pieces)
             }
-            // SQLite takes what is behind the end of a file for zeros, and would make rows of them.
+            // SQLite takes what is after the end of a file for zeros, and would make rows of them.
             Some(_) if self.sql.is_torn() => {
                 damage.add([format!("{} can only be read in a whole file", stored.name)]);
                 Ok(Vec::new())
@@ -343,7 +343,7 @@ impl Reader {
         Ok(space)
     }
 
-    /// Reads the metadata rows. What is not as it should be is told, too.
+    /// Reads the metadata rows. Damage is reported, too.
     fn tags(
         &self,
         entry: &Entry,

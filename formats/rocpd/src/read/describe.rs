@@ -30,8 +30,8 @@ pub(super) struct Described {
 
 /// The columns of a known table widened by those of the file, or of a new table.
 ///
-/// A known column has the kind that the model gives it, wherever it stands; the file says whether it
-/// may be NULL, and which words it may have. The others come behind the column that they stand behind
+/// A known column has the kind that the model gives it, wherever it is; the file states whether it
+/// may be NULL, and which words it may have. The others come after the column that they follow
 /// in the file; those of tables whose equal rows become one are left out.
 pub(super) fn describe(
     id: TableId,

@@ -13,7 +13,7 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file has no bytes.
@@ -95,7 +95,7 @@ pub enum ReadError {
         /// What is wrong.
         reason: String,
     },
-    /// The file was cut, which [`damage`](super::Database::damage) tells, and the rows are behind its end.
+    /// The file was cut, which [`damage`](super::Database::damage) reports, and the rows are after its end.
     #[error("{} is cut, and rows of {table} are behind its end", path.display())]
     Cut {
         /// The file.
@@ -114,7 +114,7 @@ pub enum ReadError {
         first: i64,
         /// Last key asked for.
         last: i64,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: Box<rusqlite::Error>,
     },
     /// Keys do not ascend.
@@ -127,7 +127,7 @@ pub enum ReadError {
         /// The key.
         key: i64,
     },
-    /// A row has the largest id that there is, and rows are numbered up to the id behind the last one.
+    /// A row has the largest id that there is, and rows are numbered up to the id after the last one.
     #[error(
         "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left behind it",
         path.display(), i64::MAX
@@ -145,7 +145,7 @@ pub enum ReadError {
     Schema {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file cannot be opened for another reason.

@@ -1,6 +1,6 @@
 //! RocPD databases as input, of version 3: one process's, AMD's merges of several, and our own.
 //!
-//! A file is untrusted: every number and length in it is bounded, and nothing that its schema says is
+//! A file is untrusted: every number and length in it is bounded, and nothing that its schema states is
 //! run. Nothing is made beside it.
 //!
 //! * [`Database`]: an open file. Opening reads the schema and who its processes are, but no events.
@@ -9,7 +9,7 @@
 //! * [`Piece`]: the rows that are read at once, by any number of threads.
 //! * [`redacted_environment`]: what of a recorded environment may be passed on.
 //!
-//! The `guid` of a row is not looked at: all rows of a table belong to the space of the table.
+//! The `guid` of a row is not examined: all rows of a table belong to the space of the table.
 
 mod catalog;
 mod connections;

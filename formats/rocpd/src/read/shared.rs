@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most different values that are looked for.
+/// Maximum number of different values that are looked for.
 const MAX_SHARED_VALUES: usize = 1_024;
 
 /// Values of one kind, of all files that are open.

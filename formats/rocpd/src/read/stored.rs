@@ -21,9 +21,9 @@ const PIECE_ROWS: i64 = 8192;
 const PIECE_BYTES: usize = 1 << 20;
 /// Rows are guessed from pages: one takes about this many bytes.
 const ROW_BYTES: usize = 64;
-/// Most bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
+/// Maximum bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
 const MOST_OVERFLOW: u64 = 2 << 20;
-/// Most bytes of text in a piece of several rows that SQLite reads.
+/// Maximum bytes of text in a piece of several rows that SQLite reads.
 const MOST_TEXT: usize = 256 << 20;
 
 /// Where the file has a table.
@@ -80,7 +80,7 @@ impl Stored {
         self.columns.iter().flatten().all(|source| source.default.is_some())
     }
 
-    /// Divides the table into pieces by its leaf pages. What is lost is told, one line each, but for what is behind the
+    /// Divides the table into pieces by its leaf pages. What is lost is reported, one line each, but for what is after the
     /// end of a file that was cut.
     pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);

@@ -28,9 +28,9 @@ const FIRST: u32 = 1;
 const ONLY: Value<'static> = Value::Int(1);
 /// An id that no string has.
 const NO_STRING: Value<'static> = Value::Int(0);
-/// Most lines about one file.
+/// Maximum number of lines about one file.
 const MAX_WARNINGS: usize = 20;
-/// Most processes of one file.
+/// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 4096;
 /// Rows of many processes that wait for their blocks to be full.
 const MAX_PENDING: usize = 2 << 20;
@@ -49,7 +49,7 @@ pub enum TranslateError {
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What there is too much of, or what is not to be told apart.
+        /// What there is too much of, or what cannot be distinguished.
         what: &'static str,
     },
 }
@@ -106,7 +106,7 @@ struct SetPart<'a> {
     whose: RowOwners,
 }
 
-/// The sets of tables that something is in. Says why they are no shard, where that is so.
+/// The sets of tables that something is in. Returns the reason if they cannot be a shard.
 fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
     let all = database.spaces();
     let spaces: Vec<(usize, &Space)> = (0..)
@@ -145,7 +145,7 @@ fn has_content(database: &Database, number: usize, space: &Space) -> bool {
     !space.processes.is_empty() || !space.left_out.is_empty() || space.tables.iter().enumerate().any(has_rows)
 }
 
-/// Lets SQLite finish what a killed writer began. Where it cannot, opening the file says why.
+/// Lets SQLite finish what a killed writer began. Where it cannot, opening the file reports the reason.
 fn settle(path: &Path) {
     let is_there = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -342,7 +342,7 @@ impl<W: Write> ShardOutput<'_, W> {
         Ok(())
     }
 
-    /// Hands on the rows of a table, and counts those that cannot be read.
+    /// Passes on the rows of a table, and counts those that cannot be read.
     fn each(
         &mut self,
         part: &SetPart<'_>,

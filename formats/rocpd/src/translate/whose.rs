@@ -7,9 +7,9 @@ use crate::read::{Database, Piece, ReadError, Space, SpaceTable, Wanted};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, rocpd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Most rows that are remembered, of tables that others refer to.
+/// Maximum number of rows that are remembered, of tables that others refer to.
 const MAX_ROWS: usize = 1 << 26;
-/// How often tables are looked through before what is left belongs to nobody.
+/// How often tables are searched before the rows that are left belong to no process.
 const MAX_ROUNDS: usize = 8;
 /// The process of a row of which it is not known.
 const NOBODY: u32 = u32::MAX;
@@ -71,7 +71,7 @@ impl<'a> RowLinks<'a> {
 }
 
 impl RowOwners {
-    /// Looks through the rows of a set of tables, unless they are all of one process. Says why they cannot be told
+    /// Searches the rows of a set of tables, unless they are all of one process. Returns the reason if they cannot be told
     /// apart, where that is so.
     pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<RowOwners, &'static str> {
         let mut whose = RowOwners::default();
@@ -104,7 +104,7 @@ impl RowOwners {
         known.or_else(|| self.claims(links, row).next()).unwrap_or(0)
     }
 
-    /// Takes in the keys of the rows that others refer to.
+    /// Reads the keys of the rows that others refer to.
     fn take_keys(&mut self, database: &Database, number: usize, space: &Space) -> Result<(), &'static str> {
         let columns = space.tables.iter().flat_map(|table| &table.table.columns);
         let targets: BTreeSet<TableId> = columns.filter_map(|column| target(&column.kind)).collect();
@@ -156,7 +156,7 @@ impl RowOwners {
     }
 
     /// Brings together whose a row is and whose the rows are that it refers to. Returns how many of them became
-    /// known, or `None` where nobody knows yet.
+    /// known, or `None` where it is unknown yet.
     fn look(
         &mut self,
         rows: &Rows<Local>,
@@ -204,7 +204,7 @@ fn has_links(table: &SpaceTable) -> bool {
     table.table.id != rocpd::INFO_PROCESS && table.table.columns.iter().any(|column| is_link(&column.kind))
 }
 
-/// Hands on what leads from row to row, of all rows of a table that can be read. The others are counted when all of
+/// Passes on what leads from row to row, of all rows of a table that can be read. The others are counted when all of
 /// them is read.
 fn each(
     database: &Database,

@@ -49,7 +49,7 @@ pub(super) fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusq
         report.problems.push(Problem::Metadata { tag: "uuid".to_owned(), found });
     }
     let mut models: Option<Models> = None;
-    // The first set last: its guid is told.
+    // The first set last: its guid is in the report.
     for suffix in suffixes.iter().rev() {
         check_metadata(conn, suffix, expected, &mut report)?;
         let models = match &mut models {
@@ -88,7 +88,7 @@ fn suffixes(tables: &[(String, String)]) -> Vec<&str> {
     found
 }
 
-/// Whether a table is one of this set: the longest end that fits says whose it is.
+/// Whether a table is one of this set: the longest end that fits decides which set it belongs to.
 fn is_of(table: &str, suffix: &str, suffixes: &[&str]) -> bool {
     table.ends_with(suffix)
         && !suffixes.iter().any(|other| other.len() > suffix.len() && table.ends_with(other))

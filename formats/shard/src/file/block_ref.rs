@@ -17,7 +17,7 @@ pub struct BlockRef {
 }
 
 impl BlockRef {
-    /// The offset behind it.
+    /// The offset after it.
     pub fn end(&self) -> u64 {
         self.offset + self.header.total_bytes()
     }
@@ -37,13 +37,13 @@ pub struct Damage {
 /// What is wrong with a block.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockDamage {
-    /// The file system said no.
+    /// The operating system reported an error.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The stored bytes are not those that were written.
     #[error("checksum does not match")]
     Checksum,
-    /// zstd cannot read them, or they come to another length than the header says.
+    /// zstd cannot read them, or they have another length than in the header.
     #[error("compressed data is damaged")]
     Zstd,
     /// The columns make no sense.

@@ -3,7 +3,7 @@
 //! A shard is full when it has reached its limit, or when its file system takes no more. From then on
 //! rows are counted and not written. The end (ledger, processes, identity, index, trailer) still comes:
 //! below a limit its room is kept free, and elsewhere the last blocks are given up for it. What a row
-//! refers to stands before it in the file, so that the blocks before any other are whole without it.
+//! refers to is before it in the file, so that the blocks before any other are whole without it.
 
 use super::block::BlockKind;
 use super::block_ref::BlockRef;
@@ -16,9 +16,9 @@ use crate::model::rocpd;
 use crate::record::{Ledger, Loss, LossCause, wire};
 use std::io::Write;
 
-/// Most bytes of an entry of the ledger: of what is written, and of what is lost.
+/// Maximum bytes of an entry of the ledger: of what is written, and of what is lost.
 const LEDGER_ENTRY_BYTES: (usize, usize) = (17, 20);
-/// Most bytes of the two lengths in the ledger.
+/// Maximum bytes of the two lengths in the ledger.
 const LEDGER_LENGTH_BYTES: usize = 18;
 
 /// What an end has beside ledger, identity and index.
@@ -30,7 +30,7 @@ enum Extras {
 }
 
 impl<W: Write> ShardWriter<W> {
-    /// Most bytes that the end takes.
+    /// Upper bound of the size of the end, bytes.
     pub(super) fn most_end_bytes(&self) -> u64 {
         let tables = self.places.len() + 1;
         let (written, lost) = LEDGER_ENTRY_BYTES;
@@ -59,7 +59,7 @@ impl<W: Write> ShardWriter<W> {
     /// Takes the last block out of the shard and counts its rows as lost.
     fn give_up_block(&mut self) {
         let Some(BlockRef { offset, header }) = self.blocks.pop() else { return };
-        // Without its first block, a shard begins anew with its header.
+        // Without its first block, a shard begins again with its header.
         self.position = if self.blocks.is_empty() { 0 } else { offset };
         let rows = u64::from(header.rows);
         match header.kind {
@@ -95,7 +95,7 @@ impl<W: Write> ShardWriter<W> {
         }
     }
 
-    /// What comes behind the last block: ledger, processes and identity once more (they survive damage
+    /// What comes after the last block: ledger, processes and identity once more (they survive damage
     /// to the first copies), clocks whose blocks were given up, index, trailer.
     fn end_bytes(&mut self, extras: Extras) -> Result<Vec<u8>, WriteError> {
         let mut records = vec![(BlockKind::Ledger, 0, wire::encode(&self.ledger()))];
@@ -170,7 +170,7 @@ impl ShardWriter<Vec<u8>> {
         self.sink.clear();
     }
 
-    /// The file takes no more, and no more than its first `reached` bytes are there: blocks behind
+    /// The file takes no more, and no more than its first `reached` bytes are there: blocks after
     /// that are given up, and rows are counted from now on.
     pub fn stop(&mut self, reached: u64) {
         self.fill();
@@ -180,7 +180,7 @@ impl ShardWriter<Vec<u8>> {
         self.sink.clear();
     }
 
-    /// The end as of now, and its offset in the file: behind the last block, or before it if it would
+    /// The end as of now, and its offset in the file: after the last block, or before it if it would
     /// not fit into `room` bytes of file otherwise. What is in no block by then counts as lost. `None`
     /// if there is no room even without any block. May be asked again with less room.
     pub fn end(&mut self, room: u64) -> Result<Option<(u64, Vec<u8>)>, WriteError> {
@@ -203,7 +203,7 @@ impl ShardWriter<Vec<u8>> {
         Ok(fits.then_some((self.position, end)))
     }
 
-    /// Forgets what is behind the last block.
+    /// Forgets what is after the last block.
     fn cut_sink(&mut self, offset: u64) {
         self.sink.truncate(usize::try_from(self.position.saturating_sub(offset)).unwrap_or(usize::MAX));
     }

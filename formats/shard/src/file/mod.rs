@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A shard is append-only. Without index and trailer (the collector was killed) a reader finds the
-//! blocks by walking their headers; behind damage it resynchronises on the next block header whose
+//! blocks by walking their headers; after damage it resynchronises on the next block header whose
 //! checksum holds.
 
 mod block;

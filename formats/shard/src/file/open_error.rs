@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Why a file could not be opened as a shard.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file system said no.
+    /// The operating system reported an error.
     #[error("failed to read {path}: {source}; check the path and its permissions")]
     Io {
         /// The file.

@@ -13,7 +13,7 @@ pub struct Owner {
     pub processes: Option<KnownProcesses>,
     /// Clock sets of the node, ns.
     pub clocks: Vec<ClockSet>,
-    /// Most bytes of the shard; from there on rows are counted.
+    /// Maximum bytes of the shard; from there on rows are counted.
     pub most_bytes: u64,
 }
 
@@ -26,11 +26,11 @@ pub struct KnownProcesses {
     pub seen: Vec<Process>,
 }
 
-/// Who says the rank of a process that has joined a process group of torch itself.
+/// Where the rank is from of a process that has joined a process group of torch itself.
 const PROCESS_GROUPS: [&str; 3] = ["distributedInfo", "torch.distributed", SPAWNED_MEMBER];
 
 impl Owner {
-    /// Of a file of which nobody knows more than it says.
+    /// The owner of a file about which nothing is known beside its content.
     pub fn unknown(run: RunIdentity) -> Owner {
         Owner { run, processes: None, clocks: Vec::new(), most_bytes: u64::MAX }
     }
@@ -42,7 +42,7 @@ impl Owner {
         let is_usual = (told.rank, told.size) == (known.usual.rank, known.usual.size);
         // A variable with the rank is inherited; a place in a process group is not.
         let is_member = told.rank_from.as_deref().is_some_and(|from| PROCESS_GROUPS.contains(&from));
-        // Below one collector there are several of these, and what a launcher says is not about them.
+        // Below one collector there are several of these, and the variables of a launcher do not apply to them.
         let is_spawned = told.rank_from.as_deref() == Some(SPAWNED_MEMBER);
         let seen = known.seen.iter().rev().find(|process| process.pid == told.pid);
         let known = match seen {
@@ -57,7 +57,7 @@ impl Owner {
             Some(process) => process.clone(),
             // Its parent's rank is its own, as with all that a rank starts.
             None if told.pid <= 0 || told.pid == known.usual.pid => known.usual.clone(),
-            // The file says that it is a rank, and not which: it is not that of its parent.
+            // The file states that it is a rank, and not which: it is not that of its parent.
             None if told.rank.is_none() && told.rank_from.is_some() => Process {
                 rank: None,
                 size: None,
@@ -165,7 +165,7 @@ mod tests {
         );
         let told_line = Process { command: "app --password SECRET --token=SECRET".into(), ..told(72) };
         assert!(!owner.describe(told_line).command.contains("SECRET"));
-        // What a launcher says is not about processes that torch has spawned.
+        // The variables of a launcher do not apply to processes that torch has spawned.
         let spawned = Process { rank: Some(6), rank_from: Some(SPAWNED_MEMBER.to_owned()), ..told(71) };
         assert_eq!((owner.describe(spawned).rank, owner.describe(told(71)).rank), (Some(6), Some(4)));
         let worker = Process { worker: true, ..process(73, Some(3), "known", Clock::Boottime) };

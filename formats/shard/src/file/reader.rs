@@ -13,15 +13,15 @@ use crate::record::{
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Most clock sets that are kept from one shard: a week at one every 5 s.
+/// Maximum number of clock sets that are kept from one shard: a week at one every 5 s.
 const MAX_CLOCK_SETS: usize = 1 << 17;
-/// Most bursts of probes that are kept from one shard: as many.
+/// Maximum number of bursts of probes that are kept from one shard: as many.
 const MAX_PROBE_BURSTS: usize = 1 << 17;
 /// Limit of profiler losses that are kept from one shard: a few are recorded for each profiler of a rank.
 const MAX_PROFILER_LOSSES: usize = 256;
 /// Longest record of a run, a process, a command, a selection, a burst or a profiler loss: a process's command and chosen environment are the bulk of it.
 const MAX_RECORD_BYTES: usize = 256 << 10;
-/// Most bytes of all process records of one shard.
+/// Maximum bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;
 
 /// Why a block could not be read. Its rows are lost, those of other blocks are not.
@@ -75,7 +75,7 @@ impl Shard {
         Shard::from_bytes(path, bytes)
     }
 
-    /// Opens a shard in memory; `name` stands for the path in messages.
+    /// Opens a shard in memory; `name` represents the path in messages.
     pub fn from_memory(name: &str, bytes: &[u8]) -> Result<Shard, OpenError> {
         Shard::from_bytes(Path::new(name), Bytes::memory(bytes))
     }
@@ -178,7 +178,7 @@ impl Shard {
         self.rows_of(block, &|_| true).map_err(|cause| self.error(block, cause))
     }
 
-    /// The same, for one who does not look at some columns: those that are not `needed` may be absent if they are
+    /// The same, for a caller that does not need all columns: those that are not `needed` may be absent if they are
     /// integers without NULL. Fails where [`Shard::rows`] fails.
     pub fn needed_rows(
         &self,
@@ -276,7 +276,7 @@ impl Records {
         }
     }
 
-    /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
+    /// Reads a record; `None` where it cannot be decoded or is out of bounds.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
             BlockKind::Identity

@@ -7,17 +7,17 @@ const KEPT_CLOCKS: usize = 128;
 
 /// What the end needs, as far as it is not counted elsewhere.
 pub(super) struct Reserve {
-    /// Most bytes of the shard.
+    /// Maximum bytes of the shard.
     pub(super) limit: u64,
     /// Rows are counted only.
     pub(super) full: bool,
-    /// Most bytes of all process records together.
+    /// Maximum bytes of all process records together.
     pub(super) process_bytes: u64,
     /// Clock sets and bursts of probes as they are stored.
     clocks: Vec<Kept>,
 }
 
-/// What is written again behind the ledger if its block is given up.
+/// What is written again after the ledger if its block is given up.
 pub(super) struct Kept {
     pub(super) kind: BlockKind,
     /// Where its block begins; `u64::MAX` if it is in none.
@@ -51,7 +51,7 @@ impl Reserve {
     }
 }
 
-/// Most bytes of a block with a payload of `raw` bytes.
+/// Maximum bytes of a block with a payload of `raw` bytes.
 pub(super) fn most_block_bytes(raw: usize) -> u64 {
     (BLOCK_HEADER_BYTES + zstd::zstd_safe::compress_bound(raw)) as u64
 }

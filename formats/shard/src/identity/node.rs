@@ -1,4 +1,4 @@
-//! Nodes of which a file does not tell everything.
+//! Nodes that a file does not describe completely.
 
 use crate::record::Node;
 use twox_hash::XxHash3_64;
@@ -6,13 +6,13 @@ use twox_hash::XxHash3_64;
 /// Processes that are named in the name of an unknown node.
 const MAX_NAMED_PROCESSES: usize = 2;
 
-/// Whether a name is one that every host has for itself, or none: it tells no host from another.
+/// Whether a name is one that every host has for itself, or none: it does not distinguish hosts.
 pub fn is_no_name(hostname: &str) -> bool {
     let local = |name: &str| name.eq_ignore_ascii_case(hostname.trim());
     ["", "localhost", "localhost.localdomain", "localhost4", "localhost6", "(none)"].into_iter().any(local)
 }
 
-/// The boot of a node of which only the machine is known: the machine stands for it, since no profiler's clock goes on
+/// The boot of a node of which only the machine is known: the machine represents it, since no profiler's clock continues
 /// over a boot. Whatever format a file has, and however often it is merged, this is the same.
 pub fn unknown_boot(machine: &str) -> String {
     format!("unknown:{machine}")
@@ -34,7 +34,7 @@ pub fn boot_of_machine(node: &Node) -> Option<String> {
 }
 
 /// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot where it is
-/// known, and else with a name that stands for it.
+/// known, and else with a name that represents it.
 pub fn node_of_file(told: Node, process: (i32, i64)) -> Node {
     match boot_of_machine(&told) {
         Some(boot_id) => Node { boot_id, ..told },
@@ -42,7 +42,7 @@ pub fn node_of_file(told: Node, process: (i32, i64)) -> Node {
     }
 }
 
-/// Stands for the node of a file that names none: nobody can say whether two such files are of one node, so that each
+/// Represents the node of a file that names none: whether two such files are of one node is unknown, so that each
 /// has its own, named by its processes (pid and first time, ns). `number` is that of a node among several of one file.
 pub fn unnamed_node(number: i64, processes: &[(i32, i64)]) -> Node {
     let mut text = if number == 0 { String::new() } else { format!("{number}: ") };
@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(of((1, 2)), unnamed_node(0, &[(1, 2)]), "{host}");
             assert_ne!(of((1, 2)).boot_id, of((1, 3)).boot_id, "{host}");
         }
-        // A machine id tells more than any name.
+        // A machine id is more reliable than any name.
         assert_eq!(boot_of_machine(&named("m", "localhost")), Some(unknown_boot("m@localhost")));
         assert_eq!(boot_of_machine(&named("", "localhost7")), Some(unknown_boot("localhost7")));
     }

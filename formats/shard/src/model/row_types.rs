@@ -1,6 +1,6 @@
 //! Typed rows: one struct per table, whose fields are the columns of the table by name.
 //!
-//! Programs that add single rows use these structs, so that a row whose columns stand in another order does not
+//! Programs that add single rows use these structs, so that a row whose columns are in another order does not
 //! compile. Programs that move whole columns (the collector's writer, the merger) use
 //! [`Rows`](super::Rows) and [`RowsBuilder`](super::RowsBuilder).
 //!

@@ -1,4 +1,4 @@
-//! What a table is: its columns, and for each column the kind that says what a merge does to it.
+//! What a table is: its columns, and for each column the kind, which determines what a merge does to it.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

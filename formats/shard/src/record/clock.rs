@@ -109,7 +109,7 @@ pub struct ProbeBurst {
     /// Those with the shortest round trips, shortest first: 1 to [`ProbeBurst::MOST_KEPT`].
     pub best: Vec<Probe>,
     /// Whether the kernels of both nodes noted t2 and t4 as the packets arrived; else the programs read them as they
-    /// woke up. The kind of the record says which.
+    /// woke up. The kind of the record distinguishes them.
     #[serde(skip)]
     pub kernel_times: bool,
 }

@@ -52,7 +52,7 @@ pub enum SealError {
     Io {
         /// The database.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -29,7 +29,7 @@ impl<'a> Record<'a> {
         Record { header, values, length }
     }
 
-    /// Hands the record over, piece by piece.
+    /// Passes the record to `take`, piece by piece.
     pub(super) fn pieces(&self, mut take: impl FnMut(&[u8])) {
         take(&self.header);
         for value in &self.values {

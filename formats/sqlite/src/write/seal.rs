@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of an interior page's header.
 const INTERIOR_HEAD: usize = 12;
-/// Most pages that a trunk page of the freelist lists: SQLite itself leaves the last six places empty.
+/// Maximum number of pages that a trunk page of the freelist lists: SQLite itself leaves the last six places empty.
 const TRUNK_ENTRIES: usize = PAGE_SIZE / 4 - 8;
 
 /// Completes a database whose leaves are in place.
@@ -50,7 +50,7 @@ struct Level {
 }
 
 impl Sealer {
-    /// Opens a database that SQLite made and closed, with all leaves in place. `end` is the first usable page behind
+    /// Opens a database that SQLite made and closed, with all leaves in place. `end` is the first usable page after
     /// them, and all pages between the file's own and `end` hold runs.
     pub fn open(path: &Path, end: LogicalPage) -> Result<Sealer, SealError> {
         let failed = |source| SealError::Io { path: path.to_owned(), source };

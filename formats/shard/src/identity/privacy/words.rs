@@ -20,11 +20,11 @@ struct Known {
 enum Behind {
     /// The next word.
     Next,
-    /// Right behind the letter: a word behind the option is something else.
+    /// Right after the letter: a word after the option is something else.
     Attached,
-    /// Either, also behind other letters: `-su X`.
+    /// Either, also after other letters: `-su X`.
     Either,
-    /// What is behind the `%` of either.
+    /// What is after the `%` of either.
     Percent,
 }
 
@@ -67,7 +67,7 @@ const CURL_FLAGS: &[char] = &[
     '#', '0', '1', '2', '3', '4', '6', 'a', 'f', 'g', 'G', 'i', 'I', 'j', 'J', 'k', 'l', 'L', 'n', 'N', 'O',
     'p', 'q', 'R', 's', 'S', 'v', 'Z',
 ];
-/// Words with a name and a value behind them: `mpiexec -genv NAME X`.
+/// Words with a name and a value after them: `mpiexec -genv NAME X`.
 const SETTERS: [&str; 5] = ["-genv", "--genv", "-env", "set", "setenv"];
 /// Characters around words of scripts and lists.
 const WRAPPERS: [char; 11] = ['"', '\'', '\\', '(', ')', ';', '`', '[', ']', '{', ','];
@@ -137,7 +137,7 @@ impl Command {
         match std::mem::replace(&mut self.next, Next::Any) {
             Next::Secret if is_value || word.starts_with('`') => return Some(argument(text, from)),
             Next::Login if is_value => return after_percent(plain, start),
-            // The rest of a text is looked at only if it is masked then: time stays linear.
+            // The rest of a text is examined only if it is masked then: time stays linear.
             Next::User if is_value => {
                 if let Some(at) = login_secret(plain) {
                     let from_secret = start + at;
