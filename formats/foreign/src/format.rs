@@ -33,14 +33,14 @@ pub enum Format {
 }
 
 /// The message for a file of an unknown format.
-const UNKNOWN: &str = "is no shard, no RocPD or RPD database, no JSON of rocprofv3 or the PyTorch profiler, no Perfetto trace and no table of \
+const UNKNOWN: &str = "is not a shard, a RocPD or RPD database, JSON of rocprofv3 or the PyTorch profiler, a Perfetto trace or a table of \
                        omnistat";
 
 /// Returns the format of a file. The error completes a sentence that begins with the path of the file.
 pub fn format_of(path: &Path) -> Result<Format, &'static str> {
     // Opening a pipe would wait for its writer.
     if !entry_stat(path).is_ok_and(|found| found.kind == EntryKind::File) {
-        return Err("is no regular file, or cannot be looked at");
+        return Err("is not a regular file, or cannot be examined");
     }
     let mut head = [0; FILE_MAGIC.len()];
     let is_shard =
@@ -53,7 +53,7 @@ pub fn format_of(path: &Path) -> Result<Format, &'static str> {
         FileKind::LegacyRpd => Ok(Format::LegacyRpd),
         FileKind::ComputeAnalysis => Err(ANALYSIS),
         FileKind::UnclearProfile => Err(
-            "is a SQLite database with tables rocpd_*, but without those that tell RocPD from RPD: its writer was killed, or it is of another release",
+            "is a SQLite database with tables rocpd_*, but without those that distinguish RocPD from RPD: its writer was killed, or it is of another release",
         ),
         FileKind::OtherDatabase => Err("is a SQLite database of neither RocPD nor RPD"),
         FileKind::DamagedDatabase => Err(

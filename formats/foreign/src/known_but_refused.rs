@@ -181,6 +181,6 @@ mod tests {
         }
         assert_ne!(told("{\"omnitraces\": {}}"), Err(SYS));
         let other = told("a,b\n1,2\n").unwrap_err();
-        assert!(other.starts_with("is no shard"), "{other}");
+        assert!(other.starts_with("is not a shard"), "{other}");
     }
 }

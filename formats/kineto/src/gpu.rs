@@ -111,7 +111,7 @@ impl<W: Write> EventRows<W> {
         let key = self.event(event, category, stack, None)?;
         let bytes = event.args.bytes.filter(|bytes| *bytes >= 0);
         if bytes.is_none() {
-            self.out.ignore("copies without a size, which are told as ones of 0 bytes,");
+            self.out.ignore("copies without a size, which get a size of 0 bytes,");
         }
         let extdata = json!({ "name": shown }).to_string();
         let arg = ArgRow {

@@ -121,7 +121,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         self.unbased = self.facts.base.is_none();
         if let (true, Some(bad)) = (self.unbased, &self.facts.bad_base) {
             self.rows.out.warn(format!(
-                "its baseTimeNanoseconds is \"{bad}\", which is no number of nanoseconds or has no place in 64 bits: it is not used"
+                "its baseTimeNanoseconds is \"{bad}\", which is not a 64-bit number of nanoseconds: it is not used"
             ));
         }
         self.rows.base = self.facts.base.unwrap_or(0);
@@ -134,7 +134,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         match self.sidecar.start_boottime_ns {
             Some(start) => self.rows.base = start,
             None => self.rows.out.warn(format!(
-                "it was written by torch without Kineto and has no times of day, and there is no {} that tells when its profiler was started: its times count from then, and DO NOT LINE UP with those of other files",
+                "it was written by torch without Kineto and has no times of day, and there is no {} with the start time of its profiler: its times count from then, and DO NOT LINE UP with those of other files",
                 facts::sidecar_path(self.path).display()
             )),
         }
@@ -165,7 +165,7 @@ impl<W: Write> TraceTranslation<'_, W> {
             self.told_axis = true;
             let usable = if self.facts.bad_base.is_some() { "usable " } else { "" };
             self.rows.out.warn(format!(
-                "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: what they count from is not known, and they DO NOT LINE UP with those of other files"
+                "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: their origin is unknown, and they DO NOT LINE UP with those of other files"
             ));
         }
     }
@@ -181,7 +181,7 @@ impl<W: Write> TraceTranslation<'_, W> {
             if !ending.has_events {
                 return Err(no_events(self.path, at, why));
             }
-            self.rows.out.warn(format!("it is damaged at byte {at}: {why}; what stands behind is lost"));
+            self.rows.out.warn(format!("it is damaged at byte {at}: {why}; everything after it is lost"));
             LostEvents::add_unknown(&mut self.rows.out, LossCause::Truncated);
         }
         if !ending.has_events {
@@ -212,7 +212,7 @@ impl<W: Write> TraceTranslation<'_, W> {
     fn check_times(&mut self) {
         if let (Some(first), Some(second)) = (self.facts.base, self.facts.second_base) {
             self.rows.out.warn(format!(
-                "it says baseTimeNanoseconds twice, {first} and {second}: its times count from the first, and if that is the wrong one they DO NOT LINE UP with those of other files"
+                "it has baseTimeNanoseconds twice, {first} and {second}: its times count from the first, and if that is the wrong one they DO NOT LINE UP with those of other files"
             ));
         }
         let first = self.rows.first.filter(|first| self.clock == Clock::Realtime && !is_wall_time(*first));
@@ -229,13 +229,13 @@ impl<W: Write> TraceTranslation<'_, W> {
         match behind {
             TrailingData::Bytes(bytes) => {
                 self.rows.out.warn(format!(
-                    "the trace ends at byte {at}, and {bytes} more bytes are behind it, which are not read: is it more than one trace, or was it written over a longer file?"
+                    "the trace ends at byte {at}, and {bytes} more bytes follow, which are not read: is it more than one trace, or was it written over a longer file?"
                 ));
                 LostEvents::add_unknown(&mut self.rows.out, LossCause::BadRecord);
             }
             TrailingData::Packing(why) => {
                 self.rows.out.warn(format!(
-                    "it is damaged behind byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
+                    "it is damaged after byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
                 ));
                 LostEvents::add_unknown(&mut self.rows.out, LossCause::Truncated);
             }

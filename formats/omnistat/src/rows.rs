@@ -157,7 +157,7 @@ impl<W: Write> TableRows<W> {
             let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
             let Some(value) = value.filter(|value| value.is_finite()) else {
                 let at = Some((series.instance, rocpd::PMC_EVENT));
-                self.lose("values that are no numbers", at);
+                self.lose("values that are not numbers", at);
                 continue;
             };
             let event = match events.get(&series.instance) {

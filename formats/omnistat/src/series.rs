@@ -68,7 +68,7 @@ impl TableHead {
         let mut labels: Vec<(String, Vec<Box<str>>)> = Vec::new();
         let wrong = |line: u64, reason: &str| TranslateError::NoContent {
             path: path.to_owned(),
-            missing: "it is no table of omnistat",
+            missing: "it is not a table of omnistat",
             reason: reason.to_owned(),
             position: FilePosition::Line(line),
             advice: "export it again with omnistat-query",

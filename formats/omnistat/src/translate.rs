@@ -16,7 +16,7 @@ pub(crate) const COMMAND: &str = "omnistat";
 /// A table has little text, and its rows are of all nodes.
 const PENDING_LIMIT: PendingLimit =
     PendingLimit { rows: PendingLimit::MANY_PROCESSES.rows, text_bytes: usize::MAX };
-const WHOLE_SECONDS: &str = "its times are in whole seconds: each sample may be up to a second from where it stands, \
+const WHOLE_SECONDS: &str = "its times are in whole seconds: the true time of a sample may be up to a second later, \
                              whatever the clocks' bars say";
 
 /// Writes a table as a shard, a source for each node; returns the sink and what became of the table. One that ends

@@ -61,7 +61,7 @@ pub enum Edge<'a, T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MisplacedSpan {
     /// It begins before the one before it.
-    #[error("a span that begins at {start} comes behind one that begins at {last}: sort them")]
+    #[error("a span that begins at {start} follows one that begins at {last}: sort them")]
     Unsorted {
         /// Where it begins.
         start: Timestamp,
@@ -69,7 +69,7 @@ pub enum MisplacedSpan {
         last: Timestamp,
     },
     /// It begins after the window.
-    #[error("a span that begins at {start} is behind the window, which ends at {end}: open the next one")]
+    #[error("a span that begins at {start} is after the window, which ends at {end}: open the next one")]
     Behind {
         /// Where it begins.
         start: Timestamp,

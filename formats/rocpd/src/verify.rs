@@ -117,7 +117,7 @@ impl fmt::Display for Problem {
             Problem::Declaration { table, found, expected } => {
                 write!(f, "table {table} is declared with {found:?} instead of {expected:?}")
             }
-            Problem::Sequence(table) => write!(f, "sqlite_sequence is behind the keys of {table}"),
+            Problem::Sequence(table) => write!(f, "sqlite_sequence is less than the keys of {table}"),
         }
     }
 }

@@ -62,7 +62,7 @@ pub enum WriteError {
         source: rusqlite::Error,
     },
     /// The file to continue was not made for this guid.
-    #[error("continue {}: it is no RocPD database of guid {guid}; start the merge again", path.display())]
+    #[error("continue {}: it is not a RocPD database of guid {guid}; start the merge again", path.display())]
     OtherDatabase {
         /// The file.
         path: PathBuf,
@@ -106,7 +106,7 @@ pub enum WriteError {
         source: rusqlite::Error,
     },
     /// Rows of a table that a RocPD database does not have.
-    #[error("write {}: {table} is no table of RocPD; expand its rows before they are written", path.display())]
+    #[error("write {}: {table} is not a table of RocPD; expand its rows before they are written", path.display())]
     UnknownTable {
         /// The file.
         path: PathBuf,

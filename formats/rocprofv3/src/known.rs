@@ -102,7 +102,7 @@ impl ReferredRows {
         if let Some(key) = self.threads.get(tid) {
             return Ok(key);
         }
-        let id = i64::try_from(tid).map_err(|_| ElementError::Bad(format!("{tid} is no thread id")))?;
+        let id = i64::try_from(tid).map_err(|_| ElementError::Bad(format!("{tid} is not a thread id")))?;
         let ppid = self.ppid.map(|ppid| i64::from(ppid).into());
         let row = ThreadRow { ppid, tid: id.into(), name: None, start: None, end: None, extdata: None };
         self.threads.add(tid, out, &row)

@@ -381,6 +381,6 @@ fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 ) -> Result<(), A::Error> {
     match place.replace(map.next_value()?) {
         None => Ok(()),
-        Some(_) => Err(A::Error::custom("a member stands there twice")),
+        Some(_) => Err(A::Error::custom("a member is there twice")),
     }
 }

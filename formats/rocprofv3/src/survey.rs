@@ -114,7 +114,7 @@ impl SurveyWalk {
         }
         if scanner.next_token()?.is_some() {
             let at = scanner.offset();
-            self.survey.warnings.push(format!("something stands behind the end, from byte {at} on"));
+            self.survey.warnings.push(format!("there is more data after the end, from byte {at} on"));
         }
         Ok(scanner.offset())
     }
@@ -299,7 +299,7 @@ impl SurveyWalk {
             process.malformed.push(name.to_owned());
         }
         if self.survey.warnings.len() < MAX_WARNINGS {
-            self.survey.warnings.push(format!("{name} at byte {at} is no {wanted}: what is in it is lost"));
+            self.survey.warnings.push(format!("{name} at byte {at} is not an {wanted}: its content is lost"));
         }
         Ok(())
     }

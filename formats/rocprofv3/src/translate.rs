@@ -34,18 +34,18 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         process_rows(&mut out, &mut scanner, sections)?;
         // In a file that ends early they may have followed its end.
         if !sections.has_records && damage.is_none() {
-            out.warn(format!("process {source} has no {RECORDS}: what it did is not in the file"));
+            out.warn(format!("process {source} has no {RECORDS}: its activity is not in the file"));
             out.lose(RECORDS, None, LossCause::Truncated, None);
         }
     }
     if let Some(damage) = damage {
         let inside = if damage.inside.is_empty() { "outside of all arrays" } else { &damage.inside };
         out.warn(format!(
-            "it is damaged at byte {} ({inside}): {}; what stands behind is lost",
+            "it is damaged at byte {} ({inside}): {}; everything after it is lost",
             damage.offset, damage.reason
         ));
         // Other arrays, and other processes, may have followed the damage.
-        out.lose("what stands behind the damage", None, LossCause::Truncated, None);
+        out.lose("everything after the damage", None, LossCause::Truncated, None);
     }
     Ok(translator.finish()?)
 }
@@ -109,7 +109,7 @@ fn process_rows<W: Write>(
     sections: &ProcessSections,
 ) -> Result<(), TranslateError> {
     if sections.metadata.is_none() {
-        out.warn(format!("process {} has no metadata: who it is, is not known", out.source));
+        out.warn(format!("process {} has no metadata: its process id is unknown", out.source));
     }
     let mut known = describe(out, scanner, sections)?;
     let counted = sections.tables.get(COUNTERS).copied().unwrap_or_default();

@@ -75,7 +75,7 @@ fn a_packed_file_whose_checksum_or_length_is_wrong_is_read_and_counted_as_damage
                 let (contents, translation) = try_translated(bad).unwrap();
                 assert_eq!(contents.spans(), spans, "{from_end}");
                 let [told] = &translation.warnings[..] else { panic!("{:?}", translation.warnings) };
-                assert!(told.contains("damaged behind byte"), "{told}");
+                assert!(told.contains("damaged after byte"), "{told}");
                 let [loss] = &contents.losses[..] else { panic!("{:?}", contents.losses) };
                 assert_eq!((loss.cause, loss.rows), (LossCause::Truncated, None));
             }
@@ -96,7 +96,7 @@ fn zeros_behind_a_packed_file_are_padding() {
         }
         // What is no padding is told as ever.
         let (contents, translation) = try_translated(&[&good[..], &zeros[..7], b"x"].concat()).unwrap();
-        assert!(translation.warnings[0].contains("damaged behind byte"), "{:?}", translation.warnings);
+        assert!(translation.warnings[0].contains("damaged after byte"), "{:?}", translation.warnings);
         assert_eq!(contents.losses.len(), 1);
     }
 }

@@ -10,7 +10,7 @@ pub enum RpdReadError {
     #[error(transparent)]
     Open(#[from] NotQuiet),
     /// A database, but without the tables of RPD.
-    #[error("{} is no .rpd: it has no table {missing}{hint}", path.display())]
+    #[error("{} is not a .rpd: it has no table {missing}{hint}", path.display())]
     NotRpd {
         /// The file.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum RpdReadError {
         column: &'static str,
     },
     /// More of something than a job can have.
-    #[error("{}: more than {most} {what}: this is no trace, or the column is damaged; leave the file out", path.display())]
+    #[error("{}: more than {most} {what}: this is not a trace, or the column is damaged; leave the file out", path.display())]
     TooMany {
         /// The file.
         path: PathBuf,

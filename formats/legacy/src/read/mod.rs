@@ -104,7 +104,7 @@ impl RpdTranslation {
     pub fn unknown_version(&self) -> Option<String> {
         let tagged = self.metadata.iter().find(|(tag, _)| tag == "schema_version");
         match tagged.map(|(_, version)| version.trim()) {
-            None => Some("a .rpd does not say its schema version".to_owned()),
+            None => Some("a .rpd does not state its schema version".to_owned()),
             Some("2" | "3") => None,
             Some(other) => {
                 let other: String = other.chars().take(MAX_VERSION).collect();

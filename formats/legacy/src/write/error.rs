@@ -10,7 +10,7 @@ pub enum WriteError {
     #[error(transparent)]
     Source(#[from] NotQuiet),
     /// The database to read is not what a merge writes.
-    #[error("{} is no merged RocPD database: {why}; merge the files first", path.display())]
+    #[error("{} is not a merged RocPD database: {why}; merge the files first", path.display())]
     NotMerged {
         /// The file.
         path: PathBuf,

@@ -132,7 +132,7 @@ fn a_schema_version_that_is_not_known_is_told() {
         ("", None),
         ("UPDATE rocpd_metadata SET value = '2'", None),
         ("UPDATE rocpd_metadata SET value = '9'", Some("a .rpd has schema version \"9\"")),
-        ("DELETE FROM rocpd_metadata", Some("a .rpd does not say its schema version")),
+        ("DELETE FROM rocpd_metadata", Some("a .rpd does not state its schema version")),
     ] {
         let path = make(dir.path(), statement);
         let (_, account) = shard(&path, &options());

@@ -124,7 +124,7 @@ fn values_are_those_of_their_node_and_gpu() {
 fn what_cannot_be_kept_is_in_the_ledger() {
     let table = format!("{TABLE}yesterday,1,2,3,4\n2025-01-01 10:00:03,1,x,inf,4,5\n2025-01-01 10:00:04,1");
     let (bytes, told) = try_translated(table.as_bytes()).unwrap();
-    let wanted = [("lines", 2), ("values that are no numbers", 2), ("values without a column", 1)];
+    let wanted = [("lines", 2), ("values that are not numbers", 2), ("values without a column", 1)];
     assert_eq!(told.lost, wanted.map(|(what, count)| (what.to_owned(), count)).into());
     assert!(told.warnings[0].contains("line 8 "), "{:?}", told.warnings);
     let shard = Shard::from_memory("t", &bytes).unwrap();

@@ -215,7 +215,7 @@ impl<W: Write> TraceReader<W> {
         let happens = parts.event.or(parts.sample);
         if !known {
             if happens.is_some() {
-                self.lose(0, LossReason("events behind a gap", None, LossCause::Truncated));
+                self.lose(0, LossReason("events after a gap", None, LossCause::Truncated));
             }
             return Ok(());
         }
@@ -311,7 +311,7 @@ impl<W: Write> TraceReader<W> {
     /// Notes that what follows some place is lost, and the amount is unknown.
     fn damaged(&mut self, damage: &packets::TraceDamage, inside: &str) {
         let packets::TraceDamage { offset, reason } = damage;
-        let line = format!("it is damaged at byte {offset}{inside}: {reason}; what stands behind is lost");
+        let line = format!("it is damaged at byte {offset}{inside}: {reason}; everything after it is lost");
         self.output.warn(line);
         let (table, cause, rows) = (None, LossCause::Truncated, None);
         self.output.lose_uncounted(Loss { source: 0, table, cause, rows });

@@ -145,7 +145,7 @@ fn what_is_behind_a_gap_cannot_be_understood_until_a_sequence_starts_anew() {
     let (shard, told) = translated(&trace.0);
     let slice = |name, at: i64| json!(["t", name, null, at, at + 1000, []]);
     assert_eq!(shard.slices(1), [slice("before", 1_001_000), slice("behind", 2_001_000)]);
-    assert_eq!(told.lost, [("events behind a gap".to_owned(), 3)].into());
+    assert_eq!(told.lost, [("events after a gap".to_owned(), 3)].into());
     assert_eq!(shard.lost(), 3);
     assert!(
         told.warnings.iter().any(|line| line.contains("1 times a writer dropped packets")),

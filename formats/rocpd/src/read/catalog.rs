@@ -127,7 +127,7 @@ fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
             }
             _ if catalog.remarks.len() < MAX_TOLD => {
                 let name: String = name.chars().take(MAX_NAME).collect();
-                catalog.remarks.push(format!("{name} is no table that can be read, and is left out"));
+                catalog.remarks.push(format!("{name} cannot be read as a table, and is skipped"));
             }
             _ => {}
         }

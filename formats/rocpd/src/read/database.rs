@@ -338,7 +338,7 @@ impl Reader {
         space.nodes = self.facts(&space, rocpd::INFO_NODE, process::nodes, damage);
         space.processes = self.facts(&space, rocpd::INFO_PROCESS, process::processes, damage);
         if space.nodes.len() == MAX_FACTS || space.processes.len() == MAX_FACTS {
-            space.warn(format!("only {MAX_FACTS} nodes and processes are told about"));
+            space.warn(format!("only {MAX_FACTS} nodes and processes are described"));
         }
         Ok(space)
     }

@@ -109,7 +109,7 @@ fn unknown(
         Literal::Null => None,
         Literal::Number(text) | Literal::Text(text) => Some(text.clone()),
         Literal::Other => {
-            warnings.push(format!("the default of {table}.{} is no constant and is left out", found.name));
+            warnings.push(format!("the default of {table}.{} is not a constant and is skipped", found.name));
             None
         }
     };

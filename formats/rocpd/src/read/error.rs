@@ -96,7 +96,7 @@ pub enum ReadError {
         reason: String,
     },
     /// The file was cut, which [`damage`](super::Database::damage) reports, and the rows are after its end.
-    #[error("{} is cut, and rows of {table} are behind its end", path.display())]
+    #[error("{} is cut, and rows of {table} are after its end", path.display())]
     Cut {
         /// The file.
         path: PathBuf,
@@ -129,7 +129,7 @@ pub enum ReadError {
     },
     /// A row has the largest id that there is, and rows are numbered up to the id after the last one.
     #[error(
-        "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left behind it",
+        "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left after it",
         path.display(), i64::MAX
     )]
     LastId {

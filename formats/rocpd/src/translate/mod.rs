@@ -45,7 +45,7 @@ pub enum TranslateError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// What is in it has no place in one shard; it can be merged as it is.
-    #[error("{} {what}: it is no shard, but can be merged as it is", path.display())]
+    #[error("{} {what}: it cannot become a shard, but can be merged as it is", path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
@@ -305,7 +305,7 @@ impl<W: Write> ShardOutput<'_, W> {
                 let source = part.first + part.whose.place(rows, &links, i);
                 if key == i64::MAX {
                     output.warn(&format!(
-                        "a row of {} has the id {key}, behind which there is none",
+                        "a row of {} has the id {key}, the largest there is",
                         rows.table.name
                     ));
                     output.lose(source, Some(id), LossCause::OverLimit, Some(1));

@@ -15,7 +15,7 @@ const MAX_ROUNDS: usize = 8;
 const NOBODY: u32 = u32::MAX;
 
 const SHARED: &str = "has rows that belong to several of its processes";
-const TOO_MANY: &str = "has several processes, and more rows than can be told apart";
+const TOO_MANY: &str = "has several processes, and more rows than can be assigned to them";
 
 /// The process of each row, by its place in [`Space::processes`].
 #[derive(Debug, Default)]

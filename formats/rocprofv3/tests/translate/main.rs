@@ -393,12 +393,12 @@ fn a_file_without_its_records_says_so_once() {
     assert!(line.contains("process 1 has no buffer_records"), "{line}");
     let (_, losses, line) = told(&|process| process["buffer_records"] = json!([1]));
     assert_eq!(losses, [(None, None)]);
-    assert!(line.contains("buffer_records at byte ") && line.contains("is no object"), "{line}");
+    assert!(line.contains("buffer_records at byte ") && line.contains("is not an object"), "{line}");
     let (kernels, losses, line) =
         told(&|process| process["buffer_records"]["kernel_dispatch"] = json!({"0": {}}));
     assert_eq!((kernels, losses), (0, vec![(Some(rocpd::KERNEL_DISPATCH), None)]));
     assert!(
-        line.contains("buffer_records.kernel_dispatch at byte ") && line.contains("is no array"),
+        line.contains("buffer_records.kernel_dispatch at byte ") && line.contains("is not an array"),
         "{line}"
     );
     let (_, losses, _) = told(&|process| process["buffer_records"]["kernel_dispatch"] = Json::Null);

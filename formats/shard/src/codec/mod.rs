@@ -39,7 +39,7 @@ pub enum DecodeError {
     #[error("code {0} is out of range")]
     Code(u64),
     /// Repeated texts come to more than a block may hold.
-    #[error("texts of the block come to more than {MAX_RAW_BYTES} bytes")]
+    #[error("texts of the block have more than {MAX_RAW_BYTES} bytes")]
     TooMuchText,
     /// Keys of rows that do not ascend, or that leave no room after them.
     #[error("the keys of the rows do not ascend")]

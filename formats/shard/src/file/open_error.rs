@@ -36,7 +36,7 @@ pub enum OpenError {
         version: u8,
     },
     /// Both copies of the identity are damaged or missing.
-    #[error("{path} has no readable run identity: it was cut right behind its header, or is damaged")]
+    #[error("{path} has no readable run identity: it was cut directly after its header, or is damaged")]
     NoIdentity {
         /// The file.
         path: PathBuf,

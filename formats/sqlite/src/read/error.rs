@@ -15,7 +15,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A directory, a pipe, a device.
-    #[error("{}: it is no regular file", path.display())]
+    #[error("{}: it is not a regular file", path.display())]
     NoFile {
         /// The file.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// It does not begin like a database, or is shorter than a header.
-    #[error("{}: it is no SQLite database", path.display())]
+    #[error("{}: it is not a SQLite database", path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,

@@ -166,7 +166,7 @@ impl Sealer {
         match (page[0], u16_at(&page, 3)) {
             (TABLE_LEAF, Some(0)) => Ok(()),
             (TABLE_LEAF | TABLE_INTERIOR, _) => Err(self.root_error(root, "it has rows already")),
-            _ => Err(self.root_error(root, "it is no root page of a table with rowids")),
+            _ => Err(self.root_error(root, "it is not the root page of a table with rowids")),
         }
     }
 
