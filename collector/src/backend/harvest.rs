@@ -10,7 +10,7 @@ use super::unrecorded_rows::{self, ProfilerEnding, reason_with_files, reason_wit
 use super::{scratch, start, torch};
 use crate::output::{ShardPlace, identity};
 use crate::warn;
-use rpd_foreign::{Format, format_of, tells_environment, translate};
+use rpd_foreign::{Format, contains_environment, format_of, translate};
 use rpd_shard::Shard;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{KnownProcesses, Owner, WriteError};
@@ -356,7 +356,7 @@ impl Gathering<'_> {
     }
 
     fn keep_as(&mut self, label: &str, ending: &str, path: &Path) {
-        if tells_environment(path) {
+        if contains_environment(path) {
             self.lost = true;
             warn(format_args!(
                 "warning: {} is not copied: it may tell the environment of the program, where secrets may be",

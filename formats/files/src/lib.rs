@@ -1,6 +1,6 @@
 //! Opens files below folders that other users may write to.
 //!
-//! A user names a folder; what lies in it may have been planted by somebody else. [`HeldFolder`] holds such a folder by
+//! A user names a folder; another user may have planted its entries. [`HeldFolder`] holds such a folder by
 //! its descriptor and reaches its entries relative to that, so that a folder that is renamed or replaced between two
 //! calls changes nothing. [`open_input`] and [`open_output`] do the same for paths: [`anchor`] holds a folder for the
 //! life of the process, and paths below it are resolved from its descriptor.

@@ -17,8 +17,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (run_id, run_id_from, version) = ("example".into(), "self".into(), "0".into());
     let run = RunIdentity { run_id, run_id_from, rank: None, size: None, version };
     let sink = BufWriter::new(File::create(output)?);
-    let (mut sink, account) = translate(&input, format, sink, &Owner::unknown(run))?;
+    let (mut sink, notes) = translate(&input, format, sink, &Owner::unknown(run))?;
     sink.flush()?;
-    account.warnings.iter().chain(&account.notes).for_each(|line| eprintln!("{line}"));
+    notes.warnings.iter().chain(&notes.notes).for_each(|line| eprintln!("{line}"));
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! Files of AMD's profilers that are no timelines, or hold less than another form of the same: known by their headers,
-//! so that whoever names one hears what to name in its place.
+//! so that the error can name the file to use instead.
 
 use rpd_files::open_input;
 use std::io::{self, Read};
@@ -63,7 +63,7 @@ pub(crate) fn is_of_sys(head: &[u8]) -> bool {
 
 /// Whether a file may hold the environment of a program, which has secrets: a database, one that rocprof-sys
 /// wrote about the run, one with a member of JSON that is called like that, or one that is packed. A file that cannot be read holds nothing.
-pub fn tells_environment(path: &Path) -> bool {
+pub fn contains_environment(path: &Path) -> bool {
     let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
     DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
 }
@@ -79,12 +79,12 @@ fn find_environment(path: &Path) -> io::Result<bool> {
             return Ok(false);
         }
         let new = bytes.get(before..).unwrap_or_default();
-        let is_told = |head: &[u8]| {
+        let may_hold = |head: &[u8]| {
             head.starts_with(SQLITE)
                 || CLOSED.iter().any(|begin| head.starts_with(begin))
                 || is_of_sys(head.strip_prefix(BYTE_ORDER).unwrap_or(head))
         };
-        if is_first && is_told(new) {
+        if is_first && may_hold(new) {
             return Ok(true);
         }
         is_first = false;
@@ -134,7 +134,7 @@ mod tests {
         let path = folder.path().join("mine.json");
         let tells = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            tells_environment(&path)
+            contains_environment(&path)
         };
         assert!(tells(b"{\"timemory\": {\"settings\": {}}}"));
         assert!(tells(b"\xef\xbb\xbf {\n\"rocprofiler-systems\": {}}"));
@@ -147,15 +147,15 @@ mod tests {
             bytes.extend(b"\"environment\": {}");
             assert!(tells(&bytes), "{place}");
         }
-        assert!(!tells_environment(&folder.path().join("not there")));
-        assert!(tells_environment(Path::new("1_results.db")), "whatever is left of it");
+        assert!(!contains_environment(&folder.path().join("not there")));
+        assert!(contains_environment(Path::new("1_results.db")), "whatever is left of it");
     }
 
     #[test]
     fn tables_of_profilers_are_refused_with_what_to_name_instead() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table.csv");
-        let told = |text: &str| {
+        let format = |text: &str| {
             std::fs::write(&path, text).unwrap();
             format_of(&path)
         };
@@ -170,17 +170,17 @@ mod tests {
                 V3,
             ),
         ] {
-            assert_eq!(told(header), Err(why), "{header}");
+            assert_eq!(format(header), Err(why), "{header}");
         }
-        assert_eq!(told("metric,a\ninstance,n\ntimestamp,\n"), Ok(Format::OmnistatCsv));
+        assert_eq!(format("metric,a\ninstance,n\ntimestamp,\n"), Ok(Format::OmnistatCsv));
         for tool in ["rocprofiler-systems", "omnitrace"] {
             for what in ["metadata", "functions"] {
                 let json = format!("{{\n    \"{tool}\": {{\n \"{what}\": {{}} }} }}\n");
-                assert_eq!(told(&json), Err(SYS), "{json}");
+                assert_eq!(format(&json), Err(SYS), "{json}");
             }
         }
-        assert_ne!(told("{\"omnitraces\": {}}"), Err(SYS));
-        let other = told("a,b\n1,2\n").unwrap_err();
+        assert_ne!(format("{\"omnitraces\": {}}"), Err(SYS));
+        let other = format("a,b\n1,2\n").unwrap_err();
         assert!(other.starts_with("is not a shard"), "{other}");
     }
 }

@@ -1,7 +1,7 @@
 //! Finds out which format a foreign file has, and reads any foreign file as a shard.
 //!
-//! The collector does this with what a profiler left in its scratch folder, the merge with what
-//! somebody names. Each format has a crate of its own; here is what they have in common.
+//! The collector does this with the files that a profiler left in its scratch folder, the merge with files that the user
+//! names. Each format has a crate of its own.
 
 mod format;
 mod head;
@@ -12,7 +12,7 @@ mod origin;
 mod packed;
 
 pub use format::{Format, format_of};
-pub use known_but_refused::{holds_less, tells_environment};
+pub use known_but_refused::{contains_environment, holds_less};
 pub use notes::ForeignNotes;
 pub use origin::{holds_profile, may_be_profile};
 pub use packed::why_packed;
@@ -28,15 +28,15 @@ pub fn translate<W: Write>(
     sink: W,
     owner: &Owner,
 ) -> Result<(W, ForeignNotes), String> {
-    let mut account = ForeignNotes::of(path);
+    let mut notes = ForeignNotes::of(path);
     let sink = match format {
-        Format::LegacyRpd => notes::legacy(path, sink, owner, &mut account)?,
-        Format::Rocprofv3Json => notes::rocprofv3(path, sink, owner, &mut account)?,
-        Format::Kineto => notes::kineto(path, sink, owner, &mut account)?,
-        Format::PerfettoTrace => notes::perfetto(path, sink, owner, &mut account)?,
-        Format::OmnistatCsv => notes::omnistat(path, sink, owner, &mut account)?,
+        Format::LegacyRpd => notes::legacy(path, sink, owner, &mut notes)?,
+        Format::Rocprofv3Json => notes.adopt(rpd_rocprofv3::translate(path, sink, owner))?,
+        Format::Kineto => notes.adopt(rpd_kineto::translate(path, sink, owner))?,
+        Format::PerfettoTrace => notes.adopt(rpd_perfetto::read::translate(path, sink, owner))?,
+        Format::OmnistatCsv => notes.adopt(rpd_omnistat::translate(path, sink, owner))?,
         Format::Shard => return Err(format!("{} is a shard already", path.display())),
-        Format::RocPd => notes::rocpd(path, sink, owner, &mut account)?,
+        Format::RocPd => notes::rocpd(path, sink, owner, &mut notes)?,
     };
-    Ok((sink, account))
+    Ok((sink, notes))
 }

@@ -242,7 +242,7 @@ impl<'b> JsonCursor<'b> {
     }
 }
 
-/// The members of an object that is known to be whole; ends early where it makes no sense.
+/// The members of an object that is known to be whole; ends early where it is malformed.
 pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], JsonValue<'_>)> {
     let mut cursor = JsonCursor::new(object);
     let mut first = true;
@@ -258,7 +258,7 @@ pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], JsonValue<'
     })
 }
 
-/// The elements of an array that is known to be whole; ends early where it makes no sense.
+/// The elements of an array that is known to be whole; ends early where it is malformed.
 pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = JsonValue<'_>> {
     let mut cursor = JsonCursor::new(array);
     cursor.pass();

@@ -1,4 +1,4 @@
-//! The whole file as a stream: members at the top, in any order, and events one by one. Members that nobody asks for are
+//! The whole file as a stream: members at the top, in any order, and events one by one. Members that are not needed are
 //! passed over without being kept, however long or deep they are.
 
 use crate::cursor::{JsonCursor, JsonValue, ScanStop};
@@ -22,11 +22,11 @@ pub(crate) enum TraceItem<'b> {
     },
     /// An event, and where it begins.
     Event(u64, &'b TraceEvent<'b>),
-    /// An element of the events that makes no sense: where, and why.
+    /// A malformed element of the events: where, and why.
     Broken {
         at: u64,
         why: &'static str,
-        /// Only this element. Otherwise an unknown number of elements is lost up to the next one that makes sense.
+        /// Only this element. Otherwise an unknown number of elements is lost up to the next well-formed one.
         alone: bool,
     },
     /// An event of more than [`MAX_VALUE`].
@@ -300,12 +300,12 @@ fn events<E>(
 enum Left {
     /// After the element that was broken.
     Behind,
-    /// Before an event that makes sense.
+    /// Before a well-formed event.
     Before,
     Nowhere,
 }
 
-/// Leaves an element that makes no sense: by its brackets, or else to the next event that does.
+/// Leaves a malformed element: by its brackets, or else to the next well-formed event.
 fn leave(input: &mut JsonInput) -> Left {
     if let Whole::Length(length) = whole_value(input) {
         let mut behind = JsonCursor::new(input.bytes().get(length..).unwrap_or_default());

@@ -3,7 +3,7 @@
 use crate::cursor::{JsonCursor, JsonValue, ScanStop, elements};
 use crate::number::{integer, nanoseconds};
 
-/// A process or thread, as events name it: by number, or by a word that somebody made up.
+/// A process or thread, as events name it: by number, or by a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum EventPlace<'b> {
     /// The event has none.

@@ -139,7 +139,7 @@ pub(crate) fn sidecar_path(trace: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The sidecar of a trace: nothing where there is none, an error in words where it makes no sense.
+/// The sidecar of a trace: nothing where there is none, an error message if it is malformed.
 pub(crate) fn sidecar(trace: &Path) -> Result<TraceSidecar, String> {
     let path = sidecar_path(trace);
     let Ok(file) = rpd_files::open_input(&path) else { return Ok(TraceSidecar::default()) };

@@ -39,7 +39,7 @@ const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
 /// Why an event yields no row.
 #[derive(Debug)]
 pub(crate) enum RowError {
-    /// It does not make sense.
+    /// It is malformed.
     Bad(&'static str),
     /// There are too many of its kind.
     OverLimit,

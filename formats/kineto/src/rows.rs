@@ -237,8 +237,8 @@ impl<W: Write> EventRows<W> {
     /// Adds the parameters of a collective as args: a merge matches the calls of all ranks by them.
     #[inline]
     fn collective(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
-        let said = &event.args.collective;
-        if said.name.is_none() && !event.name.starts_with(GLOO) {
+        let given = &event.args.collective;
+        if given.name.is_none() && !event.name.starts_with(GLOO) {
             return Ok(());
         }
         // The elements of the first input: the product of its sizes.
@@ -246,16 +246,16 @@ impl<W: Write> EventRows<W> {
             let sizes = elements(dims).map(|size| size.plain().and_then(integer).filter(|size| *size >= 0));
             sizes.into_iter().try_fold(1i64, |product, size| product.checked_mul(size?))
         };
-        let counted = first_element(said.dims).filter(|dims| dims.starts_with(b"[")).and_then(product);
+        let counted = first_element(given.dims).filter(|dims| dims.starts_with(b"[")).and_then(product);
         let counted = counted.map(|count| count.to_string());
         let args: [(&str, &str, Option<&[u8]>); 7] = [
-            ("collective", "string", said.name),
-            ("comm", "string", said.group),
-            ("ranks", "string", said.ranks),
-            ("size", "int", said.group_size),
-            ("seq", "int", said.sequence),
-            ("count", "int", said.elements.or(counted.as_ref().map(|count| count.as_bytes()))),
-            ("datatype", "string", said.datatype.or(first_element(said.types))),
+            ("collective", "string", given.name),
+            ("comm", "string", given.group),
+            ("ranks", "string", given.ranks),
+            ("size", "int", given.group_size),
+            ("seq", "int", given.sequence),
+            ("count", "int", given.elements.or(counted.as_ref().map(|count| count.as_bytes()))),
+            ("datatype", "string", given.datatype.or(first_element(given.types))),
         ];
         let args = args.into_iter().filter_map(|(name, kind, value)| Some((name, kind, value?)));
         for (position, (name, kind, value)) in (0i64..).zip(args) {

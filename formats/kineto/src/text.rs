@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub(crate) const MAX_NAME: usize = 64 << 10;
 
 /// The text of a string from what is between its quotes. Escapes that JSON does not know represent the byte after
-/// the backslash, and half a surrogate pair for U+FFFD: a name that somebody forgot to escape is still a name.
+/// the backslash, and half a surrogate pair for U+FFFD: a name that the writer forgot to escape is still a name.
 pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.contains(&b'\\') {
         return Cow::Borrowed(raw);

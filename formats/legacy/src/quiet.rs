@@ -1,4 +1,4 @@
-//! Opens a database that nobody writes, without leaving anything beside it.
+//! Opens a database that no process writes, without leaving anything beside it.
 
 use rpd_files::{AnchorUse, entry_stat, open_by_path, open_input};
 use rusqlite::limits::Limit;
@@ -114,7 +114,7 @@ pub(crate) fn bound(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LENGTH).map(drop)
 }
 
-/// Whether the file is a database that nobody writes.
+/// Whether the file is a database that no process writes.
 pub(crate) fn check(path: &Path) -> Result<(), NotQuiet> {
     let io = |source| NotQuiet::Io { path: path.to_owned(), source };
     let mut file = open_input(path).map_err(io)?;

@@ -47,9 +47,9 @@ pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Check
 ///
 /// # Errors
 /// If it cannot be read, or is no gzip file.
-pub fn gunzip_start(file: impl Read, most: usize) -> io::Result<Vec<u8>> {
+pub fn gunzip_start(file: impl Read, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    GzDecoder::new(file).take(most as u64).read_to_end(&mut start)?;
+    GzDecoder::new(file).take(max_bytes as u64).read_to_end(&mut start)?;
     Ok(start)
 }
 

@@ -319,7 +319,7 @@ impl Writer {
     }
 
     /// Finishes and closes the file. The operating system has all of it then, the disk perhaps not:
-    /// whoever renames the file syncs it first.
+    /// the caller that renames the file syncs it first.
     pub fn commit(self) -> Result<(), WriteError> {
         self.statement("commit", "COMMIT")?;
         let Writer { path, sets, conn, .. } = self;

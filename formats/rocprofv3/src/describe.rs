@@ -26,7 +26,7 @@ pub(crate) fn describe<W: Write>(
     let mut known = ReferredRows::new(sections.metadata.as_ref().and_then(|m| m.ppid));
     let table = |name: &'static str, table: Option<TableId>| {
         let section = sections.tables.get(name).copied().unwrap_or_default();
-        (JsonArray { name, table, most: MAX_ELEMENT_BYTES }, section)
+        (JsonArray { name, table, max_bytes: MAX_ELEMENT_BYTES }, section)
     };
 
     kinds(out, scanner, &mut known, table("strings.buffer_records", None))?;

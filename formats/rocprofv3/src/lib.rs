@@ -9,7 +9,7 @@
 //!
 //! A file is read twice, since its members may be in any order. The survey walks over it once and
 //! remembers where each array begins and how many elements it has; then the tables are read, and the
-//! records an element at a time. A packed file (gzip) is unpacked as often as that takes it back. Memory does not grow with the file. An element that makes no sense
+//! records an element at a time. A packed file (gzip) is unpacked again for each step backwards. Memory does not grow with the file. A malformed element
 //! is counted, and the rest continues. A file that ends early yields what came before.
 //!
 //! Times are `CLOCK_BOOTTIME`, ns. The file has neither the rank nor the environment of the process.

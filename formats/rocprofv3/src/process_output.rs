@@ -13,7 +13,7 @@ use std::io::Write;
 /// Why an element yields no row, or not all of them.
 #[derive(Debug)]
 pub(crate) enum ElementError {
-    /// It does not make sense.
+    /// It is malformed.
     Bad(String),
     /// There are too many of its kind.
     OverLimit,
@@ -71,7 +71,7 @@ impl<W: Write> ProcessOutput<'_, W> {
         section: ArraySection,
         mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), ElementError>,
     ) -> Result<(), TranslateError> {
-        let &JsonArray { name, table, most } = array;
+        let &JsonArray { name, table, max_bytes } = array;
         if section.elements == 0 {
             return Ok(());
         }
@@ -83,12 +83,12 @@ impl<W: Write> ProcessOutput<'_, W> {
             scanner.open_array()?;
             while done < section.elements {
                 let at = scanner.offset();
-                let fits = scanner.value(&mut bytes, most)?;
+                let fits = scanner.value(&mut bytes, max_bytes)?;
                 done += 1;
                 let taken = if fits {
                     take(self, &bytes)
                 } else {
-                    Err(ElementError::Bad(format!("it has more than {most} bytes")))
+                    Err(ElementError::Bad(format!("it has more than {max_bytes} bytes")))
                 };
                 let (cause, reason) = match taken {
                     Ok(()) => (None, String::new()),
@@ -139,7 +139,7 @@ pub(crate) struct JsonArray<'a> {
     /// Where its elements go.
     pub(crate) table: Option<TableId>,
     /// Longest element, bytes.
-    pub(crate) most: usize,
+    pub(crate) max_bytes: usize,
 }
 
 enum ReadStop {

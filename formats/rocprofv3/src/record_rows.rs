@@ -12,7 +12,7 @@ use rpd_shard::model::row_types::{
 };
 use std::io::Write;
 
-/// Makes rows of one record. Nothing is written before the record is known to make sense.
+/// Makes rows of one record. Nothing is written before the record is known to be valid.
 pub(crate) struct RecordRows<'a, 'o, W: Write> {
     pub(crate) out: &'a mut ProcessOutput<'o, W>,
     pub(crate) known: &'a mut ReferredRows,

@@ -65,7 +65,7 @@ impl<R: Read + Seek> JsonScanner<R> {
     }
 }
 
-/// Whether bytes make no sense to the unpacker, or end too early. Everything else is between us and the file system.
+/// Whether packed bytes are damaged or end too early. Any other error is one of the operating system.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
@@ -201,13 +201,13 @@ impl<R: Read> JsonScanner<R> {
 
     /// Steps over a value.
     pub(crate) fn skip(&mut self) -> Result<(), ScanError> {
-        self.walk(&mut KeptBytes { bytes: None, most: 0, fits: true })
+        self.walk(&mut KeptBytes { bytes: None, max_bytes: 0, fits: true })
     }
 
-    /// Copies a value as it is in the file. Steps over it and returns false if it has more than `most` bytes.
-    pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, most: usize) -> Result<bool, ScanError> {
+    /// Copies a value as it is in the file. Steps over it and returns false if it has more than `max_bytes` bytes.
+    pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, max_bytes: usize) -> Result<bool, ScanError> {
         bytes.clear();
-        let mut kept = KeptBytes { bytes: Some(bytes), most, fits: true };
+        let mut kept = KeptBytes { bytes: Some(bytes), max_bytes, fits: true };
         self.walk(&mut kept)?;
         Ok(kept.fits)
     }
@@ -309,7 +309,7 @@ impl<R: Read> JsonScanner<R> {
         if let Some(bytes) = &mut kept.bytes
             && kept.fits
         {
-            kept.fits = bytes.len() + length <= kept.most;
+            kept.fits = bytes.len() + length <= kept.max_bytes;
             if kept.fits {
                 bytes.extend_from_slice(self.buffer.get(self.at..self.at + length).unwrap_or_default());
             }
@@ -321,7 +321,7 @@ impl<R: Read> JsonScanner<R> {
 /// What a walk copies.
 struct KeptBytes<'a> {
     bytes: Option<&'a mut Vec<u8>>,
-    most: usize,
+    max_bytes: usize,
     /// Whether all of it fitted.
     fits: bool,
 }

@@ -1,4 +1,4 @@
-//! The first walk over a file: who is in it, and where its arrays are.
+//! The first walk over a file: its processes, and where its arrays are.
 
 use crate::TOOL;
 use crate::record::ProcessMetadata;
@@ -249,7 +249,7 @@ impl SurveyWalk {
         Ok(())
     }
 
-    /// An array that came before: which one counts is anyone's guess, so the first one does.
+    /// An array that occurred before: the first one counts.
     fn repeated(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &str) -> Result<(), ScanError> {
         let at = scanner.offset();
         let elements = self.count(scanner)?;

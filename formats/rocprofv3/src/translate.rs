@@ -115,7 +115,7 @@ fn process_rows<W: Write>(
     let counted = sections.tables.get(COUNTERS).copied().unwrap_or_default();
     for (kind, section) in &sections.records {
         let name = format!("buffer_records.{kind}");
-        let array = JsonArray { name: &name, table: table_of(&name), most: MAX_RECORD_BYTES };
+        let array = JsonArray { name: &name, table: table_of(&name), max_bytes: MAX_RECORD_BYTES };
         out.each(scanner, &array, *section, |out, bytes| {
             let record = RecordSeed { kind, ignored: out.translator.ignored_names() }.read(bytes)?;
             let mut rows = RecordRows { out, known: &mut known };
@@ -127,7 +127,7 @@ fn process_rows<W: Write>(
             }
         })?;
     }
-    let array = JsonArray { name: COUNTERS, table: table_of(COUNTERS), most: MAX_RECORD_BYTES };
+    let array = JsonArray { name: COUNTERS, table: table_of(COUNTERS), max_bytes: MAX_RECORD_BYTES };
     out.each(scanner, &array, counted, |out, bytes| {
         RecordRows { out, known: &mut known }.counters(&serde_json::from_slice(bytes)?)
     })?;

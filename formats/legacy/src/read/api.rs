@@ -304,12 +304,12 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
         let [domain, spelled_category] = spelled.each_ref().map(|t| t.as_deref().unwrap_or_default());
         let name = name.as_deref().unwrap_or(UNKNOWN);
         let category = category(is_range, domain, spelled_category, name);
-        let told = (domain, spelled_category) == (domain_of(&category), &*category);
+        let is_implied = (domain, spelled_category) == (domain_of(&category), &*category);
         let name = self.output.string(name)?;
         let args = args.as_deref().map(|args| self.output.cut(args, MAX_TEXT)).unwrap_or_default();
         let mut extdata =
             CallExtdata { message: if is_range { args } else { b"" }, ..CallExtdata::default() };
-        if spelled.iter().any(Option::is_some) && !told {
+        if spelled.iter().any(Option::is_some) && !is_implied {
             extdata.spelled = Some((domain, spelled_category));
         }
         for (count, described) in extdata.described.iter_mut().zip(&columns.described) {

@@ -105,7 +105,7 @@ impl ProcessCensus {
             return Ok(());
         }
         for (pid, start) in met.into_values().flatten() {
-            self.meet(pid, start, start).map_err(|(what, most)| input.too_many(what, most))?;
+            self.meet(pid, start, start).map_err(|(what, limit)| input.too_many(what, limit))?;
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl ProcessCensus {
             let (Some(start), Some(pid)) = (number(3), number(1)) else { continue };
             let end = number(4).unwrap_or(start);
             let Some(source) =
-                self.meet(pid, start, end).map_err(|(what, most)| input.too_many(what, most))?
+                self.meet(pid, start, end).map_err(|(what, limit)| input.too_many(what, limit))?
             else {
                 continue;
             };

@@ -11,7 +11,7 @@
 //! * **Distance**: all ranges of the file are far from all of its calls.
 //!
 //! The difference cannot be computed from the rows: ranges need not contain any call. So
-//! nothing is guessed; whoever knows the difference can give it.
+//! nothing is guessed; the caller can pass the difference if it is known.
 
 use std::collections::BTreeMap;
 

@@ -46,14 +46,14 @@ pub enum RpdReadError {
         column: &'static str,
     },
     /// More of something than a job can have.
-    #[error("{}: more than {most} {what}: this is not a trace, or the column is damaged; leave the file out", path.display())]
+    #[error("{}: more than {limit} {what}: this is not a trace, or the column is damaged; leave the file out", path.display())]
     TooMany {
         /// The file.
         path: PathBuf,
         /// Of what.
         what: &'static str,
         /// How many there may be.
-        most: usize,
+        limit: usize,
     },
     /// SQLite could not read it.
     #[error("failed to read table {table} of {}: {source}; check the file with PRAGMA integrity_check", path.display())]

@@ -78,7 +78,7 @@ pub struct RpdTranslation {
     pub processes: u32,
     /// Rows read, per table of the file.
     pub rows_read: BTreeMap<String, u64>,
-    /// Values that are missing, of a type that makes no sense, or refer to no row, per table and column of the
+    /// Values that are missing, of a wrong type, or refer to no row, per table and column of the
     /// file. Their rows are kept, unless they are counted as lost too.
     pub misses: BTreeMap<(String, String), u64>,
     /// Copies whose size the file does not state; it is 0 in the shard.

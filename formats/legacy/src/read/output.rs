@@ -19,7 +19,7 @@ pub(super) struct RpdOutput<'a, W: Write> {
     regions: BTreeMap<u32, i64>,
     /// Rows read, per table of the file.
     rows_read: BTreeMap<String, u64>,
-    /// Values that are missing or make no sense, per table and column of the file.
+    /// Values that are missing or malformed, per table and column of the file.
     misses: BTreeMap<(String, String), u64>,
 }
 
@@ -108,7 +108,7 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         }
     }
 
-    /// Counts a value that is missing, makes no sense, or refers to nothing.
+    /// Counts a value that is missing, malformed, or refers to no row.
     pub(super) fn miss(&mut self, table: &str, column: &str) {
         self.misses(table, column, 1);
     }

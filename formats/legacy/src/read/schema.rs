@@ -146,8 +146,8 @@ impl RpdFile {
     }
 
     /// More than there may be.
-    pub(super) fn too_many(&self, what: &'static str, most: usize) -> RpdReadError {
-        RpdReadError::TooMany { path: self.path.clone(), what, most }
+    pub(super) fn too_many(&self, what: &'static str, limit: usize) -> RpdReadError {
+        RpdReadError::TooMany { path: self.path.clone(), what, limit }
     }
 
     /// Whether a table has rows.

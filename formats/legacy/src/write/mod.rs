@@ -102,7 +102,7 @@ fn fill(merged: &Path, out: &Path, file: &File) -> Result<WrittenRpd, WriteError
     Ok(written)
 }
 
-/// Opens the file, which is empty and nobody else's: without locks, which Lustre may not have, and without journal.
+/// Opens the file, which is empty and used by no other process: without locks, which Lustre may not have, and without journal.
 fn open(out: &Path) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -195,9 +195,9 @@ impl Target<'_> {
 
     /// The clock that the merge names, which may state more; else the one that profilers of RocPD use.
     fn clock(&self) -> Result<Clock, WriteError> {
-        let told = self
+        let named = self
             .column("SELECT value FROM temp.metadata WHERE tag = 'rpd.clock' AND typeof(value) = 'text'")?;
-        let name = told.first().and_then(|told| told.split_whitespace().next());
+        let name = named.first().and_then(|name| name.split_whitespace().next());
         Ok(CLOCKS.into_iter().find(|clock| name == Some(clock.name())).unwrap_or(Clock::Boottime))
     }
 

@@ -1,6 +1,6 @@
 //! Beginnings and ends of slices, paired.
 //!
-//! Of one sequence and track, the slice that began last ends first, in the order of the file: whoever wrote them may
+//! Of one sequence and track, the slice that began last ends first, in the order of the file: the writer may
 //! have had them in another order than that of time, as writers of device work have. What finds no partner so is
 //! paired at the end by time, since a slice may end on another thread.
 

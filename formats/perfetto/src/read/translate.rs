@@ -133,7 +133,7 @@ impl<'a> PacketParts<'a> {
                 50 => parts.packed = Some(field),
                 59 => parts.defaults = Some(field),
                 66 => parts.sample = Some(field),
-                // Tracks are known; who sent the packet is of no interest; the rest is about the tracing itself.
+                // Tracks are known; the sender of the packet is not needed; the rest is about the tracing itself.
                 60 | 3 | 79 | 87 | 98 | 33 | 35 | 36 | 69 | 89 | 90 => {}
                 _ => parts.others.push(number),
             }

@@ -9,7 +9,7 @@ pub(super) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A message that is none: it is cut, or its bytes make no sense.
+/// A malformed message: it is cut, or its bytes are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MalformedField;
 
@@ -30,7 +30,7 @@ impl<'a> Field<'a> {
         self.uint().map(|value| value as i64)
     }
 
-    /// A process or thread id, clock or enum. Others than those of 32 bits make no sense.
+    /// A process or thread id, clock or enum. Only values of 32 bits are valid.
     pub(super) fn int32(self) -> Result<i32, MalformedField> {
         self.int().map(|value| value as i32)
     }

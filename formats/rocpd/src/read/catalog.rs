@@ -35,7 +35,7 @@ pub(super) struct Catalog {
     pub(super) entries: Vec<Entry>,
     /// Entries with such names that are no tables, one line each.
     pub(super) remarks: Vec<String>,
-    /// Names of tables that are none of RocPD's: somebody added them.
+    /// Names of tables that are not part of RocPD.
     pub(super) others: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Connections {
     bytes: u64,
     /// Whether SQLite has to be lenient with the file.
     torn: AtomicBool,
-    /// Those that nobody uses at the moment.
+    /// Idle connections.
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -63,7 +63,7 @@ impl Connections {
         result
     }
 
-    /// Closes those that nobody uses.
+    /// Closes idle connections.
     pub(super) fn release(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -170,7 +170,7 @@ impl Database {
         self.file.each(&table.stored, &table.table, piece, take);
     }
 
-    /// Forgets where the rows are, for somebody who has noted the pieces that he will read.
+    /// Forgets where the rows are, for a caller that has noted the pieces to read.
     pub fn forget_pieces(&mut self) {
         let tables = self.spaces.iter_mut().flat_map(|space| &mut space.tables);
         tables.for_each(|table| table.pieces = Vec::new());

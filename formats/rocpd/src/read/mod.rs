@@ -3,7 +3,7 @@
 //! A file is untrusted: every number and length in it is bounded, and nothing that its schema states is
 //! run. Nothing is made beside it.
 //!
-//! * [`Database`]: an open file. Opening reads the schema and who its processes are, but no events.
+//! * [`Database`]: an open file. Opening reads the schema and the processes, but no events.
 //! * [`Space`]: the tables of one uuid, described by the data model; unknown columns and tables are
 //!   carried by their declaration.
 //! * [`Piece`]: the rows that are read at once, by any number of threads.

@@ -84,11 +84,11 @@ impl Stored {
     /// end of a file that was cut.
     pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);
-        let told = found.damage.iter().filter(|error| !is_behind_the_end(error, database));
+        let reported = found.damage.iter().filter(|error| !is_behind_the_end(error, database));
         let line = |error: &pages::PageError| {
             format!("rows of {} are lost: page {}: {}", self.name, error.page, error.problem)
         };
-        let damage = told.map(line).collect();
+        let damage = reported.map(line).collect();
         let many = (PIECE_BYTES / database.page_size()).max(1);
         let piece = |pages: &[u32]| {
             let rows = pages.len() * database.page_size() / ROW_BYTES;

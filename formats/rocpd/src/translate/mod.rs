@@ -1,7 +1,7 @@
 //! A database as a shard: what a profiler wrote on a node, on its way to the shared file system.
 //!
 //! Rows keep their keys, which are handles, and their stack ids; only strings get the ids of the shard. So a merge of
-//! the shard is the merge of the database, but for the processes: who they are is known better. Each process is a source
+//! the shard is the merge of the database, except for the processes, whose identity is known better. Each process is a source
 //! with keys and stack ids of its own, whether it has a set of tables to itself or shares one with others.
 
 mod tables;
@@ -71,7 +71,7 @@ fn is_foreign(tag: &str) -> bool {
 }
 
 /// Writes what a database holds as a shard; returns the sink. A journal that a killed writer left is used first,
-/// which changes the file: it has to be a copy that nobody else needs.
+/// which changes the file: it must be a copy that is not needed otherwise.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     settle(path);
     let database = Database::open(path)?;
@@ -83,15 +83,15 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         shard,
         defined: BTreeSet::new(),
         strings: HashMap::new(),
-        told: Translation::default(),
+        translation: Translation::default(),
     };
     output.damage();
     for part in &parts {
         output.part(part)?;
     }
     let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag)).cloned();
-    output.told.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
-    Ok((output.shard.finish()?, output.told))
+    output.translation.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
+    Ok((output.shard.finish()?, output.translation))
 }
 
 /// A set of tables on its way into the shard.
@@ -167,14 +167,14 @@ struct ShardOutput<'a, W: Write> {
     defined: BTreeSet<TableId>,
     /// Id in the shard of each string of the set, by its key.
     strings: HashMap<i64, i64>,
-    told: Translation,
+    translation: Translation,
 }
 
 impl<W: Write> ShardOutput<'_, W> {
     fn warn(&mut self, line: &str) {
-        if self.told.warnings.len() < MAX_WARNINGS {
+        if self.translation.warnings.len() < MAX_WARNINGS {
             let path = self.path.display().to_string();
-            self.told.warnings.push(if line.contains(&path) {
+            self.translation.warnings.push(if line.contains(&path) {
                 line.to_owned()
             } else {
                 format!("{path}: {line}")
@@ -285,7 +285,7 @@ impl<W: Write> ShardOutput<'_, W> {
                     Err(error) => output.too_long(part.first, rocpd::STRING, error)?,
                 }
             }
-            *output.told.rows.entry(rocpd::STRING).or_default() += rows.len as u64;
+            *output.translation.rows.entry(rocpd::STRING).or_default() += rows.len as u64;
             Ok(())
         })
     }
@@ -323,7 +323,7 @@ impl<W: Write> ShardOutput<'_, W> {
                     });
                 }
                 match output.shard.push_with_key(source, id, key, &values) {
-                    Ok(()) => *output.told.rows.entry(id).or_default() += 1,
+                    Ok(()) => *output.translation.rows.entry(id).or_default() += 1,
                     Err(error) => output.too_long(source, id, error)?,
                 }
             }

@@ -65,13 +65,13 @@ pub(super) fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusq
     }
     check_references(conn, &suffixes, &mut report)?;
     // Sets are mostly declared alike.
-    let mut told: Vec<Problem> = Vec::new();
+    let mut problems: Vec<Problem> = Vec::new();
     for problem in std::mem::take(&mut report.refused_by_amd) {
-        if !told.contains(&problem) {
-            told.push(problem);
+        if !problems.contains(&problem) {
+            problems.push(problem);
         }
     }
-    report.refused_by_amd = told;
+    report.refused_by_amd = problems;
     Ok(report)
 }
 

@@ -46,7 +46,7 @@ pub enum BlockDamage {
     /// zstd cannot read them, or they have another length than in the header.
     #[error("compressed data is damaged")]
     Zstd,
-    /// The columns make no sense.
+    /// The columns are malformed.
     #[error("{0}")]
     Columns(#[from] DecodeError),
     /// A table that is described nowhere.
@@ -62,10 +62,10 @@ thread_local! {
     static ZSTD: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-fn decompressed(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
+fn decompressed(stored: &[u8], max_bytes: usize) -> io::Result<Vec<u8>> {
     ZSTD.with_borrow_mut(|known| match known {
-        Some(zstd) => zstd.decompress(stored, most),
-        None => known.insert(Decompressor::new()?).decompress(stored, most),
+        Some(zstd) => zstd.decompress(stored, max_bytes),
+        None => known.insert(Decompressor::new()?).decompress(stored, max_bytes),
     })
 }
 

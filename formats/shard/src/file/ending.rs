@@ -8,7 +8,7 @@
 use super::block::BlockKind;
 use super::block_ref::BlockRef;
 use super::index::{self, ENTRY_BYTES, TRAILER_BYTES};
-use super::reserve::most_block_bytes;
+use super::reserve::max_block_bytes;
 use super::writer::{ShardWriter, WriteError, record_header};
 use super::{FILE_HEADER_BYTES, file_header};
 use crate::codec::MAX_RAW_BYTES;
@@ -31,18 +31,18 @@ enum Extras {
 
 impl<W: Write> ShardWriter<W> {
     /// Upper bound of the size of the end, bytes.
-    pub(super) fn most_end_bytes(&self) -> u64 {
+    pub(super) fn max_end_bytes(&self) -> u64 {
         let tables = self.places.len() + 1;
         let (written, lost) = LEDGER_ENTRY_BYTES;
         let ledger = LEDGER_LENGTH_BYTES + tables * written + (self.losses.len() + tables) * lost;
         let clocks = self.reserve.clocks_from(self.position);
         let records = self.processes.len() + usize::from(self.command.is_some()) + clocks.len() + 2;
         let index = (self.blocks.len() + records) * ENTRY_BYTES;
-        most_block_bytes(ledger)
+        max_block_bytes(ledger)
             + self.reserve.process_bytes
-            + clocks.iter().map(|kept| most_block_bytes(kept.raw.len())).sum::<u64>()
-            + most_block_bytes(self.identity.len())
-            + most_block_bytes(index)
+            + clocks.iter().map(|kept| max_block_bytes(kept.raw.len())).sum::<u64>()
+            + max_block_bytes(self.identity.len())
+            + max_block_bytes(index)
             + (TRAILER_BYTES + FILE_HEADER_BYTES) as u64
     }
 
@@ -150,7 +150,7 @@ impl ShardWriter<Vec<u8>> {
     /// kept free.
     pub fn set_limit(&mut self, bytes: u64) {
         self.reserve.limit = bytes;
-        if self.position + self.most_end_bytes() > bytes {
+        if self.position + self.max_end_bytes() > bytes {
             self.stop(0);
         }
     }
@@ -188,7 +188,7 @@ impl ShardWriter<Vec<u8>> {
         self.fill();
         let mut end = self.end_bytes(Extras::ProcessesAndClocks)?;
         if self.position + end.len() as u64 > room {
-            while !self.blocks.is_empty() && self.position + self.most_end_bytes() > room {
+            while !self.blocks.is_empty() && self.position + self.max_end_bytes() > room {
                 self.give_up_block();
             }
             self.cut_sink(sink_offset);

@@ -147,7 +147,7 @@ impl Shard {
         self.bytes.release();
     }
 
-    /// Keeps of a shard what its strings and single blocks are read with, for somebody who has noted the rest:
+    /// Keeps of a shard what is needed to read its strings and single blocks, for a caller that has noted the rest:
     /// forgets the other blocks, the damage, processes, command, ledger, selection and profiler losses.
     pub fn forget_records(&mut self) {
         self.blocks.retain(|block| block.header.kind == BlockKind::Rows(rocpd::STRING));

@@ -52,6 +52,6 @@ impl Reserve {
 }
 
 /// Maximum bytes of a block with a payload of `raw` bytes.
-pub(super) fn most_block_bytes(raw: usize) -> u64 {
+pub(super) fn max_block_bytes(raw: usize) -> u64 {
     (BLOCK_HEADER_BYTES + zstd::zstd_safe::compress_bound(raw)) as u64
 }

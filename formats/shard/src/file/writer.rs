@@ -3,7 +3,7 @@ use super::block_ref::BlockRef;
 use super::index::ENTRY_BYTES;
 use super::owner::Owner;
 use super::pending::{Pending, Strings};
-use super::reserve::{Reserve, most_block_bytes};
+use super::reserve::{Reserve, max_block_bytes};
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};
@@ -82,7 +82,7 @@ pub struct ShardWriter<W: Write> {
     pub(super) stored: Vec<u8>,
     zstd: zstd::bulk::Compressor<'static>,
     pub(super) reserve: Reserve,
-    /// Who knows the processes better than whoever describes them here.
+    /// The owner of a foreign file, which knows its processes better than the file.
     owner: Option<Box<Owner>>,
 }
 
@@ -173,10 +173,10 @@ impl<W: Write> ShardWriter<W> {
             Some(owner) => wire::encode(&owner.describe(process.clone())),
             None => wire::encode(process),
         };
-        let most = most_block_bytes(raw.len());
+        let most = max_block_bytes(raw.len());
         let before = self.processes.insert(process.source, raw.clone());
         self.reserve.process_bytes += most;
-        self.reserve.process_bytes -= before.map_or(0, |before| most_block_bytes(before.len()));
+        self.reserve.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
         self.record(BlockKind::Process, process.source, &raw)?;
         Ok(())
     }
@@ -185,9 +185,9 @@ impl<W: Write> ShardWriter<W> {
     /// description counts. A reader takes only what is number [`crate::record::COMMAND_SOURCE`].
     pub fn command(&mut self, command: &Process) -> Result<(), WriteError> {
         let raw = wire::encode(command);
-        self.reserve.process_bytes += most_block_bytes(raw.len());
+        self.reserve.process_bytes += max_block_bytes(raw.len());
         let before = self.command.replace(raw.clone());
-        self.reserve.process_bytes -= before.map_or(0, |before| most_block_bytes(before.len()));
+        self.reserve.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
         self.record(BlockKind::Command, 0, &raw).map(drop)
     }
 
@@ -435,7 +435,7 @@ impl<W: Write> ShardWriter<W> {
         let block = BlockRef { offset: self.position, header };
         // Its own entry, which compression may lengthen by less than a byte.
         let entry = ENTRY_BYTES as u64 + 1;
-        if block.end().saturating_add(entry + self.most_end_bytes()) > self.reserve.limit {
+        if block.end().saturating_add(entry + self.max_end_bytes()) > self.reserve.limit {
             self.fill();
             return Ok(false);
         }

@@ -35,9 +35,9 @@ pub fn boot_of_machine(node: &Node) -> Option<String> {
 
 /// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot where it is
 /// known, and else with a name that represents it.
-pub fn node_of_file(told: Node, process: (i32, i64)) -> Node {
-    match boot_of_machine(&told) {
-        Some(boot_id) => Node { boot_id, ..told },
+pub fn node_of_file(described: Node, process: (i32, i64)) -> Node {
+    match boot_of_machine(&described) {
+        Some(boot_id) => Node { boot_id, ..described },
         None => unnamed_node(0, &[process]),
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unnamed_nodes_are_told_apart_by_their_processes_and_numbers() {
+    fn unnamed_nodes_differ_by_their_processes_and_numbers() {
         let (a, b) = (unnamed_node(0, &[(70, 5)]), unnamed_node(0, &[(70, 6)]));
         let (c, d) =
             (unnamed_node(3, &[(70, 5), (71, 5), (72, 5)]), unnamed_node(4, &[(70, 5), (71, 5), (72, 5)]));

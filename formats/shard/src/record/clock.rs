@@ -96,9 +96,9 @@ impl Probe {
 /// The best probes of one burst between two clock domains.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProbeBurst {
-    /// The prober, who read t1 and t4.
+    /// The prober, which read t1 and t4.
     pub from: ClockDomain,
-    /// The answerer, who read t2 and t3.
+    /// The answering agent, which read t2 and t3.
     pub to: ClockDomain,
     /// Probes that were sent.
     pub sent: u32,

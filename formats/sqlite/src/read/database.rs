@@ -14,7 +14,7 @@ const JOURNAL_HEADER: usize = 28;
 /// SQLite needs this many bytes of a page.
 const LEAST_USABLE: usize = 480;
 
-/// A database that nobody writes. Any number of threads read it at once.
+/// A database that no process writes. Any number of threads read it at once.
 #[derive(Debug)]
 pub struct Database {
     pub(super) file: QuietFile,

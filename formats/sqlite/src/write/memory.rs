@@ -54,7 +54,7 @@ impl PagePiece {
 pub struct PageMemory {
     spare: Mutex<Spare>,
     /// Maximum bytes that are kept.
-    most: usize,
+    max_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ struct Spare {
 impl PageMemory {
     /// Keeps at most this many bytes that are not in use.
     pub fn new(bytes: usize) -> PageMemory {
-        PageMemory { spare: Mutex::default(), most: bytes }
+        PageMemory { spare: Mutex::default(), max_bytes: bytes }
     }
 
     /// A piece for what comes after so many pages of a run: most tables of a small input have few rows.
@@ -87,7 +87,7 @@ impl PageMemory {
     pub(super) fn give(&self, pieces: Vec<PagePiece>) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         for mut piece in pieces {
-            if spare.bytes + piece.memory.len() <= self.most {
+            if spare.bytes + piece.memory.len() <= self.max_bytes {
                 spare.bytes += piece.memory.len();
                 piece.length = 0;
                 let size = (piece.capacity() / PAGE_SIZE).ilog2() as usize;

@@ -23,7 +23,7 @@ pub struct Sealer {
     path: PathBuf,
     file: File,
     header: [u8; HEADER],
-    /// The first page that nobody uses.
+    /// The first unused page.
     next: LogicalPage,
     /// The highest page in use.
     last: u32,

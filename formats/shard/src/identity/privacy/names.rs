@@ -5,7 +5,7 @@
 pub(super) const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
 /// More of them for options, headers and variables.
 const SECRET_WORD_PARTS: [&str; 3] = ["PASSPHR", "COOKIE", "AWS_SESSION"];
-/// More of them for variables of a whole environment, where nobody chose the names.
+/// More of them for variables of a whole environment, whose names the user did not choose.
 const SECRET_VARIABLE_PARTS: [&str; 10] = [
     "PASS",
     "PWD",
@@ -99,7 +99,7 @@ pub(super) fn is_secret_option(name: &str, value: &str) -> bool {
     }
 }
 
-/// Whether `NAME=X` is a secret. In capitals it is a variable, whoever sets it.
+/// Whether `NAME=X` is a secret. In capitals it is a variable, whatever sets it.
 pub(super) fn is_secret_setting(name: &str, value: &str) -> bool {
     let is_variable = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
     if matches!(name, "PWD" | "OLDPWD") {

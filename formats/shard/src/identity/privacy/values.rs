@@ -79,7 +79,7 @@ fn userinfo(text: &str, colon: usize) -> Option<(usize, usize)> {
     (is_web && !USERS.contains(&login)).then_some((at, at + login.len()))
 }
 
-/// What is after the beginning of a URL that anyone may post to.
+/// What follows the beginning of a webhook URL.
 fn secret_path(text: &str, at: usize) -> Option<(usize, usize)> {
     let before = &text.as_bytes()[..=at];
     let is_one = SECRET_PATHS.iter().any(|path| before.ends_with(path.as_bytes()));
