@@ -32,12 +32,12 @@ pub(crate) fn read_json(text: &[u8]) -> JsonHead {
     let mut rest = text;
     loop {
         rest = after_space(rest);
-        let Some((first, behind)) = rest.split_first() else { return JsonHead::Open };
+        let Some((first, after)) = rest.split_first() else { return JsonHead::Open };
         let used = match (expected, *first) {
             (Expected::Value, bracket @ (b'{' | b'[')) => {
                 open.push(bracket);
                 expected = if bracket == b'{' { Expected::Key } else { Expected::Value };
-                rest = behind;
+                rest = after;
                 continue;
             }
             (Expected::Value | Expected::Key | Expected::Next, end @ (b'}' | b']')) => {
@@ -50,12 +50,12 @@ pub(crate) fn read_json(text: &[u8]) -> JsonHead {
                 Some(1)
             }
             (Expected::Colon, b':') => {
-                (expected, rest) = (Expected::Value, behind);
+                (expected, rest) = (Expected::Value, after);
                 continue;
             }
             (Expected::Next, b',') => {
                 expected = if open.last() == Some(&b'{') { Expected::Key } else { Expected::Value };
-                rest = behind;
+                rest = after;
                 continue;
             }
             (Expected::Value | Expected::Key, b'"') => string_length(rest),
@@ -65,8 +65,8 @@ pub(crate) fn read_json(text: &[u8]) -> JsonHead {
             },
             _ => return JsonHead::Broken,
         };
-        let Some(behind) = used.and_then(|used| rest.get(used..)) else { return JsonHead::Open };
-        rest = behind;
+        let Some(after) = used.and_then(|used| rest.get(used..)) else { return JsonHead::Open };
+        rest = after;
         match expected {
             Expected::Key if *first == b'"' => expected = Expected::Colon,
             _ if open.is_empty() => return JsonHead::Whole,
@@ -85,8 +85,8 @@ fn after_space(text: &[u8]) -> &[u8] {
             Some(_) => return rest,
             None => None,
         };
-        let behind = end.and_then(|end| comment.get(end + 1..)).unwrap_or_default();
-        rest = behind.trim_ascii_start();
+        let after = end.and_then(|end| comment.get(end + 1..)).unwrap_or_default();
+        rest = after.trim_ascii_start();
     }
     rest
 }

@@ -39,7 +39,7 @@ pub(crate) struct WalkEnding {
     /// Where it could not continue, and why.
     pub(crate) damage: Option<(u64, String)>,
     /// What is wrong after a document that is whole: where it ends, and what is there.
-    pub(crate) behind: Option<(u64, TrailingData)>,
+    pub(crate) trailing: Option<(u64, TrailingData)>,
     /// There were events, if only none of them.
     pub(crate) has_events: bool,
 }
@@ -85,14 +85,14 @@ pub(crate) fn walk<E>(
     };
     match walked {
         Err((at, why)) => ending.damage = Some((at, input.damage().unwrap_or(why).to_owned())),
-        Ok(()) if depth == WalkDepth::Everything => ending.behind = behind(input),
+        Ok(()) if depth == WalkDepth::Everything => ending.trailing = trailing_data(input),
         Ok(()) => {}
     }
     Ok(ending)
 }
 
 /// Reads what is after the document. The checksum of a packed file is at its end.
-fn behind(input: &mut JsonInput) -> Option<(u64, TrailingData)> {
+fn trailing_data(input: &mut JsonInput) -> Option<(u64, TrailingData)> {
     let end = input.offset();
     let first = input.peek().map(|_| input.offset());
     while input.more() {
@@ -275,7 +275,7 @@ fn events<E>(
             Err(ScanStop::Bad(place, why)) => {
                 let at = begin + place as u64;
                 match leave(input) {
-                    Left::Behind => take(TraceItem::Broken { at, why, alone: true })?,
+                    Left::After => take(TraceItem::Broken { at, why, alone: true })?,
                     Left::Before => {
                         take(TraceItem::Broken { at, why, alone: false })?;
                         continue;
@@ -299,7 +299,7 @@ fn events<E>(
 /// Where the walk is once it has left broken JSON.
 enum Left {
     /// After the element that was broken.
-    Behind,
+    After,
     /// Before a well-formed event.
     Before,
     Nowhere,
@@ -308,10 +308,10 @@ enum Left {
 /// Leaves a malformed element: by its brackets, or else to the next well-formed event.
 fn leave(input: &mut JsonInput) -> Left {
     if let Whole::Length(length) = whole_value(input) {
-        let mut behind = JsonCursor::new(input.bytes().get(length..).unwrap_or_default());
-        if matches!(behind.peek(), Ok(b',' | b']')) {
+        let mut following = JsonCursor::new(input.bytes().get(length..).unwrap_or_default());
+        if matches!(following.peek(), Ok(b',' | b']')) {
             input.pass(length);
-            return Left::Behind;
+            return Left::After;
         }
     }
     input.pass(1);

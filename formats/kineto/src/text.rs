@@ -14,14 +14,14 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     }
     let mut text = Vec::with_capacity(raw.len());
     let mut rest = raw;
-    while let Some((byte, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
         if *byte != b'\\' {
             text.push(*byte);
             continue;
         }
-        let Some((escape, behind)) = rest.split_first() else { break };
-        rest = behind;
+        let Some((escape, after)) = rest.split_first() else { break };
+        rest = after;
         match escape {
             b'n' => text.push(b'\n'),
             b't' => text.push(b'\t'),
@@ -29,8 +29,8 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
             b'b' => text.push(8),
             b'f' => text.push(12),
             b'u' => {
-                let (letter, behind) = letter(rest);
-                rest = behind;
+                let (letter, after) = letter(rest);
+                rest = after;
                 text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
             }
             other => text.push(*other),
@@ -41,18 +41,18 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
 
 /// The letter after `\u`, which may take a second escape, and what follows it.
 fn letter(rest: &[u8]) -> (char, &[u8]) {
-    let (Some(first), Some(behind)) = (unit(rest), rest.get(4..)) else {
+    let (Some(first), Some(after)) = (unit(rest), rest.get(4..)) else {
         return (char::REPLACEMENT_CHARACTER, rest);
     };
     if (0xd800..0xdc00).contains(&first)
-        && let Some(second) = behind.strip_prefix(b"\\u").and_then(unit)
+        && let Some(second) = after.strip_prefix(b"\\u").and_then(unit)
         && (0xdc00..0xe000).contains(&second)
     {
         let letter = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-        let behind = behind.get(6..).unwrap_or_default();
-        return (char::from_u32(letter).unwrap_or(char::REPLACEMENT_CHARACTER), behind);
+        let after = after.get(6..).unwrap_or_default();
+        return (char::from_u32(letter).unwrap_or(char::REPLACEMENT_CHARACTER), after);
     }
-    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), behind)
+    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), after)
 }
 
 fn unit(rest: &[u8]) -> Option<u32> {

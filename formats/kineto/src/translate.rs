@@ -187,8 +187,8 @@ impl<W: Write> TraceTranslation<'_, W> {
         if !ending.has_events {
             return Err(no_events(self.path, 0, "there are no traceEvents".to_owned()));
         }
-        if let Some((at, behind)) = ending.behind {
-            self.take_behind(at, behind);
+        if let Some((at, data)) = ending.trailing {
+            self.warn_of_trailing_data(at, data);
         }
         self.check_times();
         self.rows.known.devices = std::mem::take(&mut self.facts.devices);
@@ -225,8 +225,8 @@ impl<W: Write> TraceTranslation<'_, W> {
     }
 
     /// Warns of data after the trace. It is unknown which rows a wrong checksum affects, and how many rows are not read.
-    fn take_behind(&mut self, at: u64, behind: TrailingData) {
-        match behind {
+    fn warn_of_trailing_data(&mut self, at: u64, data: TrailingData) {
+        match data {
             TrailingData::Bytes(bytes) => {
                 self.rows.out.warn(format!(
                     "the trace ends at byte {at}, and {bytes} more bytes follow, which are not read: is it more than one trace, or was it written over a longer file?"

@@ -17,8 +17,8 @@ pub fn packed(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<(), Compr
     let mut deflated = Vec::new();
     let mut rest = packets;
     while !rest.is_empty() {
-        let (group, behind) = rest.split_at(group(rest));
-        rest = behind;
+        let (group, after) = rest.split_at(group(rest));
+        rest = after;
         if group.len() > MAX_GROUP_BYTES {
             // One packet that is too large, which stays as it is.
             out.extend_from_slice(group);

@@ -70,7 +70,7 @@ pub enum MisplacedSpan {
     },
     /// It begins after the window.
     #[error("a span that begins at {start} is after the window, which ends at {end}: open the next one")]
-    Behind {
+    AfterWindow {
         /// Where it begins.
         start: Timestamp,
         /// Where the window ends.
@@ -112,7 +112,7 @@ impl<T> Timeline<T> {
             return Err(MisplacedSpan::Unsorted { start, last: self.last });
         }
         if start >= self.window.end() {
-            return Err(MisplacedSpan::Behind { start, end: self.window.end() });
+            return Err(MisplacedSpan::AfterWindow { start, end: self.window.end() });
         }
         self.last = start;
         let Some(clipped) = self.window.clip(span) else { return Ok(false) };

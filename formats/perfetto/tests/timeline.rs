@@ -262,6 +262,6 @@ fn times_that_cannot_be_are_refused() {
         let unsorted = timeline.push(span(6, 9), (), |_| ()).unwrap_err();
         assert_eq!(unsorted, MisplacedSpan::Unsorted { start: time(6), last: time(7) });
         let last = Span::new(Timestamp::MAX, Timestamp::MAX).unwrap();
-        assert!(matches!(timeline.push(last, (), |_| ()).unwrap_err(), MisplacedSpan::Behind { .. }));
+        assert!(matches!(timeline.push(last, (), |_| ()).unwrap_err(), MisplacedSpan::AfterWindow { .. }));
     }
 }

@@ -74,16 +74,16 @@ pub(super) fn describe(
         }
         if !is_listed && !is_implied {
             let column = unknown(name, found, targets, &mut warnings);
-            let behind = before
+            let after = before
                 .as_ref()
                 .and_then(|before| columns.iter().position(|(c, _)| c.name.eq_ignore_ascii_case(before)))
                 .map_or(0, |at| at + 1);
             for (column, _) in &mut columns {
                 let moved =
-                    |near: u8| if usize::from(near) < behind { Some(near) } else { near.checked_add(1) };
+                    |near: u8| if usize::from(near) < after { Some(near) } else { near.checked_add(1) };
                 column.near = column.near.and_then(moved);
             }
-            columns.insert(behind, (column, Some(place)));
+            columns.insert(after, (column, Some(place)));
         }
         if !is_implied {
             before = Some(found.name.clone());

@@ -169,7 +169,7 @@ impl ReadError {
 
     /// A page of `table` cannot be read.
     pub(super) fn page(error: PageError, database: &Database, table: &str) -> ReadError {
-        let is_cut = is_behind_the_end(&error, database);
+        let is_cut = is_after_the_end(&error, database);
         let PageError { path, page, problem } = error;
         let (path, table) = (path.to_path_buf(), table.to_owned());
         match problem {
@@ -191,13 +191,13 @@ impl ReadError {
 }
 
 /// Whether a page is damaged because a file was cut, and not by itself.
-pub(super) fn is_behind_the_end(error: &PageError, database: &Database) -> bool {
-    let is_behind = match error.problem {
+pub(super) fn is_after_the_end(error: &PageError, database: &Database) -> bool {
+    let is_after = match error.problem {
         PageProblem::Missing => true,
         PageProblem::Overflow { overflow, .. } => overflow > database.page_count(),
         _ => false,
     };
-    is_behind && database.truncated_pages() > 0
+    is_after && database.truncated_pages() > 0
 }
 
 impl From<OpenError> for ReadError {

@@ -2,7 +2,7 @@
 
 use super::catalog::Entry;
 use super::declaration::{FileColumn, FileTable, Literal};
-use super::error::{ReadError, is_behind_the_end};
+use super::error::{ReadError, is_after_the_end};
 use super::piece::{Piece, Place};
 use super::shared::Shared;
 use super::wanted::Wanted;
@@ -84,7 +84,7 @@ impl Stored {
     /// end of a file that was cut.
     pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);
-        let reported = found.damage.iter().filter(|error| !is_behind_the_end(error, database));
+        let reported = found.damage.iter().filter(|error| !is_after_the_end(error, database));
         let line = |error: &pages::PageError| {
             format!("rows of {} are lost: page {}: {}", self.name, error.page, error.problem)
         };

@@ -174,10 +174,10 @@ fn check_tables(
     report.problems.extend(problems);
     for (name, shape) in &found {
         let table = format!("{name}{suffix}");
-        let (rows, behind) = rows_of(conn, &table, shape)?;
+        let (rows, is_behind) = rows_of(conn, &table, shape)?;
         *report.rows.entry(name.clone()).or_default() += rows;
         report.tables.insert(table, rows);
-        if behind {
+        if is_behind {
             report.problems.push(Problem::Sequence(name.clone()));
         }
     }

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_stand_still_or_have_nothing_behind_them_are_damage() {
+    fn keys_that_do_not_ascend_or_have_no_next_one_are_damage() {
         for keys in [&[3, 3][..], &[4, 2], &[i64::MAX]] {
             let mut bytes = Vec::new();
             encode_handles(keys, &mut bytes);

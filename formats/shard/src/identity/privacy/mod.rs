@@ -22,7 +22,7 @@ use extent::is_scheme;
 use names::{is_name_byte, is_secret_option, is_secret_setting};
 use short_options::{attached_secret, login_secret, takes_login};
 use values::{Header, is_token, mask_values};
-use words::{mask_words, mask_words_behind};
+use words::{mask_words, mask_words_after};
 
 /// Replaces a secret.
 const MASK: &str = "***";
@@ -82,7 +82,7 @@ pub fn masked_text(text: &str) -> String {
 /// The value of a variable whose name is none of a secret, secrets inside of it masked: a proxy's URL may hold a
 /// password, and `CURL_OPTS` is what follows `curl`.
 pub fn masked_variable(name: &str, value: &str) -> String {
-    mask_values(&mask_words_behind(name, value), Header::Line)
+    mask_values(&mask_words_after(name, value), Header::Line)
 }
 
 /// Variables without their secrets: values of names that sound like a secret, and secrets inside of the others.
