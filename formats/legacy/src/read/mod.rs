@@ -23,6 +23,7 @@ mod devices;
 mod error;
 mod follow;
 mod ids;
+mod launches;
 mod ops;
 mod output;
 mod schema;

@@ -4,9 +4,10 @@ use super::census::ProcessCensus;
 use super::devices::{DeviceRows, KernelIds, RpdProcessor};
 use super::follow::JoinedRows;
 use super::ids::IdMap;
+use super::launches::{LaunchQuery, OpLaunch};
 use super::output::RpdOutput;
 use super::schema::{RpdFile, Select, identifier};
-use super::value::{address, int, text};
+use super::value::{int, text};
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::row_types::{
     EventKey, EventRow, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StreamKey, ThreadKey,
@@ -14,8 +15,8 @@ use rpd_shard::model::row_types::{
 };
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
+use rusqlite::Row;
 use rusqlite::types::ValueRef;
-use rusqlite::{Row, Statement};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -113,89 +114,6 @@ impl OpColumns {
             description: select.text((op, "o", "description_id"), "rocpd_string", "d"),
             op_type: select.text((op, "o", "opType_id"), "rocpd_string", "t"),
         }
-    }
-}
-
-/// What the call of an operation states about the operation.
-#[derive(Default)]
-struct OpLaunch {
-    tid: Option<i64>,
-    stream: Option<Vec<u8>>,
-    kernel_name_id: Option<i64>,
-    kernel_name: Option<Vec<u8>>,
-    /// Grid, workgroup, group and private segment.
-    sizes: [Option<i64>; 8],
-    copy_size: Option<i64>,
-    copy_kind: Option<i64>,
-    copy_ends: [Option<i64>; 2],
-}
-
-const SIZES: [&str; 8] = [
-    "gridX",
-    "gridY",
-    "gridZ",
-    "workgroupX",
-    "workgroupY",
-    "workgroupZ",
-    "groupSegmentSize",
-    "privateSegmentSize",
-];
-
-/// Finds the launch of a call.
-struct LaunchQuery<'i> {
-    query: Statement<'i>,
-    input: &'i RpdFile,
-    /// The call that was asked for last, and what was found: a graph launches thousands of operations in a row.
-    last: Option<(i64, OpLaunch)>,
-}
-
-impl<'i> LaunchQuery<'i> {
-    fn new(input: &'i RpdFile) -> Result<LaunchQuery<'i>, RpdReadError> {
-        let mut select = input.select("rocpd_api", "a");
-        select.join("rocpd_kernelapi", "k", "api_ptr_id", "a.id");
-        select.join("rocpd_copyapi", "c", "api_ptr_id", "a.id");
-        select.column("rocpd_api", "a", "tid");
-        select.column("rocpd_kernelapi", "k", "stream");
-        select.column("rocpd_copyapi", "c", "stream");
-        select.column("rocpd_kernelapi", "k", "kernelName_id");
-        select.text(("rocpd_kernelapi", "k", "kernelName_id"), "rocpd_string", "kn");
-        for column in ["size", "width", "height", "kind", "dst", "src"] {
-            select.column("rocpd_copyapi", "c", column);
-        }
-        for column in SIZES {
-            select.column("rocpd_kernelapi", "k", column);
-        }
-        let query = input.conn.prepare(&select.sql("WHERE a.id = ?"));
-        Ok(LaunchQuery { query: query.map_err(|e| input.error("rocpd_api", e))?, input, last: None })
-    }
-
-    /// What this call states; nothing where there is no such call.
-    fn find(&mut self, call: i64) -> Result<&OpLaunch, RpdReadError> {
-        let launch = match self.last.take() {
-            Some((last, launch)) if last == call => launch,
-            _ => self.read(call)?,
-        };
-        Ok(&self.last.insert((call, launch)).1)
-    }
-
-    fn read(&mut self, call: i64) -> Result<OpLaunch, RpdReadError> {
-        let failed = |source| self.input.error("rocpd_api", source);
-        let mut rows = self.query.query([call]).map_err(failed)?;
-        let Some(row) = rows.next().map_err(failed)? else { return Ok(OpLaunch::default()) };
-        let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
-        let owned = |i| text(value(i)).map(|text| text.into_owned());
-        // Copies of two dimensions have an area.
-        let area = || int(value(6)).zip(int(value(7))).and_then(|(width, height)| width.checked_mul(height));
-        Ok(OpLaunch {
-            tid: int(value(0)),
-            stream: owned(1).or_else(|| owned(2)),
-            kernel_name_id: int(value(3)),
-            kernel_name: owned(4),
-            copy_size: int(value(5)).or_else(area),
-            copy_kind: int(value(8)),
-            copy_ends: [address(value(9)), address(value(10))],
-            sizes: std::array::from_fn(|i| int(value(11 + i))),
-        })
     }
 }
 
@@ -469,7 +387,8 @@ impl OpRow<'_> {
         Ok(())
     }
 
-    /// What an operation has beside the columns, as far as it is not what it always is. `marks` are those that may be set.
+    /// What an operation has beside the columns, as far as it is not what it always is. `marks` are those that
+    /// may be set.
     fn extdata(
         &self,
         op_type: Option<&[u8]>,

@@ -26,8 +26,9 @@ pub trait TableRow {
     /// The key of such a row.
     type Key;
 
-    /// Passes the values of the columns, in the order of the table, to `take`. What comes after the last value that is
-    /// not NULL is left out, so that defaults hold. Native tables have none, and all their values are passed.
+    /// Passes the values of the columns, in the order of the table, to `take`. What comes after the last value
+    /// that is not NULL is left out, so that defaults hold. Native tables have none, and all their values are
+    /// passed.
     fn with_values<T>(&self, take: impl FnOnce(&[Value<'_>]) -> T) -> T;
 
     /// The key of row number `key`.
@@ -82,7 +83,7 @@ macro_rules! row_types {
 
         /// Table, columns and kinds of each type.
         #[cfg(test)]
-        #[allow(clippy::type_complexity)]
+        #[allow(clippy::type_complexity, clippy::extra_unused_lifetimes)]
         fn declared<'a>() -> Vec<(TableId, &'static [&'static str], Vec<fn(&super::Kind) -> bool>)> {
             vec![$((
                 <$row $(<$life>)? as TableRow>::TABLE,
