@@ -180,7 +180,8 @@ impl HeldFolder {
         Ok((file.into(), found))
     }
 
-    /// Creates a file in it for reading and writing. An entry of that name, also a link that leads nowhere, is an error.
+    /// Creates a file in it for reading and writing. An entry of that name, also a link that leads nowhere, is
+    /// an error.
     pub fn create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = entry_name(name.as_ref())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -206,9 +207,9 @@ impl HeldFolder {
 
     /// Removes an entry that is no folder if it has this device and inode; returns whether it did.
     ///
-    /// No system call compares and removes at once: a user who may write to the folder can exchange the entry in between,
-    /// and then another entry of this folder is removed. Nothing outside of it is, and in a folder of this user
-    /// ([`HeldFolder::is_own`]) only users whom this user lets write there can do that.
+    /// No system call compares and removes at once: a user who may write to the folder can exchange the entry
+    /// in between, and then another entry of this folder is removed. Nothing outside of it is, and in a folder
+    /// of this user ([`HeldFolder::is_own`]) only users whom this user lets write there can do that.
     pub fn remove_if(&self, name: impl AsRef<OsStr>, identity: (u64, u64)) -> io::Result<bool> {
         let is_same = self.stat(name.as_ref())?.identity == identity;
         if is_same {
@@ -291,7 +292,8 @@ impl HeldFolder {
         self.mode & 0o7777
     }
 
-    /// The error, or that the entry is no regular file: the file system may forbid to open a FIFO, or call it no device.
+    /// The error, or that the entry is no regular file: the file system may forbid to open a FIFO, or call it
+    /// no device.
     fn no_file_or(&self, name: &OsStr, error: Errno) -> io::Error {
         match self.stat(name).map(|found| found.kind) {
             Ok(EntryKind::Folder | EntryKind::Other) => FileRefused::NotRegular.into(),

@@ -58,8 +58,8 @@ pub fn entry_stat(path: &Path) -> io::Result<EntryStat> {
     Ok(EntryStat::of(&fstat(&opened)?))
 }
 
-/// Opens a path as [`open_path`] does. An error states whether it is not a regular file: the file system may forbid to open a
-/// FIFO, or call it no device.
+/// Opens a path as [`open_path`] does. An error states whether it is not a regular file: the file system may
+/// forbid to open a FIFO, or call it no device.
 fn open_regular(path: &Path, flags: OFlags, used_for: AnchorUse) -> io::Result<(OwnedFd, Option<u32>)> {
     open_path(path, flags, used_for).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound || FileRefused::in_error(&error).is_some() {

@@ -24,7 +24,8 @@ enum Expected {
     Next,
 }
 
-/// Reads JSON up to the end of its first value. Comments and commas before an end are allowed, as in files of settings.
+/// Reads JSON up to the end of its first value. Comments and commas before an end are allowed, as in files of
+/// settings.
 pub(crate) fn read_json(text: &[u8]) -> JsonHead {
     // One byte of memory for each that is open: the text is bounded.
     let mut open: Vec<u8> = Vec::new();

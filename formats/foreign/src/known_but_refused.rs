@@ -1,5 +1,5 @@
-//! Files of AMD's profilers that are no timelines, or hold less than another form of the same: known by their headers,
-//! so that the error can name the file to use instead.
+//! Files of AMD's profilers that are no timelines, or hold less than another form of the same: known by their
+//! headers, so that the error can name the file to use instead.
 
 use rpd_files::open_input;
 use std::io::{self, Read};
@@ -45,8 +45,8 @@ const HEADERS: [(&[&str], &str); 8] = [
     (&["Node_Id", "Logical_Node_Id", "Agent_Type"], V3),
 ];
 
-/// What rocprof-sys writes beside its traces (metadata, functions, sums): JSON whose only member is called like the tool,
-/// which had other names before, or like the library that writes it.
+/// What rocprof-sys writes beside its traces (metadata, functions, sums): JSON whose only member is called like
+/// the tool, which had other names before, or like the library that writes it.
 const SYS: &str = "is JSON of rocprof-sys about a run or its sums, without times: name the database of the same run \
                    (ROCPROFSYS_USE_ROCPD=ON) or perfetto-trace-*.proto";
 const SYS_MEMBERS: [&str; 6] =
@@ -62,7 +62,8 @@ pub(crate) fn is_of_sys(head: &[u8]) -> bool {
 }
 
 /// Whether a file may hold the environment of a program, which has secrets: a database, one that rocprof-sys
-/// wrote about the run, one with a member of JSON that is called like that, or one that is packed. A file that cannot be read holds nothing.
+/// wrote about the run, one with a member of JSON that is called like that, or one that is packed. A file that
+/// cannot be read holds nothing.
 pub fn contains_environment(path: &Path) -> bool {
     let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
     DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
@@ -98,8 +99,8 @@ fn find_environment(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a file is one of a profiler that holds sums, descriptions, or less than another file of the same run: where that is
-/// merged, nothing is lost without it.
+/// Whether a file is one of a profiler that holds sums, descriptions, or less than another file of the same
+/// run: where that is merged, nothing is lost without it.
 pub fn holds_less(path: &Path) -> bool {
     why_refused(path).is_some()
 }

@@ -1,7 +1,7 @@
 //! Finds out which format a foreign file has, and reads any foreign file as a shard.
 //!
-//! The collector does this with the files that a profiler left in its scratch folder, the merge with files that the user
-//! names. Each format has a crate of its own.
+//! The collector does this with the files that a profiler left in its scratch folder, the merge with files that
+//! the user names. Each format has a crate of its own.
 
 mod format;
 mod head;

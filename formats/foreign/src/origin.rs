@@ -1,7 +1,8 @@
 //! Whether a profiler wrote a file that cannot be merged, by its name and the first 64 KiB of it.
 //!
-//! A file is a profiler's if it carries a profiler's mark, and may be one if its beginning is lost: no bytes, zeros, a broken
-//! text. Only such a file can hold data that a merge without it lacks. docs/MERGING.md states the rule.
+//! A file is a profiler's if it carries a profiler's mark, and may be one if its beginning is lost: no bytes,
+//! zeros, a broken text. Only such a file can hold data that a merge without it lacks. docs/MERGING.md states
+//! the rule.
 
 use crate::head::FileHead;
 use crate::json_head::{JsonHead, read_json};
@@ -48,8 +49,8 @@ const NAMES: [&str; 2] = ["trace.db", "results.db"];
 /// First line and beginning of the second one of a table of omnistat.
 const OMNISTAT: (&[u8], &[u8]) = (b"metric,", b"instance,");
 
-/// Whether a profiler wrote a file, or may have written it. The ending of the name determines which marks are searched for. What
-/// cannot be read may be a profile.
+/// Whether a profiler wrote a file, or may have written it. The ending of the name determines which marks are
+/// searched for. What cannot be read may be a profile.
 pub fn may_be_profile(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -67,8 +68,9 @@ pub fn may_be_profile(path: &Path) -> bool {
     }
 }
 
-/// Whether a file of any name holds what a profiler records: its mark in JSON, a table of its, a database with its tables, or a
-/// Perfetto trace. Nothing follows from a file that is empty or broken at its beginning: its name is no profiler's.
+/// Whether a file of any name holds what a profiler records: its mark in JSON, a table of its, a database with
+/// its tables, or a Perfetto trace. Nothing follows from a file that is empty or broken at its beginning: its
+/// name is no profiler's.
 pub fn holds_profile(path: &Path) -> bool {
     let Ok(head) = FileHead::unpacked(path) else { return false };
     let text = head.bytes.strip_prefix(BYTE_ORDER).unwrap_or(&head.bytes);

@@ -26,7 +26,8 @@ const COMPRESSED: &str =
     "is compressed in a form that rpd-merge does not read: decompress it, and merge the file that is in it";
 const NO_PACKING: &str = "has the name of a compressed file, but does not begin like one: it is damaged";
 
-/// Why a compressed file cannot be merged; `None` for any other file, and for one whose names show that it holds no profile.
+/// Why a compressed file cannot be merged; `None` for any other file, and for one whose names show that it
+/// holds no profile.
 pub fn why_packed(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     if READ.iter().any(|ending| name.ends_with(ending)) {

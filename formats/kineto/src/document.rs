@@ -1,5 +1,5 @@
-//! The whole file as a stream: members at the top, in any order, and events one by one. Members that are not needed are
-//! passed over without being kept, however long or deep they are.
+//! The whole file as a stream: members at the top, in any order, and events one by one. Members that are not
+//! needed are passed over without being kept, however long or deep they are.
 
 use crate::cursor::{JsonCursor, JsonValue, ScanStop};
 use crate::event::TraceEvent;

@@ -175,8 +175,8 @@ impl JsonInput {
         }
     }
 
-    /// Passes over a value of any length and depth without keeping it; false where there is none, or the file ends before
-    /// it does.
+    /// Passes over a value of any length and depth without keeping it; false where there is none, or the file
+    /// ends before it does.
     pub(crate) fn pass_value(&mut self) -> bool {
         let Some(first) = self.peek() else { return false };
         if !matches!(first, b'"' | b'[' | b'{') {

@@ -15,9 +15,10 @@ const MEMBERS: [&[u8]; 4] =
 /// Words that events of torch have.
 const WORDS: [&[u8]; 3] = [b"\"External id\"", b"\"Ev Idx\"", b"\"cpu_op\""];
 
-/// Whether a file begins like a trace of the PyTorch profiler, plain or packed, whatever its name. Other programs write
-/// `traceEvents`, too, and so do we: Kineto has members beside them that others have not, in any order, or events with
-/// words of torch. A file that cannot be read is none. Reads 16 MiB of the unpacked file at most, and keeps few of them.
+/// Whether a file begins like a trace of the PyTorch profiler, plain or packed, whatever its name. Other
+/// programs write `traceEvents`, too, and so do we: Kineto has members beside them that others have not, in any
+/// order, or events with words of torch. A file that cannot be read is none. Reads 16 MiB of the unpacked file
+/// at most, and keeps few of them.
 pub fn is_kineto(path: &Path) -> bool {
     let Ok(source) = open(path) else { return false };
     // A packed file that is cut has a head all the same.

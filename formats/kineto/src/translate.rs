@@ -20,9 +20,9 @@ const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
 /// A year of the calendar, ns.
 const YEAR: i64 = 31_556_952_000_000_000;
 
-/// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file is read
-/// once; twice if the time that all others count from is not before the events. What is broken is reported and in
-/// the loss ledger, and all that is whole is read.
+/// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file
+/// is read once; twice if the time that all others count from is not before the events. What is broken is
+/// reported and in the loss ledger, and all that is whole is read.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let mut input = opened(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
@@ -224,7 +224,8 @@ impl<W: Write> TraceTranslation<'_, W> {
         }
     }
 
-    /// Warns of data after the trace. It is unknown which rows a wrong checksum affects, and how many rows are not read.
+    /// Warns of data after the trace. It is unknown which rows a wrong checksum affects, and how many rows are
+    /// not read.
     fn warn_of_trailing_data(&mut self, at: u64, data: TrailingData) {
         match data {
             TrailingData::Bytes(bytes) => {

@@ -15,7 +15,7 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// What a rollback journal begins with while it is hot. One of a finished transaction is zeroed or gone.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// Why a database cannot be read as it lies there.
+/// Why a database cannot be read without changing anything beside it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotQuiet {
@@ -95,7 +95,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
     let io = |source| NotQuiet::Io { path: path.to_owned(), source };
     let conn = connected.map_err(io)?.map_err(sqlite)?;
     bound(&conn).map_err(sqlite)?;
-    // The schema is not ours: its functions may not run, and no index is made without our knowledge.
+    // The schema is untrusted: its functions may not run, and SQLite makes no index for it.
     conn.execute_batch(
         "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON;
          PRAGMA automatic_index = OFF; PRAGMA mmap_size = 0; PRAGMA cache_size = -16384;",

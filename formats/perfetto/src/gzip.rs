@@ -31,7 +31,8 @@ impl Checksum {
 
 /// Appends packets to `out` as a compressed piece of a gzip file. Levels are 0 to 9; a higher one is taken for 9.
 ///
-/// A file is [`GZIP_HEAD`], any number of pieces, and [`gzip_tail`]. The bytes depend on the packets and the level alone.
+/// A file is [`GZIP_HEAD`], any number of pieces, and [`gzip_tail`]. The bytes depend on the packets and the
+/// level alone.
 ///
 /// # Errors
 /// If the compressor fails, which it does not for want of space.

@@ -9,7 +9,8 @@
 //! * [`read`] turns a trace of any writer into a shard;
 //! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing after them can fail.
 //!
-//! A trace is a row of packets and nothing else: any pieces that are written one after the other are a trace. The packets are described in `docs/FORMATS.md`.
+//! A trace is a row of packets and nothing else: any pieces that are written one after the other are a trace.
+//! The packets are described in `docs/FORMATS.md`.
 //!
 //! ```
 //! use rpd_perfetto::{Event, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};

@@ -91,7 +91,7 @@ pub enum Unit<'a> {
     Count,
     /// Bytes.
     Bytes,
-    /// Another one, in words: `MHz`.
+    /// Another unit, as text: `MHz`.
     Named(&'a str),
 }
 

@@ -238,7 +238,8 @@ impl Writer {
         self.append_to(0, rows)
     }
 
-    /// Adds rows to the set at this position, and returns how many. Order is free, but ascending keys are written fastest.
+    /// Adds rows to the set at this position, and returns how many. Order is free, but ascending keys are
+    /// written fastest.
     ///
     /// A column that is absent gets its declared default, else NULL; a NULL where it is not allowed
     /// gets the default too.

@@ -281,8 +281,8 @@ impl ReferredRows {
     }
 }
 
-/// Name and extdata of a queue or stream that gets the key `next`: 0 is the default one, the others count in the order in
-/// which they appear. The handle is `$.rpd.id` of the extdata.
+/// Name and extdata of a queue or stream that gets the key `next`: 0 is the default one, the others count in
+/// the order in which they appear. The handle is `$.rpd.id` of the extdata.
 fn numbered<const TABLE: u16>(handle: u64, next: RowKey<TABLE>, what: &str) -> (String, String) {
     let name = match handle {
         0 => format!("Default {what}"),

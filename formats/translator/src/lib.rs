@@ -1,5 +1,5 @@
-//! What the readers of foreign formats share: a [`Translator`] writes the rows of a foreign file as a shard and counts
-//! what was read, cut, ignored and lost.
+//! What the readers of foreign formats share: a [`Translator`] writes the rows of a foreign file as a shard and
+//! counts what was read, cut, ignored and lost.
 //!
 //! A reader makes typed rows ([`rpd_shard::model::row_types::TableRow`]) and passes them to [`Translator::row`]. It returns the
 //! [`Translation`], or a [`TranslateError`] if nothing could be read.

@@ -407,8 +407,8 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
     }
 }
 
-/// The category of a call: as it is there, if that is how rocprofv3 or rocprof-sys spells it; else rocprofv3's for its domain,
-/// else the domain itself; in schema 2, by its name.
+/// The category of a call: as it is there, if that is how rocprofv3 or rocprof-sys spells it; else rocprofv3's
+/// for its domain, else the domain itself; in schema 2, by its name.
 fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u8> {
     let is_known = DOMAINS.iter().any(|(prefix, of)| {
         starts(plain(spelled), prefix) && domain == of.as_bytes() && is_range == (*of == "roctx")
@@ -449,7 +449,8 @@ struct CallExtdata<'t> {
     message: &'t [u8],
     /// Domain and category of the file, where they are not those of RocPD's category.
     spelled: Option<(&'t [u8], &'t [u8])>,
-    /// How many of the args, from the first one, are the row of `rocpd_kernelapi`; and after them, of `rocpd_copyapi`.
+    /// How many of the args, from the first one, are the row of `rocpd_kernelapi`; and after them, of
+    /// `rocpd_copyapi`.
     described: [Option<usize>; 2],
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpdReadError {
-    /// It cannot be opened as it lies there.
+    /// It cannot be opened without changing anything beside it.
     #[error(transparent)]
     Open(#[from] NotQuiet),
     /// A database, but without the tables of RPD.

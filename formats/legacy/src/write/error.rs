@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The database to read cannot be opened as it lies there.
+    /// The database to read cannot be opened without changing anything beside it.
     #[error(transparent)]
     Source(#[from] NotQuiet),
     /// The database to read is not what a merge writes.

@@ -102,7 +102,8 @@ fn fill(merged: &Path, out: &Path, file: &File) -> Result<WrittenRpd, WriteError
     Ok(written)
 }
 
-/// Opens the file, which is empty and used by no other process: without locks, which Lustre may not have, and without journal.
+/// Opens the file, which is empty and used by no other process: without locks, which Lustre may not have, and
+/// without journal.
 fn open(out: &Path) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;

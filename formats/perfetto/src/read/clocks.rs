@@ -1,9 +1,9 @@
 //! Times of packets, ns of one clock.
 //!
-//! A packet states which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks defines,
-//! for one sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences. All times of a
-//! file become those of one clock: BOOTTIME where the file ties its clock to it, as Perfetto does, else the clock that
-//! comes first.
+//! A packet states which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks
+//! defines, for one sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences.
+//! All times of a file become those of one clock: BOOTTIME where the file ties its clock to it, as Perfetto
+//! does, else the clock that comes first.
 
 use super::wire::{Fields, MalformedField};
 use rpd_shard::record::Clock;

@@ -1,5 +1,5 @@
-//! Perfetto traces of track events, read as shards: what rocprof-sys writes (`perfetto-trace-*.proto`), what Perfetto's
-//! interface saves, and what [`crate::Sequence`] writes.
+//! Perfetto traces of track events, read as shards: what rocprof-sys writes (`perfetto-trace-*.proto`), what
+//! Perfetto's interface saves, and what [`crate::Sequence`] writes.
 //!
 //! | trace | shard |
 //! |---|---|
@@ -19,8 +19,8 @@
 //! without a beginning. What has no place is counted by the number of its field. Files may be packed with gzip, and
 //! packets in packets (`compressed_packets`).
 //!
-//! Memory is bounded whatever the file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a million
-//! slices that are open.
+//! Memory is bounded whatever the file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a
+//! million slices that are open.
 
 mod annotations;
 mod clocks;
@@ -75,7 +75,8 @@ pub fn is_ours(path: &Path) -> bool {
     read.is_ok() && crate::is_file_head(&head)
 }
 
-/// Whether all packets that are whole here have fields that packets have. Text that begins with an empty line has not.
+/// Whether all packets that are whole here have fields that packets have. Text that begins with an empty line
+/// has not.
 fn begins_with_packets(head: &[u8]) -> bool {
     let is_full = head.len() as u64 >= HEAD_BYTES;
     let mut packets = 0;

@@ -1,4 +1,5 @@
-//! What is remembered of a sequence of packets: interned data, and what is left out because it is the same every time.
+//! What is remembered of a sequence of packets: interned data, and what is left out because it is the same
+//! every time.
 
 use super::stacks::{StackFrame, StackTables};
 use super::texts::InternedTexts;

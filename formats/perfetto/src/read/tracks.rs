@@ -1,8 +1,8 @@
 //! Tracks, and the threads and counters that they become.
 //!
-//! A track of a thread is that thread. Any other track with slices is a thread row, too, with the names of the tracks
-//! above it below the process; its id is negative, since it is none of the system. Tracks with the same parent and the
-//! same name are one, as Perfetto draws them.
+//! A track of a thread is that thread. Any other track with slices is a thread row, too, with the names of the
+//! tracks above it below the process; its id is negative, since it is none of the system. Tracks with the same
+//! parent and the same name are one, as Perfetto draws them.
 
 use super::limits::{MAX_PROCESSES, MAX_TRACKS};
 use super::sequence::cut;

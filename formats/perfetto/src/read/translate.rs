@@ -22,9 +22,9 @@ use std::path::Path;
 const MAX_SEQUENCES: usize = 1 << 16;
 /// How far the clocks of a snapshot may have been read from each other, ns: Perfetto reads one after the other.
 const SNAPSHOT_BRACKET: i64 = 1_000;
-/// Writes a trace as a shard, a source for each process; returns the sink and what became of the file. It is read
-/// twice. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and a loss of unknown
-/// size.
+/// Writes a trace as a shard, a source for each process; returns the sink and what became of the file. It is
+/// read twice. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and a
+/// loss of unknown size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let TraceSurvey { tracks, processes, clocks, damage } = survey(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
@@ -57,7 +57,8 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     Ok(reader.output.finish()?)
 }
 
-/// The processes of a trace, in its order, as [`translate`] describes them, but for their times. Reads all of the file.
+/// The processes of a trace, in its order, as [`translate`] describes them, but for their times. Reads all of
+/// the file.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let TraceSurvey { tracks, processes, clocks, .. } = survey(path)?;
     Ok(described(&TraceTracks::new(tracks, processes).processes, clocks.target()))

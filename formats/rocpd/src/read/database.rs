@@ -148,8 +148,8 @@ impl Database {
         &self.spaces
     }
 
-    /// The parts of a piece whose rows were [too large](ReadError::TooLarge) to be read at once; the piece alone where
-    /// it has none.
+    /// The parts of a piece whose rows were [too large](ReadError::TooLarge) to be read at once; the piece
+    /// alone where it has none.
     ///
     /// # Panics
     /// If there is no such space or table.

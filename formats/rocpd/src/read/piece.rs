@@ -32,8 +32,8 @@ impl Piece {
         Piece { rows, bytes: 0, place: Place::Pages(pages.into()) }
     }
 
-    /// Cells of a page, a few at a time, so that their payloads of these lengths come to `max_bytes` bytes at most, or are
-    /// alone.
+    /// Cells of a page, a few at a time, so that their payloads of these lengths come to `max_bytes` bytes at
+    /// most, or are alone.
     pub(super) fn of_cells(page: u32, payloads: &[u64], max_bytes: u64) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut open: Option<(u16, u64)> = None;

@@ -30,7 +30,7 @@ pub struct ProcessFacts {
     pub end: Option<i64>,
 }
 
-/// Facts from rows of `rocpd_info_process`. The rank is what a merge of ours found out, or else what
+/// Facts from rows of `rocpd_info_process`. The rank is the one that rpd-merge stored, or else what
 /// the recorded environment states.
 pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts> {
     (0..rows.len).map(move |row| {
@@ -54,7 +54,7 @@ pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts>
     })
 }
 
-/// What a merge of ours wrote into `extdata`, and whether that is a worker.
+/// What rpd-merge wrote into `extdata`, and whether that is a worker.
 fn merged_identity(extdata: &str) -> Option<(RankIdentity, bool)> {
     let Ok(Json::Object(extdata)) = serde_json::from_str(extdata) else { return None };
     let rpd = extdata.get("rpd")?;

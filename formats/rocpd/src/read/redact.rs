@@ -20,8 +20,8 @@ pub enum Keep<'a> {
     Listed(&'a [String]),
 }
 
-/// The recorded environment, a JSON object or a list of variables, without secrets: masked are the values of variables
-/// whose name sounds like a secret, and what looks like one inside of the other values.
+/// The recorded environment, a JSON object or a list of variables, without secrets: masked are the values of
+/// variables whose name sounds like a secret, and what looks like one inside of the other values.
 ///
 /// A text in which there is nothing to change is given back as it is. One that is neither is masked as a text, and
 /// dropped (`{}`) where only some variables are to be kept.
@@ -72,9 +72,9 @@ fn mask(name: &str, value: &mut Json) -> bool {
     changed
 }
 
-/// Masks secrets in the `extdata` of a process, at any depth: values of names that sound like a secret, environments as
-/// by [`redacted_environment`], and what looks like a secret inside of other texts. What is under `rpd` at the top stays
-/// as it is. Returns whether anything changed.
+/// Masks secrets in the `extdata` of a process, at any depth: values of names that sound like a secret,
+/// environments as by [`redacted_environment`], and what looks like a secret inside of other texts. What is
+/// under `rpd` at the top stays as it is. Returns whether anything changed.
 pub fn redact_extdata(extdata: &mut Map<String, Json>, keep: Keep<'_>) -> bool {
     let own = extdata.iter_mut().filter(|(name, _)| *name != "rpd");
     own.fold(false, |changed, (name, value)| redact_member(name, value, keep) | changed)

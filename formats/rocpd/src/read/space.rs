@@ -117,8 +117,8 @@ pub(super) fn is_mark(name: &str) -> bool {
 /// The tables of each space, by the end of their names.
 pub(super) type Groups<'a> = BTreeMap<String, Vec<(String, &'a Entry)>>;
 
-/// The ends of table names that distinguish spaces, and the tables of each by name without it. The names of tables that
-/// belong to none are given, too.
+/// The ends of table names that distinguish spaces, and the tables of each by name without it. The names of
+/// tables that belong to none are given, too.
 pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
     let ends = |mark: &str| -> BTreeSet<&str> {
         entries.iter().filter_map(|entry| end_of(&entry.name, mark)).collect()

@@ -80,8 +80,8 @@ impl Stored {
         self.columns.iter().flatten().all(|source| source.default.is_some())
     }
 
-    /// Divides the table into pieces by its leaf pages. What is lost is reported, one line each, but for what is after the
-    /// end of a file that was cut.
+    /// Divides the table into pieces by its leaf pages. What is lost is reported, one line each, but for what
+    /// is after the end of a file that was cut.
     pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);
         let reported = found.damage.iter().filter(|error| !is_after_the_end(error, database));

@@ -41,7 +41,7 @@ pub(super) fn add(tags: &mut BTreeMap<String, String>, rows: &Rows<Local>) {
 }
 
 /// The version that the tags state: major, minor, patch. `Ok(None)` where they state none, and the text
-/// where it is none of ours.
+/// where rpd-merge did not write it.
 pub(super) fn version(tags: &BTreeMap<String, String>) -> Result<Option<[u32; 3]>, String> {
     let tag = |name: &str| tags.get(name).map(|text| text.trim().to_owned());
     let from_parts = || {

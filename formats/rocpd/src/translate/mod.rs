@@ -1,8 +1,9 @@
 //! A database as a shard: what a profiler wrote on a node, on its way to the shared file system.
 //!
-//! Rows keep their keys, which are handles, and their stack ids; only strings get the ids of the shard. So a merge of
-//! the shard is the merge of the database, except for the processes, whose identity is known better. Each process is a source
-//! with keys and stack ids of its own, whether it has a set of tables to itself or shares one with others.
+//! Rows keep their keys, which are handles, and their stack ids; only strings get the ids of the shard. So a
+//! merge of the shard is the merge of the database, except for the processes, whose identity is known better.
+//! Each process is a source with keys and stack ids of its own, whether it has a set of tables to itself or
+//! shares one with others.
 
 mod tables;
 mod whose;

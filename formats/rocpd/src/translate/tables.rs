@@ -14,8 +14,8 @@ const TOO_WIDE: &str = "has a table of more than 64 columns";
 const TOO_MANY: &str = "has too many tables that are none of RocPD's";
 const DIFFERENT: &str = "has sets of tables with different columns";
 
-/// The tables of each set, in its order, as they are in the shard: what has one name has one number. States why there are
-/// none, where that is so.
+/// The tables of each set, in its order, as they are in the shard: what has one name has one number. States why
+/// there are none, where that is so.
 pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'static str> {
     let mut numbers: HashMap<String, TableId> = HashMap::new();
     let mut known: HashMap<TableId, Arc<Table>> = HashMap::new();

@@ -71,8 +71,8 @@ impl<'a> RowLinks<'a> {
 }
 
 impl RowOwners {
-    /// Searches the rows of a set of tables, unless they are all of one process. Returns the reason if they cannot be told
-    /// apart, where that is so.
+    /// Searches the rows of a set of tables, unless they are all of one process. Returns the reason if they
+    /// cannot be told apart, where that is so.
     pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<RowOwners, &'static str> {
         let mut whose = RowOwners::default();
         if space.processes.len() < 2 {

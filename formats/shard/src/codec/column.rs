@@ -173,8 +173,8 @@ pub fn decode_columns(table: &Table, input: &[u8], rows: usize) -> Result<Vec<Ce
     decode_needed(table, input, rows, &|_| true)
 }
 
-/// The same, for a caller that does not need all columns: those that are not `needed` may be [`Cells::Absent`] if they
-/// are integers without NULL. Fails where [`decode_columns`] fails.
+/// The same, for a caller that does not need all columns: those that are not `needed` may be [`Cells::Absent`]
+/// if they are integers without NULL. Fails where [`decode_columns`] fails.
 pub fn decode_needed(
     table: &Table,
     input: &[u8],

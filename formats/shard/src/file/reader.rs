@@ -19,7 +19,8 @@ const MAX_CLOCK_SETS: usize = 1 << 17;
 const MAX_PROBE_BURSTS: usize = 1 << 17;
 /// Limit of profiler losses that are kept from one shard: a few are recorded for each profiler of a rank.
 const MAX_PROFILER_LOSSES: usize = 256;
-/// Longest record of a run, a process, a command, a selection, a burst or a profiler loss: a process's command and chosen environment are the bulk of it.
+/// Longest record of a run, a process, a command, a selection, a burst or a profiler loss: a process's command
+/// and chosen environment are the bulk of it.
 const MAX_RECORD_BYTES: usize = 256 << 10;
 /// Maximum bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;

@@ -12,13 +12,14 @@ pub fn is_no_name(hostname: &str) -> bool {
     ["", "localhost", "localhost.localdomain", "localhost4", "localhost6", "(none)"].into_iter().any(local)
 }
 
-/// The boot of a node of which only the machine is known: the machine represents it, since no profiler's clock continues
-/// over a boot. Whatever format a file has, and however often it is merged, this is the same.
+/// The boot of a node of which only the machine is known: the machine represents it, since no profiler's clock
+/// continues over a boot. Whatever format a file has, and however often it is merged, this is the same.
 pub fn unknown_boot(machine: &str) -> String {
     format!("unknown:{machine}")
 }
 
-/// The boot of a node by its machine id and its name, since cloned images share the former; `None` where it has neither.
+/// The boot of a node by its machine id and its name, since cloned images share the former; `None` where it has
+/// neither.
 pub fn boot_of_machine(node: &Node) -> Option<String> {
     let (mut machine, mut name) = (node.machine_id.as_str(), node.hostname.as_str());
     if is_no_name(machine) && is_no_name(name) {
@@ -33,8 +34,8 @@ pub fn boot_of_machine(node: &Node) -> Option<String> {
     }
 }
 
-/// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot where it is
-/// known, and else with a name that represents it.
+/// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot
+/// where it is known, and else with a name that represents it.
 pub fn node_of_file(described: Node, process: (i32, i64)) -> Node {
     match boot_of_machine(&described) {
         Some(boot_id) => Node { boot_id, ..described },
@@ -42,8 +43,9 @@ pub fn node_of_file(described: Node, process: (i32, i64)) -> Node {
     }
 }
 
-/// Represents the node of a file that names none: whether two such files are of one node is unknown, so that each
-/// has its own, named by its processes (pid and first time, ns). `number` is that of a node among several of one file.
+/// Represents the node of a file that names none: whether two such files are of one node is unknown, so that
+/// each has its own, named by its processes (pid and first time, ns). `number` is that of a node among several
+/// of one file.
 pub fn unnamed_node(number: i64, processes: &[(i32, i64)]) -> Node {
     let mut text = if number == 0 { String::new() } else { format!("{number}: ") };
     processes.iter().for_each(|(pid, first_seen)| text += &format!("{pid} {first_seen} "));

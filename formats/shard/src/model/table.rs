@@ -10,8 +10,8 @@ pub struct TableId(pub u16);
 /// Tables from this number on are not built in: a shard that uses one carries its description.
 pub const FIRST_CARRIED_TABLE: TableId = TableId(0x100);
 
-/// How the names of tables begin that only a `.rpd` has. They are not called `rocpd_*`: AMD's strict validators refuse
-/// tables of such names that its schema does not have.
+/// How the names of tables begin that only a `.rpd` has. They are not called `rocpd_*`: AMD's strict validators
+/// refuse tables of such names that its schema does not have.
 pub const RPD_TABLE_PREFIX: &str = "rpd_ext_";
 /// What they began with before, in databases and shards that are still read.
 const FORMER_RPD_TABLE_PREFIX: &str = "rocpd_ext_";

@@ -99,8 +99,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process of a file of another profiler, as little as any such file states: the only one of its shard, without a
-    /// rank, and without times, which are ns of `clock`. Its clocks are those of the boot of the node.
+    /// A process of a file of another profiler, as little as any such file states: the only one of its shard,
+    /// without a rank, and without times, which are ns of `clock`. Its clocks are those of the boot of the
+    /// node.
     pub fn of_file(node: Node, clock: Clock) -> Process {
         Process {
             source: 1,

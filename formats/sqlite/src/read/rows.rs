@@ -53,8 +53,8 @@ pub struct TableRows {
 }
 
 impl Database {
-    /// Decodes leaf pages of one table, in the order given. `wanted` has an entry per column of the record; records with more
-    /// columns are read as far as it goes.
+    /// Decodes leaf pages of one table, in the order given. `wanted` has an entry per column of the record;
+    /// records with more columns are read as far as it goes.
     ///
     /// Fails with the first page that is damaged; those before and after it can be read without it. Texts of one
     /// column may have 4 GiB, and long rows no more bytes in all than the file.
@@ -83,7 +83,8 @@ impl Database {
         self.decode(&[page], Decoder { wanted_cells: cells, ..decoder })
     }
 
-    /// Length of the payload of each cell of a leaf page, in the order of the rowids. They are the numbers in the page, unchecked.
+    /// Length of the payload of each cell of a leaf page, in the order of the rowids. They are the numbers in
+    /// the page, unchecked.
     pub fn payloads(&self, page: u32) -> Result<Vec<u64>, PageError> {
         let mut bytes = vec![0; self.page_size];
         self.read_from(page, &mut bytes)?;

@@ -60,8 +60,8 @@ pub fn masked_command(arguments: &[String]) -> String {
     masked_line(&masked.join(" "))
 }
 
-/// An argument with a secret that a short option in it or before it takes; `None` if there is none. Blanks are a part of the
-/// secret, as they are not where arguments are joined.
+/// An argument with a secret that a short option in it or before it takes; `None` if there is none. Blanks are
+/// a part of the secret, as they are not where arguments are joined.
 pub fn masked_value(before: &str, argument: &str) -> Option<String> {
     let login = if takes_login(before) { login_secret(argument) } else { None };
     let secret = login.or_else(|| attached_secret(argument))?;
