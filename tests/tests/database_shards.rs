@@ -163,7 +163,7 @@ fn tags_that_a_shard_has_no_room_for_are_told() {
     let (_, told) = rpd_rocpd::translate(input, Vec::new(), &owner()).unwrap();
     assert_eq!(told.tags, ["site", "tool"]);
     let (_, account) =
-        rpd_translate::translate(input, rpd_translate::Format::RocPd, Vec::new(), &owner()).unwrap();
+        rpd_foreign::translate(input, rpd_foreign::Format::RocPd, Vec::new(), &owner()).unwrap();
     let [note] = &account.notes[..] else { panic!("{:?}", account.notes) };
     assert!(note.ends_with("a shard has no room for 2 tags of its metadata: site, tool"), "{note}");
 }

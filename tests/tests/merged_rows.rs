@@ -304,7 +304,7 @@ fn inspect_of_a_folder_or_a_database_says_what_it_is_and_what_to_do() {
     let other = empty.path().join("notes.txt");
     std::fs::write(&other, "text").unwrap();
     let refused = rpd_merge().arg("inspect").arg(&other).run();
-    assert!(refused.code() == Some(4) && refused.stderr.contains("is no shard, no RocPD"), "{refused}");
+    assert!(refused.code() == Some(4) && refused.stderr.contains("is not a shard, a RocPD"), "{refused}");
     let root = empty.path().join("root");
     std::fs::create_dir_all(root.join("one")).unwrap();
     std::fs::copy(folder.shard(0), root.join("one/rank-00000.rpdshard")).unwrap();

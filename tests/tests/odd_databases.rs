@@ -171,7 +171,7 @@ fn the_largest_of_all_ids_is_told_as_such_and_the_rows_are_counted() {
         let outcome = job.merge(&[]).success();
         let warnings = warnings_about(&outcome, &job.inputs[0]);
         assert_eq!(warnings.len(), 1, "{outcome}");
-        assert!(warnings[0].contains("no id is left behind it"), "{outcome}");
+        assert!(warnings[0].contains("no id is left after it"), "{outcome}");
         let database = job.database();
         let lost = losses(&database);
         let [(lost_table, _, rows)] = &lost[..] else { panic!("{lost:?}") };

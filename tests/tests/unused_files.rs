@@ -22,12 +22,12 @@ const KINETO: &str = r#"{"schemaVersion": 1, "baseTimeNanoseconds": 170000000000
    "args": {"External id": 1}}]}"#;
 /// Files that may hold what a profiler recorded, and cannot be merged: name, content and reason.
 const REFUSED: [(&str, &[u8], &str); 6] = [
-    ("other.json", b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": []}", "is no shard"),
+    ("other.json", b"{\"displayTimeUnit\": \"ms\", \"traceEvents\": []}", "is not a shard"),
     ("results.csv", b"Index,KernelName,gpu-id\n0,\"k\",1\n", "is CSV of rocprof"),
     ("nothing.json", b"", "is empty"),
     ("packed_results.db.gz", b"\x1f\x8b", "is compressed"),
     ("packed.json.zst", b"\x28\xb5\x2f\xfd", "decompress it"),
-    ("text_results.db", b"no database", "is no shard"),
+    ("text_results.db", b"no database", "is not a shard"),
 ];
 /// How a database of another program begins.
 const SONGS: &str = "CREATE TABLE songs (id INTEGER PRIMARY KEY); INSERT INTO songs VALUES (1)";
@@ -297,7 +297,7 @@ fn files_that_are_found_are_used_or_named_as_not_used() {
         ("empty.json", "is empty"),
         ("config.json", "its content shows"),
         ("host/empty.json", "is empty"),
-        ("zeros.json", "is no shard"),
+        ("zeros.json", "is not a shard"),
         ("results.csv", "CSV of rocprof"),
         ("packed_results.db.gz", "is compressed"),
         ("host/good.json", "not looked into"),

@@ -17,7 +17,7 @@ pub enum FileRefused {
     #[error("it is a symbolic link, and no link is followed here; remove it")]
     AnyLink,
     /// A FIFO, a socket, a device or a folder.
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     NotRegular,
     /// A second name of a file that belongs neither to this user nor to the owner of the folder.
     #[error("it is a hard link to a file of {}, which the owner of the folder may not be allowed to read; copy the file", user_name(*owner))]
@@ -40,7 +40,7 @@ pub enum FileRefused {
 }
 
 impl FileRefused {
-    /// The refusal inside of an error of this crate; `None` for what the file system says.
+    /// The refusal inside of an error of this crate; `None` for errors of the operating system.
     pub fn in_error(error: &io::Error) -> Option<&FileRefused> {
         error.get_ref()?.downcast_ref()
     }

@@ -62,7 +62,7 @@ impl FileAccess {
     }
 }
 
-/// What kind of entry a name stands for.
+/// What kind of entry a name represents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A regular file.
@@ -75,7 +75,7 @@ pub enum EntryKind {
     Other,
 }
 
-/// What the file system says of an entry, without following links.
+/// Type, size and times of an entry, without following links.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryStat {
     /// What it is.
@@ -130,7 +130,7 @@ impl HeldFolder {
         HeldFolder::of(opened.map_err(|error| self.link_or(name, error))?, self.path.join(name))
     }
 
-    /// Makes a folder in it, unless a folder of that name exists, and opens it. Says whether it is new.
+    /// Makes a folder in it, unless a folder of that name exists, and opens it. Returns whether it is new.
     pub fn make_folder(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<(HeldFolder, bool)> {
         let entry = entry_name(name.as_ref())?;
         let is_new = match mkdirat(&self.descriptor, entry, Mode::from_raw_mode(mode)) {
@@ -180,7 +180,8 @@ impl HeldFolder {
         Ok((file.into(), found))
     }
 
-    /// Creates a file in it for reading and writing. An entry of that name, also a link that leads nowhere, is an error.
+    /// Creates a file in it for reading and writing. An entry of that name, also a link that leads nowhere, is
+    /// an error.
     pub fn create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = entry_name(name.as_ref())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -206,9 +207,9 @@ impl HeldFolder {
 
     /// Removes an entry that is no folder if it has this device and inode; returns whether it did.
     ///
-    /// No system call compares and removes at once: a user who may write to the folder can exchange the entry in between,
-    /// and then another entry of this folder is removed. Nothing outside of it is, and in a folder of this user
-    /// ([`HeldFolder::is_own`]) only users whom this user lets write there can do that.
+    /// No system call compares and removes at once: a user who may write to the folder can exchange the entry
+    /// in between, and then another entry of this folder is removed. Nothing outside of it is, and in a folder
+    /// of this user ([`HeldFolder::is_own`]) only users whom this user lets write there can do that.
     pub fn remove_if(&self, name: impl AsRef<OsStr>, identity: (u64, u64)) -> io::Result<bool> {
         let is_same = self.stat(name.as_ref())?.identity == identity;
         if is_same {
@@ -239,13 +240,13 @@ impl HeldFolder {
         self.remove_folder(name)
     }
 
-    /// What the file system says of an entry, without following a link.
+    /// Type, size and times of an entry, without following a link.
     pub fn stat(&self, name: impl AsRef<OsStr>) -> io::Result<EntryStat> {
         let found = statat(&self.descriptor, entry_name(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(EntryStat::of(&found))
     }
 
-    /// What the file system says of the folder itself.
+    /// Type, size and times of the folder itself.
     pub fn own_stat(&self) -> io::Result<EntryStat> {
         Ok(EntryStat::of(&fstat(&self.descriptor)?))
     }
@@ -267,7 +268,7 @@ impl HeldFolder {
             if found.len() >= max {
                 break;
             }
-            // Some file systems do not say it in their listing.
+            // Some file systems leave it out of their listing.
             let kind = match entry.file_type() {
                 FileType::Unknown => self.stat(&name)?.kind,
                 kind => EntryKind::of(kind),
@@ -291,7 +292,8 @@ impl HeldFolder {
         self.mode & 0o7777
     }
 
-    /// The error, or that the entry is no regular file: the file system may forbid to open a FIFO, or call it no device.
+    /// The error, or that the entry is no regular file: the file system may forbid to open a FIFO, or call it
+    /// no device.
     fn no_file_or(&self, name: &OsStr, error: Errno) -> io::Error {
         match self.stat(name).map(|found| found.kind) {
             Ok(EntryKind::Folder | EntryKind::Other) => FileRefused::NotRegular.into(),

@@ -1,12 +1,12 @@
 //! Opens files below folders that other users may write to.
 //!
-//! A user names a folder; what lies in it may have been planted by somebody else. [`HeldFolder`] holds such a folder by
+//! A user names a folder; another user may have planted its entries. [`HeldFolder`] holds such a folder by
 //! its descriptor and reaches its entries relative to that, so that a folder that is renamed or replaced between two
 //! calls changes nothing. [`open_input`] and [`open_output`] do the same for paths: [`anchor`] holds a folder for the
 //! life of the process, and paths below it are resolved from its descriptor.
 //!
 //! Invariant: no symbolic link of another user is followed, and nothing but a regular file is opened, so that no call
-//! waits for a writer. docs/SECURITY.md says what this protects against.
+//! waits for a writer. docs/SECURITY.md describes what this protects against.
 
 mod anchor;
 mod by_path;

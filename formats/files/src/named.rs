@@ -1,4 +1,4 @@
-//! Folders that a user names: every link on the way is looked at before it is followed.
+//! Folders that a user names: every link on the way is examined before it is followed.
 
 use crate::error::FileRefused;
 use crate::folder::FOLDER;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// Most links on the way, as in the kernel.
+/// Maximum number of links on the way, as in the kernel.
 pub(crate) const MAX_LINKS: usize = 40;
 /// Which links of other users are followed in a path that a user named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub(crate) enum NamedLinks {
 }
 
 /// Opens a folder by the path that a user named. Links of this user and of root are followed; those of other users as
-/// `links` says, and by root never.
+/// `links` states, and by root never.
 pub(crate) fn open_named_folder(path: &Path, links: NamedLinks) -> io::Result<OwnedFd> {
     open_named_folder_from(CWD, path, links)
 }

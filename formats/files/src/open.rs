@@ -16,11 +16,11 @@ use std::path::Path;
 
 /// Opens a regular file for reading.
 ///
-/// Below an [`crate::anchor`], links of other users are not followed wherever they stand; in any other path, the last
+/// Below an [`crate::anchor`], links of other users are not followed wherever they are; in any other path, the last
 /// component is not followed if it is such a link.
 ///
 /// # Errors
-/// [`FileRefused`] inside of the error says why a file is refused though the file system would open it.
+/// [`FileRefused`] inside of the error states why a file is refused though the file system would open it.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let (opened, folder) = open_regular(path, READING, AnchorUse::Inputs)?;
     let found = fstat(&opened)?;
@@ -49,17 +49,17 @@ pub fn open_input_folder(path: &Path) -> io::Result<HeldFolder> {
     }
 }
 
-/// What the file system says of a file: of what a link leads to, if [`open_input`] follows it.
+/// What the file system states of a file: of what a link leads to, if [`open_input`] follows it.
 ///
 /// # Errors
-/// A link that is not followed, and whatever the file system says.
+/// A link that is not followed, or an error of the operating system.
 pub fn entry_stat(path: &Path) -> io::Result<EntryStat> {
     let (opened, _) = open_path(path, OFlags::PATH | OFlags::CLOEXEC, AnchorUse::Inputs)?;
     Ok(EntryStat::of(&fstat(&opened)?))
 }
 
-/// Opens a path as [`open_path`] does. An error says whether it is no regular file: the file system may forbid to open a
-/// FIFO, or call it no device.
+/// Opens a path as [`open_path`] does. An error states whether it is not a regular file: the file system may
+/// forbid to open a FIFO, or call it no device.
 fn open_regular(path: &Path, flags: OFlags, used_for: AnchorUse) -> io::Result<(OwnedFd, Option<u32>)> {
     open_path(path, flags, used_for).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound || FileRefused::in_error(&error).is_some() {

@@ -30,14 +30,14 @@ pub(crate) fn is_own(owner: u32) -> bool {
     belongs_to(owner, effective_uid(), is_unmapped_root(owner))
 }
 
-/// Whether what has this owner belongs to `user`. File servers may take root for nobody; in a container, that
+/// Whether what has this owner belongs to `user`. File servers may map root to `nobody`; in a container, that
 /// (`is_unmapped`) is what every other user looks like.
 fn belongs_to(owner: u32, user: u32, is_unmapped: bool) -> bool {
     owner == user || user == ROOT && owner == NOBODY && !is_unmapped
 }
 
 /// Whether this is the number that root's files show in a container whose user namespace does not map root. The user
-/// of a container is no administrator, so nobody gains by planting links there.
+/// of a container is no administrator, so planting links there gains nothing.
 pub(crate) fn is_unmapped_root(uid: u32) -> bool {
     static UNMAPPED: OnceLock<Option<u32>> = OnceLock::new();
     *UNMAPPED.get_or_init(unmapped_uid) == Some(uid)
@@ -71,7 +71,7 @@ mod tests {
             (ROOT, 1000, false, false),
             // File servers may give the files of root this owner.
             (NOBODY, ROOT, false, true),
-            // Every user who is not mapped looks like that to the root of a container.
+            // Every unmapped user looks like that to the root of a container.
             (NOBODY, ROOT, true, false),
             (NOBODY, 1000, false, false),
             (NOBODY, 1000, true, false),

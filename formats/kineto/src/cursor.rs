@@ -1,6 +1,6 @@
 //! JSON in a piece of memory: values are found by their brackets and quotes, and nothing is copied.
 //!
-//! The scanner of formats/rocprofv3 goes byte by byte through a reader and copies what it cuts out; this one looks at
+//! The scanner of formats/rocprofv3 goes byte by byte through a reader and copies what it cuts out; this one examines
 //! eight bytes at once and is several times as fast, which is what matters for files of gigabytes.
 
 /// Deepest nesting of arrays and objects. No profiler goes beyond 8, and readers of RocPD stop at 128.
@@ -8,17 +8,17 @@ const MAX_DEPTH: u32 = 120;
 
 /// Why there is no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stop {
-    /// It goes on behind the end of the piece.
+pub(crate) enum ScanStop {
+    /// It continues after the end of the piece.
     More,
     /// It is no JSON: where in the piece, and why.
     Bad(usize, &'static str),
 }
 
-/// A value, as it stands there.
+/// A value as it is in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Value<'b> {
-    /// What stands between the quotes.
+pub(crate) enum JsonValue<'b> {
+    /// What is between the quotes.
     Text(&'b [u8]),
     /// A number, or a word.
     Scalar(&'b [u8]),
@@ -28,19 +28,19 @@ pub(crate) enum Value<'b> {
     Object(&'b [u8]),
 }
 
-impl<'b> Value<'b> {
-    /// What a number or text says.
+impl<'b> JsonValue<'b> {
+    /// The text of a number or string.
     pub(crate) fn plain(self) -> Option<&'b [u8]> {
         match self {
-            Value::Text(text) | Value::Scalar(text) => Some(text),
-            Value::Array(_) | Value::Object(_) => None,
+            JsonValue::Text(text) | JsonValue::Scalar(text) => Some(text),
+            JsonValue::Array(_) | JsonValue::Object(_) => None,
         }
     }
 }
 
 /// Reads values one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor<'b> {
+pub(crate) struct JsonCursor<'b> {
     bytes: &'b [u8],
     at: usize,
 }
@@ -95,9 +95,9 @@ pub(crate) fn quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
     rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|place| at + place)
 }
 
-impl<'b> Cursor<'b> {
-    pub(crate) fn new(bytes: &'b [u8]) -> Cursor<'b> {
-        Cursor { bytes, at: 0 }
+impl<'b> JsonCursor<'b> {
+    pub(crate) fn new(bytes: &'b [u8]) -> JsonCursor<'b> {
+        JsonCursor { bytes, at: 0 }
     }
 
     /// How far it came.
@@ -105,23 +105,23 @@ impl<'b> Cursor<'b> {
         self.at
     }
 
-    fn bad<T>(&self, why: &'static str) -> Result<T, Stop> {
-        Err(Stop::Bad(self.at, why))
+    fn bad<T>(&self, why: &'static str) -> Result<T, ScanStop> {
+        Err(ScanStop::Bad(self.at, why))
     }
 
     /// The next byte that is no white space, which is not passed over.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Result<u8, Stop> {
+    pub(crate) fn peek(&mut self) -> Result<u8, ScanStop> {
         while let Some(&byte) = self.bytes.get(self.at) {
             if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
                 return Ok(byte);
             }
             self.at += 1;
         }
-        Err(Stop::More)
+        Err(ScanStop::More)
     }
 
-    /// Passes over the byte that [`Cursor::peek`] saw.
+    /// Passes over the byte that [`JsonCursor::peek`] saw.
     #[inline]
     pub(crate) fn pass(&mut self) {
         self.at += 1;
@@ -129,7 +129,7 @@ impl<'b> Cursor<'b> {
 
     /// The contents of a string.
     #[inline]
-    pub(crate) fn string(&mut self) -> Result<&'b [u8], Stop> {
+    pub(crate) fn string(&mut self) -> Result<&'b [u8], ScanStop> {
         if self.peek()? != b'"' {
             return self.bad("expected a string");
         }
@@ -141,32 +141,32 @@ impl<'b> Cursor<'b> {
 
     /// Place of the quote that ends the string whose contents begin at `at`.
     #[inline]
-    fn end_of_string(&self, mut at: usize) -> Result<usize, Stop> {
+    fn end_of_string(&self, mut at: usize) -> Result<usize, ScanStop> {
         loop {
-            let found = quote_or_backslash(self.bytes, at).ok_or(Stop::More)?;
+            let found = quote_or_backslash(self.bytes, at).ok_or(ScanStop::More)?;
             if self.bytes[found] == b'"' {
                 return Ok(found);
             }
             at = found + 2;
             if at > self.bytes.len() {
-                return Err(Stop::More);
+                return Err(ScanStop::More);
             }
         }
     }
 
     /// The next value.
     #[inline]
-    pub(crate) fn value(&mut self) -> Result<Value<'b>, Stop> {
+    pub(crate) fn value(&mut self) -> Result<JsonValue<'b>, ScanStop> {
         match self.peek()? {
-            b'"' => self.string().map(Value::Text),
-            b'[' => self.nested().map(Value::Array),
-            b'{' => self.nested().map(Value::Object),
-            _ => self.scalar().map(Value::Scalar),
+            b'"' => self.string().map(JsonValue::Text),
+            b'[' => self.nested().map(JsonValue::Array),
+            b'{' => self.nested().map(JsonValue::Object),
+            _ => self.scalar().map(JsonValue::Scalar),
         }
     }
 
     #[inline]
-    fn scalar(&mut self) -> Result<&'b [u8], Stop> {
+    fn scalar(&mut self) -> Result<&'b [u8], ScanStop> {
         let first = self.at;
         while let Some(&byte) = self.bytes.get(self.at) {
             if kind(byte) & END != 0 {
@@ -177,11 +177,11 @@ impl<'b> Cursor<'b> {
             }
             self.at += 1;
         }
-        Err(Stop::More)
+        Err(ScanStop::More)
     }
 
-    /// An array or object, with all that is in it. Only brackets and quotes are looked at.
-    fn nested(&mut self) -> Result<&'b [u8], Stop> {
+    /// An array or object, with all that is in it. Only brackets and quotes are examined.
+    fn nested(&mut self) -> Result<&'b [u8], ScanStop> {
         let first = self.at;
         let mut depth = 0;
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -204,12 +204,12 @@ impl<'b> Cursor<'b> {
             }
             self.at += 1;
         }
-        Err(Stop::More)
+        Err(ScanStop::More)
     }
 
     /// Enters an object.
     #[inline]
-    pub(crate) fn enter(&mut self) -> Result<(), Stop> {
+    pub(crate) fn enter(&mut self) -> Result<(), ScanStop> {
         if self.peek()? != b'{' {
             return self.bad("expected an object");
         }
@@ -217,10 +217,10 @@ impl<'b> Cursor<'b> {
         Ok(())
     }
 
-    /// The name of the next member of an object that was entered; the cursor stands before its value. `None` behind
+    /// The name of the next member of an object that was entered; the cursor is before its value. `None` after
     /// the last one. `first` is true until there was one.
     #[inline]
-    pub(crate) fn member(&mut self, first: &mut bool) -> Result<Option<&'b [u8]>, Stop> {
+    pub(crate) fn member(&mut self, first: &mut bool) -> Result<Option<&'b [u8]>, ScanStop> {
         match self.peek()? {
             b'}' => {
                 self.at += 1;
@@ -242,9 +242,9 @@ impl<'b> Cursor<'b> {
     }
 }
 
-/// The members of an object that is known to be whole; ends early where it makes no sense.
-pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], Value<'_>)> {
-    let mut cursor = Cursor::new(object);
+/// The members of an object that is known to be whole; ends early where it is malformed.
+pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], JsonValue<'_>)> {
+    let mut cursor = JsonCursor::new(object);
     let mut first = true;
     let mut entered = cursor.enter().is_ok();
     std::iter::from_fn(move || {
@@ -258,9 +258,9 @@ pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (&[u8], Value<'_>)>
     })
 }
 
-/// The elements of an array that is known to be whole; ends early where it makes no sense.
-pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = Value<'_>> {
-    let mut cursor = Cursor::new(array);
+/// The elements of an array that is known to be whole; ends early where it is malformed.
+pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = JsonValue<'_>> {
+    let mut cursor = JsonCursor::new(array);
     cursor.pass();
     let mut more = array.first() == Some(&b'[');
     std::iter::from_fn(move || {
@@ -285,9 +285,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                (&b"a"[..], Value::Array(br#"[1, "]\"", {"b": {}}]"#)),
-                (b"c", Value::Scalar(b"-1.5e3")),
-                (b"d", Value::Text(br"x\\")),
+                (&b"a"[..], JsonValue::Array(br#"[1, "]\"", {"b": {}}]"#)),
+                (b"c", JsonValue::Scalar(b"-1.5e3")),
+                (b"d", JsonValue::Text(br"x\\")),
             ]
         );
         let inner: Vec<_> = elements(br#"[1, "]\"", {"b": {}}]"#).collect();
@@ -298,15 +298,15 @@ mod tests {
     #[test]
     fn any_cut_asks_for_more() {
         let text = br#"{"a": [1, "]\"", {"b": "\\"}], "c": 12}"#;
-        assert!(Cursor::new(text).value().is_ok());
+        assert!(JsonCursor::new(text).value().is_ok());
         for end in 0..text.len() {
-            assert_eq!(Cursor::new(&text[..end]).value(), Err(Stop::More), "{end}");
+            assert_eq!(JsonCursor::new(&text[..end]).value(), Err(ScanStop::More), "{end}");
         }
     }
 
     #[test]
     fn nesting_is_bounded() {
         let deep = [b'['; 1000];
-        assert!(matches!(Cursor::new(&deep).value(), Err(Stop::Bad(..))));
+        assert!(matches!(JsonCursor::new(&deep).value(), Err(ScanStop::Bad(..))));
     }
 }

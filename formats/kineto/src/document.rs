@@ -1,18 +1,18 @@
-//! The whole file as a stream: members at the top, in any order, and events one by one. Members that nobody asks for are
-//! passed over without being kept, however long or deep they are.
+//! The whole file as a stream: members at the top, in any order, and events one by one. Members that are not
+//! needed are passed over without being kept, however long or deep they are.
 
-use crate::cursor::{Cursor, Stop, Value};
-use crate::event::Event;
+use crate::cursor::{JsonCursor, JsonValue, ScanStop};
+use crate::event::TraceEvent;
 use crate::facts::is_fact;
-use crate::input::Input;
+use crate::input::JsonInput;
 
-/// Longest event, and longest member at the top that is looked at.
+/// Longest event, and longest member at the top that is examined.
 pub(crate) const MAX_VALUE: usize = 16 << 20;
 
-/// What comes by.
-pub(crate) enum Item<'b> {
+/// What is read.
+pub(crate) enum TraceItem<'b> {
     /// A member at the top that matters, and its value.
-    Fact(&'b [u8], Value<'b>),
+    Fact(&'b [u8], JsonValue<'b>),
     /// A member that would matter and is not used: its name, and why.
     UnusedFact(&'b [u8], &'static str),
     /// The events begin. Those of torch without Kineto are all there is.
@@ -21,12 +21,12 @@ pub(crate) enum Item<'b> {
         bare: bool,
     },
     /// An event, and where it begins.
-    Event(u64, &'b Event<'b>),
-    /// An element of the events that makes no sense: where, and why.
+    Event(u64, &'b TraceEvent<'b>),
+    /// A malformed element of the events: where, and why.
     Broken {
         at: u64,
         why: &'static str,
-        /// Only this one. Otherwise nobody knows how many there were until the next one that makes sense.
+        /// Only this element. Otherwise an unknown number of elements is lost up to the next well-formed one.
         alone: bool,
     },
     /// An event of more than [`MAX_VALUE`].
@@ -35,48 +35,48 @@ pub(crate) enum Item<'b> {
 
 /// How the walk ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
-    /// Where it could not go on, and why.
+pub(crate) struct WalkEnding {
+    /// Where it could not continue, and why.
     pub(crate) damage: Option<(u64, String)>,
-    /// What is wrong behind a document that is whole: where it ends, and what is there.
-    pub(crate) behind: Option<(u64, Behind)>,
+    /// What is wrong after a document that is whole: where it ends, and what is there.
+    pub(crate) trailing: Option<(u64, TrailingData)>,
     /// There were events, if only none of them.
     pub(crate) has_events: bool,
 }
 
-/// What should not be behind the document.
+/// What should not be after the document.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
-    /// So many bytes that are not white space alone, read to their end.
+pub(crate) enum TrailingData {
+    /// This many bytes that are not white space alone, read to their end.
     Bytes(u64),
     /// The packed file could not be read to its end: its checksum is wrong or missing, or no member follows. Why.
     Packing(String),
 }
 
-/// Places that are tried behind broken JSON, and bytes of an event that are looked at there.
+/// Places that are tried after broken JSON, and bytes of an event that are examined there.
 const TRIES: usize = 1000;
 const TRIED_BYTES: usize = 64 << 10;
 
 /// What is read of the events.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub(crate) enum WalkDepth {
     Everything,
     /// They are passed over.
     FactsOnly,
 }
 
-/// Walks over a file and hands on what comes by.
+/// Walks over a file and passes on what is read.
 pub(crate) fn walk<E>(
-    input: &mut Input,
-    depth: Depth,
-    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
-) -> Result<Ending, E> {
-    let mut ending = Ending::default();
+    input: &mut JsonInput,
+    depth: WalkDepth,
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
+) -> Result<WalkEnding, E> {
+    let mut ending = WalkEnding::default();
     input.pass_mark();
     let walked = match input.peek() {
         Some(b'[') => {
             ending.has_events = true;
-            take(Item::Events { bare: true })?;
+            take(TraceItem::Events { bare: true })?;
             events(input, depth, take)?
         }
         Some(b'{') => top(input, depth, &mut ending, take)?,
@@ -85,34 +85,34 @@ pub(crate) fn walk<E>(
     };
     match walked {
         Err((at, why)) => ending.damage = Some((at, input.damage().unwrap_or(why).to_owned())),
-        Ok(()) if depth == Depth::Everything => ending.behind = behind(input),
+        Ok(()) if depth == WalkDepth::Everything => ending.trailing = trailing_data(input),
         Ok(()) => {}
     }
     Ok(ending)
 }
 
-/// Reads what is behind the document. Only at its very end a packed file says whether all of it was right.
-fn behind(input: &mut Input) -> Option<(u64, Behind)> {
+/// Reads what is after the document. The checksum of a packed file is at its end.
+fn trailing_data(input: &mut JsonInput) -> Option<(u64, TrailingData)> {
     let end = input.offset();
     let first = input.peek().map(|_| input.offset());
     while input.more() {
         input.pass(input.bytes().len());
     }
-    let packing = input.damage().map(|why| (end, Behind::Packing(why.to_owned())));
-    packing.or_else(|| first.map(|at| (at, Behind::Bytes(input.end() - at))))
+    let packing = input.damage().map(|why| (end, TrailingData::Packing(why.to_owned())));
+    packing.or_else(|| first.map(|at| (at, TrailingData::Bytes(input.end() - at))))
 }
 
 /// Where and why the walk ended too early.
-type Walked = Result<(), (u64, &'static str)>;
+type WalkResult = Result<(), (u64, &'static str)>;
 
 const CUT: &str = "the file ends too early";
 
 fn top<E>(
-    input: &mut Input,
-    depth: Depth,
-    ending: &mut Ending,
-    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
-) -> Result<Walked, E> {
+    input: &mut JsonInput,
+    depth: WalkDepth,
+    ending: &mut WalkEnding,
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
+) -> Result<WalkResult, E> {
     input.pass(1);
     let (mut name, mut is_first) = (Vec::new(), true);
     loop {
@@ -124,7 +124,7 @@ fn top<E>(
         let begin = input.offset();
         if name == b"traceEvents" && input.peek() == Some(b'[') {
             ending.has_events = true;
-            take(Item::Events { bare: false })?;
+            take(TraceItem::Events { bare: false })?;
             if let Err(stopped) = events(input, depth, take)? {
                 return Ok(Err(stopped));
             }
@@ -139,10 +139,10 @@ fn top<E>(
     }
 }
 
-/// Reads up to the value of the next member at the top; false behind the last one. `is_first` is true until there was
+/// Reads up to the value of the next member at the top; false after the last one. `is_first` is true until there was
 /// one.
 pub(crate) fn next_member(
-    input: &mut Input,
+    input: &mut JsonInput,
     is_first: &mut bool,
     name: &mut Vec<u8>,
 ) -> Result<bool, (u64, &'static str)> {
@@ -162,17 +162,17 @@ pub(crate) fn next_member(
     Ok(true)
 }
 
-/// Hands on a member that matters. One that is too long or nested too deep is passed over; an error where the value
+/// Passes on a member that matters. One that is too long or nested too deep is passed over; an error where the value
 /// has no end.
 fn fact<E>(
-    input: &mut Input,
+    input: &mut JsonInput,
     name: &[u8],
-    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
 ) -> Result<Result<(), &'static str>, E> {
     let why = match whole_value(input) {
         Whole::Length(length) => {
-            if let Ok(value) = Cursor::new(input.bytes()).value() {
-                take(Item::Fact(name, value))?;
+            if let Ok(value) = JsonCursor::new(input.bytes()).value() {
+                take(TraceItem::Fact(name, value))?;
             }
             input.pass(length);
             return Ok(Ok(()));
@@ -181,17 +181,17 @@ fn fact<E>(
         Whole::Bad(why) => why,
         Whole::TooLong => "it has more than 16 MiB",
     };
-    take(Item::UnusedFact(name, why))?;
+    take(TraceItem::UnusedFact(name, why))?;
     Ok(if input.pass_value() { Ok(()) } else { Err(why) })
 }
 
 /// The name of a member at the top, up to its value.
-fn member_name(input: &mut Input, name: &mut Vec<u8>) -> Result<(), &'static str> {
+fn member_name(input: &mut JsonInput, name: &mut Vec<u8>) -> Result<(), &'static str> {
     loop {
-        let mut cursor = Cursor::new(input.bytes());
+        let mut cursor = JsonCursor::new(input.bytes());
         let read = cursor.string().and_then(|text| {
             let is_colon = cursor.peek()? == b':';
-            is_colon.then_some(text).ok_or(Stop::Bad(cursor.at(), "expected a colon"))
+            is_colon.then_some(text).ok_or(ScanStop::Bad(cursor.at(), "expected a colon"))
         });
         match read {
             Ok(text) => {
@@ -201,8 +201,8 @@ fn member_name(input: &mut Input, name: &mut Vec<u8>) -> Result<(), &'static str
                 input.pass(length);
                 return Ok(());
             }
-            Err(Stop::Bad(_, why)) => return Err(why),
-            Err(Stop::More) => {}
+            Err(ScanStop::Bad(_, why)) => return Err(why),
+            Err(ScanStop::More) => {}
         }
         if input.bytes().len() >= MAX_VALUE || !input.more() {
             return Err(CUT);
@@ -218,13 +218,13 @@ enum Whole {
 }
 
 /// Reads on until the next value is in the buffer.
-fn whole_value(input: &mut Input) -> Whole {
+fn whole_value(input: &mut JsonInput) -> Whole {
     loop {
-        let mut cursor = Cursor::new(input.bytes());
+        let mut cursor = JsonCursor::new(input.bytes());
         match cursor.value() {
             Ok(_) => return Whole::Length(cursor.at()),
-            Err(Stop::Bad(_, why)) => return Whole::Bad(why),
-            Err(Stop::More) => {}
+            Err(ScanStop::Bad(_, why)) => return Whole::Bad(why),
+            Err(ScanStop::More) => {}
         }
         if input.bytes().len() >= MAX_VALUE {
             return Whole::TooLong;
@@ -237,12 +237,12 @@ fn whole_value(input: &mut Input) -> Whole {
 
 /// The events, from their bracket on.
 fn events<E>(
-    input: &mut Input,
-    depth: Depth,
-    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
-) -> Result<Walked, E> {
+    input: &mut JsonInput,
+    depth: WalkDepth,
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
+) -> Result<WalkResult, E> {
     let begin = input.offset();
-    if depth == Depth::FactsOnly {
+    if depth == WalkDepth::FactsOnly {
         return Ok(if input.pass_value() { Ok(()) } else { Err((begin, CUT)) });
     }
     input.pass(1);
@@ -255,29 +255,29 @@ fn events<E>(
             return Ok(Err((input.offset(), CUT)));
         }
         let begin = input.offset();
-        let read = match Event::read(input.bytes()) {
+        let read = match TraceEvent::read(input.bytes()) {
             Ok((event, length)) => {
-                take(Item::Event(begin, &event))?;
+                take(TraceItem::Event(begin, &event))?;
                 Ok(length)
             }
             Err(stop) => Err(stop),
         };
         match read {
             Ok(length) => input.pass(length),
-            Err(Stop::More) if input.bytes().len() >= MAX_VALUE => {
-                take(Item::TooLong(begin))?;
+            Err(ScanStop::More) if input.bytes().len() >= MAX_VALUE => {
+                take(TraceItem::TooLong(begin))?;
                 if !input.pass_value() {
                     return Ok(Err((begin, CUT)));
                 }
             }
-            Err(Stop::More) if input.more() => continue,
-            Err(Stop::More) => return Ok(Err((begin, CUT))),
-            Err(Stop::Bad(place, why)) => {
+            Err(ScanStop::More) if input.more() => continue,
+            Err(ScanStop::More) => return Ok(Err((begin, CUT))),
+            Err(ScanStop::Bad(place, why)) => {
                 let at = begin + place as u64;
                 match leave(input) {
-                    Left::Behind => take(Item::Broken { at, why, alone: true })?,
+                    Left::After => take(TraceItem::Broken { at, why, alone: true })?,
                     Left::Before => {
-                        take(Item::Broken { at, why, alone: false })?;
+                        take(TraceItem::Broken { at, why, alone: false })?;
                         continue;
                     }
                     Left::Nowhere => return Ok(Err((at, why))),
@@ -296,28 +296,28 @@ fn events<E>(
     }
 }
 
-/// Where the walk stands once it has left broken JSON.
+/// Where the walk is once it has left broken JSON.
 enum Left {
-    /// Behind the element that was broken.
-    Behind,
-    /// Before an event that makes sense.
+    /// After the element that was broken.
+    After,
+    /// Before a well-formed event.
     Before,
     Nowhere,
 }
 
-/// Leaves an element that makes no sense: by its brackets, or else to the next event that does.
-fn leave(input: &mut Input) -> Left {
+/// Leaves a malformed element: by its brackets, or else to the next well-formed event.
+fn leave(input: &mut JsonInput) -> Left {
     if let Whole::Length(length) = whole_value(input) {
-        let mut behind = Cursor::new(input.bytes().get(length..).unwrap_or_default());
-        if matches!(behind.peek(), Ok(b',' | b']')) {
+        let mut following = JsonCursor::new(input.bytes().get(length..).unwrap_or_default());
+        if matches!(following.peek(), Ok(b',' | b']')) {
             input.pass(length);
-            return Left::Behind;
+            return Left::After;
         }
     }
     input.pass(1);
     let mut tries = 0;
     while tries < TRIES {
-        // An event stands behind a comma, its args behind a colon.
+        // An event follows a comma, its args follow a colon.
         let bytes = input.bytes();
         let comma = bytes.iter().position(|byte| *byte == b',');
         let Some(comma) = comma else {
@@ -331,14 +331,14 @@ fn leave(input: &mut Input) -> Left {
         input.pass(comma + 1);
         while input.bytes().len() < TRIED_BYTES && input.more() {}
         let bytes = input.bytes();
-        let mut cursor = Cursor::new(bytes.get(..TRIED_BYTES.min(bytes.len())).unwrap_or_default());
+        let mut cursor = JsonCursor::new(bytes.get(..TRIED_BYTES.min(bytes.len())).unwrap_or_default());
         if cursor.peek() != Ok(b'{') {
             continue;
         }
         tries += 1;
         let space = cursor.at();
         let tried = bytes.get(space..TRIED_BYTES.min(bytes.len())).unwrap_or_default();
-        if Event::read(tried).is_ok_and(|(event, _)| event.phase != 0) {
+        if TraceEvent::read(tried).is_ok_and(|(event, _)| event.phase != 0) {
             input.pass(space);
             return Left::Before;
         }

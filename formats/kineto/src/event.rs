@@ -1,12 +1,12 @@
 //! One element of `traceEvents`, its fields picked out by name while it is walked over once.
 
-use crate::cursor::{Cursor, Stop, Value, elements};
+use crate::cursor::{JsonCursor, JsonValue, ScanStop, elements};
 use crate::number::{integer, nanoseconds};
 
-/// A process or thread, as events name it: by number, or by a word that somebody made up.
+/// A process or thread, as events name it: by number, or by a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Place<'b> {
-    /// Nothing is said.
+pub(crate) enum EventPlace<'b> {
+    /// The event has none.
     #[default]
     None,
     Number(i64),
@@ -14,20 +14,20 @@ pub(crate) enum Place<'b> {
     Word(&'b [u8]),
 }
 
-impl<'b> Place<'b> {
-    fn of(value: Value<'b>) -> Place<'b> {
+impl<'b> EventPlace<'b> {
+    fn of(value: JsonValue<'b>) -> EventPlace<'b> {
         match value {
-            Value::Scalar(text) | Value::Text(text) if integer(text).is_some() => {
-                integer(text).map_or(Place::None, Place::Number)
+            JsonValue::Scalar(text) | JsonValue::Text(text) if integer(text).is_some() => {
+                integer(text).map_or(EventPlace::None, EventPlace::Number)
             }
-            Value::Scalar(text) | Value::Text(text) => Place::Word(text),
-            Value::Array(_) | Value::Object(_) => Place::None,
+            JsonValue::Scalar(text) | JsonValue::Text(text) => EventPlace::Word(text),
+            JsonValue::Array(_) | JsonValue::Object(_) => EventPlace::None,
         }
     }
 
     pub(crate) fn number(self) -> Option<i64> {
         match self {
-            Place::Number(number) => Some(number),
+            EventPlace::Number(number) => Some(number),
             _ => None,
         }
     }
@@ -35,25 +35,25 @@ impl<'b> Place<'b> {
 
 /// What is taken of an event. Texts have their escapes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Event<'b> {
+pub(crate) struct TraceEvent<'b> {
     /// `ph`, 0 where it is no single letter.
     pub(crate) phase: u8,
     pub(crate) name: &'b [u8],
     pub(crate) category: Option<&'b [u8]>,
-    pub(crate) pid: Place<'b>,
-    pub(crate) tid: Place<'b>,
+    pub(crate) pid: EventPlace<'b>,
+    pub(crate) tid: EventPlace<'b>,
     /// ns since the base of the file.
     pub(crate) ts: Option<i64>,
     /// ns; 0 where there is none.
     pub(crate) dur: Option<i64>,
     /// Of a flow.
     pub(crate) id: &'b [u8],
-    pub(crate) args: Args<'b>,
+    pub(crate) args: EventArgs<'b>,
 }
 
 /// What is taken of `args`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Args<'b> {
+pub(crate) struct EventArgs<'b> {
     /// The whole object, with its brackets.
     pub(crate) all: Option<&'b [u8]>,
     /// `External id`: of the operator that something was launched by.
@@ -72,7 +72,7 @@ pub(crate) struct Args<'b> {
     pub(crate) collective: CollectiveArgs<'b>,
 }
 
-/// What a collective says of itself.
+/// The parameters of a collective.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CollectiveArgs<'b> {
     pub(crate) name: Option<&'b [u8]>,
@@ -87,31 +87,31 @@ pub(crate) struct CollectiveArgs<'b> {
     pub(crate) types: Option<&'b [u8]>,
 }
 
-impl<'b> Event<'b> {
+impl<'b> TraceEvent<'b> {
     /// Reads the event that the bytes begin with; returns it and its length.
     #[inline]
-    pub(crate) fn read(bytes: &'b [u8]) -> Result<(Event<'b>, usize), Stop> {
-        let mut cursor = Cursor::new(bytes);
-        let mut event = Event { dur: Some(0), ..Event::default() };
+    pub(crate) fn read(bytes: &'b [u8]) -> Result<(TraceEvent<'b>, usize), ScanStop> {
+        let mut cursor = JsonCursor::new(bytes);
+        let mut event = TraceEvent { dur: Some(0), ..TraceEvent::default() };
         cursor.enter()?;
         let mut first = true;
         while let Some(name) = cursor.member(&mut first)? {
             if name == b"args" && cursor.peek()? == b'{' {
-                event.args = Args::read(bytes, &mut cursor)?;
+                event.args = EventArgs::read(bytes, &mut cursor)?;
                 continue;
             }
             let value = cursor.value()?;
             match name {
                 b"ph" => {
                     event.phase = match value {
-                        Value::Text(&[phase]) => phase,
+                        JsonValue::Text(&[phase]) => phase,
                         _ => 0,
                     }
                 }
                 b"name" => event.name = value.plain().unwrap_or_default(),
                 b"cat" => event.category = value.plain(),
-                b"pid" => event.pid = Place::of(value),
-                b"tid" => event.tid = Place::of(value),
+                b"pid" => event.pid = EventPlace::of(value),
+                b"tid" => event.tid = EventPlace::of(value),
                 b"ts" => event.ts = value.plain().and_then(nanoseconds),
                 b"dur" => event.dur = value.plain().and_then(nanoseconds),
                 b"id" => event.id = value.plain().unwrap_or_default(),
@@ -122,10 +122,10 @@ impl<'b> Event<'b> {
     }
 }
 
-impl<'b> Args<'b> {
-    fn read(bytes: &'b [u8], cursor: &mut Cursor<'b>) -> Result<Args<'b>, Stop> {
+impl<'b> EventArgs<'b> {
+    fn read(bytes: &'b [u8], cursor: &mut JsonCursor<'b>) -> Result<EventArgs<'b>, ScanStop> {
         let begin = cursor.at();
-        let mut args = Args::default();
+        let mut args = EventArgs::default();
         cursor.enter()?;
         let mut first = true;
         while let Some(name) = cursor.member(&mut first)? {
@@ -137,11 +137,11 @@ impl<'b> Args<'b> {
     }
 
     #[inline]
-    fn take(&mut self, name: &[u8], value: Value<'b>) {
+    fn take(&mut self, name: &[u8], value: JsonValue<'b>) {
         let plain = value.plain();
         let number = || plain.and_then(integer);
         let array = || match value {
-            Value::Array(array) => Some(array),
+            JsonValue::Array(array) => Some(array),
             _ => None,
         };
         match name {

@@ -1,9 +1,9 @@
-//! What a file says of itself beside its events, and what a sidecar says of it.
+//! What a file states about itself beside its events, and what its sidecar states.
 
-use crate::cursor::{Value, elements, members};
+use crate::cursor::{JsonValue, elements, members};
 use crate::input::lossy;
 use crate::number::integer;
-use crate::text::cut;
+use rpd_translator::cut_text;
 use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,42 +14,42 @@ const MAX_SIDECAR: u64 = 64 << 10;
 const MAX_DEVICES: (usize, usize) = (1024, 64 << 10);
 /// Longest name of a host or device.
 const MAX_NAME: usize = 1024;
-/// Bytes of a value that are told.
+/// Bytes of a value that are reported.
 const MAX_SHOWN: usize = 40;
 
 /// Members at the top.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct TraceFacts {
     /// `baseTimeNanoseconds`: what all times count from, ns of `CLOCK_REALTIME`.
     pub(crate) base: Option<i64>,
-    /// What stands there instead, if it is no such number.
+    /// What is there instead, if it is no such number.
     pub(crate) bad_base: Option<String>,
-    /// Another base that stands there, too.
+    /// Another base that is there, too.
     pub(crate) second_base: Option<i64>,
     pub(crate) rank: Option<u32>,
     pub(crate) world: Option<u32>,
     pub(crate) host: Option<String>,
     /// `deviceProperties`.
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: Vec<GpuDevice>,
 }
 
 /// A GPU as the file describes it.
 #[derive(Clone, Debug)]
-pub(crate) struct Device {
+pub(crate) struct GpuDevice {
     pub(crate) id: i64,
     pub(crate) name: String,
     /// The whole description.
     pub(crate) json: Vec<u8>,
 }
 
-/// Whether a member at the top is one of those that [`Facts`] keeps.
+/// Whether a member at the top is one of those that [`TraceFacts`] keeps.
 pub(crate) fn is_fact(name: &[u8]) -> bool {
     matches!(name, b"baseTimeNanoseconds" | b"host_name" | b"distributedInfo" | b"deviceProperties")
 }
 
-impl Facts {
+impl TraceFacts {
     /// Notes a member.
-    pub(crate) fn take(&mut self, name: &[u8], value: Value<'_>) {
+    pub(crate) fn take(&mut self, name: &[u8], value: JsonValue<'_>) {
         match (name, value) {
             (b"baseTimeNanoseconds", value) => {
                 let base = value.plain().and_then(integer);
@@ -66,7 +66,7 @@ impl Facts {
                 let named = |host: &String| !host.is_empty() && host.len() <= MAX_NAME;
                 self.host = lossy(value).filter(named);
             }
-            (b"distributedInfo", Value::Object(object)) => {
+            (b"distributedInfo", JsonValue::Object(object)) => {
                 for (name, value) in members(object) {
                     let number = || u32::try_from(value.plain().and_then(integer)?).ok();
                     match name {
@@ -76,24 +76,25 @@ impl Facts {
                     }
                 }
             }
-            (b"deviceProperties", Value::Array(array)) => {
-                self.devices = elements(array).filter_map(Device::of).take(MAX_DEVICES.0).collect();
+            (b"deviceProperties", JsonValue::Array(array)) => {
+                self.devices = elements(array).filter_map(GpuDevice::of).take(MAX_DEVICES.0).collect();
             }
             _ => {}
         }
     }
 }
 
-/// The beginning of a value as it stands in the file.
-fn shown(value: Value<'_>) -> String {
-    let (Value::Text(text) | Value::Scalar(text) | Value::Array(text) | Value::Object(text)) = value;
-    let text = String::from_utf8_lossy(cut(text, MAX_SHOWN)).into_owned();
+/// The beginning of a value as it is in the file.
+fn shown(value: JsonValue<'_>) -> String {
+    let (JsonValue::Text(text) | JsonValue::Scalar(text) | JsonValue::Array(text) | JsonValue::Object(text)) =
+        value;
+    let text = String::from_utf8_lossy(cut_text(text, MAX_SHOWN)).into_owned();
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-impl Device {
-    fn of(value: Value<'_>) -> Option<Device> {
-        let Value::Object(object) = value else { return None };
+impl GpuDevice {
+    fn of(value: JsonValue<'_>) -> Option<GpuDevice> {
+        let JsonValue::Object(object) = value else { return None };
         let (mut id, mut device_name) = (None, String::new());
         for (name, value) in members(object) {
             match name {
@@ -103,13 +104,13 @@ impl Device {
             }
         }
         let json = if object.len() <= MAX_DEVICES.1 { object.to_vec() } else { b"{}".to_vec() };
-        Some(Device { id: id?, name: device_name, json })
+        Some(GpuDevice { id: id?, name: device_name, json })
     }
 }
 
 /// What the collector's hook knew when the profiler was started.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Sidecar {
+pub(crate) struct TraceSidecar {
     /// When the profiler was started, ns of `CLOCK_BOOTTIME`.
     #[serde(default)]
     pub(crate) start_boottime_ns: Option<i64>,
@@ -117,15 +118,15 @@ pub(crate) struct Sidecar {
     pub(crate) rank: Option<u32>,
     #[serde(default)]
     pub(crate) world_size: Option<u32>,
-    /// Who says the rank. A name without a rank: it is one, and nobody knows which.
+    /// Where the rank is from. A name without a rank: the process has one, and its number is unknown.
     #[serde(default)]
     pub(crate) rank_from: Option<String>,
     #[serde(default)]
     pub(crate) pid: Option<i32>,
 }
 
-impl Sidecar {
-    /// Who says the rank, if that is a name.
+impl TraceSidecar {
+    /// Where the rank is from, if that is a name.
     pub(crate) fn name(&self) -> Option<String> {
         self.rank_from.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME)
     }
@@ -138,14 +139,14 @@ pub(crate) fn sidecar_path(trace: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The sidecar of a trace: nothing where there is none, an error in words where it makes no sense.
-pub(crate) fn sidecar(trace: &Path) -> Result<Sidecar, String> {
+/// The sidecar of a trace: nothing where there is none, an error message if it is malformed.
+pub(crate) fn sidecar(trace: &Path) -> Result<TraceSidecar, String> {
     let path = sidecar_path(trace);
-    let Ok(file) = rpd_files::open_input(&path) else { return Ok(Sidecar::default()) };
+    let Ok(file) = rpd_files::open_input(&path) else { return Ok(TraceSidecar::default()) };
     let mut text = Vec::new();
     let read = file.take(MAX_SIDECAR).read_to_end(&mut text);
     let parsed = read
         .map_err(|error| error.to_string())
-        .and_then(|_| serde_json::from_slice::<Sidecar>(&text).map_err(|error| error.to_string()));
+        .and_then(|_| serde_json::from_slice::<TraceSidecar>(&text).map_err(|error| error.to_string()));
     parsed.map_err(|why| format!("{} is not used: {why}", path.display()))
 }

@@ -1,11 +1,15 @@
 //! What ran on a GPU, as rows: kernels, fills and copies.
 
-use crate::event::{Event, Place, sizes};
-use crate::known::{NULL, OWNER, Refused, ZERO};
+use crate::SOURCE;
+use crate::event::{EventPlace, TraceEvent, sizes};
+use crate::known::{RowError, ZERO};
 use crate::number::integer;
-use crate::rows::Rows;
-use crate::text::unescape;
-use rpd_shard::model::{Value, rocpd};
+use crate::rows::EventRows;
+use crate::text::{short, unescape};
+use rpd_shard::model::LocalNs;
+use rpd_shard::model::row_types::{
+    ArgRow, EventKey, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StringId,
+};
 use serde_json::json;
 use std::io::Write;
 
@@ -19,7 +23,7 @@ const COPIES: [(&[&str], &str, bool, bool); 6] = [
     (&["HtoA", "AtoH", "AtoA", "AtoD", "DtoA"], "MEMORY_COPY_NONE", true, true),
 ];
 
-/// The mark of a dispatch whose sizes the file does not say: RocPD has 0 there, since NULL is not allowed.
+/// The mark of a dispatch whose sizes the file does not state: RocPD has 0 there, since NULL is not allowed.
 fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
     match (no_grid, no_workgroup) {
         (false, false) => None,
@@ -29,13 +33,15 @@ fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
     }
 }
 
-impl<W: Write> Rows<W> {
+impl<W: Write> EventRows<W> {
     /// GPU and stream of a span, by its args or else by its place.
-    fn on_gpu(&self, event: &Event<'_>) -> (i64, i64) {
-        let number = |place: Place<'_>| match place {
-            Place::Number(number) => Some(number),
-            Place::Word(word) => integer(word.rsplit(|byte| *byte == b' ').find(|part| !part.is_empty())?),
-            Place::None => None,
+    fn on_gpu(&self, event: &TraceEvent<'_>) -> (i64, i64) {
+        let number = |place: EventPlace<'_>| match place {
+            EventPlace::Number(number) => Some(number),
+            EventPlace::Word(word) => {
+                integer(word.rsplit(|byte| *byte == b' ').find(|part| !part.is_empty())?)
+            }
+            EventPlace::None => None,
         };
         let gpu = event.args.device.or(number(event.pid)).unwrap_or(0);
         (gpu, event.args.stream.or(number(event.tid)).unwrap_or(0))
@@ -43,94 +49,97 @@ impl<W: Write> Rows<W> {
 
     pub(crate) fn dispatch(
         &mut self,
-        event: &Event<'_>,
-        category: Value<'_>,
-        stack: i64,
-        (start, end): (i64, i64),
-    ) -> Result<i64, Refused> {
+        event: &TraceEvent<'_>,
+        category: StringId,
+        stack: Option<StackId>,
+        (start, end): (LocalNs, LocalNs),
+    ) -> Result<EventKey, RowError> {
         let (gpu, stream) = self.on_gpu(event);
         let thread = self.known.threads.unknown()?;
         let agent = self.known.agent(Some(gpu))?;
-        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
+        let stream = self.known.stream(&mut self.out, gpu, stream)?;
         let kernel = self.known.kernel(&mut self.out, event.name)?;
-        let region_name = self.out.string(b"")?;
+        let region_name = self.string(b"")?;
         let key = self.event(event, category, stack, None)?;
         self.dispatches += 1;
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) =
             (sizes(event.args.grid), sizes(event.args.block));
         let extdata = no_sizes(event.args.grid.is_none(), event.args.block.is_none());
-        let row = [
-            OWNER,
-            OWNER,
-            Value::Int(thread),
-            Value::Int(agent),
-            Value::Int(kernel),
-            Value::Int(self.dispatches),
-            stream,
-            stream,
-            Value::Int(start),
-            Value::Int(end),
-            NULL,
-            event.args.shared_memory.filter(|bytes| *bytes >= 0).into(),
-            Value::Int(block_x),
-            Value::Int(block_y),
-            Value::Int(block_z),
-            Value::Int(grid_x),
-            Value::Int(grid_y),
-            Value::Int(grid_z),
-            region_name,
-            Value::Int(key),
-            extdata.map_or(NULL, Value::from),
-        ];
-        self.out.push(rocpd::KERNEL_DISPATCH, &row)?;
+        let row = KernelDispatchRow {
+            tid: Some(thread),
+            agent_id: agent,
+            kernel_id: kernel,
+            dispatch_id: self.dispatches.into(),
+            queue_id: QueueKey::new(stream.get()),
+            stream_id: stream,
+            start,
+            end,
+            private_segment_size: None,
+            group_segment_size: event.args.shared_memory.filter(|bytes| *bytes >= 0).map(Into::into),
+            workgroup_size_x: block_x.into(),
+            workgroup_size_y: block_y.into(),
+            workgroup_size_z: block_z.into(),
+            grid_size_x: grid_x.into(),
+            grid_size_y: grid_y.into(),
+            grid_size_z: grid_z.into(),
+            region_name_id: Some(region_name),
+            event_id: Some(key),
+            extdata: extdata.map(str::as_bytes),
+        };
+        self.out.row(SOURCE, &row)?;
         Ok(key)
     }
 
     pub(crate) fn copy(
         &mut self,
-        event: &Event<'_>,
-        category: Value<'_>,
-        stack: i64,
-        (start, end): (i64, i64),
-    ) -> Result<i64, Refused> {
+        event: &TraceEvent<'_>,
+        category: StringId,
+        stack: Option<StackId>,
+        (start, end): (LocalNs, LocalNs),
+    ) -> Result<EventKey, RowError> {
         let (gpu, stream) = self.on_gpu(event);
         let thread = self.known.threads.unknown()?;
         let name = unescape(event.name);
-        let shown = String::from_utf8_lossy(crate::output::short(&name));
+        let shown = String::from_utf8_lossy(short(&name));
         let known = COPIES.iter().find(|copy| copy.0.iter().any(|part| shown.contains(part)));
         let (to_gpu, from_gpu) = known.map_or((true, true), |copy| (copy.2, copy.3));
         let to = self.known.agent(to_gpu.then_some(gpu))?;
         let from = self.known.agent(from_gpu.then_some(gpu))?;
-        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
-        let copy_name = self.out.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
-        let region_name = self.out.string(b"")?;
+        let stream = self.known.stream(&mut self.out, gpu, stream)?;
+        let copy_name = self.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
+        let region_name = self.string(b"")?;
         let key = self.event(event, category, stack, None)?;
         let bytes = event.args.bytes.filter(|bytes| *bytes >= 0);
         if bytes.is_none() {
-            self.out.ignore("copies without a size, which are told as ones of 0 bytes,");
+            self.out.ignore("copies without a size, which get a size of 0 bytes,");
         }
         let extdata = json!({ "name": shown }).to_string();
-        let said = [Value::Int(key), ZERO, Value::from("string"), Value::from("name"), Value::from(&*shown)];
-        self.out.push(rocpd::ARG, &said)?;
-        let row = [
-            OWNER,
-            OWNER,
-            Value::Int(thread),
-            Value::Int(start),
-            Value::Int(end),
-            copy_name,
-            Value::Int(to),
-            NULL,
-            Value::Int(from),
-            NULL,
-            Value::Int(bytes.unwrap_or(0)),
-            stream,
-            stream,
-            region_name,
-            Value::Int(key),
-            Value::from(extdata.as_str()),
-        ];
-        self.out.push(rocpd::MEMORY_COPY, &row)?;
+        let arg = ArgRow {
+            event_id: key,
+            position: ZERO,
+            kind: b"string",
+            name: b"name",
+            value: Some(shown.as_bytes()),
+            extdata: None,
+        };
+        self.out.row(SOURCE, &arg)?;
+        let row = MemoryCopyRow {
+            tid: Some(thread),
+            start,
+            end,
+            name_id: copy_name,
+            dst_agent_id: Some(to),
+            dst_address: None,
+            src_agent_id: Some(from),
+            src_address: None,
+            size: bytes.unwrap_or(0).into(),
+            queue_id: Some(QueueKey::new(stream.get())),
+            stream_id: Some(stream),
+            region_name_id: Some(region_name),
+            event_id: Some(key),
+            extdata: Some(extdata.as_bytes()),
+        };
+        self.out.row(SOURCE, &row)?;
         Ok(key)
     }
 }

@@ -1,6 +1,6 @@
 //! The bytes of a file, plain or packed, in a buffer that holds whole values.
 
-use crate::cursor::{Value, is_end, quote_or_backslash};
+use crate::cursor::{JsonValue, is_end, quote_or_backslash};
 use flate2::bufread::GzDecoder;
 use rpd_files::open_input;
 use std::fs::File;
@@ -19,22 +19,22 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     let mut head = Vec::new();
     open_input(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
     let file = open_input(path)?;
-    Ok(if head == GZIP { Box::new(Members::of(file)) } else { Box::new(file) })
+    Ok(if head == GZIP { Box::new(GzipMembers::of(file)) } else { Box::new(file) })
 }
 
-/// The members of a packed file one after the other, as `gzip -d` unpacks them: zeros behind them are padding.
-struct Members {
-    /// The one that is read; none behind the last.
+/// The members of a packed file one after the other, as `gzip -d` unpacks them: zeros after them are padding.
+struct GzipMembers {
+    /// The member that is read; `None` after the last one.
     member: Option<GzDecoder<BufReader<File>>>,
 }
 
-impl Members {
-    fn of(file: File) -> Members {
-        Members { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK, file))) }
+impl GzipMembers {
+    fn of(file: File) -> GzipMembers {
+        GzipMembers { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK, file))) }
     }
 }
 
-impl Read for Members {
+impl Read for GzipMembers {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(member) = &mut self.member {
             let read = member.read(buffer)?;
@@ -47,7 +47,7 @@ impl Read for Members {
     }
 }
 
-/// What stands behind a member and the zeros behind it.
+/// What follows a member and the zeros after it.
 fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufReader<File>>>> {
     loop {
         let bytes = file.fill_buf()?;
@@ -64,7 +64,7 @@ fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufRead
 }
 
 /// See the module.
-pub(crate) struct Input {
+pub(crate) struct JsonInput {
     source: Box<dyn Read>,
     buffer: Vec<u8>,
     /// Next byte in `buffer`.
@@ -75,13 +75,13 @@ pub(crate) struct Input {
     ended: bool,
     /// Why it ended too early: a packed file that is cut or damaged.
     damage: Option<String>,
-    /// The file system said no.
+    /// The operating system reported an error.
     error: Option<io::Error>,
 }
 
-impl Input {
-    pub(crate) fn new(source: Box<dyn Read>) -> Input {
-        Input { source, buffer: Vec::new(), at: 0, base: 0, ended: false, damage: None, error: None }
+impl JsonInput {
+    pub(crate) fn new(source: Box<dyn Read>) -> JsonInput {
+        JsonInput { source, buffer: Vec::new(), at: 0, base: 0, ended: false, damage: None, error: None }
     }
 
     /// What is there of the rest.
@@ -102,7 +102,7 @@ impl Input {
         self.base + self.at as u64
     }
 
-    /// Place behind the last byte that was read.
+    /// Place after the last byte that was read.
     pub(crate) fn end(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }
@@ -122,7 +122,7 @@ impl Input {
         self.damage.as_deref()
     }
 
-    /// What the file system said, once.
+    /// The error of the operating system, once.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
@@ -175,14 +175,14 @@ impl Input {
         }
     }
 
-    /// Passes over a value of any length and depth without keeping it; false where there is none, or the file ends before
-    /// it does.
+    /// Passes over a value of any length and depth without keeping it; false where there is none, or the file
+    /// ends before it does.
     pub(crate) fn pass_value(&mut self) -> bool {
         let Some(first) = self.peek() else { return false };
         if !matches!(first, b'"' | b'[' | b'{') {
             return self.pass_scalar();
         }
-        let mut walk = Walk::default();
+        let mut walk = ValueWalk::default();
         loop {
             let bytes = self.bytes();
             let end = walk.end(bytes);
@@ -212,16 +212,16 @@ impl Input {
     }
 }
 
-/// Where a string, array or object ends that is looked at piece by piece.
+/// Where a string, array or object ends that is examined piece by piece.
 #[derive(Default)]
-struct Walk {
+struct ValueWalk {
     depth: u64,
     in_string: bool,
-    /// The piece before ended behind a backslash.
+    /// The piece before ended after a backslash.
     is_escaped: bool,
 }
 
-impl Walk {
+impl ValueWalk {
     /// Length of the value's end in this piece.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = usize::from(std::mem::take(&mut self.is_escaped));
@@ -252,6 +252,6 @@ impl Walk {
 }
 
 /// A copy of a plain value as text.
-pub(crate) fn lossy(value: Value<'_>) -> Option<String> {
+pub(crate) fn lossy(value: JsonValue<'_>) -> Option<String> {
     Some(String::from_utf8_lossy(&crate::text::unescape(value.plain()?)).into_owned())
 }

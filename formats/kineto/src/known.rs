@@ -1,34 +1,45 @@
 //! What events refer to: threads, agents, queues, streams, kernels, counters and tracks. Their rows are made when the
-//! first event names them; those of threads and agents at the end of the file, since their names may stand anywhere.
+//! first event names them; those of threads and agents at the end of the file, since their names may be anywhere.
 
-use crate::event::Place;
-use crate::facts::Device;
-use crate::output::{Output, short};
-use crate::text::unescape;
-use crate::threads::Threads;
+use crate::SOURCE;
+use crate::event::EventPlace;
+use crate::facts::GpuDevice;
+use crate::text::{short, unescape};
+use crate::threads::ThreadList;
 use rpd_shard::WriteError;
-use rpd_shard::model::{TableId, Value, rocpd};
+use rpd_shard::model::row_types::{
+    AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, KernelSymbolKey, KernelSymbolRow, PmcKey, PmcRow,
+    QueueRow, RowKey, StreamKey, StreamRow, StringId, TableRow, ThreadKey, TrackKey, TrackRow, WholeNumber,
+};
 use rpd_shard::record::LossCause;
+use rpd_translator::Translator;
 use serde_json::json;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io::Write;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-/// The node and process rows of a shard with one process.
-pub(crate) const OWNER: Value<'static> = Value::Int(1);
-pub(crate) const NULL: Value<'static> = Value::Null;
-pub(crate) const ZERO: Value<'static> = Value::Int(0);
-const EMPTY_JSON: Value<'static> = Value::Text(b"{}");
-/// Most rows of each kind.
+pub(crate) const ZERO: WholeNumber = WholeNumber::Signed(0);
+const EMPTY_JSON: &[u8] = b"{}";
+/// Maximum number of rows of each kind.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Stands for what the file does not tell.
+/// Represents what the file does not state.
 pub(crate) const UNKNOWN: &str = "(unknown)";
+/// Represents the code of all kernels, which the file does not describe.
+const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
+    agent_id: None,
+    uri: Some(UNKNOWN.as_bytes()),
+    load_base: None,
+    load_size: None,
+    load_delta: None,
+    storage_type: None,
+    extdata: None,
+};
 
 /// Why an event yields no row.
 #[derive(Debug)]
-pub(crate) enum Refused {
-    /// It does not make sense.
+pub(crate) enum RowError {
+    /// It is malformed.
     Bad(&'static str),
     /// There are too many of its kind.
     OverLimit,
@@ -38,98 +49,97 @@ pub(crate) enum Refused {
     Write(WriteError),
 }
 
-impl From<WriteError> for Refused {
-    fn from(error: WriteError) -> Refused {
+impl From<WriteError> for RowError {
+    fn from(error: WriteError) -> RowError {
         match error {
-            WriteError::TextTooLong { .. } => Refused::Bad("it is too long"),
-            error => Refused::Write(error),
+            WriteError::TextTooLong { .. } => RowError::Bad("it is too long"),
+            error => RowError::Write(error),
         }
     }
 }
 
-impl Refused {
+impl RowError {
     pub(crate) fn words(&self) -> (&'static str, LossCause) {
         match self {
-            Refused::Bad(why) => (why, LossCause::BadRecord),
-            Refused::OverLimit => ("there are too many of its kind", LossCause::OverLimit),
-            Refused::NoPlace => ("RocPD has no place for events of its phase", LossCause::UnknownTable),
-            Refused::Write(_) => ("it cannot be written", LossCause::NoSpace),
+            RowError::Bad(why) => (why, LossCause::BadRecord),
+            RowError::OverLimit => ("there are too many of its kind", LossCause::OverLimit),
+            RowError::NoPlace => ("RocPD has no place for events of its phase", LossCause::UnknownTable),
+            RowError::Write(_) => ("it cannot be written", LossCause::NoSpace),
         }
     }
 }
 
-/// A [`Place`] to remember.
+/// A [`EventPlace`] to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Key {
+pub(crate) enum PlaceKey {
     None,
     Number(i64),
     /// Hash of a word.
     Word(u64),
 }
 
-impl Key {
-    pub(crate) fn of(place: Place<'_>) -> Key {
+impl PlaceKey {
+    pub(crate) fn of(place: EventPlace<'_>) -> PlaceKey {
         match place {
-            Place::None => Key::None,
-            Place::Number(number) => Key::Number(number),
-            Place::Word(word) => Key::Word(XxHash3_64::oneshot(word)),
+            EventPlace::None => PlaceKey::None,
+            EventPlace::Number(number) => PlaceKey::Number(number),
+            EventPlace::Word(word) => PlaceKey::Word(XxHash3_64::oneshot(word)),
         }
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) threads: Threads,
-    pub(crate) devices: Vec<Device>,
+pub(crate) struct ReferredRows {
+    pub(crate) threads: ThreadList,
+    pub(crate) devices: Vec<GpuDevice>,
     /// Keys of the rows that the agents will get, by GPU; `None` is the host.
-    agents: HashMap<Option<i64>, i64>,
+    agents: HashMap<Option<i64>, AgentKey>,
     /// In the order of their keys.
     agent_list: Vec<Option<i64>>,
     /// By GPU and stream. Each has a queue with the same key.
-    streams: HashMap<(i64, i64), i64>,
-    kernels: HashMap<u128, i64>,
-    has_code_object: bool,
-    counters: HashMap<(Option<i64>, u64), i64>,
+    streams: HashMap<(i64, i64), StreamKey>,
+    kernels: HashMap<u128, KernelSymbolKey>,
+    code_object: Option<CodeObjectKey>,
+    counters: HashMap<(Option<i64>, u64), PmcKey>,
     /// By thread and name.
-    tracks: HashMap<(Option<i64>, i64), i64>,
+    tracks: HashMap<(Option<ThreadKey>, StringId), TrackKey>,
 }
 
 /// Adds a row and remembers its key.
-fn add<W: Write, K: Hash + Eq>(
-    known: &mut HashMap<K, i64>,
+fn add<W: Write, K: Hash + Eq, R: TableRow<Key: Copy>>(
+    known: &mut HashMap<K, R::Key>,
     key: K,
-    out: &mut Output<W>,
-    table: TableId,
-    row: &[Value<'_>],
-) -> Result<i64, Refused> {
+    out: &mut Translator<W>,
+    row: &R,
+) -> Result<R::Key, RowError> {
     if known.len() >= MAX_ENTRIES {
-        return Err(Refused::OverLimit);
+        return Err(RowError::OverLimit);
     }
-    let id = out.push(table, row)?;
+    let id = out.row(SOURCE, row)?;
     known.insert(key, id);
     Ok(id)
 }
 
 /// Gives something its key, which is that of its row later.
-pub(crate) fn list<K: Hash + Eq, T>(
-    known: &mut HashMap<K, i64>,
+pub(crate) fn list<K: Hash + Eq, T, const TABLE: u16>(
+    known: &mut HashMap<K, RowKey<TABLE>>,
     list: &mut Vec<T>,
     key: K,
     listed: T,
-) -> Result<i64, Refused> {
+) -> Result<RowKey<TABLE>, RowError> {
     if list.len() >= MAX_ENTRIES {
-        return Err(Refused::OverLimit);
+        return Err(RowError::OverLimit);
     }
     list.push(listed);
-    let id = list.len() as i64;
+    let id = RowKey::new(list.len() as i64);
     known.insert(key, id);
     Ok(id)
 }
 
-impl Known {
+impl ReferredRows {
     /// A GPU by its index, or the host.
-    pub(crate) fn agent(&mut self, gpu: Option<i64>) -> Result<i64, Refused> {
+    pub(crate) fn agent(&mut self, gpu: Option<i64>) -> Result<AgentKey, RowError> {
         if let Some(agent) = self.agents.get(&gpu) {
             return Ok(*agent);
         }
@@ -140,7 +150,7 @@ impl Known {
     }
 
     /// Adds the rows of threads and agents, when the whole file has been read.
-    pub(crate) fn finish<W: Write>(&mut self, out: &mut Output<W>) -> Result<(), WriteError> {
+    pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
         self.threads.finish(out)?;
         for gpu in std::mem::take(&mut self.agent_list) {
             self.push_agent(out, gpu)?;
@@ -148,120 +158,127 @@ impl Known {
         Ok(())
     }
 
-    fn push_agent<W: Write>(&self, out: &mut Output<W>, gpu: Option<i64>) -> Result<(), WriteError> {
+    fn push_agent<W: Write>(&self, out: &mut Translator<W>, gpu: Option<i64>) -> Result<(), WriteError> {
         let described = self.devices.iter().find(|device| Some(device.id) == gpu);
         let (kind, vendor) = if gpu.is_some() { ("GPU", "AMD") } else { ("CPU", "CPU") };
         let name = gpu.map_or("CPU".to_owned(), |gpu| format!("GPU {gpu}"));
         // AMD counts CPUs first. How many there are is not in the file.
-        let index = Value::from(Some(gpu.map_or(0, |gpu| gpu.saturating_add(1))));
-        let product = Value::from(described.map_or("", |device| device.name.as_str()));
-        let row = [
-            OWNER,
-            OWNER,
-            Value::from(kind),
-            index,
-            index,
-            Value::Int(gpu.unwrap_or(0)),
-            ZERO,
-            Value::from(name.as_str()),
-            product,
-            Value::from(vendor),
-            product,
-            product,
-            described.map_or(EMPTY_JSON, |device| Value::Text(&device.json)),
-        ];
-        out.push(rocpd::INFO_AGENT, &row).map(drop)
+        let index = Some(gpu.map_or(0, |gpu| gpu.saturating_add(1)).into());
+        let product = Some(described.map_or("", |device| device.name.as_str()).as_bytes());
+        let row = AgentRow {
+            kind: Some(kind.as_bytes()),
+            absolute_index: index,
+            logical_index: index,
+            type_index: Some(gpu.unwrap_or(0).into()),
+            uuid: Some(ZERO),
+            name: Some(name.as_bytes()),
+            model_name: product,
+            vendor_name: Some(vendor.as_bytes()),
+            product_name: product,
+            user_name: product,
+            extdata: Some(described.map_or(EMPTY_JSON, |device| &device.json)),
+        };
+        out.row(SOURCE, &row).map(drop)
     }
 
     /// A stream of a GPU, and its queue: both have this key.
     #[inline]
     pub(crate) fn stream<W: Write>(
         &mut self,
-        out: &mut Output<W>,
+        out: &mut Translator<W>,
         gpu: i64,
         stream: i64,
-    ) -> Result<i64, Refused> {
+    ) -> Result<StreamKey, RowError> {
         if let Some(stream) = self.streams.get(&(gpu, stream)) {
             return Ok(*stream);
         }
         let (queue_name, name) = (format!("Queue {stream}"), format!("Stream {stream}"));
         let extdata = json!({ "kineto": { "device": gpu, "stream": stream } }).to_string();
-        let row = |name| [OWNER, OWNER, Value::Text(name), Value::from(extdata.as_str())];
+        let extdata = Some(extdata.as_bytes());
         if self.streams.len() < MAX_ENTRIES {
-            out.push(rocpd::INFO_QUEUE, &row(queue_name.as_bytes()))?;
+            out.row(SOURCE, &QueueRow { name: Some(queue_name.as_bytes()), extdata })?;
         }
-        add(&mut self.streams, (gpu, stream), out, rocpd::INFO_STREAM, &row(name.as_bytes()))
+        add(&mut self.streams, (gpu, stream), out, &StreamRow { name: Some(name.as_bytes()), extdata })
     }
 
     /// The symbol of a kernel, by its name.
     #[inline]
-    pub(crate) fn kernel<W: Write>(&mut self, out: &mut Output<W>, raw_name: &[u8]) -> Result<i64, Refused> {
+    pub(crate) fn kernel<W: Write>(
+        &mut self,
+        out: &mut Translator<W>,
+        raw_name: &[u8],
+    ) -> Result<KernelSymbolKey, RowError> {
         let hash = XxHash3_128::oneshot(raw_name);
         if let Some(kernel) = self.kernels.get(&hash) {
             return Ok(*kernel);
         }
-        if !self.has_code_object {
-            out.push(rocpd::INFO_CODE_OBJECT, &[OWNER, OWNER, NULL, Value::from(UNKNOWN)])?;
-            self.has_code_object = true;
-        }
+        let code_object_id = match self.code_object {
+            Some(known) => known,
+            None => *self.code_object.insert(out.row(SOURCE, &UNKNOWN_CODE)?),
+        };
         let name = unescape(raw_name);
-        let name = Value::Text(short(&name));
-        add(
-            &mut self.kernels,
-            hash,
-            out,
-            rocpd::INFO_KERNEL_SYMBOL,
-            &[OWNER, OWNER, Value::Int(1), name, name],
-        )
+        let name = Some(short(&name));
+        let row = KernelSymbolRow {
+            code_object_id,
+            kernel_name: name,
+            display_name: name,
+            kernel_object: None,
+            kernarg_segment_size: None,
+            kernarg_segment_alignment: None,
+            group_segment_size: None,
+            private_segment_size: None,
+            sgpr_count: None,
+            arch_vgpr_count: None,
+            accum_vgpr_count: None,
+            extdata: None,
+        };
+        add(&mut self.kernels, hash, out, &row)
     }
 
     /// A counter of a GPU or of the host.
     pub(crate) fn counter<W: Write>(
         &mut self,
-        out: &mut Output<W>,
+        out: &mut Translator<W>,
         gpu: Option<i64>,
         (name, symbol): (&[u8], &[u8]),
         units: &str,
-    ) -> Result<i64, Refused> {
+    ) -> Result<PmcKey, RowError> {
         let key = (gpu, XxHash3_64::oneshot(name));
         if let Some(counter) = self.counters.get(&key) {
             return Ok(*counter);
         }
-        let agent = self.agent(gpu)?;
-        let row = [
-            OWNER,
-            OWNER,
-            Value::Int(agent),
-            Value::from(if gpu.is_some() { "GPU" } else { "CPU" }),
-            ZERO,
-            Value::Int(gpu.unwrap_or(0)),
-            Value::Text(short(name)),
-            Value::Text(short(symbol)),
-            Value::from(""),
-            Value::from(""),
-            Value::from("torch"),
-            Value::from(units),
-            Value::from("ABS"),
-            Value::from(""),
-            Value::from(""),
-            ZERO,
-            ZERO,
-            EMPTY_JSON,
-        ];
-        add(&mut self.counters, key, out, rocpd::INFO_PMC, &row)
+        let row = PmcRow {
+            agent_id: Some(self.agent(gpu)?),
+            target_arch: Some(if gpu.is_some() { b"GPU" } else { b"CPU" }),
+            event_code: Some(ZERO),
+            instance_id: Some(gpu.unwrap_or(0).into()),
+            name: short(name),
+            symbol: short(symbol),
+            description: Some(b""),
+            long_description: Some(b""),
+            component: Some(b"torch"),
+            units: Some(units.as_bytes()),
+            value_type: Some(b"ABS"),
+            block: Some(b""),
+            expression: Some(b""),
+            is_constant: Some(ZERO),
+            is_derived: Some(ZERO),
+            extdata: Some(EMPTY_JSON),
+        };
+        add(&mut self.counters, key, out, &row)
     }
 
     /// A track of samples, of a thread or of the process; `name` is the id of a string.
     pub(crate) fn track<W: Write>(
         &mut self,
-        out: &mut Output<W>,
-        thread: Option<i64>,
-        name: i64,
-    ) -> Result<i64, Refused> {
+        out: &mut Translator<W>,
+        thread: Option<ThreadKey>,
+        name: StringId,
+    ) -> Result<TrackKey, RowError> {
         if let Some(track) = self.tracks.get(&(thread, name)) {
             return Ok(*track);
         }
-        let row = [OWNER, OWNER, thread.into(), Value::Int(name), EMPTY_JSON];
-        add(&mut self.tracks, (thread, name), out, rocpd::TRACK, &row)
+        let row = TrackRow { tid: thread, name_id: Some(name), extdata: Some(EMPTY_JSON) };
+        add(&mut self.tracks, (thread, name), out, &row)
     }
 }

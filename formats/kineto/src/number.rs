@@ -1,8 +1,8 @@
-//! Decimals, exactly. A time of today has 16 digits before the point and 3 behind it, which no `f64` holds.
+//! Decimals, exactly. A time of today has 16 digits before the point and 3 after it, which no `f64` holds.
 
 /// Digits that are taken; no sensible number has more.
 const MAX_DIGITS: u32 = 34;
-/// Largest exponent that is looked at.
+/// Largest exponent that is examined.
 const MAX_EXPONENT: i64 = 400;
 
 /// A decimal number times ten to the power of `shift`, cut to an integer; `None` for what is no JSON number or has no
@@ -14,7 +14,7 @@ pub(crate) fn scaled(text: &[u8], shift: i64) -> Option<i64> {
     };
     let (mut value, mut point, mut taken): (i128, i64, u32) = (0, 0, 0);
     let mut at = 0;
-    let mut behind_point = false;
+    let mut after_point = false;
     let mut any = false;
     while let Some(&byte) = digits.get(at) {
         match byte {
@@ -23,12 +23,12 @@ pub(crate) fn scaled(text: &[u8], shift: i64) -> Option<i64> {
                 if taken < MAX_DIGITS {
                     value = value * 10 + i128::from(byte - b'0');
                     taken += u32::from(value != 0);
-                    point += i64::from(behind_point);
-                } else if !behind_point {
+                    point += i64::from(after_point);
+                } else if !after_point {
                     return None;
                 }
             }
-            b'.' if !behind_point && any => behind_point = true,
+            b'.' if !after_point && any => after_point = true,
             b'e' | b'E' if any => break,
             _ => return None,
         }

@@ -1,12 +1,16 @@
 //! Events as rows. The table is in the documentation of the crate.
 
-use crate::cursor::{Value as Json, elements, members};
-use crate::event::{Event, Place};
-use crate::known::{Known, NULL, OWNER, Refused, ZERO};
+use crate::SOURCE;
+use crate::cursor::{JsonValue as Json, elements, members};
+use crate::event::{EventPlace, TraceEvent};
+use crate::known::{PlaceKey, ReferredRows, RowError};
 use crate::number::integer;
-use crate::output::Output;
-use crate::text::unescape;
-use rpd_shard::model::{TableId, Value, rocpd};
+use crate::text::{MAX_NAME, short, unescape};
+use rpd_shard::model::row_types::{
+    ArgRow, EventKey, EventRow, PmcEventRow, PmcKey, RegionRow, SampleRow, StackId, StringId, TrackKey,
+};
+use rpd_shard::model::{LocalNs, TableId, rocpd};
+use rpd_translator::{Translator, cut_text};
 use serde_json::json;
 use std::borrow::Cow;
 use std::io::Write;
@@ -15,7 +19,7 @@ use std::io::Write;
 const MAX_ARGS: usize = 4 << 20;
 /// Counters of one event.
 const MAX_COUNTERS: usize = 64;
-/// What torch calls the instants that say how much memory there is, and their values that are counters.
+/// Name of the instants of torch with the amount of memory, and their values that are counters.
 const MEMORY: &[u8] = b"[memory]";
 const MEMORY_COUNTERS: [&[u8]; 2] = [b"Total Allocated", b"Total Reserved"];
 /// `Device Type` of the host.
@@ -25,7 +29,7 @@ const GLOO: &[u8] = b"gloo:";
 
 /// What a span is, by its category.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SpanKind {
     Dispatch,
     Copy,
     /// A range that the profiler puts on a stream.
@@ -33,22 +37,22 @@ pub(crate) enum Kind {
     Region,
 }
 
-impl Kind {
+impl SpanKind {
     /// Releases before that of torch 1.12 have the categories that begin with a capital.
-    pub(crate) fn of(category: &[u8]) -> Kind {
+    pub(crate) fn of(category: &[u8]) -> SpanKind {
         match category {
-            b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" | b"memset" => Kind::Dispatch,
-            b"gpu_memcpy" | b"Memcpy" | b"memcpy" => Kind::Copy,
-            b"gpu_user_annotation" | b"User" => Kind::OnStream,
-            _ => Kind::Region,
+            b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" | b"memset" => SpanKind::Dispatch,
+            b"gpu_memcpy" | b"Memcpy" | b"memcpy" => SpanKind::Copy,
+            b"gpu_user_annotation" | b"User" => SpanKind::OnStream,
+            _ => SpanKind::Region,
         }
     }
 
     pub(crate) fn table(self) -> TableId {
         match self {
-            Kind::Dispatch => rocpd::KERNEL_DISPATCH,
-            Kind::Copy => rocpd::MEMORY_COPY,
-            Kind::OnStream | Kind::Region => rocpd::REGION,
+            SpanKind::Dispatch => rocpd::KERNEL_DISPATCH,
+            SpanKind::Copy => rocpd::MEMORY_COPY,
+            SpanKind::OnStream | SpanKind::Region => rocpd::REGION,
         }
     }
 }
@@ -72,17 +76,17 @@ fn is_of_process(category: &[u8]) -> bool {
     known.contains(&category)
 }
 
-/// Where the last spans were, and the events that they became: flows come just behind the span that they leave.
+/// Where the last spans were, and the events that they became: flows come directly after the span that they leave.
 #[derive(Debug, Default)]
 struct LastSpan {
-    spot: Option<(crate::known::Key, crate::known::Key, i64)>,
-    event: i64,
+    spot: Option<(PlaceKey, PlaceKey, i64)>,
+    event: Option<EventKey>,
 }
 
 /// Makes the rows.
-pub(crate) struct Rows<W: Write> {
-    pub(crate) out: Output<W>,
-    pub(crate) known: Known,
+pub(crate) struct EventRows<W: Write> {
+    pub(crate) out: Translator<W>,
+    pub(crate) known: ReferredRows,
     /// Added to all times, ns.
     pub(crate) base: i64,
     /// First and last time.
@@ -94,11 +98,11 @@ pub(crate) struct Rows<W: Write> {
     extdata: Vec<u8>,
 }
 
-impl<W: Write> Rows<W> {
-    pub(crate) fn new(out: Output<W>) -> Rows<W> {
-        Rows {
+impl<W: Write> EventRows<W> {
+    pub(crate) fn new(out: Translator<W>) -> EventRows<W> {
+        EventRows {
             out,
-            known: Known::default(),
+            known: ReferredRows::default(),
             base: 0,
             first: None,
             last: None,
@@ -110,49 +114,56 @@ impl<W: Write> Rows<W> {
 
     /// Adds the rows of one event.
     #[inline]
-    pub(crate) fn add(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    pub(crate) fn add(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         match event.phase {
             b'X' => self.span(event),
             b'i' | b'I' | b'R' => self.instant(event),
             b'C' => self.counters(event),
             b's' | b't' | b'f' => self.flow(event),
             b'M' => self.metadata(event),
-            0 => Err(Refused::Bad("it has no phase")),
-            _ => Err(Refused::NoPlace),
+            0 => Err(RowError::Bad("it has no phase")),
+            _ => Err(RowError::NoPlace),
         }
     }
 
     /// A time of the file as one of the clock.
-    fn time(&mut self, event: &Event<'_>) -> Result<i64, Refused> {
-        let ts = event.ts.ok_or(Refused::Bad("its time is missing or no number"))?;
-        let time = ts.checked_add(self.base).ok_or(Refused::Bad("its time is out of range"))?;
+    fn time(&mut self, event: &TraceEvent<'_>) -> Result<i64, RowError> {
+        let ts = event.ts.ok_or(RowError::Bad("its time is missing or no number"))?;
+        let time = ts.checked_add(self.base).ok_or(RowError::Bad("its time is out of range"))?;
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
         Ok(time)
     }
 
     /// The category as it is stored; torch without Kineto has it in the place of the process.
-    fn category(&mut self, event: &Event<'_>) -> Result<Value<'static>, Refused> {
+    fn category(&mut self, event: &TraceEvent<'_>) -> Result<StringId, RowError> {
         let text = match (event.category, event.pid) {
             (Some(category), _) => unescape(category),
-            (None, Place::Word(pid)) => unescape(pid),
+            (None, EventPlace::Word(pid)) => unescape(pid),
             (None, _) => Cow::Borrowed(&b""[..]),
         };
-        Ok(self.out.string(&text)?)
+        self.string(&text)
     }
 
-    fn name(&mut self, event: &Event<'_>) -> Result<Value<'static>, Refused> {
-        Ok(self.out.string(&unescape(event.name))?)
+    /// The id of a string; one that is too long is cut, and counted.
+    #[inline]
+    pub(crate) fn string(&mut self, text: &[u8]) -> Result<StringId, RowError> {
+        let text = self.out.cut(text, MAX_NAME);
+        Ok(self.out.string(text)?)
+    }
+
+    fn name(&mut self, event: &TraceEvent<'_>) -> Result<StringId, RowError> {
+        self.string(&unescape(event.name))
     }
 
     /// The event of a row. `message` is what an instant is called.
     #[inline]
     pub(crate) fn event(
         &mut self,
-        event: &Event<'_>,
-        category: Value<'_>,
-        stack: i64,
+        event: &TraceEvent<'_>,
+        category: StringId,
+        stack: Option<StackId>,
         message: Option<&[u8]>,
-    ) -> Result<i64, Refused> {
+    ) -> Result<EventKey, RowError> {
         let args = event.args.all.filter(|args| args.len() <= MAX_ARGS);
         if args.is_none() && event.args.all.is_some() {
             self.out.ignore("args of more than 4 MiB");
@@ -161,7 +172,7 @@ impl<W: Write> Rows<W> {
         self.extdata.push(b'{');
         if let Some(message) = message {
             self.extdata.extend_from_slice(b"\"message\":");
-            let message = json!(String::from_utf8_lossy(crate::output::short(message)));
+            let message = json!(String::from_utf8_lossy(short(message)));
             self.extdata.extend_from_slice(message.to_string().as_bytes());
         }
         if let Some(inner) = args.map(inner).filter(|inner| !inner.is_empty()) {
@@ -171,51 +182,63 @@ impl<W: Write> Rows<W> {
             self.extdata.push(b'}');
         }
         self.extdata.push(b'}');
-        let external = Value::Int(event.args.external.unwrap_or(0));
-        let extdata = Value::Text(&self.extdata);
-        // Views join by it: rows without a correlation must not meet.
-        let stack = if stack == 0 { NULL } else { Value::Int(stack) };
-        let row = [category, stack, ZERO, external, NULL, NULL, extdata];
-        Ok(self.out.push(rocpd::EVENT, &row)?)
+        let row = EventRow {
+            category_id: Some(category),
+            stack_id: stack,
+            parent_stack_id: Some(StackId::NONE),
+            correlation_id: Some(event.args.external.unwrap_or(0).into()),
+            call_stack: None,
+            line_info: None,
+            extdata: Some(&self.extdata),
+        };
+        Ok(self.out.row(SOURCE, &row)?)
     }
 
-    fn span(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn span(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let start = self.time(event)?;
         let dur = event.dur.filter(|dur| *dur >= 0);
-        let dur = dur.ok_or(Refused::Bad("its duration is negative or no number"))?;
-        let end = start.checked_add(dur).ok_or(Refused::Bad("its time is out of range"))?;
+        let dur = dur.ok_or(RowError::Bad("its duration is negative or no number"))?;
+        let end = start.checked_add(dur).ok_or(RowError::Bad("its time is out of range"))?;
         let raw_category = event.category.unwrap_or_default();
-        let kind = Kind::of(raw_category);
+        let kind = SpanKind::of(raw_category);
         if self.known.threads.pid.is_none() && is_of_process(raw_category) {
             self.known.threads.pid = event.pid.number();
         }
         let category = self.category(event)?;
-        let stack = event.args.correlation.filter(|id| *id > 0).unwrap_or(0);
+        // Views join by it: rows without a correlation must not meet.
+        let stack = event.args.correlation.filter(|id| *id > 0).map(StackId);
+        let times = (LocalNs(start), LocalNs(end));
         let key = match kind {
-            Kind::Region | Kind::OnStream => {
+            SpanKind::Region | SpanKind::OnStream => {
                 let thread = self.known.threads.of(event.pid, event.tid)?;
                 let name = self.name(event)?;
                 let key = self.event(event, category, stack, None)?;
-                let (start, end) = (Value::Int(start), Value::Int(end));
-                let row = [OWNER, OWNER, Value::Int(thread), start, end, name, Value::Int(key)];
-                self.out.push(rocpd::REGION, &row)?;
+                let row = RegionRow {
+                    tid: thread,
+                    start: times.0,
+                    end: times.1,
+                    name_id: name,
+                    event_id: Some(key),
+                    extdata: None,
+                };
+                self.out.row(SOURCE, &row)?;
                 self.collective(event, key)?;
                 key
             }
-            Kind::Dispatch => self.dispatch(event, category, stack, (start, end))?,
-            Kind::Copy => self.copy(event, category, stack, (start, end))?,
+            SpanKind::Dispatch => self.dispatch(event, category, stack, times)?,
+            SpanKind::Copy => self.copy(event, category, stack, times)?,
         };
-        let (pid, tid) = (crate::known::Key::of(event.pid), crate::known::Key::of(event.tid));
-        self.last_span = LastSpan { spot: Some((pid, tid, start)), event: key };
+        let (pid, tid) = (PlaceKey::of(event.pid), PlaceKey::of(event.tid));
+        self.last_span = LastSpan { spot: Some((pid, tid, start)), event: Some(key) };
         self.last = Some(self.last.map_or(end, |last| last.max(end)));
         Ok(())
     }
 
-    /// What a collective says of itself, as args: a merge finds those of all ranks by them.
+    /// Adds the parameters of a collective as args: a merge matches the calls of all ranks by them.
     #[inline]
-    fn collective(&mut self, event: &Event<'_>, key: i64) -> Result<(), Refused> {
-        let said = &event.args.collective;
-        if said.name.is_none() && !event.name.starts_with(GLOO) {
+    fn collective(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
+        let given = &event.args.collective;
+        if given.name.is_none() && !event.name.starts_with(GLOO) {
             return Ok(());
         }
         // The elements of the first input: the product of its sizes.
@@ -223,29 +246,35 @@ impl<W: Write> Rows<W> {
             let sizes = elements(dims).map(|size| size.plain().and_then(integer).filter(|size| *size >= 0));
             sizes.into_iter().try_fold(1i64, |product, size| product.checked_mul(size?))
         };
-        let counted = first_element(said.dims).filter(|dims| dims.starts_with(b"[")).and_then(product);
+        let counted = first_element(given.dims).filter(|dims| dims.starts_with(b"[")).and_then(product);
         let counted = counted.map(|count| count.to_string());
         let args: [(&str, &str, Option<&[u8]>); 7] = [
-            ("collective", "string", said.name),
-            ("comm", "string", said.group),
-            ("ranks", "string", said.ranks),
-            ("size", "int", said.group_size),
-            ("seq", "int", said.sequence),
-            ("count", "int", said.elements.or(counted.as_ref().map(|count| count.as_bytes()))),
-            ("datatype", "string", said.datatype.or(first_element(said.types))),
+            ("collective", "string", given.name),
+            ("comm", "string", given.group),
+            ("ranks", "string", given.ranks),
+            ("size", "int", given.group_size),
+            ("seq", "int", given.sequence),
+            ("count", "int", given.elements.or(counted.as_ref().map(|count| count.as_bytes()))),
+            ("datatype", "string", given.datatype.or(first_element(given.types))),
         ];
         let args = args.into_iter().filter_map(|(name, kind, value)| Some((name, kind, value?)));
         for (position, (name, kind, value)) in (0i64..).zip(args) {
             let value = unescape(value);
-            let value = Value::Text(crate::output::short(&value));
-            let row = [Value::Int(key), Value::Int(position), Value::from(kind), Value::from(name), value];
-            self.out.push(rocpd::ARG, &row)?;
+            let row = ArgRow {
+                event_id: key,
+                position: position.into(),
+                kind: kind.as_bytes(),
+                name: name.as_bytes(),
+                value: Some(short(&value)),
+                extdata: None,
+            };
+            self.out.row(SOURCE, &row)?;
         }
         Ok(())
     }
 
     /// A moment: a sample, and the values of counters if it is one of memory.
-    fn instant(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn instant(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let time = self.time(event)?;
         if self.known.threads.pid.is_none() && is_of_process(event.category.unwrap_or_default()) {
             self.known.threads.pid = event.pid.number();
@@ -255,18 +284,15 @@ impl<W: Write> Rows<W> {
         }
         let thread = self.known.threads.of(event.pid, event.tid)?;
         let category = self.category(event)?;
-        let track = match category {
-            Value::Int(name) => self.known.track(&mut self.out, Some(thread), name)?,
-            _ => return Err(Refused::Bad("it has no category")),
-        };
+        let track = self.known.track(&mut self.out, Some(thread), category)?;
         let name = unescape(event.name);
-        let key = self.event(event, category, 0, Some(&name))?;
-        self.out.push(rocpd::SAMPLE, &[Value::Int(track), Value::Int(time), Value::Int(key)])?;
+        let key = self.event(event, category, None, Some(&name))?;
+        self.sample(track, time, key)?;
         self.last = Some(self.last.map_or(time, |last| last.max(time)));
         Ok(())
     }
 
-    fn memory(&mut self, event: &Event<'_>, time: i64) -> Result<(), Refused> {
+    fn memory(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<(), RowError> {
         let mut device = (HOST, 0);
         let mut values = [None; MEMORY_COUNTERS.len()];
         for (name, value) in members(event.args.all.unwrap_or_default()) {
@@ -287,14 +313,13 @@ impl<W: Write> Rows<W> {
             let Some(value) = value else { continue };
             let name = [b"memory.", *symbol].concat();
             let counter = self.known.counter(&mut self.out, gpu, (&name, symbol), "bytes")?;
-            let row = [Value::Int(key), Value::Int(counter), Value::Real(value)];
-            self.out.push(rocpd::PMC_EVENT, &row)?;
+            self.value(key, counter, value)?;
         }
         Ok(())
     }
 
     /// Counters that the program counts: each number of the args is one.
-    fn counters(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn counters(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let time = self.time(event)?;
         let values = members(event.args.all.unwrap_or_default());
         let values: Vec<_> =
@@ -305,60 +330,69 @@ impl<W: Write> Rows<W> {
             let symbol = unescape(symbol);
             let name = [&counter_name, &b"."[..], &symbol].concat();
             let counter = self.known.counter(&mut self.out, None, (&name, &symbol), "")?;
-            let row = [Value::Int(key), Value::Int(counter), Value::Real(*value)];
-            self.out.push(rocpd::PMC_EVENT, &row)?;
+            self.value(key, counter, *value)?;
         }
         Ok(())
     }
 
     /// The moment of some values, on a track of the process with the name of the event.
-    fn sample_of_counters(&mut self, event: &Event<'_>, time: i64) -> Result<i64, Refused> {
+    fn sample_of_counters(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<EventKey, RowError> {
         let category = self.category(event)?;
-        let track = match self.name(event)? {
-            Value::Int(name) => self.known.track(&mut self.out, None, name)?,
-            _ => return Err(Refused::Bad("it has no name")),
-        };
-        let key = self.event(event, category, 0, None)?;
-        self.out.push(rocpd::SAMPLE, &[Value::Int(track), Value::Int(time), Value::Int(key)])?;
+        let name = self.name(event)?;
+        let track = self.known.track(&mut self.out, None, name)?;
+        let key = self.event(event, category, None, None)?;
+        self.sample(track, time, key)?;
         self.last = Some(self.last.map_or(time, |last| last.max(time)));
         Ok(key)
     }
 
+    fn sample(&mut self, track: TrackKey, time: i64, event: EventKey) -> Result<(), RowError> {
+        let (timestamp, event_id) = (LocalNs(time), Some(event));
+        self.out.row(SOURCE, &SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
+        Ok(())
+    }
+
+    fn value(&mut self, event: EventKey, counter: PmcKey, value: f64) -> Result<(), RowError> {
+        let (event_id, value) = (Some(event), Some(value));
+        self.out.row(SOURCE, &PmcEventRow { event_id, pmc_id: counter, value, extdata: None })?;
+        Ok(())
+    }
+
     /// One end of an arrow. Those from calls to kernels are the stack ids of both. Those from an operator to its
     /// backward become an arg of each, with the same number.
-    fn flow(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn flow(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let category = event.category.unwrap_or_default();
         if is_launch(category, event.name) {
             return Ok(());
         }
         let time = event.ts.and_then(|ts| ts.checked_add(self.base));
-        let (pid, tid) = (crate::known::Key::of(event.pid), crate::known::Key::of(event.tid));
+        let (pid, tid) = (PlaceKey::of(event.pid), PlaceKey::of(event.tid));
         let is_there = self.last_span.spot.zip(time).is_some_and(|(spot, time)| spot == (pid, tid, time));
-        if !is_there {
-            let category = String::from_utf8_lossy(crate::text::cut(category, 64)).into_owned();
+        let Some(span) = self.last_span.event.filter(|_| is_there) else {
+            let category = String::from_utf8_lossy(cut_text(category, 64)).into_owned();
             self.out.ignore(&format!("flow ends \"{category}\" without an event before them"));
             return Ok(());
-        }
-        let (position, kind) = match event.phase {
-            b's' => (0, "flow start"),
-            b't' => (1, "flow step"),
-            _ => (2, "flow end"),
+        };
+        let (position, kind): (i64, &[u8]) = match event.phase {
+            b's' => (0, b"flow start"),
+            b't' => (1, b"flow step"),
+            _ => (2, b"flow end"),
         };
         let (name, id) = (unescape(category), unescape(event.id));
-        let (name, id) = (crate::output::short(&name), crate::output::short(&id));
-        let row = [
-            Value::Int(self.last_span.event),
-            Value::Int(position),
-            Value::from(kind),
-            Value::Text(name),
-            Value::Text(id),
-        ];
-        self.out.push(rocpd::ARG, &row)?;
+        let row = ArgRow {
+            event_id: span,
+            position: position.into(),
+            kind,
+            name: short(&name),
+            value: Some(short(&id)),
+            extdata: None,
+        };
+        self.out.row(SOURCE, &row)?;
         Ok(())
     }
 
     /// Names of processes and threads; how they are sorted on a screen has no place.
-    fn metadata(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+    fn metadata(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let threads = &mut self.known.threads;
         match event.name {
             b"thread_name" => {
@@ -374,7 +408,7 @@ impl<W: Write> Rows<W> {
             // How a screen sorts is no part of what happened.
             b"process_labels" | b"process_sort_index" | b"thread_sort_index" => {}
             other => {
-                let other = String::from_utf8_lossy(crate::text::cut(other, 64)).into_owned();
+                let other = String::from_utf8_lossy(cut_text(other, 64)).into_owned();
                 self.out.ignore(&format!("metadata \"{other}\""));
             }
         }
@@ -391,7 +425,7 @@ fn is_launch(category: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What stands between the brackets of an object.
+/// What is between the brackets of an object.
 fn inner(object: &[u8]) -> &[u8] {
     let inner = object.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     inner.unwrap_or_default().trim_ascii()

@@ -1,23 +1,27 @@
 //! The contents of JSON strings.
 
+use rpd_translator::cut_text;
 use std::borrow::Cow;
 
-/// The text of a string from what stands between its quotes. Escapes that JSON does not know stand for the byte behind
-/// the backslash, and half a surrogate pair for U+FFFD: a name that somebody forgot to escape is still a name.
+/// Longest name or value that is kept, bytes.
+pub(crate) const MAX_NAME: usize = 64 << 10;
+
+/// The text of a string from what is between its quotes. Escapes that JSON does not know represent the byte after
+/// the backslash, and half a surrogate pair for U+FFFD: a name that the writer forgot to escape is still a name.
 pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.contains(&b'\\') {
         return Cow::Borrowed(raw);
     }
     let mut text = Vec::with_capacity(raw.len());
     let mut rest = raw;
-    while let Some((byte, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
         if *byte != b'\\' {
             text.push(*byte);
             continue;
         }
-        let Some((escape, behind)) = rest.split_first() else { break };
-        rest = behind;
+        let Some((escape, after)) = rest.split_first() else { break };
+        rest = after;
         match escape {
             b'n' => text.push(b'\n'),
             b't' => text.push(b'\t'),
@@ -25,8 +29,8 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
             b'b' => text.push(8),
             b'f' => text.push(12),
             b'u' => {
-                let (letter, behind) = letter(rest);
-                rest = behind;
+                let (letter, after) = letter(rest);
+                rest = after;
                 text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
             }
             other => text.push(*other),
@@ -35,20 +39,20 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text)
 }
 
-/// The letter behind `\u`, which may take a second escape, and what stands behind it.
+/// The letter after `\u`, which may take a second escape, and what follows it.
 fn letter(rest: &[u8]) -> (char, &[u8]) {
-    let (Some(first), Some(behind)) = (unit(rest), rest.get(4..)) else {
+    let (Some(first), Some(after)) = (unit(rest), rest.get(4..)) else {
         return (char::REPLACEMENT_CHARACTER, rest);
     };
     if (0xd800..0xdc00).contains(&first)
-        && let Some(second) = behind.strip_prefix(b"\\u").and_then(unit)
+        && let Some(second) = after.strip_prefix(b"\\u").and_then(unit)
         && (0xdc00..0xe000).contains(&second)
     {
         let letter = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-        let behind = behind.get(6..).unwrap_or_default();
-        return (char::from_u32(letter).unwrap_or(char::REPLACEMENT_CHARACTER), behind);
+        let after = after.get(6..).unwrap_or_default();
+        return (char::from_u32(letter).unwrap_or(char::REPLACEMENT_CHARACTER), after);
     }
-    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), behind)
+    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), after)
 }
 
 fn unit(rest: &[u8]) -> Option<u32> {
@@ -56,14 +60,9 @@ fn unit(rest: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
 }
 
-/// As much of a text as `most` bytes, cut between letters.
-pub(crate) fn cut(text: &[u8], most: usize) -> &[u8] {
-    if text.len() <= most {
-        return text;
-    }
-    let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
-    let end = (most.saturating_sub(3)..=most).rev().find(|at| !text.get(*at).is_some_and(is_inside));
-    text.get(..end.unwrap_or(most)).unwrap_or_default()
+/// As much of a name or value as is kept.
+pub(crate) fn short(name: &[u8]) -> &[u8] {
+    cut_text(name, MAX_NAME)
 }
 
 #[cfg(test)]
@@ -83,12 +82,5 @@ mod tests {
             assert_eq!(unescape(raw.as_bytes()), text, "{raw}");
         }
         assert_eq!(unescape(br#"a\"b"#), &b"a\"b"[..]);
-    }
-
-    #[test]
-    fn a_cut_text_ends_with_a_whole_letter() {
-        assert_eq!(cut("aé".as_bytes(), 2), b"a");
-        assert_eq!(cut("aé".as_bytes(), 3), "aé".as_bytes());
-        assert_eq!(cut(b"abc", 2), b"ab");
     }
 }

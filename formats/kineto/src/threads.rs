@@ -1,18 +1,19 @@
-//! Threads of a file and their names. Their rows are made at the end of the file: names may stand anywhere.
+//! Threads of a file and their names. Their rows are made at the end of the file: names may be anywhere.
 
-use crate::event::Place;
-use crate::known::{Key, NULL, OWNER, Refused, UNKNOWN, ZERO, list};
-use crate::output::{Output, short};
-use crate::text::{cut, unescape};
+use crate::SOURCE;
+use crate::event::EventPlace;
+use crate::known::{PlaceKey, RowError, UNKNOWN, list};
+use crate::text::{short, unescape};
 use rpd_shard::WriteError;
-use rpd_shard::model::{Value, rocpd};
+use rpd_shard::model::row_types::{ThreadKey, ThreadRow};
+use rpd_translator::{Translator, cut_text};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Most names of threads, and bytes of each.
+/// Maximum number of names of threads, and bytes of each.
 const MAX_NAMES: (usize, usize) = (1 << 16, 256);
-/// Most processes whose names are kept, and bytes of each.
+/// Maximum number of processes whose names are kept, and bytes of each.
 const MAX_PROCESS_NAMES: (usize, usize) = (1024, 1024);
 /// Bytes of all words that threads are named by in the place of numbers.
 const MAX_WORD_BYTES: usize = 64 << 20;
@@ -20,9 +21,9 @@ const MAX_WORD_BYTES: usize = 64 << 20;
 const MADE_UP: i64 = 1 << 22;
 
 /// Process and thread of an event.
-type Spot = (Key, Key);
+type ThreadSpot = (PlaceKey, PlaceKey);
 
-/// A [`Place`] of its own, without escapes.
+/// A [`EventPlace`] of its own, without escapes.
 #[derive(Debug)]
 enum OwnedPlace {
     None,
@@ -31,11 +32,11 @@ enum OwnedPlace {
 }
 
 impl OwnedPlace {
-    fn of(place: Place<'_>) -> OwnedPlace {
+    fn of(place: EventPlace<'_>) -> OwnedPlace {
         match place {
-            Place::None => OwnedPlace::None,
-            Place::Number(number) => OwnedPlace::Number(number),
-            Place::Word(word) => OwnedPlace::Word(short(&unescape(word)).into()),
+            EventPlace::None => OwnedPlace::None,
+            EventPlace::Number(number) => OwnedPlace::Number(number),
+            EventPlace::Word(word) => OwnedPlace::Word(short(&unescape(word)).into()),
         }
     }
 
@@ -50,11 +51,11 @@ impl OwnedPlace {
 
 /// A thread that gets its row at the end of the file.
 #[derive(Debug)]
-enum Thread {
-    /// Stands for the threads that launched something, which the file does not tell.
+enum ListedThread {
+    /// Represents the threads that launched something, which the file does not state.
     Unknown,
     Listed {
-        spot: Spot,
+        spot: ThreadSpot,
         pid: OwnedPlace,
         tid: OwnedPlace,
     },
@@ -62,45 +63,50 @@ enum Thread {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadList {
     /// Process id of the rank: the one that runs operators.
     pub(crate) pid: Option<i64>,
-    names: HashMap<Spot, Box<[u8]>>,
-    process_names: HashMap<Key, String>,
+    names: HashMap<ThreadSpot, Box<[u8]>>,
+    process_names: HashMap<PlaceKey, String>,
     /// The process that was named first.
-    first_process: Option<Key>,
+    first_process: Option<PlaceKey>,
     /// Keys of the rows that the threads will get.
-    keys: HashMap<Spot, i64>,
+    keys: HashMap<ThreadSpot, ThreadKey>,
     /// In the order of their keys.
-    listed: Vec<Thread>,
-    last: Option<(Spot, i64)>,
+    listed: Vec<ListedThread>,
+    last: Option<(ThreadSpot, ThreadKey)>,
     word_bytes: usize,
 }
 
-impl Threads {
-    /// Notes what a thread is called, wherever that stands; false where it was called otherwise before.
-    pub(crate) fn name(&mut self, pid: Place<'_>, tid: Place<'_>, name: &[u8]) -> Result<bool, Refused> {
-        let spot = (Key::of(pid), Key::of(tid));
+impl ThreadList {
+    /// Notes the name of a thread; returns false if the thread had another name before.
+    pub(crate) fn name(
+        &mut self,
+        pid: EventPlace<'_>,
+        tid: EventPlace<'_>,
+        name: &[u8],
+    ) -> Result<bool, RowError> {
+        let spot = (PlaceKey::of(pid), PlaceKey::of(tid));
         let name = unescape(name);
-        let name = cut(&name, MAX_NAMES.1).trim_ascii();
+        let name = cut_text(&name, MAX_NAMES.1).trim_ascii();
         if self.names.len() >= MAX_NAMES.0 && !self.names.contains_key(&spot) {
-            return Err(Refused::OverLimit);
+            return Err(RowError::OverLimit);
         }
         let before = self.names.insert(spot, name.into());
         Ok(before.is_none_or(|before| *before == *name))
     }
 
     /// Notes what a process is called. The first name of each counts.
-    pub(crate) fn name_process(&mut self, pid: Place<'_>, name: &[u8]) -> Result<(), Refused> {
-        let key = Key::of(pid);
+    pub(crate) fn name_process(&mut self, pid: EventPlace<'_>, name: &[u8]) -> Result<(), RowError> {
+        let key = PlaceKey::of(pid);
         if self.process_names.contains_key(&key) {
             return Ok(());
         }
         if self.process_names.len() >= MAX_PROCESS_NAMES.0 {
-            return Err(Refused::OverLimit);
+            return Err(RowError::OverLimit);
         }
         let name = unescape(name);
-        let name = String::from_utf8_lossy(cut(&name, MAX_PROCESS_NAMES.1)).into_owned();
+        let name = String::from_utf8_lossy(cut_text(&name, MAX_PROCESS_NAMES.1)).into_owned();
         self.process_names.insert(key, name);
         self.first_process.get_or_insert(key);
         Ok(())
@@ -108,15 +114,15 @@ impl Threads {
 
     /// What the rank's process is called, or else the first one that has a name.
     pub(crate) fn process_name(&self) -> Option<&str> {
-        let own = self.pid.and_then(|pid| self.process_names.get(&Key::Number(pid)));
+        let own = self.pid.and_then(|pid| self.process_names.get(&PlaceKey::Number(pid)));
         let first = || self.process_names.get(&self.first_process?);
         own.or_else(first).map(String::as_str)
     }
 
     /// The thread of a span on a processor.
     #[inline]
-    pub(crate) fn of(&mut self, pid: Place<'_>, tid: Place<'_>) -> Result<i64, Refused> {
-        let spot = (Key::of(pid), Key::of(tid));
+    pub(crate) fn of(&mut self, pid: EventPlace<'_>, tid: EventPlace<'_>) -> Result<ThreadKey, RowError> {
+        let spot = (PlaceKey::of(pid), PlaceKey::of(tid));
         match self.last {
             Some((last, thread)) if last == spot => return Ok(thread),
             _ => {}
@@ -129,28 +135,33 @@ impl Threads {
         Ok(thread)
     }
 
-    fn new_thread(&mut self, spot: Spot, pid: Place<'_>, tid: Place<'_>) -> Result<i64, Refused> {
-        let words = [pid, tid].map(|place| if let Place::Word(word) = place { word.len() } else { 0 });
+    fn new_thread(
+        &mut self,
+        spot: ThreadSpot,
+        pid: EventPlace<'_>,
+        tid: EventPlace<'_>,
+    ) -> Result<ThreadKey, RowError> {
+        let words = [pid, tid].map(|place| if let EventPlace::Word(word) = place { word.len() } else { 0 });
         let words: usize = words.iter().sum();
         if words > MAX_WORD_BYTES - self.word_bytes {
-            return Err(Refused::OverLimit);
+            return Err(RowError::OverLimit);
         }
         self.word_bytes += words;
         let (pid, tid) = (OwnedPlace::of(pid), OwnedPlace::of(tid));
-        list(&mut self.keys, &mut self.listed, spot, Thread::Listed { spot, pid, tid })
+        list(&mut self.keys, &mut self.listed, spot, ListedThread::Listed { spot, pid, tid })
     }
 
-    /// Stands for the thread that launched something, which the file does not tell.
-    pub(crate) fn unknown(&mut self) -> Result<i64, Refused> {
-        let spot = (Key::None, Key::Word(0));
+    /// Represents the thread that launched something, which the file does not state.
+    pub(crate) fn unknown(&mut self) -> Result<ThreadKey, RowError> {
+        let spot = (PlaceKey::None, PlaceKey::Word(0));
         match self.keys.get(&spot) {
             Some(thread) => Ok(*thread),
-            None => list(&mut self.keys, &mut self.listed, spot, Thread::Unknown),
+            None => list(&mut self.keys, &mut self.listed, spot, ListedThread::Unknown),
         }
     }
 
     /// Adds the rows, when the whole file has been read.
-    pub(crate) fn finish<W: Write>(&mut self, out: &mut Output<W>) -> Result<(), WriteError> {
+    pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
         let mut made_up = MADE_UP;
         for thread in std::mem::take(&mut self.listed) {
             self.push(out, &thread, &mut made_up)?;
@@ -161,13 +172,12 @@ impl Threads {
     /// `made_up` is the last thread id that was made up.
     fn push<W: Write>(
         &self,
-        out: &mut Output<W>,
-        thread: &Thread,
+        out: &mut Translator<W>,
+        thread: &ListedThread,
         made_up: &mut i64,
     ) -> Result<(), WriteError> {
-        let Thread::Listed { spot, pid, tid } = thread else {
-            let row = [OWNER, NULL, OWNER, ZERO, Value::from(UNKNOWN)];
-            return out.push(rocpd::INFO_THREAD, &row).map(drop);
+        let ListedThread::Listed { spot, pid, tid } = thread else {
+            return out.row(SOURCE, &thread_row(0, Some(UNKNOWN.as_bytes()))).map(drop);
         };
         let is_own = match pid {
             OwnedPlace::Number(pid) => self.pid == Some(*pid),
@@ -187,9 +197,12 @@ impl Threads {
             *made_up += 1;
             *made_up
         });
-        let name = name.as_deref().map_or(NULL, Value::from);
-        out.push(rocpd::INFO_THREAD, &[OWNER, NULL, OWNER, Value::Int(tid), name]).map(drop)
+        out.row(SOURCE, &thread_row(tid, name.as_deref().map(str::as_bytes))).map(drop)
     }
+}
+
+fn thread_row(tid: i64, name: Option<&[u8]>) -> ThreadRow<'_> {
+    ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None }
 }
 
 /// What a thread is called that no process has: a stream of a GPU, or a word of the profiler.

@@ -1,15 +1,16 @@
-use crate::document::{Behind, Depth, Ending, Item, walk};
-use crate::error::TranslateError;
-use crate::event::Event;
-use crate::facts::{Facts, Sidecar, sidecar, sidecar_path};
-use crate::input::{Input, open};
-use crate::known::Refused;
-use crate::output::{Output, Translation};
-use crate::rows::{Kind, Rows};
+use crate::document::{TraceItem, TrailingData, WalkDepth, WalkEnding, walk};
+use crate::event::TraceEvent;
+use crate::facts::{self, TraceFacts, TraceSidecar};
+use crate::input::{JsonInput, open};
+use crate::known::RowError;
+use crate::lost_events::LostEvents;
+use crate::rank_process::rank_process;
+use crate::rows::{EventRows, SpanKind};
+use crate::text::MAX_NAME;
 use rpd_shard::file::Owner;
-use rpd_shard::identity::node_of_file;
-use rpd_shard::record::{Clock, Exit, LossCause, Node, Process, is_wall_time};
+use rpd_shard::record::{Clock, Exit, LossCause, Process, is_wall_time};
 use rpd_shard::{ShardWriter, WriteError};
+use rpd_translator::{FilePosition, PendingLimit, TranslateError, Translation, Translator};
 use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
@@ -19,78 +20,80 @@ const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
 /// A year of the calendar, ns.
 const YEAR: i64 = 31_556_952_000_000_000;
 
-/// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file is read
-/// once; twice if the time that all others count from does not stand before the events. What is broken is told and in
-/// the loss ledger, and all that is whole is read.
+/// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file
+/// is read once; twice if the time that all others count from is not before the events. What is broken is
+/// reported and in the loss ledger, and all that is whole is read.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let mut input = opened(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut run = Run {
+    let mut run = TraceTranslation {
         path,
-        rows: Rows::new(Output::new(shard)),
-        facts: Facts::default(),
-        sidecar: Sidecar::default(),
+        rows: EventRows::new(Translator::new(shard, PendingLimit::NONE)),
+        facts: TraceFacts::default(),
+        sidecar: TraceSidecar::default(),
         clock: Clock::Realtime,
         is_first: true,
         unbased: false,
         told_axis: false,
+        lost_events: LostEvents::default(),
     };
-    match sidecar(path) {
+    match facts::sidecar(path) {
         Ok(found) => run.sidecar = found,
         Err(why) => run.rows.out.warn(why),
     }
-    run.rows.out.shard.process(&run.process(None))?;
-    let ending = walk(&mut input, Depth::Everything, &mut |item| run.take(item))?;
+    run.rows.out.process(&run.process(None))?;
+    let ending = walk(&mut input, WalkDepth::Everything, &mut |item| run.take(item))?;
     failed(path, &mut input)?;
     run.end(ending)
 }
 
-fn opened(path: &Path) -> Result<Input, TranslateError> {
-    let source = open(path).map_err(|source| TranslateError::Io { path: path.to_owned(), source })?;
-    Ok(Input::new(source))
+fn opened(path: &Path) -> Result<JsonInput, TranslateError> {
+    let source = open(path).map_err(|source| TranslateError::io(path, source))?;
+    Ok(JsonInput::new(source))
 }
 
-fn failed(path: &Path, input: &mut Input) -> Result<(), TranslateError> {
+fn failed(path: &Path, input: &mut JsonInput) -> Result<(), TranslateError> {
     match input.take_error() {
-        Some(source) => Err(TranslateError::Io { path: path.to_owned(), source }),
+        Some(source) => Err(TranslateError::io(path, source)),
         None => Ok(()),
     }
 }
 
 /// One file on its way.
-struct Run<'a, W: Write> {
+struct TraceTranslation<'a, W: Write> {
     path: &'a Path,
-    rows: Rows<W>,
-    facts: Facts,
-    sidecar: Sidecar,
+    rows: EventRows<W>,
+    facts: TraceFacts,
+    sidecar: TraceSidecar,
     clock: Clock,
-    /// No span came by yet.
+    /// No span has been read yet.
     is_first: bool,
-    /// The file does not tell what its times count from, and is no legacy one.
+    /// The file does not state what its times count from, and is no legacy one.
     unbased: bool,
-    /// That its times are no times of day has been said.
+    /// Whether the warning about times that are no times of day has been given.
     told_axis: bool,
+    lost_events: LostEvents,
 }
 
-impl<W: Write> Run<'_, W> {
-    fn take(&mut self, item: Item<'_>) -> Result<(), TranslateError> {
+impl<W: Write> TraceTranslation<'_, W> {
+    fn take(&mut self, item: TraceItem<'_>) -> Result<(), TranslateError> {
         match item {
-            Item::Fact(name, value) => self.facts.take(name, value),
-            Item::UnusedFact(name, why) => {
+            TraceItem::Fact(name, value) => self.facts.take(name, value),
+            TraceItem::UnusedFact(name, why) => {
                 let name = String::from_utf8_lossy(name);
                 self.rows.out.warn(format!("its member \"{name}\" is not used: {why}"));
             }
-            Item::Events { bare } => self.begin(bare)?,
-            Item::Event(at, event) => self.event(at, event)?,
-            Item::Broken { at, why, alone } => {
-                let out = &mut self.rows.out;
-                out.leave_out(at, why, LossCause::BadRecord, None);
+            TraceItem::Events { bare } => self.begin(bare)?,
+            TraceItem::Event(at, event) => self.event(at, event)?,
+            TraceItem::Broken { at, why, alone } => {
+                self.lost_events.add(&mut self.rows.out, at, (why, LossCause::BadRecord), None);
                 if !alone {
-                    out.lose_unknown(LossCause::BadRecord);
+                    LostEvents::add_unknown(&mut self.rows.out, LossCause::BadRecord);
                 }
             }
-            Item::TooLong(at) => {
-                self.rows.out.leave_out(at, "it has more than 16 MiB", LossCause::OverLimit, None);
+            TraceItem::TooLong(at) => {
+                let why = ("it has more than 16 MiB", LossCause::OverLimit);
+                self.lost_events.add(&mut self.rows.out, at, why, None);
             }
         }
         Ok(())
@@ -103,9 +106,9 @@ impl<W: Write> Run<'_, W> {
         }
         if self.facts.base.is_none() {
             let mut input = opened(self.path)?;
-            let mut facts = Facts::default();
-            let Ok(_) = walk::<Infallible>(&mut input, Depth::FactsOnly, &mut |item| {
-                if let Item::Fact(name, value) = item {
+            let mut facts = TraceFacts::default();
+            let Ok(_) = walk::<Infallible>(&mut input, WalkDepth::FactsOnly, &mut |item| {
+                if let TraceItem::Fact(name, value) = item {
                     facts.take(name, value);
                 }
                 Ok(())
@@ -118,7 +121,7 @@ impl<W: Write> Run<'_, W> {
         self.unbased = self.facts.base.is_none();
         if let (true, Some(bad)) = (self.unbased, &self.facts.bad_base) {
             self.rows.out.warn(format!(
-                "its baseTimeNanoseconds is \"{bad}\", which is no number of nanoseconds or has no place in 64 bits: it is not used"
+                "its baseTimeNanoseconds is \"{bad}\", which is not a 64-bit number of nanoseconds: it is not used"
             ));
         }
         self.rows.base = self.facts.base.unwrap_or(0);
@@ -131,95 +134,85 @@ impl<W: Write> Run<'_, W> {
         match self.sidecar.start_boottime_ns {
             Some(start) => self.rows.base = start,
             None => self.rows.out.warn(format!(
-                "it was written by torch without Kineto and has no times of day, and there is no {} that tells when its profiler was started: its times count from then, and DO NOT LINE UP with those of other files",
-                sidecar_path(self.path).display()
+                "it was written by torch without Kineto and has no times of day, and there is no {} with the start time of its profiler: its times count from then, and DO NOT LINE UP with those of other files",
+                facts::sidecar_path(self.path).display()
             )),
         }
         Ok(())
     }
 
     #[inline]
-    fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), WriteError> {
+    fn event(&mut self, at: u64, event: &TraceEvent<'_>) -> Result<(), WriteError> {
         if self.is_first && event.phase == b'X' {
             self.first_span(event);
         }
-        self.rows.out.account.events += 1;
+        self.rows.out.count_element();
         match self.rows.add(event) {
             Ok(()) => Ok(()),
-            Err(Refused::Write(error)) => Err(error),
+            Err(RowError::Write(error)) => Err(error),
             Err(refused) => {
-                let (why, cause) = refused.words();
                 let table =
-                    (event.phase == b'X').then(|| Kind::of(event.category.unwrap_or_default()).table());
-                self.rows.out.leave_out(at, why, cause, table);
+                    (event.phase == b'X').then(|| SpanKind::of(event.category.unwrap_or_default()).table());
+                self.lost_events.add(&mut self.rows.out, at, refused.words(), table);
                 Ok(())
             }
         }
     }
 
-    fn first_span(&mut self, event: &Event<'_>) {
+    fn first_span(&mut self, event: &TraceEvent<'_>) {
         self.is_first = false;
         if self.unbased && event.ts.is_some_and(|ts| ts < WALL_CLOCK) {
             self.told_axis = true;
             let usable = if self.facts.bad_base.is_some() { "usable " } else { "" };
             self.rows.out.warn(format!(
-                "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: what they count from is not known, and they DO NOT LINE UP with those of other files"
+                "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: their origin is unknown, and they DO NOT LINE UP with those of other files"
             ));
         }
     }
 
-    /// The rank, as far as the file tells.
     fn process(&self, exit: Option<Exit>) -> Process {
-        let pid = self.rows.known.threads.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
-        let pid = pid.or(self.sidecar.pid).unwrap_or(0);
-        let first_seen = self.rows.first.unwrap_or(0);
-        let hostname = self.facts.host.clone().unwrap_or_default();
-        let node = Node { machine_id: hostname.clone(), hostname, ..Node::default() };
-        let node = node_of_file(node, (pid, first_seen));
-        let rank = self.facts.rank;
-        Process {
-            rank: rank.or(self.sidecar.rank),
-            size: self.facts.world.or(self.sidecar.world_size),
-            rank_from: self.sidecar.name().or_else(|| rank.map(|_| "distributedInfo".to_owned())),
-            pid,
-            first_seen,
-            last_seen: self.rows.last,
-            command: self.rows.known.threads.process_name().unwrap_or_default().to_owned(),
-            exit,
-            ..Process::of_file(node, self.clock)
-        }
+        let times = (self.rows.first, self.rows.last);
+        let threads = &self.rows.known.threads;
+        Process { exit, ..rank_process(&self.facts, &self.sidecar, threads, times, self.clock) }
     }
 
-    fn end(mut self, ending: Ending) -> Result<(W, Translation), TranslateError> {
+    fn end(mut self, ending: WalkEnding) -> Result<(W, Translation), TranslateError> {
         if let Some((at, why)) = ending.damage {
             if !ending.has_events {
-                return Err(TranslateError::NoTrace { path: self.path.to_owned(), offset: at, reason: why });
+                return Err(no_events(self.path, at, why));
             }
-            let out = &mut self.rows.out;
-            out.warn(format!("it is damaged at byte {at}: {why}; what stands behind is lost"));
-            out.lose_unknown(LossCause::Truncated);
+            self.rows.out.warn(format!("it is damaged at byte {at}: {why}; everything after it is lost"));
+            LostEvents::add_unknown(&mut self.rows.out, LossCause::Truncated);
         }
         if !ending.has_events {
-            let reason = "there are no traceEvents".to_owned();
-            return Err(TranslateError::NoTrace { path: self.path.to_owned(), offset: 0, reason });
+            return Err(no_events(self.path, 0, "there are no traceEvents".to_owned()));
         }
-        if let Some((at, behind)) = ending.behind {
-            self.take_behind(at, behind);
+        if let Some((at, data)) = ending.trailing {
+            self.warn_of_trailing_data(at, data);
         }
         self.check_times();
         self.rows.known.devices = std::mem::take(&mut self.facts.devices);
         self.rows.known.finish(&mut self.rows.out)?;
         // The profiler writes its file while the process runs on.
         let process = self.process(self.rows.last.map(|_| Exit::Unknown));
-        self.rows.out.shard.process(&process)?;
+        self.rows.out.process(&process)?;
+        self.warn_of_left_out();
         Ok(self.rows.out.finish()?)
     }
 
-    /// Times that no wall clock has shown are told: nothing aligns them.
+    fn warn_of_left_out(&mut self) {
+        std::mem::take(&mut self.lost_events).warn(&mut self.rows.out);
+        let cut_names = self.rows.out.translation().cut_texts;
+        if cut_names > 0 {
+            self.rows.out.warn(format!("{cut_names} names of more than {MAX_NAME} bytes are cut"));
+        }
+    }
+
+    /// Warns of times that no wall clock has shown: nothing aligns them.
     fn check_times(&mut self) {
         if let (Some(first), Some(second)) = (self.facts.base, self.facts.second_base) {
             self.rows.out.warn(format!(
-                "it says baseTimeNanoseconds twice, {first} and {second}: its times count from the first, and if that is the wrong one they DO NOT LINE UP with those of other files"
+                "it has baseTimeNanoseconds twice, {first} and {second}: its times count from the first, and if that is the wrong one they DO NOT LINE UP with those of other files"
             ));
         }
         let first = self.rows.first.filter(|first| self.clock == Clock::Realtime && !is_wall_time(*first));
@@ -231,22 +224,33 @@ impl<W: Write> Run<'_, W> {
         }
     }
 
-    /// Nobody knows which rows a wrong checksum is about, or how many are in what is not read.
-    fn take_behind(&mut self, at: u64, behind: Behind) {
-        let out = &mut self.rows.out;
-        match behind {
-            Behind::Bytes(bytes) => {
-                out.warn(format!(
-                    "the trace ends at byte {at}, and {bytes} more bytes are behind it, which are not read: is it more than one trace, or was it written over a longer file?"
+    /// Warns of data after the trace. It is unknown which rows a wrong checksum affects, and how many rows are
+    /// not read.
+    fn warn_of_trailing_data(&mut self, at: u64, data: TrailingData) {
+        match data {
+            TrailingData::Bytes(bytes) => {
+                self.rows.out.warn(format!(
+                    "the trace ends at byte {at}, and {bytes} more bytes follow, which are not read: is it more than one trace, or was it written over a longer file?"
                 ));
-                out.lose_unknown(LossCause::BadRecord);
+                LostEvents::add_unknown(&mut self.rows.out, LossCause::BadRecord);
             }
-            Behind::Packing(why) => {
-                out.warn(format!(
-                    "it is damaged behind byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
+            TrailingData::Packing(why) => {
+                self.rows.out.warn(format!(
+                    "it is damaged after byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
                 ));
-                out.lose_unknown(LossCause::Truncated);
+                LostEvents::add_unknown(&mut self.rows.out, LossCause::Truncated);
             }
         }
+    }
+}
+
+/// The error for a file without events.
+fn no_events(path: &Path, offset: u64, reason: String) -> TranslateError {
+    TranslateError::NoContent {
+        path: path.to_owned(),
+        missing: "no events of the PyTorch profiler are in it",
+        reason,
+        position: FilePosition::Byte(offset),
+        advice: "leave the file out or record again",
     }
 }

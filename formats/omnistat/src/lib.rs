@@ -1,7 +1,7 @@
 //! Tables of `omnistat-query --export`, read as shards: counters of nodes and GPUs over time.
 //!
-//! omnistat writes `omnistat-rocm.gpu.csv`, `omnistat-network.csv` and others, all of one form. Each column is a series;
-//! its labels stand above it, a line each, and below the line `timestamp` are its values:
+//! omnistat writes `omnistat-rocm.gpu.csv`, `omnistat-network.csv` and others, all of one form. Each column is
+//! a series; its labels are above it, a line each, and below the line `timestamp` are its values:
 //!
 //! ```text
 //! metric,rocm_utilization_percentage,rocm_utilization_percentage
@@ -13,28 +13,27 @@
 //!
 //! | table | shard |
 //! |---|---|
-//! | `instance` | a process with the id 0 on a node of this name, since a table says nothing else of it |
+//! | `instance` | a process with the id 0 on a node of this name, since a table has nothing else about it |
 //! | `card`, `accel` | an agent of that process: the GPU with this number on the node |
-//! | a column | a counter, called like the metric, with the labels that are left: `omnistat_network_rx_bytes{interface=hsn0}`. Its unit is that at the end of the metric's name |
+//! | a column | a counter with the name of the metric and the remaining labels: `omnistat_network_rx_bytes{interface=hsn0}`. Its unit is the one at the end of the name of the metric |
 //! | a line and an instance | an event and a sample, category `SYSTEM_METRICS`, on the track `system`, as with the counters of rpd-collect |
 //! | a value | `rocpd_pmc_event` |
 //!
-//! Times are `CLOCK_REALTIME`, ns; the table has them in UTC, without saying so, to the second mostly. An empty cell is no
-//! value. A value that is no number, and a line without a time, is in the loss ledger.
+//! Times are `CLOCK_REALTIME`, ns; the table has them in UTC, mostly in whole seconds. An empty
+//! cell has no value. A value that is not a number, and a line without a time, are in the loss ledger.
 
-mod error;
+mod rows;
 mod series;
 mod table;
 mod time;
 mod translate;
 
-pub use error::TranslateError;
-pub use translate::{Translation, peek, translate};
+pub use translate::{peek, translate};
 
 use std::io::Read;
 use std::path::Path;
 
-/// How much of a file is looked at to know it.
+/// How much of a file is examined to know it.
 const HEAD_BYTES: u64 = 64 << 10;
 /// What the first line begins with, and the second.
 const FIRST: &[u8] = b"metric,";
@@ -47,7 +46,7 @@ pub fn is_omnistat(path: &Path) -> bool {
     if read.is_err() || !head.starts_with(FIRST) {
         return false;
     }
-    // The labels of many series are more than is looked at.
+    // The labels of many series are more than is examined.
     match head.iter().position(|byte| *byte == b'\n') {
         Some(end) => head.get(end + 1..).is_some_and(|rest| rest.starts_with(SECOND)),
         None => head.len() as u64 == HEAD_BYTES,

@@ -1,12 +1,12 @@
 //! The columns of a table: whose they are, and what they count.
 
-use crate::error::TranslateError;
-use crate::table::{Cells, Line, Lines};
+use crate::table::{LineCells, TableLine, TableLines};
+use rpd_translator::{FilePosition, TranslateError};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// Most columns, lines of labels, and instances of a table.
+/// Maximum number of columns, lines of labels, and instances of a table.
 const MAX_SERIES: usize = 1 << 20;
 const MAX_LABELS: usize = 64;
 pub(crate) const MAX_INSTANCES: usize = 1 << 17;
@@ -17,7 +17,7 @@ const TIMES: &[u8] = b"timestamp";
 const METRIC: &str = "metric";
 const INSTANCE: &str = "instance";
 const GPUS: [&str; 2] = ["card", "accel"];
-/// Ends of names of metrics, and the units that they stand for.
+/// Ends of names of metrics, and the units that they represent.
 const UNITS: [(&str, &str); 12] = [
     ("_percentage", "%"),
     ("_percent", "%"),
@@ -35,46 +35,51 @@ const UNITS: [(&str, &str); 12] = [
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Series {
+pub(crate) struct CounterSeries {
     /// Place of its instance.
     pub(crate) instance: u32,
     pub(crate) gpu: Option<i64>,
     pub(crate) metric: String,
-    /// The metric with all labels that say more than the instance and the GPU.
+    /// The metric with all labels that state more than the instance and the GPU.
     pub(crate) name: String,
 }
 
-impl Series {
+impl CounterSeries {
     pub(crate) fn unit(&self) -> &'static str {
         let plain = self.metric.strip_suffix("_total").unwrap_or(&self.metric);
         UNITS.iter().find(|(end, _)| plain.ends_with(end)).map_or("", |(_, unit)| unit)
     }
 }
 
-/// What stands above the values.
+/// The lines above the values.
 #[derive(Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct TableHead {
     /// Names of nodes, in the order of the columns.
     pub(crate) instances: Vec<String>,
-    pub(crate) series: Vec<Series>,
+    pub(crate) series: Vec<CounterSeries>,
 }
 
-impl Head {
+impl TableHead {
     /// Reads the lines of labels, up to that of the times.
-    pub(crate) fn read<R: BufRead>(lines: &mut Lines<R>, path: &Path) -> Result<Head, TranslateError> {
+    pub(crate) fn read<R: BufRead>(
+        lines: &mut TableLines<R>,
+        path: &Path,
+    ) -> Result<TableHead, TranslateError> {
         let mut labels: Vec<(String, Vec<Box<str>>)> = Vec::new();
-        let wrong = |line: u64, reason: &str| TranslateError::NoTable {
+        let wrong = |line: u64, reason: &str| TranslateError::NoContent {
             path: path.to_owned(),
-            line,
+            missing: "it is not a table of omnistat",
             reason: reason.to_owned(),
+            position: FilePosition::Line(line),
+            advice: "export it again with omnistat-query",
         };
         loop {
             let number = lines.number + 1;
-            let line = lines.next().map_err(|source| TranslateError::Io { path: path.to_owned(), source })?;
+            let line = lines.next().map_err(|source| TranslateError::io(path, source))?;
             let cells = match line {
-                Some(Line::Cells(cells)) => cells,
-                Some(Line::TooLong) => return Err(wrong(number, "it is too long")),
-                Some(Line::Cut) | None => {
+                Some(TableLine::Cells(cells)) => cells,
+                Some(TableLine::TooLong) => return Err(wrong(number, "it is too long")),
+                Some(TableLine::Cut) | None => {
                     return Err(wrong(number, "the table ends before its line of times"));
                 }
             };
@@ -92,12 +97,12 @@ impl Head {
             }
             labels.push((text(&name), values));
         }
-        Head::of(labels).map_err(|reason| wrong(lines.number, reason))
+        TableHead::of(labels).map_err(|reason| wrong(lines.number, reason))
     }
 
-    fn of(labels: Vec<(String, Vec<Box<str>>)>) -> Result<Head, &'static str> {
+    fn of(labels: Vec<(String, Vec<Box<str>>)>) -> Result<TableHead, &'static str> {
         let width = labels.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-        let mut head = Head::default();
+        let mut head = TableHead::default();
         let mut known: HashMap<String, u32> = HashMap::new();
         for column in 0..width {
             let mut metric = String::new();
@@ -107,7 +112,7 @@ impl Head {
                 let value = values.get(column).map_or("", |value| value);
                 match label.as_str() {
                     METRIC => metric = value.to_owned(),
-                    // What is behind the name is the port of a service.
+                    // What is after the name is the port of a service.
                     INSTANCE => value.split(':').next().unwrap_or(value).clone_into(&mut instance),
                     label if GPUS.contains(&label) && gpu.is_none() && value.parse::<u16>().is_ok() => {
                         gpu = value.parse().ok();
@@ -126,14 +131,14 @@ impl Head {
             }
             let name =
                 if more.is_empty() { metric.clone() } else { format!("{metric}{{{}}}", more.join(",")) };
-            head.series.push(Series { instance: place, gpu, metric, name });
+            head.series.push(CounterSeries { instance: place, gpu, metric, name });
         }
         if head.series.is_empty() { Err("it has no columns") } else { Ok(head) }
     }
 }
 
 /// The values of a label; an empty cell means the one before it.
-fn values(cells: Cells<'_>) -> Vec<Box<str>> {
+fn values(cells: LineCells<'_>) -> Vec<Box<str>> {
     let mut values: Vec<Box<str>> = Vec::new();
     for cell in cells.take(MAX_SERIES + 1) {
         let value = match (&*cell, values.last()) {

@@ -7,29 +7,29 @@ use std::io::{self, BufRead, Read};
 pub(crate) const MAX_LINE: u64 = 64 << 20;
 
 /// Reads line after line. A cell in quotes may have line breaks in it.
-pub(crate) struct Lines<R> {
+pub(crate) struct TableLines<R> {
     input: R,
     /// The line that was read last, from 1.
     pub(crate) number: u64,
     line: Vec<u8>,
 }
 
-/// A line, or what stands in its place.
-pub(crate) enum Line<'a> {
-    Cells(Cells<'a>),
+/// A line, or why there is none.
+pub(crate) enum TableLine<'a> {
+    Cells(LineCells<'a>),
     /// It has more than [`MAX_LINE`] bytes, or its quotes have no end.
     TooLong,
     /// The file ends inside of it.
     Cut,
 }
 
-impl<R: BufRead> Lines<R> {
-    pub(crate) fn new(input: R) -> Lines<R> {
-        Lines { input, number: 0, line: Vec::new() }
+impl<R: BufRead> TableLines<R> {
+    pub(crate) fn new(input: R) -> TableLines<R> {
+        TableLines { input, number: 0, line: Vec::new() }
     }
 
     /// The next line; `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<TableLine<'_>>> {
         self.line.clear();
         self.number += 1;
         loop {
@@ -43,15 +43,15 @@ impl<R: BufRead> Lines<R> {
             }
             let quotes = self.line.iter().filter(|byte| **byte == b'"').count();
             match (is_whole, quotes % 2 == 0) {
-                (true, true) => return Ok(Some(Line::Cells(Cells(Some(trimmed(&self.line)))))),
-                _ if is_end => return Ok(Some(Line::Cut)),
+                (true, true) => return Ok(Some(TableLine::Cells(LineCells(Some(trimmed(&self.line)))))),
+                _ if is_end => return Ok(Some(TableLine::Cut)),
                 (true, false) if (self.line.len() as u64) < MAX_LINE => {}
                 _ if self.line.len() as u64 >= MAX_LINE => {
                     self.skip()?;
-                    return Ok(Some(Line::TooLong));
+                    return Ok(Some(TableLine::TooLong));
                 }
                 // A line at the end needs no line break, but then it may be cut.
-                _ if !is_whole => return Ok(Some(Line::Cut)),
+                _ if !is_whole => return Ok(Some(TableLine::Cut)),
                 _ => {}
             }
         }
@@ -84,9 +84,9 @@ fn trimmed(line: &[u8]) -> &[u8] {
 
 /// The cells of a line, as many as it has commas, and one.
 #[derive(Clone)]
-pub(crate) struct Cells<'a>(Option<&'a [u8]>);
+pub(crate) struct LineCells<'a>(Option<&'a [u8]>);
 
-impl<'a> Iterator for Cells<'a> {
+impl<'a> Iterator for LineCells<'a> {
     type Item = Cow<'a, [u8]>;
 
     fn next(&mut self) -> Option<Cow<'a, [u8]>> {
@@ -102,7 +102,7 @@ impl<'a> Iterator for Cells<'a> {
         Some(match inside {
             None => cell.into(),
             Some(inside) if !inside.contains(&b'"') => inside.into(),
-            // Two quotes stand for one.
+            // Two quotes represent one.
             Some(inside) => {
                 let mut single = Vec::with_capacity(inside.len());
                 let mut bytes = inside.iter();
@@ -123,14 +123,14 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Vec<Option<Vec<String>>> {
-        let mut lines = Lines::new(text.as_bytes());
+        let mut lines = TableLines::new(text.as_bytes());
         let mut all = Vec::new();
         while let Some(line) = lines.next().unwrap() {
             all.push(match line {
-                Line::Cells(cells) => {
+                TableLine::Cells(cells) => {
                     Some(cells.map(|cell| String::from_utf8(cell.into_owned()).unwrap()).collect())
                 }
-                Line::TooLong | Line::Cut => None,
+                TableLine::TooLong | TableLine::Cut => None,
             });
         }
         all

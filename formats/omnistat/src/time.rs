@@ -1,6 +1,6 @@
 //! Dates as text.
 
-/// The time of a text like `2025-01-01 10:00:00.123+00:00`, ns since 1970. What says no zone is UTC.
+/// The time of a text like `2025-01-01 10:00:00.123+00:00`, ns since 1970. A time without a zone is UTC.
 pub(crate) fn parse(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?.trim();
     let (date, rest) = text.split_once([' ', 'T'])?;

@@ -1,5 +1,5 @@
 use crate::sequence::{AnnotationName, AnnotationText, Category, EventName, Sequence};
-use crate::text::{Mended, text};
+use crate::text::{MendedText, text};
 use crate::time::Timestamp;
 use crate::track::TrackId;
 use crate::wire::{self, Small, fixed64, length_tag, packet, varint_tag};
@@ -32,7 +32,7 @@ impl Event<'_> {
 /// An arrow from one slice to a later one. Its number is unique in all files of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It begins here, or goes on to the next event with the same number.
+    /// It begins here, or continues to the next event with the same number.
     From(u64),
     /// It ends here.
     To(u64),
@@ -178,7 +178,7 @@ fn finish(small: &mut Small, length: usize) {
 }
 
 #[inline]
-fn annotate(out: &mut Vec<u8>, annotation: &Annotation<'_>, mended: &mut Mended) {
+fn annotate(out: &mut Vec<u8>, annotation: &Annotation<'_>, mended: &mut MendedText) {
     let mut small = Small::new();
     small.byte(length_tag(ANNOTATION));
     small.byte(0);

@@ -11,7 +11,7 @@ use std::io::{self, Read};
 /// What a gzip file starts with: deflate, no name, no date, no system.
 pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
-/// Checksum and length of the bytes of a piece, or of pieces that stand one behind the other.
+/// Checksum and length of the bytes of a piece, or of pieces that are one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum {
     /// Their CRC-32.
@@ -21,7 +21,7 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// That of these bytes with others behind them.
+    /// That of these bytes with others after them.
     #[must_use]
     pub fn then(self, next: Checksum) -> Checksum {
         let crc = multiply(x_to_the(next.length), self.crc) ^ next.crc;
@@ -31,7 +31,8 @@ impl Checksum {
 
 /// Appends packets to `out` as a compressed piece of a gzip file. Levels are 0 to 9; a higher one is taken for 9.
 ///
-/// A file is [`GZIP_HEAD`], any number of pieces, and [`gzip_tail`]. The bytes depend on the packets and the level alone.
+/// A file is [`GZIP_HEAD`], any number of pieces, and [`gzip_tail`]. The bytes depend on the packets and the
+/// level alone.
 ///
 /// # Errors
 /// If the compressor fails, which it does not for want of space.
@@ -43,13 +44,13 @@ pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Check
     Ok(Checksum { crc: crc.sum(), length: packets.len() as u64 })
 }
 
-/// What a gzip file says first, unpacked: this many bytes, or all that there are.
+/// The beginning of a gzip file, unpacked: this many bytes, or all that there are.
 ///
 /// # Errors
 /// If it cannot be read, or is no gzip file.
-pub fn gunzip_start(file: impl Read, most: usize) -> io::Result<Vec<u8>> {
+pub fn gunzip_start(file: impl Read, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    GzDecoder::new(file).take(most as u64).read_to_end(&mut start)?;
+    GzDecoder::new(file).take(max_bytes as u64).read_to_end(&mut start)?;
     Ok(start)
 }
 
@@ -99,7 +100,7 @@ fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The polynomial that a number of bytes behind a piece multiplies its checksum with.
+/// The polynomial that a number of bytes after a piece multiplies its checksum with.
 fn x_to_the(bytes: u64) -> u32 {
     let (mut power, mut square) = (ONE, X_TO_THE_8);
     let mut rest = bytes;

@@ -1,8 +1,8 @@
 use crate::time::Timestamp;
 use crate::wire::{CLOCK_BOOTTIME, CLOCK_REALTIME, message, packet, uint};
 
-/// What a file starts with: which wall clock time, in ns since 1970, its first time was, where that is known, and that
-/// processes and threads are listed in the order of their ranks.
+/// What a file starts with: which wall clock time, in ns since 1970, its first time was, where that is known,
+/// and that processes and threads are listed in the order of their ranks.
 ///
 /// Readers before Perfetto v57 do not know that order and ignore it.
 pub fn file_head(start: Timestamp, wall_clock_ns: Option<u64>) -> Vec<u8> {
@@ -36,7 +36,8 @@ fn order(out: &mut Vec<u8>) {
 /// No [`file_head`] is longer, bytes.
 pub const MAX_HEAD: usize = 128;
 
-/// Whether a file that begins like this was begun by [`file_head`]: a snapshot of clocks, and the very order of processes.
+/// Whether a file that begins like this was begun by [`file_head`]: a snapshot of clocks, and the very order of
+/// processes.
 pub fn is_file_head(start: &[u8]) -> bool {
     // A message of less than 128 bytes: its length is one byte.
     let [_, length, ..] = *start else { return false };

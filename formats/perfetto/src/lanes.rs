@@ -4,7 +4,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlaps {
     /// One that lies within another is drawn below it, on the same lane, as calls of a thread are. One that begins
-    /// within another and ends behind it goes to the next lane.
+    /// within another and ends after it goes to the next lane.
     Nest,
     /// Each goes to a lane of its own, as kernels of a GPU queue do.
     Separate,

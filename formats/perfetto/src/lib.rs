@@ -7,9 +7,10 @@
 //! * [`Timeline`] turns spans into beginnings and ends in the order that a track needs, with lanes for overlaps
 //!   and cuts where a file ends;
 //! * [`read`] turns a trace of any writer into a shard;
-//! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing behind them can fail.
+//! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing after them can fail.
 //!
-//! A trace is a row of packets and nothing else: any pieces that are written one behind the other are a trace. The packets are described in `docs/FORMATS.md`.
+//! A trace is a row of packets and nothing else: any pieces that are written one after the other are a trace.
+//! The packets are described in `docs/FORMATS.md`.
 //!
 //! ```
 //! use rpd_perfetto::{Event, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};
@@ -50,7 +51,7 @@ pub use lanes::Overlaps;
 pub use packed::packed;
 pub use sample::{CallStack, Frame, Mapping, StackId};
 pub use sequence::{AnnotationName, AnnotationText, Category, EventName, Sequence};
-pub use text::{MAX_TEXT, Mended};
+pub use text::{MAX_TEXT, MendedText};
 pub use time::{Clipped, Cut, EmptyWindow, NegativeDuration, NoTimestamp, Span, Timestamp, Window};
-pub use timeline::{Edge, Misplaced, Timeline};
+pub use timeline::{Edge, MisplacedSpan, Timeline};
 pub use track::{ChildOrder, Thread, Track, TrackId, TrackKind, Unit};

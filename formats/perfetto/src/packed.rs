@@ -2,13 +2,13 @@ use crate::gzip::deflate;
 use crate::wire::{self, packet};
 use flate2::{Compress, CompressError, Compression, FlushCompress};
 
-/// Most bytes of packets that are compressed together. Perfetto asks for less than 512 KiB.
-const MOST: usize = 256 << 10;
+/// Maximum bytes of packets that are compressed together. Perfetto asks for less than 512 KiB.
+const MAX_GROUP_BYTES: usize = 256 << 10;
 
 /// Appends packets to `out` as packets that have them compressed inside, of which each can be read alone.
 ///
-/// So a file is compressed and yet a row of packets: all versions read it, also when files or pieces stand one
-/// behind the other. Levels are 0 to 9; a higher one is taken for 9.
+/// So a file is compressed and yet a row of packets: all versions read it, also when files or pieces are one
+/// after the other. Levels are 0 to 9; a higher one is taken for 9.
 ///
 /// # Errors
 /// If the compressor fails, which it does not for want of space.
@@ -17,9 +17,9 @@ pub fn packed(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<(), Compr
     let mut deflated = Vec::new();
     let mut rest = packets;
     while !rest.is_empty() {
-        let (group, behind) = rest.split_at(group(rest));
-        rest = behind;
-        if group.len() > MOST {
+        let (group, after) = rest.split_at(group(rest));
+        rest = after;
+        if group.len() > MAX_GROUP_BYTES {
             // One packet that is too large, which stays as it is.
             out.extend_from_slice(group);
             continue;
@@ -36,7 +36,7 @@ pub fn packed(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<(), Compr
 fn group(packets: &[u8]) -> usize {
     let mut end = 0;
     while let Some(next) = packet_end(packets, end)
-        && (end == 0 || next <= MOST)
+        && (end == 0 || next <= MAX_GROUP_BYTES)
     {
         end = next;
     }

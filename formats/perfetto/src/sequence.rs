@@ -1,5 +1,5 @@
 use crate::iids::{Iids, StringId};
-use crate::text::{Mended, text};
+use crate::text::{MendedText, text};
 use crate::wire::{self, Small, message, packet, uint};
 use std::num::NonZeroU32;
 
@@ -22,10 +22,10 @@ pub struct AnnotationText(pub(crate) u32);
 /// Writes the packets of one process in one file.
 ///
 /// Texts are interned: a text is written when it is first used, and then it is a small number. Such numbers count
-/// anew in every file, so that each file can be read alone; [`Sequence::restart`] forgets them and keeps the memory.
+/// again in every file, so that each file can be read alone; [`Sequence::restart`] forgets them and keeps the memory.
 /// A number of one file means another text in the next one.
 ///
-/// Packets may stand in any order of time, but on one track, those with the same time are taken in the order in
+/// Packets may be in any order of time, but on one track, those with the same time are taken in the order in
 /// which they are written: see [`Timeline`](crate::Timeline).
 #[derive(Debug)]
 pub struct Sequence {
@@ -33,7 +33,7 @@ pub struct Sequence {
     /// What each packet starts with: flags and number, lowest byte first, and how many bytes these are.
     prefix: (u64, usize),
     id: NonZeroU32,
-    pub(crate) mended: Mended,
+    pub(crate) mended: MendedText,
     pub(crate) interned: Interned,
 }
 
@@ -56,7 +56,7 @@ impl Sequence {
             out: Vec::new(),
             prefix: (0, 0),
             id,
-            mended: Mended::default(),
+            mended: MendedText::default(),
             interned: Interned::default(),
         };
         sequence.restart(id);
@@ -64,7 +64,7 @@ impl Sequence {
     }
 
     /// Starts the packets of another process or another file: nothing is interned, and no packets are here but
-    /// the first one, which says so.
+    /// the first one, which states so.
     pub fn restart(&mut self, id: NonZeroU32) {
         self.id = id;
         self.out.clear();
@@ -82,7 +82,7 @@ impl Sequence {
         }
         *frames = 0;
         self.prefix = prefix(id);
-        self.mended = Mended::default();
+        self.mended = MendedText::default();
         message(&mut self.out, 1, |out| {
             uint(out, packet::SEQUENCE_FLAGS, packet::STATE_CLEARED | packet::NEEDS_STATE);
             uint(out, packet::SEQUENCE_ID, id.get().into());
@@ -95,7 +95,7 @@ impl Sequence {
         &self.out
     }
 
-    /// Takes the packets that are here, and goes on in `empty`, whose memory is used again. What was interned
+    /// Takes the packets that are here, and continues in `empty`, whose memory is used again. What was interned
     /// stays so: the pieces belong into one file, in this order.
     pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
         empty.clear();
@@ -103,7 +103,7 @@ impl Sequence {
     }
 
     /// How many texts of this file were not written as they are.
-    pub fn mended(&self) -> Mended {
+    pub fn mended(&self) -> MendedText {
         self.mended
     }
 
@@ -178,14 +178,14 @@ impl Sequence {
     }
 
     /// Writes an entry of a table of interned data.
-    pub(crate) fn interned_data(&mut self, table: u32, entry: impl FnOnce(&mut Vec<u8>, &mut Mended)) {
+    pub(crate) fn interned_data(&mut self, table: u32, entry: impl FnOnce(&mut Vec<u8>, &mut MendedText)) {
         self.packet(|out, mended| {
             message(out, packet::INTERNED_DATA, |out| message(out, table, |out| entry(out, mended)));
         });
     }
 
     /// Writes a packet of which nothing is known.
-    pub(crate) fn packet(&mut self, content: impl FnOnce(&mut Vec<u8>, &mut Mended)) {
+    pub(crate) fn packet(&mut self, content: impl FnOnce(&mut Vec<u8>, &mut MendedText)) {
         let (word, len) = self.prefix;
         let mended = &mut self.mended;
         message(&mut self.out, 1, |out| {

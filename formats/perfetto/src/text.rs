@@ -5,7 +5,7 @@ pub const MAX_TEXT: usize = 64 << 10;
 
 /// How many texts were not written as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mended {
+pub struct MendedText {
     /// Longer than [`MAX_TEXT`]: cut, with an ellipsis at the end.
     pub cut: u64,
     /// With NUL, where readers take the text to end: written with U+2400 in its place.
@@ -13,7 +13,7 @@ pub struct Mended {
 }
 
 /// A field with a text that every reader can take.
-pub(crate) fn text(out: &mut Vec<u8>, field: u32, text: &str, mended: &mut Mended) {
+pub(crate) fn text(out: &mut Vec<u8>, field: u32, text: &str, mended: &mut MendedText) {
     let mut kept = text;
     let mut end = "";
     if text.len() > MAX_TEXT {
@@ -46,9 +46,9 @@ fn char_boundary(text: &str, place: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn written(value: &str) -> (String, Mended) {
+    fn written(value: &str) -> (String, MendedText) {
         let mut out = Vec::new();
-        let mut mended = Mended::default();
+        let mut mended = MendedText::default();
         text(&mut out, 1, value, &mut mended);
         let mut head = Vec::new();
         wire::varint(&mut head, (out.len() - if out.len() > 16_000 { 4 } else { 2 }) as u64);
@@ -59,13 +59,13 @@ mod tests {
     #[test]
     fn texts_are_written_as_they_are() {
         for text in ["", "kernel<int, 4>()", "Größe \u{1f980}", "\u{1}\n\t\\\"", &"x".repeat(MAX_TEXT)] {
-            assert_eq!(written(text), (text.to_owned(), Mended::default()));
+            assert_eq!(written(text), (text.to_owned(), MendedText::default()));
         }
     }
 
     #[test]
     fn nul_becomes_visible_and_is_counted() {
-        assert_eq!(written("a\0b\0"), ("a\u{2400}b\u{2400}".into(), Mended { cut: 0, nul: 1 }));
+        assert_eq!(written("a\0b\0"), ("a\u{2400}b\u{2400}".into(), MendedText { cut: 0, nul: 1 }));
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub struct Window {
 pub struct EmptyWindow {
     /// Its first time.
     pub start: Timestamp,
-    /// The first time behind it.
+    /// The first time after it.
     pub end: Timestamp,
 }
 
@@ -121,7 +121,7 @@ impl Window {
         self.start
     }
 
-    /// The first time behind it.
+    /// The first time after it.
     pub const fn end(self) -> Timestamp {
         self.end
     }
@@ -163,7 +163,7 @@ pub enum Cut {
     None,
     /// It began before the window.
     Begin,
-    /// It ends behind the window.
+    /// It ends after the window.
     End,
     /// Both.
     Both,

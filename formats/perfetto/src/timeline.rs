@@ -7,10 +7,10 @@ use thiserror::Error;
 /// Turns the spans of one thread or queue into beginnings and ends, in the order that readers need.
 ///
 /// Ends come before beginnings of the same time, but a span of no duration begins before it ends; what encloses
-/// begins first and ends last; spans that cannot be drawn on one track are told apart by lanes, of which a span
+/// begins first and ends last; spans that cannot be drawn on one track are distinguished by lanes, of which a span
 /// gets the first that has room. Times ascend.
 ///
-/// Spans come sorted by [`Span::order`]. A window that ends cuts what is open, and [`Timeline::open`] goes on with
+/// Spans come sorted by [`Span::order`]. A window that ends cuts what is open, and [`Timeline::open`] continues with
 /// the rest of it in the next window, on the same lanes. Spans of one window may come in pieces: there need be no
 /// more of them in memory than are open.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ struct Open<T> {
 /// A beginning or an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge<'a, T> {
-    /// A span begins, or goes on in this window.
+    /// A span begins, or continues in this window.
     Begin {
         /// When, in this window.
         at: Timestamp,
@@ -59,18 +59,18 @@ pub enum Edge<'a, T> {
 
 /// A span that came too late or too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Misplaced {
+pub enum MisplacedSpan {
     /// It begins before the one before it.
-    #[error("a span that begins at {start} comes behind one that begins at {last}: sort them")]
+    #[error("a span that begins at {start} follows one that begins at {last}: sort them")]
     Unsorted {
         /// Where it begins.
         start: Timestamp,
         /// Where the one before it begins.
         last: Timestamp,
     },
-    /// It begins behind the window.
-    #[error("a span that begins at {start} is behind the window, which ends at {end}: open the next one")]
-    Behind {
+    /// It begins after the window.
+    #[error("a span that begins at {start} is after the window, which ends at {end}: open the next one")]
+    AfterWindow {
         /// Where it begins.
         start: Timestamp,
         /// Where the window ends.
@@ -99,20 +99,20 @@ impl<T> Timeline<T> {
     /// Adds a span, after all ends that come before it. A span that does not touch the window is left out: `false`.
     ///
     /// # Errors
-    /// If it begins before the span before it, or behind the window. Nothing has changed then.
+    /// If it begins before the span before it, or after the window. Nothing has changed then.
     #[inline]
     pub fn push(
         &mut self,
         span: Span,
         item: T,
         mut emit: impl FnMut(Edge<'_, T>),
-    ) -> Result<bool, Misplaced> {
+    ) -> Result<bool, MisplacedSpan> {
         let start = span.start();
         if start < self.last {
-            return Err(Misplaced::Unsorted { start, last: self.last });
+            return Err(MisplacedSpan::Unsorted { start, last: self.last });
         }
         if start >= self.window.end() {
-            return Err(Misplaced::Behind { start, end: self.window.end() });
+            return Err(MisplacedSpan::AfterWindow { start, end: self.window.end() });
         }
         self.last = start;
         let Some(clipped) = self.window.clip(span) else { return Ok(false) };
@@ -138,7 +138,7 @@ impl<T> Timeline<T> {
         }
     }
 
-    /// Goes on in another window, behind the one that was closed: what is still open goes on where it begins.
+    /// Goes on in another window, after the one that was closed: what is still open continues where it begins.
     /// What ended between the two windows is forgotten.
     pub fn open(&mut self, window: Window, mut emit: impl FnMut(Edge<'_, T>)) {
         self.window = window;

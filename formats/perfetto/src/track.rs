@@ -1,12 +1,12 @@
 use crate::sequence::Sequence;
-use crate::text::{Mended, text};
+use crate::text::{MendedText, text};
 use crate::wire::{int, message, packet, uint};
 
-/// The number of a track, unique in all files of a run. 0 stands for the whole trace; small ones take fewer bytes.
+/// The number of a track, unique in all files of a run. 0 represents the whole trace; small ones take fewer bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackId(pub u64);
 
-/// What a track is, to be written before its events, in each file anew.
+/// What a track is, to be written before its events, in each file again.
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
     /// Its number.
@@ -21,7 +21,7 @@ pub struct Track<'a> {
     pub children: ChildOrder,
     /// Its place among the children of its parent, if these are ordered by rank.
     pub rank: Option<i32>,
-    /// What else there is to say about it. Readers before Perfetto v50 ignore it; of a process it is a label, too, which all
+    /// Further description. Readers before Perfetto v50 ignore it; of a process it is a label, too, which all
     /// of them know.
     pub description: Option<&'a str>,
 }
@@ -91,7 +91,7 @@ pub enum Unit<'a> {
     Count,
     /// Bytes.
     Bytes,
-    /// Another one, in words: `MHz`.
+    /// Another unit, as text: `MHz`.
     Named(&'a str),
 }
 
@@ -112,7 +112,7 @@ impl Sequence {
                         text(out, 6, track.name, mended);
                         if let Some(description) = track.description {
                             // Counted below.
-                            text(out, 8, description, &mut Mended::default());
+                            text(out, 8, description, &mut MendedText::default());
                         }
                     }),
                     TrackKind::Thread(thread) => message(out, 4, |out| {

@@ -1,4 +1,4 @@
-//! The protobuf wire format: varints, tags, messages behind their length.
+//! The protobuf wire format: varints, tags, messages after their length.
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_any_length_is_behind_its_length() {
+    fn a_message_of_any_length_follows_its_length() {
         for len in [0, 1, 127, 128, 16_383, 16_384, 3_000_000] {
             let mut out = Vec::new();
             message(&mut out, 1, |out| out.resize(out.len() + len, 9));

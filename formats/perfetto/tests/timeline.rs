@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use rpd_perfetto::{Cut, Edge, Misplaced, Overlaps, Span, Timeline, Timestamp, Window};
+use rpd_perfetto::{Cut, Edge, MisplacedSpan, Overlaps, Span, Timeline, Timestamp, Window};
 
 fn time(ns: u64) -> Timestamp {
     Timestamp::new(ns as i64).unwrap()
@@ -260,8 +260,8 @@ fn times_that_cannot_be_are_refused() {
         assert!(timeline.push(widest, (), |_| ()).unwrap());
         assert!(timeline.push(span(7, 7), (), |_| ()).unwrap());
         let unsorted = timeline.push(span(6, 9), (), |_| ()).unwrap_err();
-        assert_eq!(unsorted, Misplaced::Unsorted { start: time(6), last: time(7) });
+        assert_eq!(unsorted, MisplacedSpan::Unsorted { start: time(6), last: time(7) });
         let last = Span::new(Timestamp::MAX, Timestamp::MAX).unwrap();
-        assert!(matches!(timeline.push(last, (), |_| ()).unwrap_err(), Misplaced::Behind { .. }));
+        assert!(matches!(timeline.push(last, (), |_| ()).unwrap_err(), MisplacedSpan::AfterWindow { .. }));
     }
 }

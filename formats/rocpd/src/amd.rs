@@ -3,7 +3,7 @@
 use crate::schema::{NEWEST, with_words_of};
 use rpd_shard::model::{Column, Declared, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 
-/// What a version added and of which only the name is published; `None` stands for a whole table.
+/// What a version added and of which only the name is published; `None` represents a whole table.
 const NAMED_ONLY: [([u32; 3], &str, Option<&str>); 3] = [
     ([3, 0, 4], "rocpd_hip_event", None),
     ([3, 0, 5], "rocpd_pmc_event", Some("shader_array")),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Opens a file that exists for reading and writing.
 ///
-/// Without file locks: Lustre mounted without `flock` fails them, and nobody else knows the name of
+/// Without file locks: Lustre mounted without `flock` fails them, and no other process knows the name of
 /// a partial file. The path is made absolute, because SQLite reads a leading `file:` as a URI.
 pub(crate) fn open(path: &Path, used_for: AnchorUse) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

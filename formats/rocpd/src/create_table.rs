@@ -1,6 +1,6 @@
-//! What a CREATE TABLE says and no PRAGMA tells: the CHECKs.
+//! What only the CREATE TABLE of a table has and no PRAGMA returns: the CHECKs.
 
-/// A piece of SQL text, with the place behind it.
+/// A piece of SQL text, with the place after it.
 struct Token<'a> {
     text: &'a str,
     end: usize,

@@ -114,7 +114,7 @@ impl Insert {
 /// The values of one column on their way into a statement.
 struct Feed<'a> {
     cells: &'a Cells,
-    /// What stands for NULL: the default of a column that must not be NULL.
+    /// What represents NULL: the default of a column that must not be NULL.
     null: Value<'a>,
     /// All rows have the same value.
     constant: bool,

@@ -17,14 +17,14 @@ pub const VERSION: [u32; 3] = [3, 0, 0];
 pub const NEWEST: [u32; 3] = [3, 0, 5];
 
 /// The data and summary views. They read the `rocpd_<x>` views, not the tables, as AMD's do: a tool
-/// that puts several databases behind those views gets the sum of them here too.
+/// that puts several databases after those views gets the sum of them here too.
 const DATA_VIEWS: &str = include_str!("views.sql");
 
 /// The table of metadata rows. It has no guid and does not take part in a merge, so that the data
 /// model does not know it.
 pub const METADATA: &str = "rocpd_metadata";
 
-/// What each version added, by table; `None` stands for the table itself.
+/// What each version added, by table; `None` represents the table itself.
 const ADDED: [([u32; 3], &str, Option<&str>); 9] = [
     ([3, 0, 2], "rocpd_kernel_dispatch", Some("graph_exec_id")),
     ([3, 0, 2], "rocpd_memory_copy", Some("graph_exec_id")),
@@ -40,8 +40,8 @@ const ADDED: [([u32; 3], &str, Option<&str>); 9] = [
 const WITH_NIC: ([u32; 3], [(&str, &str); 2]) =
     ([3, 0, 1], [("rocpd_info_agent", "type"), ("rocpd_info_pmc", "target_arch")]);
 
-/// The version of tables whose file does not tell it, as a shard: the newest one that added any of them or of their
-/// columns. What no version added says nothing.
+/// The version of tables whose file does not state it, as a shard: the newest one that added any of them or of their
+/// columns. A column that no version added decides nothing.
 pub fn version_of(schema: &Schema) -> [u32; 3] {
     let is_there = |table: &str, column: Option<&str>| {
         let table = schema.by_name(table);
@@ -67,7 +67,7 @@ pub fn with_words_of(version: [u32; 3], schema: &Schema) -> Schema {
     schema
 }
 
-/// The tables of RocPD, in the order in which they are made: a table stands behind those that it
+/// The tables of RocPD, in the order in which they are made: a table follows those that it
 /// refers to.
 pub fn tables() -> impl Iterator<Item = &'static Arc<Table>> {
     Schema::builtin().rocpd_tables()
@@ -190,7 +190,7 @@ fn foreign_keys(table: &Table) -> Vec<(&str, TableId)> {
             keys.swap(at, at + 1);
         }
     }
-    // The counter stands before what it was measured of, however many columns that takes.
+    // The counter is before what it was measured of, however many columns that takes.
     keys.sort_by_key(|(column, _)| table.id == PMC_EVENT && *column != "pmc_id");
     keys
 }

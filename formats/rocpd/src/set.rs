@@ -2,9 +2,9 @@
 
 use crate::guid::Guid;
 
-/// Most sets of one database: SQLite joins no more tables to one view.
+/// Maximum number of sets of one database: SQLite joins no more tables to one view.
 pub const MAX_SETS: usize = 500;
-/// Most bytes of a guid. Every row has it.
+/// Maximum bytes of a guid. Every row has it.
 const MAX_GUID: usize = 64;
 
 /// The tables of one guid: what their rows carry, and what their names end in.

@@ -1,11 +1,11 @@
-//! What SQLite says about the tables of a database, in a form that can be compared.
+//! What SQLite states about the tables of a database, in a form that can be compared.
 
 use crate::connect::{identifier, literal};
 use crate::create_table;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
 
-/// Everything about one table that AMD's checks look at, one line per fact. The guid is left out.
+/// Everything about one table that AMD's checks examine, one line per fact. The guid is left out.
 pub(crate) type Shape = Vec<String>;
 
 /// Name and CREATE TABLE of every table.

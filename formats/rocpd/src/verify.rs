@@ -47,9 +47,9 @@ impl CheckReport {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A journal beside the database: it was not closed. Nothing else was looked at.
+    /// A journal beside the database: it was not closed. Nothing else was examined.
     Unfinished(PathBuf),
-    /// What `PRAGMA integrity_check` says.
+    /// What `PRAGMA integrity_check` states.
     Integrity(String),
     /// References to rows that are not there.
     ForeignKey {
@@ -84,7 +84,7 @@ pub enum Problem {
         /// The first table that it does not show.
         table: String,
     },
-    /// A table is declared in another way than the version says.
+    /// A table is declared in another way than the version requires.
     Declaration {
         /// The table.
         table: String,
@@ -93,7 +93,7 @@ pub enum Problem {
         /// What should be there.
         expected: Vec<String>,
     },
-    /// `sqlite_sequence` is behind the keys of a table: the next row would get a used key.
+    /// `sqlite_sequence` is after the keys of a table: the next row would get a used key.
     Sequence(String),
 }
 
@@ -117,18 +117,18 @@ impl fmt::Display for Problem {
             Problem::Declaration { table, found, expected } => {
                 write!(f, "table {table} is declared with {found:?} instead of {expected:?}")
             }
-            Problem::Sequence(table) => write!(f, "sqlite_sequence is behind the keys of {table}"),
+            Problem::Sequence(table) => write!(f, "sqlite_sequence is less than the keys of {table}"),
         }
     }
 }
 
-/// Why a database could not be looked at.
+/// Why a database could not be examined.
 #[derive(Debug, thiserror::Error)]
 #[error("read {}: check that it exists and is a RocPD database", path.display())]
 pub struct CheckError {
     /// The file.
     pub path: PathBuf,
-    /// What SQLite says.
+    /// The error of SQLite.
     pub source: rusqlite::Error,
 }
 
@@ -152,7 +152,7 @@ pub struct Expected<'a> {
 }
 
 /// The same for a database of which the tables and the version are known. It has to have those; where they are not
-/// AMD's, [`CheckReport::refused_by_amd`] says so.
+/// AMD's, [`CheckReport::refused_by_amd`] lists it.
 pub fn check_against(path: &Path, expected: Expected<'_>) -> Result<CheckReport, CheckError> {
     check_all(path, Some(expected))
 }
@@ -175,7 +175,7 @@ fn check_all(path: &Path, expected: Option<Expected<'_>>) -> Result<CheckReport,
     inspect(&open(path)?, expected).map_err(error)
 }
 
-/// What `PRAGMA integrity_check` says of any SQLite database; nothing where all is well.
+/// What `PRAGMA integrity_check` states of any SQLite database; nothing where all is well.
 pub fn check_integrity(path: &Path) -> Result<Vec<Problem>, CheckError> {
     open(path)
         .and_then(|conn| integrity(&conn).map_err(|source| CheckError { path: path.to_owned(), source }))

@@ -50,7 +50,7 @@ pub enum WriteError {
     Create {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file cannot be opened.
@@ -58,11 +58,11 @@ pub enum WriteError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file to continue was not made for this guid.
-    #[error("continue {}: it is no RocPD database of guid {guid}; start the merge again", path.display())]
+    #[error("continue {}: it is not a RocPD database of guid {guid}; start the merge again", path.display())]
     OtherDatabase {
         /// The file.
         path: PathBuf,
@@ -74,7 +74,7 @@ pub enum WriteError {
     DiskFull {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file system refused a read or a write.
@@ -82,7 +82,7 @@ pub enum WriteError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The process may not have more memory.
@@ -90,7 +90,7 @@ pub enum WriteError {
     OutOfMemory {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// A row breaks a rule of the schema.
@@ -102,11 +102,11 @@ pub enum WriteError {
         table: String,
         /// Key of the row.
         key: i64,
-        /// What SQLite says; it names the column.
+        /// The error of SQLite; it names the column.
         source: rusqlite::Error,
     },
     /// Rows of a table that a RocPD database does not have.
-    #[error("write {}: {table} is no table of RocPD; expand its rows before they are written", path.display())]
+    #[error("write {}: {table} is not a table of RocPD; expand its rows before they are written", path.display())]
     UnknownTable {
         /// The file.
         path: PathBuf,
@@ -128,7 +128,7 @@ pub enum WriteError {
         path: PathBuf,
         /// The table, or what was done.
         table: String,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }
@@ -211,7 +211,7 @@ impl Writer {
         // Enough for the statements of every table with some variants of absent columns.
         conn.set_prepared_statement_cache_capacity(256);
         let writer = Writer { path: path.to_owned(), sets: sets.to_vec(), conn, inserts: HashMap::new() };
-        // Foreign keys are off because tables are written in any order; verify::check looks at them.
+        // Foreign keys are off because tables are written in any order; verify::check examines them.
         // The cache is for the index of the strings.
         writer.statement(
             "settings",
@@ -238,7 +238,8 @@ impl Writer {
         self.append_to(0, rows)
     }
 
-    /// Adds rows to the set at this position, and returns how many. Order is free, but ascending keys are written fastest.
+    /// Adds rows to the set at this position, and returns how many. Order is free, but ascending keys are
+    /// written fastest.
     ///
     /// A column that is absent gets its declared default, else NULL; a NULL where it is not allowed
     /// gets the default too.
@@ -263,7 +264,7 @@ impl Writer {
         Ok(rows.len as u64)
     }
 
-    /// How many bytes of the file may be in memory; 64 MiB unless said.
+    /// How many bytes of the file may be in memory; 64 MiB unless stated.
     pub fn set_cache(&self, bytes: u64) -> Result<(), WriteError> {
         self.statement("cache", &format!("PRAGMA cache_size = -{}", (bytes >> 10).max(1)))
     }
@@ -286,8 +287,8 @@ impl Writer {
         self.insert_metadata(&self.set(set)?, tag, value)
     }
 
-    /// Tells SQLite the highest key of a table whose rows were not added by it: AUTOINCREMENT goes on
-    /// behind it.
+    /// Sets the highest key of a table whose rows SQLite did not add: AUTOINCREMENT continues
+    /// after it.
     pub fn sequence(&mut self, set: usize, table: &str, last: i64) -> Result<(), WriteError> {
         let name = table_name(table, &self.set(set)?);
         let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)";
@@ -319,7 +320,7 @@ impl Writer {
     }
 
     /// Finishes and closes the file. The operating system has all of it then, the disk perhaps not:
-    /// whoever renames the file syncs it first.
+    /// the caller that renames the file syncs it first.
     pub fn commit(self) -> Result<(), WriteError> {
         self.statement("commit", "COMMIT")?;
         let Writer { path, sets, conn, .. } = self;

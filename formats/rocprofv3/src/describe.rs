@@ -1,42 +1,43 @@
 //! The tables of a process: names, agents, counters, code objects, kernel symbols.
 
-use crate::error::TranslateError;
-use crate::known::{Known, NODE, PROCESS};
-use crate::output::{Array, Output, Refused, number, optional};
-use crate::record::{Agent, CodeObject, Counter, KernelSymbol, KindNames, Message, Wide};
-use crate::scan::Scanner;
-use crate::source::Source;
-use crate::survey::{Section, Sections};
-use rpd_shard::model::{TableId, Value, rocpd};
+use crate::known::ReferredRows;
+use crate::process_output::{ElementError, JsonArray, ProcessOutput};
+use crate::record::{CodeObject, JsonAgent, JsonCounter, KernelSymbol, KindNames, NumberedText, WideNumber};
+use crate::scan::JsonScanner;
+use crate::source::JsonSource;
+use crate::survey::{ArraySection, ProcessSections};
+use rpd_shard::model::row_types::{AgentRow, CodeObjectRow, KernelSymbolRow, PmcRow, WholeNumber};
+use rpd_shard::model::{TableId, rocpd};
+use rpd_translator::TranslateError;
 use serde_json::{Map, Value as Json};
 use std::io::Write;
 
 /// Longest element of a table.
 const MAX_ELEMENT_BYTES: usize = 4 << 20;
-/// Most bytes of all names of kinds and operations.
+/// Maximum bytes of all names of kinds and operations.
 const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// Reads the tables of a process. Agents come before what refers to them.
 pub(crate) fn describe<W: Write>(
-    out: &mut Output<'_, W>,
-    scanner: &mut Scanner<Source>,
-    sections: &Sections,
-) -> Result<Known, TranslateError> {
-    let mut known = Known::new(sections.metadata.as_ref().and_then(|m| m.ppid));
+    out: &mut ProcessOutput<'_, W>,
+    scanner: &mut JsonScanner<JsonSource>,
+    sections: &ProcessSections,
+) -> Result<ReferredRows, TranslateError> {
+    let mut known = ReferredRows::new(sections.metadata.as_ref().and_then(|m| m.ppid));
     let table = |name: &'static str, table: Option<TableId>| {
         let section = sections.tables.get(name).copied().unwrap_or_default();
-        (Array { name, table, most: MAX_ELEMENT_BYTES }, section)
+        (JsonArray { name, table, max_bytes: MAX_ELEMENT_BYTES }, section)
     };
 
     kinds(out, scanner, &mut known, table("strings.buffer_records", None))?;
     let (array, section) = table("strings.marker_api", None);
     out.each(scanner, &array, section, |_, bytes| {
-        let Message { key, value } = serde_json::from_slice(bytes)?;
+        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
         known.markers.add(key, &value)
     })?;
     let (array, section) = table("strings.correlation_id.external", None);
     out.each(scanner, &array, section, |_, bytes| {
-        let Message { key, value } = serde_json::from_slice(bytes)?;
+        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
         known.renames.add(key, &value)
     })?;
     let (array, section) = table("agents", Some(rocpd::INFO_AGENT));
@@ -51,21 +52,21 @@ pub(crate) fn describe<W: Write>(
 }
 
 fn kinds<W: Write>(
-    out: &mut Output<'_, W>,
-    scanner: &mut Scanner<Source>,
-    known: &mut Known,
-    (array, section): (Array<'_>, Section),
+    out: &mut ProcessOutput<'_, W>,
+    scanner: &mut JsonScanner<JsonSource>,
+    known: &mut ReferredRows,
+    (array, section): (JsonArray<'_>, ArraySection),
 ) -> Result<(), TranslateError> {
     let mut room = MAX_NAME_BYTES;
     out.each(scanner, &array, section, |_, bytes| {
         let names = match room.checked_sub(bytes.len()) {
             Some(left) => {
                 room = left;
-                serde_json::from_slice::<KindNames>(bytes).map_err(Refused::from)
+                serde_json::from_slice::<KindNames>(bytes).map_err(ElementError::from)
             }
-            None => Err(Refused::OverLimit),
+            None => Err(ElementError::OverLimit),
         };
-        // The numbers of those behind it count on, unless there is no end of them.
+        // The numbers of those after it count on, unless there is no end of them.
         let (names, result) = match names {
             Ok(names) => (names, Ok(())),
             Err(refused) => (KindNames::default(), Err(refused)),
@@ -77,130 +78,142 @@ fn kinds<W: Write>(
     })
 }
 
-fn agent<W: Write>(out: &mut Output<'_, W>, known: &mut Known, bytes: &[u8]) -> Result<(), Refused> {
-    let agent: Agent = serde_json::from_slice(bytes)?;
+fn agent<W: Write>(
+    out: &mut ProcessOutput<'_, W>,
+    known: &mut ReferredRows,
+    bytes: &[u8],
+) -> Result<(), ElementError> {
+    let agent: JsonAgent = serde_json::from_slice(bytes)?;
     if known.agents.get(agent.id.handle).is_some() {
-        return Err(Refused::Bad(format!("agent {} was there before", agent.id.handle)));
+        return Err(ElementError::Bad(format!("agent {} was there before", agent.id.handle)));
     }
-    let kind = match agent.kind {
-        1 => "CPU".into(),
-        2 => "GPU".into(),
-        _ => Value::Null,
+    let kind: Option<&[u8]> = match agent.kind {
+        1 => Some(b"CPU"),
+        2 => Some(b"GPU"),
+        _ => None,
     };
-    let row = [
-        NODE,
-        PROCESS,
+    let row = AgentRow {
         kind,
-        optional(agent.node_id),
-        agent.logical_node_id.into(),
-        agent.logical_node_type_id.into(),
-        optional(agent.device_id),
-        text(&agent.name),
-        text(&agent.model_name),
-        text(&agent.vendor_name),
-        text(&agent.product_name),
-        text(&agent.product_name),
-        Value::Text(bytes),
-    ];
-    known.agents.add(agent.id.handle, out, rocpd::INFO_AGENT, &row).map(drop)
+        absolute_index: number(agent.node_id),
+        logical_index: agent.logical_node_id.map(WholeNumber::Signed),
+        type_index: agent.logical_node_type_id.map(WholeNumber::Signed),
+        uuid: number(agent.device_id),
+        name: text(&agent.name),
+        model_name: text(&agent.model_name),
+        vendor_name: text(&agent.vendor_name),
+        product_name: text(&agent.product_name),
+        user_name: text(&agent.product_name),
+        extdata: Some(bytes),
+    };
+    known.agents.add(agent.id.handle, out, &row)?;
+    Ok(())
 }
 
-fn code_object<W: Write>(out: &mut Output<'_, W>, known: &mut Known, bytes: &[u8]) -> Result<(), Refused> {
+fn code_object<W: Write>(
+    out: &mut ProcessOutput<'_, W>,
+    known: &mut ReferredRows,
+    bytes: &[u8],
+) -> Result<(), ElementError> {
     let object: CodeObject = serde_json::from_slice(bytes)?;
     if object.size == Some(0) {
         // A place in the profiler's list that was never filled.
-        out.ignored.add("code_objects[] (empty)", 1);
+        out.translator.ignored_names().add("code_objects[] (empty)", 1);
         return Ok(());
     }
     if known.code_objects.get(object.code_object_id).is_some() {
-        return Err(Refused::Bad(format!("code object {} was there before", object.code_object_id)));
+        return Err(ElementError::Bad(format!("code object {} was there before", object.code_object_id)));
     }
-    let storage = match object.storage_type {
-        1 => "FILE".into(),
-        2 => "MEMORY".into(),
-        _ => Value::Null,
+    let storage_type: Option<&[u8]> = match object.storage_type {
+        1 => Some(b"FILE"),
+        2 => Some(b"MEMORY"),
+        _ => None,
     };
     let agent = object.agent_id.and_then(|agent| known.agents.get(agent.handle));
-    let extdata = with_ids(bytes, &[("code_object_id", known.code_objects.next_key())])?;
-    let row = [
-        NODE,
-        PROCESS,
-        agent.into(),
-        object.uri.as_deref().filter(|uri| !uri.is_empty()).map_or(Value::Null, Value::from),
-        optional(object.load_base),
-        optional(object.load_size),
-        match object.load_delta {
-            None => Value::Null,
-            Some(Wide::Unsigned(delta)) => number(delta),
-            Some(Wide::Signed(delta)) => Value::Int(delta),
-        },
-        storage,
-        extdata.as_str().into(),
-    ];
-    known.code_objects.add(object.code_object_id, out, rocpd::INFO_CODE_OBJECT, &row).map(drop)
+    let extdata = with_ids(bytes, &[("code_object_id", known.code_objects.next_key().get())])?;
+    let row = CodeObjectRow {
+        agent_id: agent,
+        uri: object.uri.as_deref().filter(|uri| !uri.is_empty()).map(str::as_bytes),
+        load_base: number(object.load_base),
+        load_size: number(object.load_size),
+        load_delta: object.load_delta.map(|delta| match delta {
+            WideNumber::Unsigned(delta) => delta.into(),
+            WideNumber::Signed(delta) => delta.into(),
+        }),
+        storage_type,
+        extdata: Some(extdata.as_bytes()),
+    };
+    known.code_objects.add(object.code_object_id, out, &row)?;
+    Ok(())
 }
 
-fn kernel_symbol<W: Write>(out: &mut Output<'_, W>, known: &mut Known, bytes: &[u8]) -> Result<(), Refused> {
+fn kernel_symbol<W: Write>(
+    out: &mut ProcessOutput<'_, W>,
+    known: &mut ReferredRows,
+    bytes: &[u8],
+) -> Result<(), ElementError> {
     let symbol: KernelSymbol = serde_json::from_slice(bytes)?;
     if symbol.kernel_id == 0 && symbol.code_object_id == 0 {
-        out.ignored.add("kernel_symbols[] (empty)", 1);
+        out.translator.ignored_names().add("kernel_symbols[] (empty)", 1);
         return Ok(());
     }
     if known.kernels.get(symbol.kernel_id).is_some() {
-        return Err(Refused::Bad(format!("kernel {} was there before", symbol.kernel_id)));
+        return Err(ElementError::Bad(format!("kernel {} was there before", symbol.kernel_id)));
     }
     let object = known.code_object(out, symbol.code_object_id)?;
-    let extdata = with_ids(bytes, &[("kernel_id", known.kernels.next_key()), ("code_object_id", object)])?;
-    let row = [
-        NODE,
-        PROCESS,
-        object.into(),
-        text(&symbol.kernel_name),
-        text(&symbol.formatted_kernel_name),
-        optional(symbol.kernel_object),
-        optional(symbol.kernarg_segment_size),
-        optional(symbol.kernarg_segment_alignment),
-        optional(symbol.group_segment_size),
-        optional(symbol.private_segment_size),
-        optional(symbol.sgpr_count),
-        optional(symbol.arch_vgpr_count),
-        optional(symbol.accum_vgpr_count),
-        extdata.as_str().into(),
-    ];
-    known.kernels.add(symbol.kernel_id, out, rocpd::INFO_KERNEL_SYMBOL, &row).map(drop)
+    let extdata =
+        with_ids(bytes, &[("kernel_id", known.kernels.next_key().get()), ("code_object_id", object.get())])?;
+    let row = KernelSymbolRow {
+        code_object_id: object,
+        kernel_name: text(&symbol.kernel_name),
+        display_name: text(&symbol.formatted_kernel_name),
+        kernel_object: number(symbol.kernel_object),
+        kernarg_segment_size: number(symbol.kernarg_segment_size),
+        kernarg_segment_alignment: number(symbol.kernarg_segment_alignment),
+        group_segment_size: number(symbol.group_segment_size),
+        private_segment_size: number(symbol.private_segment_size),
+        sgpr_count: number(symbol.sgpr_count),
+        arch_vgpr_count: number(symbol.arch_vgpr_count),
+        accum_vgpr_count: number(symbol.accum_vgpr_count),
+        extdata: Some(extdata.as_bytes()),
+    };
+    known.kernels.add(symbol.kernel_id, out, &row)?;
+    Ok(())
 }
 
-fn counter<W: Write>(out: &mut Output<'_, W>, known: &mut Known, bytes: &[u8]) -> Result<(), Refused> {
-    let counter: Counter = serde_json::from_slice(bytes)?;
+fn counter<W: Write>(
+    out: &mut ProcessOutput<'_, W>,
+    known: &mut ReferredRows,
+    bytes: &[u8],
+) -> Result<(), ElementError> {
+    let counter: JsonCounter = serde_json::from_slice(bytes)?;
     if known.counters.get(counter.id.handle).is_some() {
-        return Err(Refused::Bad(format!("counter {} was there before", counter.id.handle)));
+        return Err(ElementError::Bad(format!("counter {} was there before", counter.id.handle)));
     }
     let agent = counter.agent_id.and_then(|agent| known.agents.get(agent.handle));
-    let row = [
-        NODE,
-        PROCESS,
-        agent.into(),
-        "GPU".into(),
-        Value::Null,
-        Value::Null,
-        counter.name.as_str().into(),
-        counter.name.as_str().into(),
-        text(&counter.description),
-        "".into(),
-        "rocm".into(),
-        "".into(),
-        "ABS".into(),
-        text(&counter.block),
-        text(&counter.expression),
-        Value::Int(counter.is_constant.0.into()),
-        Value::Int(counter.is_derived.0.into()),
-        Value::Text(bytes),
-    ];
-    known.counters.add(counter.id.handle, out, rocpd::INFO_PMC, &row).map(drop)
+    let row = PmcRow {
+        agent_id: agent,
+        target_arch: Some(b"GPU"),
+        event_code: None,
+        instance_id: None,
+        name: counter.name.as_bytes(),
+        symbol: counter.name.as_bytes(),
+        description: text(&counter.description),
+        long_description: Some(b""),
+        component: Some(b"rocm"),
+        units: Some(b""),
+        value_type: Some(b"ABS"),
+        block: text(&counter.block),
+        expression: text(&counter.expression),
+        is_constant: Some(i64::from(counter.is_constant.0).into()),
+        is_derived: Some(i64::from(counter.is_derived.0).into()),
+        extdata: Some(bytes),
+    };
+    known.counters.add(counter.id.handle, out, &row)?;
+    Ok(())
 }
 
 /// The object with other ids in it: extdata follows the keys of the shard.
-fn with_ids(bytes: &[u8], ids: &[(&str, i64)]) -> Result<String, Refused> {
+fn with_ids(bytes: &[u8], ids: &[(&str, i64)]) -> Result<String, ElementError> {
     let mut object: Map<String, Json> = serde_json::from_slice(bytes)?;
     for (name, id) in ids {
         object.insert((*name).to_owned(), Json::from(*id));
@@ -208,6 +221,10 @@ fn with_ids(bytes: &[u8], ids: &[(&str, i64)]) -> Result<String, Refused> {
     Ok(Json::Object(object).to_string())
 }
 
-fn text(text: &Option<String>) -> Value<'_> {
-    text.as_deref().map_or(Value::Null, Value::from)
+fn text(text: &Option<String>) -> Option<&[u8]> {
+    text.as_deref().map(str::as_bytes)
+}
+
+fn number(number: Option<u64>) -> Option<WholeNumber> {
+    number.map(WholeNumber::Unsigned)
 }

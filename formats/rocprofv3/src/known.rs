@@ -4,49 +4,48 @@
 //! first record names them. So are the rows of agents, kernels and counters that ought to be described
 //! and are not, since AMD's views drop what refers to nothing.
 
-use crate::messages::Messages;
-use crate::output::{Output, Refused};
+use crate::messages::MessageTexts;
+use crate::process_output::{ElementError, ProcessOutput};
 use crate::record::KindNames;
-use rpd_shard::model::{TableId, Value, rocpd};
+use rpd_shard::model::rocpd;
+use rpd_shard::model::row_types::{
+    AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, EventKey, KernelSymbolKey, KernelSymbolRow, PmcKey,
+    PmcRow, QueueKey, QueueRow, RowKey, StreamKey, StreamRow, StringId, TableRow, ThreadKey, ThreadRow,
+    TrackKey, TrackRow,
+};
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Most rows of each table that describes something.
+/// Maximum number of rows of each table that describes something.
 const MAX_DESCRIBED: usize = 1 << 20;
-/// Most dispatches that counters can be joined to.
+/// Maximum number of dispatches that counters can be joined to.
 const MAX_COUNTED_DISPATCHES: usize = 4 << 20;
-
-/// Every row begins with its node and its process, whose keys are 1.
-pub(crate) const NODE: Value<'static> = Value::Int(1);
-/// See [`NODE`].
-pub(crate) const PROCESS: Value<'static> = Value::Int(1);
 
 /// Keys of the rows of one table. They are dense, so that the next one is known.
 #[derive(Debug, Default)]
-pub(crate) struct Handles(HashMap<u64, i64>);
+pub(crate) struct HandleKeys<const TABLE: u16>(HashMap<u64, RowKey<TABLE>>);
 
-impl Handles {
-    pub(crate) fn get(&self, handle: u64) -> Option<i64> {
+impl<const TABLE: u16> HandleKeys<TABLE> {
+    pub(crate) fn get(&self, handle: u64) -> Option<RowKey<TABLE>> {
         self.0.get(&handle).copied()
     }
 
     /// The key that the next row gets.
-    pub(crate) fn next_key(&self) -> i64 {
-        self.0.len() as i64 + 1
+    pub(crate) fn next_key(&self) -> RowKey<TABLE> {
+        RowKey::new(self.0.len() as i64 + 1)
     }
 
     /// Adds a row.
-    pub(crate) fn add<W: Write>(
+    pub(crate) fn add<W: Write, R: TableRow<Key = RowKey<TABLE>>>(
         &mut self,
         handle: u64,
-        out: &mut Output<'_, W>,
-        table: TableId,
-        row: &[Value<'_>],
-    ) -> Result<i64, Refused> {
+        out: &mut ProcessOutput<'_, W>,
+        row: &R,
+    ) -> Result<RowKey<TABLE>, ElementError> {
         if self.0.len() >= MAX_DESCRIBED {
-            return Err(Refused::OverLimit);
+            return Err(ElementError::OverLimit);
         }
-        let key = out.push(table, row)?;
+        let key = out.row(row)?;
         self.0.insert(handle, key);
         Ok(key)
     }
@@ -54,30 +53,30 @@ impl Handles {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ReferredRows {
     ppid: Option<i32>,
     pub(crate) kinds: Vec<KindNames>,
     /// By the internal correlation id of the marker.
-    pub(crate) markers: Messages,
+    pub(crate) markers: MessageTexts,
     /// New names of kernels, by external correlation id.
-    pub(crate) renames: Messages,
-    pub(crate) agents: Handles,
-    pub(crate) code_objects: Handles,
-    pub(crate) kernels: Handles,
-    pub(crate) counters: Handles,
-    threads: Handles,
-    queues: Handles,
-    streams: Handles,
+    pub(crate) renames: MessageTexts,
+    pub(crate) agents: HandleKeys<{ rocpd::INFO_AGENT.0 }>,
+    pub(crate) code_objects: HandleKeys<{ rocpd::INFO_CODE_OBJECT.0 }>,
+    pub(crate) kernels: HandleKeys<{ rocpd::INFO_KERNEL_SYMBOL.0 }>,
+    pub(crate) counters: HandleKeys<{ rocpd::INFO_PMC.0 }>,
+    threads: HandleKeys<{ rocpd::INFO_THREAD.0 }>,
+    queues: HandleKeys<{ rocpd::INFO_QUEUE.0 }>,
+    streams: HandleKeys<{ rocpd::INFO_STREAM.0 }>,
     /// By thread and category.
-    tracks: HashMap<(i64, i64), i64>,
+    tracks: HashMap<(ThreadKey, StringId), TrackKey>,
     /// Events of dispatches, by dispatch id, where there are counters for them.
-    dispatches: HashMap<u64, i64>,
+    dispatches: HashMap<u64, EventKey>,
 }
 
-impl Known {
+impl ReferredRows {
     /// Nothing is known yet of a process with this parent.
-    pub(crate) fn new(ppid: Option<i32>) -> Known {
-        Known { ppid, ..Known::default() }
+    pub(crate) fn new(ppid: Option<i32>) -> ReferredRows {
+        ReferredRows { ppid, ..ReferredRows::default() }
     }
 
     /// Name of a kind of records.
@@ -95,82 +94,177 @@ impl Known {
         self.kinds.get(usize::try_from(kind?).ok()?)
     }
 
-    pub(crate) fn thread<W: Write>(&mut self, out: &mut Output<'_, W>, tid: u64) -> Result<i64, Refused> {
+    pub(crate) fn thread<W: Write>(
+        &mut self,
+        out: &mut ProcessOutput<'_, W>,
+        tid: u64,
+    ) -> Result<ThreadKey, ElementError> {
         if let Some(key) = self.threads.get(tid) {
             return Ok(key);
         }
-        let id = i64::try_from(tid).map_err(|_| Refused::Bad(format!("{tid} is no thread id")))?;
-        let ppid = Value::from(self.ppid.map(i64::from));
-        self.threads.add(tid, out, rocpd::INFO_THREAD, &[NODE, ppid, PROCESS, Value::Int(id)])
+        let id = i64::try_from(tid).map_err(|_| ElementError::Bad(format!("{tid} is not a thread id")))?;
+        let ppid = self.ppid.map(|ppid| i64::from(ppid).into());
+        let row = ThreadRow { ppid, tid: id.into(), name: None, start: None, end: None, extdata: None };
+        self.threads.add(tid, out, &row)
     }
 
-    pub(crate) fn queue<W: Write>(&mut self, out: &mut Output<'_, W>, handle: u64) -> Result<i64, Refused> {
-        numbered(&mut self.queues, out, handle, rocpd::INFO_QUEUE, "Queue")
+    pub(crate) fn queue<W: Write>(
+        &mut self,
+        out: &mut ProcessOutput<'_, W>,
+        handle: u64,
+    ) -> Result<QueueKey, ElementError> {
+        if let Some(key) = self.queues.get(handle) {
+            return Ok(key);
+        }
+        if handle != 0 {
+            // The default one is first.
+            self.queue(out, 0)?;
+        }
+        let (name, extdata) = numbered(handle, self.queues.next_key(), "Queue");
+        let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        self.queues.add(handle, out, &row)
     }
 
-    pub(crate) fn stream<W: Write>(&mut self, out: &mut Output<'_, W>, handle: u64) -> Result<i64, Refused> {
-        numbered(&mut self.streams, out, handle, rocpd::INFO_STREAM, "Stream")
+    pub(crate) fn stream<W: Write>(
+        &mut self,
+        out: &mut ProcessOutput<'_, W>,
+        handle: u64,
+    ) -> Result<StreamKey, ElementError> {
+        if let Some(key) = self.streams.get(handle) {
+            return Ok(key);
+        }
+        if handle != 0 {
+            // The default one is first.
+            self.stream(out, 0)?;
+        }
+        let (name, extdata) = numbered(handle, self.streams.next_key(), "Stream");
+        let row = StreamRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        self.streams.add(handle, out, &row)
     }
 
-    pub(crate) fn agent<W: Write>(&mut self, out: &mut Output<'_, W>, handle: u64) -> Result<i64, Refused> {
+    pub(crate) fn agent<W: Write>(
+        &mut self,
+        out: &mut ProcessOutput<'_, W>,
+        handle: u64,
+    ) -> Result<AgentKey, ElementError> {
         if let Some(key) = self.agents.get(handle) {
             return Ok(key);
         }
         out.warn(format!("agent {handle} is used and not described"));
         let name = format!("agent {handle}");
-        let index = Value::Int(self.agents.next_key() - 1);
-        let row = [NODE, PROCESS, Value::Null, index, index, Value::Null, Value::Null, name.as_str().into()];
-        self.agents.add(handle, out, rocpd::INFO_AGENT, &row)
+        let index = Some((self.agents.next_key().get() - 1).into());
+        let row = AgentRow {
+            kind: None,
+            absolute_index: index,
+            logical_index: index,
+            type_index: None,
+            uuid: None,
+            name: Some(name.as_bytes()),
+            model_name: None,
+            vendor_name: None,
+            product_name: None,
+            user_name: None,
+            extdata: None,
+        };
+        self.agents.add(handle, out, &row)
     }
 
-    pub(crate) fn code_object<W: Write>(&mut self, out: &mut Output<'_, W>, id: u64) -> Result<i64, Refused> {
+    pub(crate) fn code_object<W: Write>(
+        &mut self,
+        out: &mut ProcessOutput<'_, W>,
+        id: u64,
+    ) -> Result<CodeObjectKey, ElementError> {
         if let Some(key) = self.code_objects.get(id) {
             return Ok(key);
         }
         out.warn(format!("code object {id} is used and not described"));
-        self.code_objects.add(id, out, rocpd::INFO_CODE_OBJECT, &[NODE, PROCESS])
+        let row = CodeObjectRow {
+            agent_id: None,
+            uri: None,
+            load_base: None,
+            load_size: None,
+            load_delta: None,
+            storage_type: None,
+            extdata: None,
+        };
+        self.code_objects.add(id, out, &row)
     }
 
-    pub(crate) fn kernel<W: Write>(&mut self, out: &mut Output<'_, W>, id: u64) -> Result<i64, Refused> {
+    pub(crate) fn kernel<W: Write>(
+        &mut self,
+        out: &mut ProcessOutput<'_, W>,
+        id: u64,
+    ) -> Result<KernelSymbolKey, ElementError> {
         if let Some(key) = self.kernels.get(id) {
             return Ok(key);
         }
         out.warn(format!("kernel {id} is used and not described"));
-        let object = self.code_object(out, 0)?;
         let name = format!("kernel {id}");
-        let row = [NODE, PROCESS, object.into(), name.as_str().into(), name.as_str().into()];
-        self.kernels.add(id, out, rocpd::INFO_KERNEL_SYMBOL, &row)
+        let row = KernelSymbolRow {
+            code_object_id: self.code_object(out, 0)?,
+            kernel_name: Some(name.as_bytes()),
+            display_name: Some(name.as_bytes()),
+            kernel_object: None,
+            kernarg_segment_size: None,
+            kernarg_segment_alignment: None,
+            group_segment_size: None,
+            private_segment_size: None,
+            sgpr_count: None,
+            arch_vgpr_count: None,
+            accum_vgpr_count: None,
+            extdata: None,
+        };
+        self.kernels.add(id, out, &row)
     }
 
-    pub(crate) fn counter<W: Write>(&mut self, out: &mut Output<'_, W>, handle: u64) -> Result<i64, Refused> {
+    pub(crate) fn counter<W: Write>(
+        &mut self,
+        out: &mut ProcessOutput<'_, W>,
+        handle: u64,
+    ) -> Result<PmcKey, ElementError> {
         if let Some(key) = self.counters.get(handle) {
             return Ok(key);
         }
         out.warn(format!("counter {handle} is used and not described"));
         let name = format!("counter {handle}");
-        let (null, name) = (Value::Null, Value::Text(name.as_bytes()));
-        let row = [NODE, PROCESS, null, "GPU".into(), null, null, name, name];
-        self.counters.add(handle, out, rocpd::INFO_PMC, &row)
+        let row = PmcRow {
+            agent_id: None,
+            target_arch: Some(b"GPU"),
+            event_code: None,
+            instance_id: None,
+            name: name.as_bytes(),
+            symbol: name.as_bytes(),
+            description: None,
+            long_description: None,
+            component: None,
+            units: None,
+            value_type: None,
+            block: None,
+            expression: None,
+            is_constant: None,
+            is_derived: None,
+            extdata: None,
+        };
+        self.counters.add(handle, out, &row)
     }
 
     /// The track of a thread on which calls of a category without length are.
     pub(crate) fn track<W: Write>(
         &mut self,
-        out: &mut Output<'_, W>,
-        thread: i64,
-        category: Value<'_>,
-    ) -> Result<i64, Refused> {
-        let Value::Int(name) = category else { return Err(Refused::Bad("a category without name".into())) };
-        if let Some(key) = self.tracks.get(&(thread, name)) {
+        out: &mut ProcessOutput<'_, W>,
+        thread: ThreadKey,
+        category: StringId,
+    ) -> Result<TrackKey, ElementError> {
+        if let Some(key) = self.tracks.get(&(thread, category)) {
             return Ok(*key);
         }
-        let key = out.push(rocpd::TRACK, &[NODE, PROCESS, thread.into(), category])?;
-        self.tracks.insert((thread, name), key);
+        let key = out.row(&TrackRow { tid: Some(thread), name_id: Some(category), extdata: None })?;
+        self.tracks.insert((thread, category), key);
         Ok(key)
     }
 
     /// The event of a dispatch that was remembered.
-    pub(crate) fn dispatch(&self, dispatch: u64) -> Option<i64> {
+    pub(crate) fn dispatch(&self, dispatch: u64) -> Option<EventKey> {
         self.dispatches.get(&dispatch).copied()
     }
 
@@ -180,32 +274,19 @@ impl Known {
     }
 
     /// Remembers the event of a dispatch; of equal ids the first one counts.
-    pub(crate) fn remember(&mut self, dispatch: u64, event: i64) {
+    pub(crate) fn remember(&mut self, dispatch: u64, event: EventKey) {
         if self.has_room() {
             self.dispatches.entry(dispatch).or_insert(event);
         }
     }
 }
 
-/// The row of a queue or stream: 0 is the default one, the others count in the order in which they
-/// appear. The handle is `$.rpd.id` of its extdata.
-fn numbered<W: Write>(
-    handles: &mut Handles,
-    out: &mut Output<'_, W>,
-    handle: u64,
-    table: TableId,
-    what: &str,
-) -> Result<i64, Refused> {
-    if let Some(key) = handles.get(handle) {
-        return Ok(key);
-    }
-    let name = if handle == 0 {
-        format!("Default {what}")
-    } else {
-        // The default one stands first.
-        numbered(handles, out, 0, table, what)?;
-        format!("{what} {}", handles.next_key() - 2)
+/// Name and extdata of a queue or stream that gets the key `next`: 0 is the default one, the others count in
+/// the order in which they appear. The handle is `$.rpd.id` of the extdata.
+fn numbered<const TABLE: u16>(handle: u64, next: RowKey<TABLE>, what: &str) -> (String, String) {
+    let name = match handle {
+        0 => format!("Default {what}"),
+        _ => format!("{what} {}", next.get() - 2),
     };
-    let extdata = format!("{{\"rpd\":{{\"id\":{handle}}}}}");
-    handles.add(handle, out, table, &[NODE, PROCESS, name.as_str().into(), extdata.as_str().into()])
+    (name, format!("{{\"rpd\":{{\"id\":{handle}}}}}"))
 }

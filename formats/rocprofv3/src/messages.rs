@@ -1,30 +1,30 @@
-//! Texts by number: what markers say, and what kernels were renamed to.
+//! Texts by number: messages of markers, and new names of kernels.
 
-use crate::output::Refused;
+use crate::process_output::ElementError;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Most numbers.
+/// Maximum number of numbers.
 const MAX_NUMBERS: usize = 2 << 20;
-/// Most bytes of distinct texts.
+/// Maximum bytes of distinct texts.
 const MAX_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Default)]
-pub(crate) struct Messages {
+pub(crate) struct MessageTexts {
     texts: HashMap<u64, Arc<str>>,
     distinct: HashSet<Arc<str>>,
     bytes: usize,
 }
 
-impl Messages {
-    /// Adds a text; a program says the same again and again.
-    pub(crate) fn add(&mut self, number: u64, text: &str) -> Result<(), Refused> {
+impl MessageTexts {
+    /// Adds a text; a program repeats the same texts.
+    pub(crate) fn add(&mut self, number: u64, text: &str) -> Result<(), ElementError> {
         if self.texts.len() >= MAX_NUMBERS {
-            return Err(Refused::OverLimit);
+            return Err(ElementError::OverLimit);
         }
         let text = match self.distinct.get(text) {
             Some(known) => known.clone(),
-            None if self.bytes + text.len() > MAX_BYTES => return Err(Refused::OverLimit),
+            None if self.bytes + text.len() > MAX_BYTES => return Err(ElementError::OverLimit),
             None => {
                 let new: Arc<str> = text.into();
                 self.bytes += text.len();
@@ -47,13 +47,13 @@ mod tests {
 
     #[test]
     fn equal_texts_are_kept_once_and_memory_is_bounded() {
-        let mut messages = Messages::default();
+        let mut messages = MessageTexts::default();
         let long = "x".repeat(MAX_BYTES / 2);
         for number in 0..8 {
             messages.add(number, &long).unwrap();
         }
         messages.add(8, &long[1..]).unwrap();
-        assert!(matches!(messages.add(9, "more"), Err(Refused::OverLimit)));
+        assert!(matches!(messages.add(9, "more"), Err(ElementError::OverLimit)));
         assert_eq!(messages.get(7).as_deref(), Some(&long[..]));
         assert!(messages.get(9).is_none());
     }

@@ -1,13 +1,13 @@
-//! What stands in the file, as far as it is taken.
+//! The elements of the file that are read.
 
-use crate::survey::Ignored;
+use rpd_translator::IgnoredNames;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
 /// `metadata` of a process.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Metadata {
+pub(crate) struct ProcessMetadata {
     pub(crate) pid: i32,
     #[serde(default)]
     pub(crate) ppid: Option<i32>,
@@ -38,14 +38,14 @@ pub(crate) struct NodeInfo {
 
 /// An id of the runtime.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(crate) struct Handle {
+pub(crate) struct JsonHandle {
     pub(crate) handle: u64,
 }
 
 /// An element of `agents`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Agent {
-    pub(crate) id: Handle,
+pub(crate) struct JsonAgent {
+    pub(crate) id: JsonHandle,
     #[serde(default, rename = "type")]
     pub(crate) kind: u64,
     pub(crate) node_id: Option<u64>,
@@ -60,9 +60,9 @@ pub(crate) struct Agent {
 
 /// An element of `counters`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Counter {
-    pub(crate) id: Handle,
-    pub(crate) agent_id: Option<Handle>,
+pub(crate) struct JsonCounter {
+    pub(crate) id: JsonHandle,
+    pub(crate) agent_id: Option<JsonHandle>,
     pub(crate) name: String,
     pub(crate) description: Option<String>,
     pub(crate) block: Option<String>,
@@ -99,12 +99,12 @@ impl From<NumberOrWord> for Flag {
 pub(crate) struct CodeObject {
     pub(crate) size: Option<u64>,
     pub(crate) code_object_id: u64,
-    pub(crate) agent_id: Option<Handle>,
+    pub(crate) agent_id: Option<JsonHandle>,
     pub(crate) uri: Option<String>,
     pub(crate) load_base: Option<u64>,
     pub(crate) load_size: Option<u64>,
     /// Signed in some releases.
-    pub(crate) load_delta: Option<Wide>,
+    pub(crate) load_delta: Option<WideNumber>,
     #[serde(default)]
     pub(crate) storage_type: u64,
 }
@@ -112,7 +112,7 @@ pub(crate) struct CodeObject {
 /// A 64-bit number, signed or not.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Wide {
+pub(crate) enum WideNumber {
     Unsigned(u64),
     Signed(i64),
 }
@@ -145,14 +145,14 @@ pub(crate) struct KindNames {
 
 /// An element of a map from numbers to texts.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Message {
+pub(crate) struct NumberedText {
     pub(crate) key: u64,
     pub(crate) value: String,
 }
 
 /// `correlation_id` of a record.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(crate) struct Correlation {
+pub(crate) struct CorrelationIds {
     /// The API call that a record belongs to.
     pub(crate) internal: u64,
     #[serde(default)]
@@ -164,8 +164,8 @@ pub(crate) struct Correlation {
 /// `dispatch_info` of a kernel.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct DispatchInfo {
-    pub(crate) agent_id: Handle,
-    pub(crate) queue_id: Handle,
+    pub(crate) agent_id: JsonHandle,
+    pub(crate) queue_id: JsonHandle,
     pub(crate) kernel_id: u64,
     pub(crate) dispatch_id: u64,
     pub(crate) private_segment_size: Option<u64>,
@@ -183,7 +183,7 @@ pub(crate) struct Size {
 
 /// An argument of a call.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Argument {
+pub(crate) struct CallArgument {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) name: String,
@@ -192,18 +192,18 @@ pub(crate) struct Argument {
 
 /// An element of `callback_records.counter_collection`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Counted {
+pub(crate) struct CountedDispatch {
     pub(crate) thread_id: u64,
     pub(crate) dispatch_data: DispatchData,
     pub(crate) records: Vec<CounterValue>,
-    pub(crate) stream_id: Option<Handle>,
+    pub(crate) stream_id: Option<JsonHandle>,
     #[serde(default)]
     pub(crate) kernel_rename_val: u64,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct DispatchData {
-    pub(crate) correlation_id: Correlation,
+    pub(crate) correlation_id: CorrelationIds,
     pub(crate) start_timestamp: i64,
     pub(crate) end_timestamp: i64,
     pub(crate) dispatch_info: DispatchInfo,
@@ -211,7 +211,7 @@ pub(crate) struct DispatchData {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct CounterValue {
-    pub(crate) counter_id: Handle,
+    pub(crate) counter_id: JsonHandle,
     pub(crate) value: Exact,
 }
 
@@ -228,10 +228,10 @@ impl<'de> Deserialize<'de> for Exact {
 
 /// An address: a number, hexadecimal text, or either of them in an object.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Address(pub(crate) u64);
+pub(crate) struct JsonAddress(pub(crate) u64);
 
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+impl<'de> Deserialize<'de> for JsonAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonAddress, D::Error> {
         deserializer.deserialize_any(AddressVisitor)
     }
 }
@@ -239,22 +239,22 @@ impl<'de> Deserialize<'de> for Address {
 struct AddressVisitor;
 
 impl<'de> Visitor<'de> for AddressVisitor {
-    type Value = Address;
+    type Value = JsonAddress;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an address")
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Address, E> {
-        Ok(Address(value))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<JsonAddress, E> {
+        Ok(JsonAddress(value))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Address, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<JsonAddress, E> {
         let digits = text.strip_prefix("0x").ok_or_else(|| E::custom("an address without 0x"))?;
-        u64::from_str_radix(digits, 16).map(Address).map_err(E::custom)
+        u64::from_str_radix(digits, 16).map(JsonAddress).map_err(E::custom)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Address, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonAddress, A::Error> {
         let mut found = None;
         while let Some(name) = map.next_key::<String>()? {
             if name == "handle" || name == "value" {
@@ -269,51 +269,51 @@ impl<'de> Visitor<'de> for AddressVisitor {
 
 /// An element of `buffer_records`, of any kind.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct BufferRecord {
     pub(crate) kind: Option<u64>,
     pub(crate) operation: Option<u64>,
     pub(crate) thread: Option<u64>,
-    pub(crate) correlation: Option<Correlation>,
+    pub(crate) correlation: Option<CorrelationIds>,
     /// ns, CLOCK_BOOTTIME.
     pub(crate) start: Option<i64>,
     pub(crate) end: Option<i64>,
-    pub(crate) stream: Option<Handle>,
-    pub(crate) queue: Option<Handle>,
-    pub(crate) agent: Option<Handle>,
+    pub(crate) stream: Option<JsonHandle>,
+    pub(crate) queue: Option<JsonHandle>,
+    pub(crate) agent: Option<JsonHandle>,
     pub(crate) dispatch: Option<DispatchInfo>,
-    pub(crate) copied: Copied,
-    pub(crate) allocated: Allocated,
-    pub(crate) arguments: Option<Vec<Argument>>,
+    pub(crate) copied: CopyMembers,
+    pub(crate) allocated: AllocationMembers,
+    pub(crate) arguments: Option<Vec<CallArgument>>,
 }
 
 /// What only copies have.
 #[derive(Debug, Default)]
-pub(crate) struct Copied {
+pub(crate) struct CopyMembers {
     pub(crate) bytes: Option<u64>,
-    pub(crate) source: Option<Handle>,
-    pub(crate) target: Option<Handle>,
-    pub(crate) source_address: Option<Address>,
-    pub(crate) target_address: Option<Address>,
+    pub(crate) source: Option<JsonHandle>,
+    pub(crate) target: Option<JsonHandle>,
+    pub(crate) source_address: Option<JsonAddress>,
+    pub(crate) target_address: Option<JsonAddress>,
 }
 
 /// What only allocations have.
 #[derive(Debug, Default)]
-pub(crate) struct Allocated {
+pub(crate) struct AllocationMembers {
     pub(crate) bytes: Option<u64>,
-    pub(crate) address: Option<Address>,
+    pub(crate) address: Option<JsonAddress>,
     pub(crate) flags: Option<u64>,
 }
 
-/// Reads a [`Record`] and counts the members that it has no place for.
+/// Reads a [`BufferRecord`] and counts the members that it has no place for.
 pub(crate) struct RecordSeed<'a> {
     /// Kind of the record, for the names.
     pub(crate) kind: &'a str,
-    pub(crate) ignored: &'a mut Ignored,
+    pub(crate) ignored: &'a mut IgnoredNames,
 }
 
 impl RecordSeed<'_> {
     /// Reads a record that fills `bytes`.
-    pub(crate) fn read(self, bytes: &[u8]) -> serde_json::Result<Record> {
+    pub(crate) fn read(self, bytes: &[u8]) -> serde_json::Result<BufferRecord> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let record = self.deserialize(&mut deserializer)?;
         deserializer.end()?;
@@ -322,22 +322,22 @@ impl RecordSeed<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for RecordSeed<'_> {
-    type Value = Record;
+    type Value = BufferRecord;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Record, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<BufferRecord, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for RecordSeed<'_> {
-    type Value = Record;
+    type Value = BufferRecord;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a record")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
-        let mut record = Record::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<BufferRecord, A::Error> {
+        let mut record = BufferRecord::default();
         while let Some(Name(name)) = map.next_key()? {
             match name.as_ref() {
                 "kind" => once(&mut record.kind, &mut map)?,
@@ -381,6 +381,6 @@ fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 ) -> Result<(), A::Error> {
     match place.replace(map.next_value()?) {
         None => Ok(()),
-        Some(_) => Err(A::Error::custom("a member stands there twice")),
+        Some(_) => Err(A::Error::custom("a member is there twice")),
     }
 }

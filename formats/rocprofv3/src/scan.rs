@@ -17,11 +17,11 @@ pub(crate) struct ScanError {
     /// Where, bytes from the beginning of the file.
     pub(crate) offset: u64,
     /// What was there.
-    pub(crate) fault: Fault,
+    pub(crate) fault: ScanFault,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum ScanFault {
     #[error("the file ends in the middle of a value")]
     Cut,
     #[error("expected {expected}, found {:?}", char::from(*found))]
@@ -37,18 +37,18 @@ pub(crate) enum Fault {
 }
 
 /// Reads a file from some place on.
-pub(crate) struct Scanner<R> {
+pub(crate) struct JsonScanner<R> {
     source: R,
     buffer: Vec<u8>,
     /// Next byte in `buffer`.
     at: usize,
     /// Place of `buffer[0]` in the file.
     base: u64,
-    /// Why a packed file ends behind `buffer`.
+    /// Why a packed file ends after `buffer`.
     damage: Option<String>,
 }
 
-impl<R: Read + Seek> Scanner<R> {
+impl<R: Read + Seek> JsonScanner<R> {
     /// Goes to a byte of the file. What was read already is not read again.
     pub(crate) fn go_to(&mut self, offset: u64) -> Result<(), ScanError> {
         let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
@@ -65,16 +65,16 @@ impl<R: Read + Seek> Scanner<R> {
     }
 }
 
-/// Whether bytes make no sense to the unpacker, or end too early. Everything else is between us and the file system.
+/// Whether packed bytes are damaged or end too early. Any other error is one of the operating system.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
 }
 
-impl<R: Read> Scanner<R> {
+impl<R: Read> JsonScanner<R> {
     /// Starts at the beginning of a file.
-    pub(crate) fn new(source: R) -> Scanner<R> {
-        Scanner { source, buffer: Vec::with_capacity(BUFFER_BYTES), at: 0, base: 0, damage: None }
+    pub(crate) fn new(source: R) -> JsonScanner<R> {
+        JsonScanner { source, buffer: Vec::with_capacity(BUFFER_BYTES), at: 0, base: 0, damage: None }
     }
 
     /// Place of the next byte in the file.
@@ -82,7 +82,7 @@ impl<R: Read> Scanner<R> {
         self.base + self.at as u64
     }
 
-    fn error<T>(&self, fault: Fault) -> Result<T, ScanError> {
+    fn error<T>(&self, fault: ScanFault) -> Result<T, ScanError> {
         Err(ScanError { offset: self.offset(), fault })
     }
 
@@ -97,7 +97,7 @@ impl<R: Read> Scanner<R> {
         Ok(self.buffer.get(self.at..).unwrap_or_default())
     }
 
-    /// Reads on into the empty buffer. What stands before damage counts.
+    /// Reads on into the empty buffer. Bytes before damage are valid.
     fn fill(&mut self) -> Result<(), ScanError> {
         if self.damage.is_none() {
             let read = (&mut self.source).take(BUFFER_BYTES as u64).read_to_end(&mut self.buffer);
@@ -108,7 +108,7 @@ impl<R: Read> Scanner<R> {
             }
         }
         match &self.damage {
-            Some(why) if self.buffer.is_empty() => self.error(Fault::Packing(why.clone())),
+            Some(why) if self.buffer.is_empty() => self.error(ScanFault::Packing(why.clone())),
             _ => Ok(()),
         }
     }
@@ -133,7 +133,7 @@ impl<R: Read> Scanner<R> {
     pub(crate) fn token(&mut self) -> Result<u8, ScanError> {
         match self.next_token()? {
             Some(token) => Ok(token),
-            None => self.error(Fault::Cut),
+            None => self.error(ScanFault::Cut),
         }
     }
 
@@ -143,7 +143,7 @@ impl<R: Read> Scanner<R> {
                 self.at += 1;
                 Ok(())
             }
-            found => self.error(Fault::Unexpected { expected, found }),
+            found => self.error(ScanFault::Unexpected { expected, found }),
         }
     }
 
@@ -165,12 +165,12 @@ impl<R: Read> Scanner<R> {
         Ok(!empty)
     }
 
-    /// Behind an element: whether another one follows. Steps out of the array where none does.
+    /// After an element: whether another one follows. Steps out of the array where none does.
     pub(crate) fn another_element(&mut self) -> Result<bool, ScanError> {
         self.another(b']', "a comma or the end of the array")
     }
 
-    /// Behind a member: whether another one follows. Steps out of the object where none does.
+    /// After a member: whether another one follows. Steps out of the object where none does.
     pub(crate) fn another_member(&mut self) -> Result<bool, ScanError> {
         self.another(b'}', "a comma or the end of the object")
     }
@@ -181,7 +181,7 @@ impl<R: Read> Scanner<R> {
                 self.at += 1;
                 Ok(found == b',')
             }
-            found => self.error(Fault::Unexpected { expected, found }),
+            found => self.error(ScanFault::Unexpected { expected, found }),
         }
     }
 
@@ -189,31 +189,31 @@ impl<R: Read> Scanner<R> {
     pub(crate) fn name(&mut self) -> Result<String, ScanError> {
         match self.token()? {
             b'"' => {}
-            found => return self.error(Fault::Unexpected { expected: "the name of a member", found }),
+            found => return self.error(ScanFault::Unexpected { expected: "the name of a member", found }),
         }
         let mut raw = Vec::new();
         let fits = self.value(&mut raw, MAX_NAME_BYTES)?;
         let name = serde_json::from_slice(&raw);
-        let (true, Ok(name)) = (fits, name) else { return self.error(Fault::BadName) };
+        let (true, Ok(name)) = (fits, name) else { return self.error(ScanFault::BadName) };
         self.expect(b':', "a colon")?;
         Ok(name)
     }
 
     /// Steps over a value.
     pub(crate) fn skip(&mut self) -> Result<(), ScanError> {
-        self.walk(&mut Kept { bytes: None, most: 0, fits: true })
+        self.walk(&mut KeptBytes { bytes: None, max_bytes: 0, fits: true })
     }
 
-    /// Cuts out a value as it stands. Steps over it and returns false if it has more than `most` bytes.
-    pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, most: usize) -> Result<bool, ScanError> {
+    /// Copies a value as it is in the file. Steps over it and returns false if it has more than `max_bytes` bytes.
+    pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, max_bytes: usize) -> Result<bool, ScanError> {
         bytes.clear();
-        let mut kept = Kept { bytes: Some(bytes), most, fits: true };
+        let mut kept = KeptBytes { bytes: Some(bytes), max_bytes, fits: true };
         self.walk(&mut kept)?;
         Ok(kept.fits)
     }
 
     /// Goes to the end of a value.
-    fn walk(&mut self, kept: &mut Kept<'_>) -> Result<(), ScanError> {
+    fn walk(&mut self, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         // One bit per open bracket, the innermost lowest: 1 for an object.
         let (mut open, mut depth) = (0u64, 0u32);
         loop {
@@ -223,7 +223,7 @@ impl<R: Read> Scanner<R> {
             // Up to the next byte that opens, closes or quotes.
             let rest = self.rest()?;
             let length = rest.len();
-            let Some(&first) = rest.first() else { return self.error(Fault::Cut) };
+            let Some(&first) = rest.first() else { return self.error(ScanFault::Cut) };
             let plain = rest.iter().position(|b| STRUCTURE[usize::from(*b)]).unwrap_or(length);
             if plain > 0 {
                 if depth == 0 {
@@ -236,7 +236,7 @@ impl<R: Read> Scanner<R> {
                 b'"' => self.string(kept)?,
                 b'{' | b'[' => {
                     if depth == MAX_DEPTH {
-                        return self.error(Fault::TooDeep);
+                        return self.error(ScanFault::TooDeep);
                     }
                     open = open << 1 | u64::from(first == b'{');
                     depth += 1;
@@ -246,7 +246,7 @@ impl<R: Read> Scanner<R> {
                     let object = first == b'}';
                     if depth == 0 || (open & 1 == 1) != object {
                         let expected = if depth == 0 { "a value" } else { "the other bracket" };
-                        return self.error(Fault::Unexpected { expected, found: first });
+                        return self.error(ScanFault::Unexpected { expected, found: first });
                     }
                     open >>= 1;
                     depth -= 1;
@@ -260,9 +260,9 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Goes to the end of a number or a word.
-    fn scalar(&mut self, first: u8, kept: &mut Kept<'_>) -> Result<(), ScanError> {
+    fn scalar(&mut self, first: u8, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         if !(first == b'-' || first.is_ascii_alphanumeric()) {
-            return self.error(Fault::Unexpected { expected: "a value", found: first });
+            return self.error(ScanFault::Unexpected { expected: "a value", found: first });
         }
         loop {
             let rest = self.rest()?;
@@ -280,14 +280,14 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Goes to the end of a string.
-    fn string(&mut self, kept: &mut Kept<'_>) -> Result<(), ScanError> {
+    fn string(&mut self, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         self.take(1, kept);
         let mut escaped = false;
         loop {
             let rest = self.rest()?;
             let length = rest.len();
             if length == 0 {
-                return self.error(Fault::Cut);
+                return self.error(ScanFault::Cut);
             }
             if escaped {
                 self.take(1, kept);
@@ -305,11 +305,11 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Steps over bytes of the buffer and keeps them.
-    fn take(&mut self, length: usize, kept: &mut Kept<'_>) {
+    fn take(&mut self, length: usize, kept: &mut KeptBytes<'_>) {
         if let Some(bytes) = &mut kept.bytes
             && kept.fits
         {
-            kept.fits = bytes.len() + length <= kept.most;
+            kept.fits = bytes.len() + length <= kept.max_bytes;
             if kept.fits {
                 bytes.extend_from_slice(self.buffer.get(self.at..self.at + length).unwrap_or_default());
             }
@@ -319,9 +319,9 @@ impl<R: Read> Scanner<R> {
 }
 
 /// What a walk copies.
-struct Kept<'a> {
+struct KeptBytes<'a> {
     bytes: Option<&'a mut Vec<u8>>,
-    most: usize,
+    max_bytes: usize,
     /// Whether all of it fitted.
     fits: bool,
 }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     fn cut_out(text: &str) -> Result<Vec<u8>, ScanError> {
-        let mut scanner = Scanner::new(Cursor::new(text.as_bytes()));
+        let mut scanner = JsonScanner::new(Cursor::new(text.as_bytes()));
         let mut bytes = Vec::new();
         assert!(scanner.value(&mut bytes, usize::MAX)?);
         Ok(bytes)
@@ -395,7 +395,7 @@ mod tests {
         ) {
             let text = serde_json::to_string(&values).unwrap();
             let cut = &text.as_bytes()[..at.index(text.len())];
-            let mut scanner = Scanner::new(Cursor::new(cut));
+            let mut scanner = JsonScanner::new(Cursor::new(cut));
             let mut found = Vec::new();
             let mut read = || -> Result<(), ScanError> {
                 let mut more = scanner.open_array()?;
@@ -407,7 +407,7 @@ mod tests {
                 }
                 Ok(())
             };
-            let is_cut = matches!(read(), Err(ScanError { fault: Fault::Cut, .. }));
+            let is_cut = matches!(read(), Err(ScanError { fault: ScanFault::Cut, .. }));
             prop_assert!(is_cut);
             // Not every number is read as it was written.
             let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
@@ -421,7 +421,7 @@ mod tests {
         let text = br#"{"a\"}": [1, {"b": "\\"}, -2.5e3], "c": null} "#;
         for drip in 1..text.len() {
             let source = Drip(Cursor::new(text), drip);
-            let mut scanner = Scanner::new(source);
+            let mut scanner = JsonScanner::new(source);
             let mut bytes = Vec::new();
             assert!(scanner.value(&mut bytes, 1000).unwrap());
             assert_eq!(bytes, text[..text.len() - 1]);
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn a_value_that_is_too_long_is_stepped_over() {
         let text = format!("[\"{}\", 5]", "x".repeat(3 << 20));
-        let mut scanner = Scanner::new(Cursor::new(text.as_bytes()));
+        let mut scanner = JsonScanner::new(Cursor::new(text.as_bytes()));
         let mut bytes = Vec::new();
         assert!(scanner.open_array().unwrap());
         assert!(!scanner.value(&mut bytes, 1000).unwrap());
@@ -449,6 +449,6 @@ mod tests {
         }
         let deep = "[".repeat(1 << 20);
         let error = cut_out(&deep).unwrap_err();
-        assert!(matches!(error.fault, Fault::TooDeep) && error.offset == 64);
+        assert!(matches!(error.fault, ScanFault::TooDeep) && error.offset == 64);
     }
 }

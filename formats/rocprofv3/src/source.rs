@@ -13,40 +13,40 @@ const PACKED_BYTES: usize = 128 << 10;
 const MAX_RESTARTS: u32 = 64;
 
 /// A file whose places count in unpacked bytes. A packed one can be read from its beginning only: a place that was
-/// passed costs all that stands before it.
-pub(crate) enum Source {
+/// passed costs reading everything before it.
+pub(crate) enum JsonSource {
     Plain(File),
-    Packed { unpacked: Box<Unpacked>, at: u64, restarts: u32 },
+    Packed { unpacked: Box<GzipReader>, at: u64, restarts: u32 },
 }
 
-type Unpacked = MultiGzDecoder<BufReader<File>>;
+type GzipReader = MultiGzDecoder<BufReader<File>>;
 
-impl Source {
-    /// Opens a file; its first bytes say whether it is packed.
+impl JsonSource {
+    /// Opens a file; its first bytes show whether it is packed.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn open(path: &Path) -> io::Result<Source> {
+    pub(crate) fn open(path: &Path) -> io::Result<JsonSource> {
         let mut file = rpd_files::open_input(path)?;
         let mut head = Vec::new();
         (&mut file).take(GZIP.len() as u64).read_to_end(&mut head)?;
         file.rewind()?;
         Ok(match head == GZIP {
-            true => Source::Packed { unpacked: unpacked(file), at: 0, restarts: 0 },
-            false => Source::Plain(file),
+            true => JsonSource::Packed { unpacked: unpacked(file), at: 0, restarts: 0 },
+            false => JsonSource::Plain(file),
         })
     }
 }
 
-fn unpacked(file: File) -> Box<Unpacked> {
+fn unpacked(file: File) -> Box<GzipReader> {
     Box::new(MultiGzDecoder::new(BufReader::with_capacity(PACKED_BYTES, file)))
 }
 
-impl Read for Source {
+impl Read for JsonSource {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Source::Plain(file) => file.read(buffer),
-            Source::Packed { unpacked, at, .. } => {
+            JsonSource::Plain(file) => file.read(buffer),
+            JsonSource::Packed { unpacked, at, .. } => {
                 let read = unpacked.read(buffer)?;
                 *at += read as u64;
                 Ok(read)
@@ -55,13 +55,13 @@ impl Read for Source {
     }
 }
 
-impl Seek for Source {
+impl Seek for JsonSource {
     /// Goes to a place from the beginning; other ways are not supported.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let SeekFrom::Start(place) = to else { return Err(io::ErrorKind::Unsupported.into()) };
         match self {
-            Source::Plain(file) => return file.seek(to),
-            Source::Packed { unpacked: reader, at, restarts } if place < *at => {
+            JsonSource::Plain(file) => return file.seek(to),
+            JsonSource::Packed { unpacked: reader, at, restarts } if place < *at => {
                 if *restarts == MAX_RESTARTS {
                     return Err(io::Error::other(
                         "it has too many processes for a packed file: unpack it first",
@@ -72,9 +72,9 @@ impl Seek for Source {
                 file.rewind()?;
                 (*reader, *at) = (unpacked(file), 0);
             }
-            Source::Packed { .. } => {}
+            JsonSource::Packed { .. } => {}
         }
-        if let Source::Packed { unpacked, at, .. } = self {
+        if let JsonSource::Packed { unpacked, at, .. } = self {
             *at += io::copy(&mut unpacked.take(place - *at), &mut io::sink())?;
         }
         Ok(place)

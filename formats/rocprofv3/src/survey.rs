@@ -1,10 +1,10 @@
-//! The first walk over a file: who is in it, and where its arrays are.
+//! The first walk over a file: its processes, and where its arrays are.
 
 use crate::TOOL;
-use crate::error::TranslateError;
-use crate::record::Metadata;
-use crate::scan::{Fault, ScanError, Scanner};
-use crate::source::Source;
+use crate::record::ProcessMetadata;
+use crate::scan::{JsonScanner, ScanError, ScanFault};
+use crate::source::JsonSource;
+use rpd_translator::{FilePosition, IgnoredNames, TranslateError};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -12,20 +12,16 @@ use std::path::Path;
 pub(crate) const RECORDS: &str = "buffer_records";
 /// Longest description of a process.
 const MAX_METADATA_BYTES: usize = 4 << 20;
-/// Most processes of one file.
+/// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 1 << 16;
-/// Most lines about values of the wrong type.
+/// Maximum number of lines about values of the wrong type.
 const MAX_WARNINGS: usize = 100;
-/// Most kinds of records of one process.
+/// Maximum number of kinds of records of one process.
 const MAX_KINDS: usize = 256;
-/// Most names under which things are counted that are not taken.
-const MAX_IGNORED: usize = 256;
-/// Most bytes of such a name.
-const MAX_IGNORED_NAME: usize = 80;
 
 /// An array.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Section {
+pub(crate) struct ArraySection {
     /// Place of its bracket in the file.
     pub(crate) offset: u64,
     /// Its whole elements.
@@ -34,23 +30,23 @@ pub(crate) struct Section {
 
 /// Where the arrays of one process are.
 #[derive(Debug, Default)]
-pub(crate) struct Sections {
-    pub(crate) metadata: Option<Metadata>,
+pub(crate) struct ProcessSections {
+    pub(crate) metadata: Option<ProcessMetadata>,
     /// The tables, by their path.
-    pub(crate) tables: BTreeMap<&'static str, Section>,
+    pub(crate) tables: BTreeMap<&'static str, ArraySection>,
     /// `buffer_records`, by kind, in the order of the file.
-    pub(crate) records: Vec<(String, Section)>,
+    pub(crate) records: Vec<(String, ArraySection)>,
     /// Whole elements of arrays that came a second time.
     pub(crate) repeated: Vec<(String, u64)>,
     /// Whether there is a member `buffer_records`.
     pub(crate) has_records: bool,
-    /// What should be an array or an object, and is something else: nobody knows what was in it.
+    /// What should be an array or an object, and is something else: its content is unknown.
     pub(crate) malformed: Vec<String>,
 }
 
 /// Why a walk did not reach the end of the file.
 #[derive(Debug)]
-pub(crate) struct Damage {
+pub(crate) struct FileDamage {
     /// Where, bytes from the beginning.
     pub(crate) offset: u64,
     pub(crate) reason: String,
@@ -59,63 +55,53 @@ pub(crate) struct Damage {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
-    pub(crate) processes: Vec<Sections>,
-    pub(crate) damage: Option<Damage>,
-    pub(crate) ignored: Ignored,
+pub(crate) struct FileSurvey {
+    pub(crate) processes: Vec<ProcessSections>,
+    pub(crate) damage: Option<FileDamage>,
+    pub(crate) ignored: IgnoredNames,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What is in a file and not taken, counted by name.
-#[derive(Debug, Default)]
-pub(crate) struct Ignored(pub(crate) BTreeMap<String, u64>);
-
-impl Ignored {
-    pub(crate) fn add(&mut self, name: &str, count: u64) {
-        if count == 0 {
-            return;
-        }
-        let name: String = name.chars().take(MAX_IGNORED_NAME).collect();
-        let full = self.0.len() >= MAX_IGNORED && !self.0.contains_key(&name);
-        let name = if full { "(other)".to_owned() } else { name };
-        *self.0.entry(name).or_default() += count;
-    }
-}
-
 /// Walks over a file. Returns its scanner, too, which finds the arrays again.
-pub(crate) fn survey(path: &Path) -> Result<(Survey, Scanner<Source>), TranslateError> {
-    let io = |source| TranslateError::Io { path: path.to_owned(), source };
-    let mut scanner = Scanner::new(Source::open(path).map_err(io)?);
-    let mut walk = Walk { survey: Survey::default(), inside: String::new() };
+pub(crate) fn survey(path: &Path) -> Result<(FileSurvey, JsonScanner<JsonSource>), TranslateError> {
+    let io = |source| TranslateError::io(path, source);
+    let mut scanner = JsonScanner::new(JsonSource::open(path).map_err(io)?);
+    let mut walk = SurveyWalk { survey: FileSurvey::default(), inside: String::new() };
     let walked = walk.file(&mut scanner);
-    let Walk { mut survey, inside } = walk;
+    let SurveyWalk { mut survey, inside } = walk;
     let (offset, reason) = match walked {
-        Err(ScanError { fault: Fault::Io(source), .. }) => return Err(io(source)),
+        Err(ScanError { fault: ScanFault::Io(source), .. }) => return Err(io(source)),
         Err(error) => {
             let ScanError { offset, fault } = error;
-            survey.damage = Some(Damage { offset, reason: fault.to_string(), inside });
+            survey.damage = Some(FileDamage { offset, reason: fault.to_string(), inside });
             (offset, fault.to_string())
         }
         Ok(offset) => (offset, format!("it has no array \"{TOOL}\" with a process")),
     };
-    let known = |process: &Sections| {
+    let known = |process: &ProcessSections| {
         process.metadata.is_some() || process.records.iter().any(|(_, section)| section.elements > 0)
     };
     if !survey.processes.iter().any(known) {
-        return Err(TranslateError::NoProcess { path: path.to_owned(), offset, reason });
+        return Err(TranslateError::NoContent {
+            path: path.to_owned(),
+            missing: "no process of rocprofv3 is in it",
+            reason,
+            position: FilePosition::Byte(offset),
+            advice: "leave the file out or record again",
+        });
     }
     Ok((survey, scanner))
 }
 
-struct Walk {
-    survey: Survey,
+struct SurveyWalk {
+    survey: FileSurvey,
     /// Path of the array that the walk is in.
     inside: String,
 }
 
-impl Walk {
+impl SurveyWalk {
     /// Returns the length of the file.
-    fn file(&mut self, scanner: &mut Scanner<Source>) -> Result<u64, ScanError> {
+    fn file(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<u64, ScanError> {
         let mut more = scanner.open_object()?;
         while more {
             let name = scanner.name()?;
@@ -128,16 +114,16 @@ impl Walk {
         }
         if scanner.next_token()?.is_some() {
             let at = scanner.offset();
-            self.survey.warnings.push(format!("something stands behind the end, from byte {at} on"));
+            self.survey.warnings.push(format!("there is more data after the end, from byte {at} on"));
         }
         Ok(scanner.offset())
     }
 
-    fn processes(&mut self, scanner: &mut Scanner<Source>) -> Result<(), ScanError> {
+    fn processes(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<(), ScanError> {
         let mut more = scanner.open_array()?;
         while more {
             if scanner.token()? == b'{' && self.survey.processes.len() < MAX_PROCESSES {
-                self.survey.processes.push(Sections::default());
+                self.survey.processes.push(ProcessSections::default());
                 self.process(scanner)?;
             } else {
                 self.ignore(scanner, TOOL)?;
@@ -147,7 +133,7 @@ impl Walk {
         Ok(())
     }
 
-    fn process(&mut self, scanner: &mut Scanner<Source>) -> Result<(), ScanError> {
+    fn process(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<(), ScanError> {
         let mut more = scanner.open_object()?;
         while more {
             match scanner.name()?.as_str() {
@@ -156,13 +142,13 @@ impl Walk {
                 "counters" => self.table(scanner, "counters")?,
                 "code_objects" => self.table(scanner, "code_objects")?,
                 "kernel_symbols" => self.table(scanner, "kernel_symbols")?,
-                "strings" => self.object(scanner, "strings", Walk::strings)?,
-                "callback_records" => self.object(scanner, "callback_records", Walk::callbacks)?,
+                "strings" => self.object(scanner, "strings", SurveyWalk::strings)?,
+                "callback_records" => self.object(scanner, "callback_records", SurveyWalk::callbacks)?,
                 RECORDS => {
                     if let Some(process) = self.survey.processes.last_mut() {
                         process.has_records = true;
                     }
-                    self.object(scanner, RECORDS, Walk::buffers)?;
+                    self.object(scanner, RECORDS, SurveyWalk::buffers)?;
                 }
                 other => self.ignore(scanner, other)?,
             }
@@ -171,30 +157,30 @@ impl Walk {
         Ok(())
     }
 
-    fn strings(&mut self, scanner: &mut Scanner<Source>, member: &str) -> Result<(), ScanError> {
+    fn strings(&mut self, scanner: &mut JsonScanner<JsonSource>, member: &str) -> Result<(), ScanError> {
         match member {
             "buffer_records" => self.table(scanner, "strings.buffer_records"),
             "marker_api" => self.table(scanner, "strings.marker_api"),
-            "correlation_id" => self.object(scanner, "strings.correlation_id", Walk::correlation),
+            "correlation_id" => self.object(scanner, "strings.correlation_id", SurveyWalk::correlation),
             other => self.ignore(scanner, &format!("strings.{other}")),
         }
     }
 
-    fn correlation(&mut self, scanner: &mut Scanner<Source>, member: &str) -> Result<(), ScanError> {
+    fn correlation(&mut self, scanner: &mut JsonScanner<JsonSource>, member: &str) -> Result<(), ScanError> {
         match member {
             "external" => self.table(scanner, "strings.correlation_id.external"),
             other => self.ignore(scanner, &format!("strings.correlation_id.{other}")),
         }
     }
 
-    fn callbacks(&mut self, scanner: &mut Scanner<Source>, member: &str) -> Result<(), ScanError> {
+    fn callbacks(&mut self, scanner: &mut JsonScanner<JsonSource>, member: &str) -> Result<(), ScanError> {
         match member {
             "counter_collection" => self.table(scanner, "callback_records.counter_collection"),
             other => self.ignore(scanner, &format!("callback_records.{other}")),
         }
     }
 
-    fn buffers(&mut self, scanner: &mut Scanner<Source>, kind: &str) -> Result<(), ScanError> {
+    fn buffers(&mut self, scanner: &mut JsonScanner<JsonSource>, kind: &str) -> Result<(), ScanError> {
         let name = format!("buffer_records.{kind}");
         let Some(process) = self.survey.processes.last_mut() else { return scanner.skip() };
         if !is_taken(kind) || process.records.len() >= MAX_KINDS {
@@ -206,11 +192,11 @@ impl Walk {
         if process.records.iter().any(|(before, _)| before == kind) {
             return self.repeated(scanner, &name);
         }
-        process.records.push((kind.to_owned(), Section { offset: scanner.offset(), elements: 0 }));
+        process.records.push((kind.to_owned(), ArraySection { offset: scanner.offset(), elements: 0 }));
         self.elements(scanner, name, |process| process.records.last_mut().map(|(_, section)| section))
     }
 
-    fn metadata(&mut self, scanner: &mut Scanner<Source>) -> Result<(), ScanError> {
+    fn metadata(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<(), ScanError> {
         let at = scanner.offset();
         let mut bytes = Vec::new();
         let fits = scanner.value(&mut bytes, MAX_METADATA_BYTES)?;
@@ -219,7 +205,7 @@ impl Walk {
             self.survey.ignored.add("metadata (again)", 1);
             return Ok(());
         }
-        match serde_json::from_slice::<Metadata>(&bytes) {
+        match serde_json::from_slice::<ProcessMetadata>(&bytes) {
             Ok(metadata) if fits => {
                 self.survey.ignored.add("metadata.config", u64::from(metadata.config.is_some()));
                 process.metadata = Some(metadata);
@@ -231,12 +217,12 @@ impl Walk {
     }
 
     /// Remembers a table.
-    fn table(&mut self, scanner: &mut Scanner<Source>, name: &'static str) -> Result<(), ScanError> {
+    fn table(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &'static str) -> Result<(), ScanError> {
         let array = scanner.token()? == b'[';
         match self.survey.processes.last_mut() {
             Some(process) if array && process.tables.contains_key(name) => self.repeated(scanner, name),
             Some(process) if array => {
-                process.tables.insert(name, Section { offset: scanner.offset(), elements: 0 });
+                process.tables.insert(name, ArraySection { offset: scanner.offset(), elements: 0 });
                 self.elements(scanner, name.to_owned(), |process| process.tables.get_mut(name))
             }
             _ => self.malformed(scanner, name, "array"),
@@ -246,9 +232,9 @@ impl Walk {
     /// Counts the elements of an array that was remembered.
     fn elements(
         &mut self,
-        scanner: &mut Scanner<Source>,
+        scanner: &mut JsonScanner<JsonSource>,
         name: String,
-        section: impl Fn(&mut Sections) -> Option<&mut Section>,
+        section: impl Fn(&mut ProcessSections) -> Option<&mut ArraySection>,
     ) -> Result<(), ScanError> {
         self.inside = name;
         let mut more = scanner.open_array()?;
@@ -263,8 +249,8 @@ impl Walk {
         Ok(())
     }
 
-    /// An array that came before: which one counts is anyone's guess, so the first one does.
-    fn repeated(&mut self, scanner: &mut Scanner<Source>, name: &str) -> Result<(), ScanError> {
+    /// An array that occurred before: the first one counts.
+    fn repeated(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &str) -> Result<(), ScanError> {
         let at = scanner.offset();
         let elements = self.count(scanner)?;
         self.survey.ignored.add(&format!("{name} (again)"), elements);
@@ -280,9 +266,9 @@ impl Walk {
     /// Walks over an object, each member of which `member` steps over.
     fn object(
         &mut self,
-        scanner: &mut Scanner<Source>,
+        scanner: &mut JsonScanner<JsonSource>,
         name: &str,
-        member: fn(&mut Walk, &mut Scanner<Source>, &str) -> Result<(), ScanError>,
+        member: fn(&mut SurveyWalk, &mut JsonScanner<JsonSource>, &str) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
         if scanner.token()? != b'{' {
             return self.malformed(scanner, name, "object");
@@ -296,10 +282,10 @@ impl Walk {
         Ok(())
     }
 
-    /// Steps over a value of another type than it should have. `null` stands for nothing.
+    /// Steps over a value of another type than it should have. `null` represents nothing.
     fn malformed(
         &mut self,
-        scanner: &mut Scanner<Source>,
+        scanner: &mut JsonScanner<JsonSource>,
         name: &str,
         wanted: &str,
     ) -> Result<(), ScanError> {
@@ -313,20 +299,20 @@ impl Walk {
             process.malformed.push(name.to_owned());
         }
         if self.survey.warnings.len() < MAX_WARNINGS {
-            self.survey.warnings.push(format!("{name} at byte {at} is no {wanted}: what is in it is lost"));
+            self.survey.warnings.push(format!("{name} at byte {at} is not an {wanted}: its content is lost"));
         }
         Ok(())
     }
 
     /// Steps over a value that is not taken.
-    fn ignore(&mut self, scanner: &mut Scanner<Source>, name: &str) -> Result<(), ScanError> {
+    fn ignore(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &str) -> Result<(), ScanError> {
         let elements = self.count(scanner)?;
         self.survey.ignored.add(name, elements);
         Ok(())
     }
 
     /// Steps over a value: an array counts by its elements, `null` and an empty object not at all.
-    fn count(&mut self, scanner: &mut Scanner<Source>) -> Result<u64, ScanError> {
+    fn count(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<u64, ScanError> {
         match scanner.token()? {
             b'[' => {
                 let mut elements = 0;

@@ -1,19 +1,16 @@
 use crate::describe::describe;
-use crate::error::TranslateError;
-use crate::known::{Known, NODE, PROCESS};
-use crate::output::{Array, Output, Refused, Translation, number, optional};
-use crate::record::{
-    Argument, Correlation, Counted, CounterValue, DispatchInfo, Metadata, Record, RecordSeed,
-};
-use crate::scan::Scanner;
-use crate::source::Source;
-use crate::survey::{RECORDS, Sections, Survey, survey};
+use crate::process_output::{JsonArray, ProcessOutput};
+use crate::record::{ProcessMetadata, RecordSeed};
+use crate::record_rows::RecordRows;
+use crate::scan::JsonScanner;
+use crate::source::JsonSource;
+use crate::survey::{FileSurvey, ProcessSections, RECORDS, survey};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{masked_command, node_of_file};
-use rpd_shard::model::{TableId, Value, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
-use std::collections::BTreeMap;
+use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::io::Write;
 use std::path::Path;
 
@@ -22,45 +19,47 @@ const MAX_RECORD_BYTES: usize = 1 << 20;
 const COUNTERS: &str = "callback_records.counter_collection";
 
 /// Writes what a file holds as a shard, a source for each process; returns the sink and what became of
-/// the file. A file that ends early or is damaged somewhere yields what stands before, a warning, and
+/// the file. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and
 /// a loss of unknown size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
-    let (Survey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
+    let (FileSurvey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let (rows, lost) = (BTreeMap::new(), BTreeMap::new());
-    let mut out = Output { path, shard, source: 0, rows, lost, ignored, warnings };
+    let mut translator = Translator::new(shard, PendingLimit::NONE);
+    *translator.ignored_names() = ignored;
+    warnings.into_iter().for_each(|line| translator.warn(line));
+    let mut out = ProcessOutput { translator: &mut translator, source: 0 };
     for (source, sections) in (1..).zip(&processes) {
         out.source = source;
-        out.shard.process(&process(source, sections))?;
+        out.translator.process(&process(source, sections))?;
         process_rows(&mut out, &mut scanner, sections)?;
-        // In a file that ends early they may have stood behind its end.
+        // In a file that ends early they may have followed its end.
         if !sections.has_records && damage.is_none() {
-            out.warn(format!("process {source} has no {RECORDS}: what it did is not in the file"));
+            out.warn(format!("process {source} has no {RECORDS}: its activity is not in the file"));
             out.lose(RECORDS, None, LossCause::Truncated, None);
         }
     }
     if let Some(damage) = damage {
         let inside = if damage.inside.is_empty() { "outside of all arrays" } else { &damage.inside };
         out.warn(format!(
-            "it is damaged at byte {} ({inside}): {}; what stands behind is lost",
+            "it is damaged at byte {} ({inside}): {}; everything after it is lost",
             damage.offset, damage.reason
         ));
-        // Other arrays, and other processes, may have stood behind it.
-        out.lose("what stands behind the damage", None, LossCause::Truncated, None);
+        // Other arrays, and other processes, may have followed the damage.
+        out.lose("everything after the damage", None, LossCause::Truncated, None);
     }
-    out.finish()
+    Ok(translator.finish()?)
 }
 
 /// The processes of a file, in its order, as [`translate`] describes them in a shard. Reads all of the
-/// file: the last process may stand at its end.
+/// file: the last process may be at its end.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let (survey, _) = survey(path)?;
     Ok((1..).zip(&survey.processes).map(|(source, sections)| process(source, sections)).collect())
 }
 
 /// The file names neither rank nor boot, and an old one no node.
-fn process(source: u32, sections: &Sections) -> Process {
-    let Metadata { pid, ppid, init_time, fini_time, command, node, .. } =
+fn process(source: u32, sections: &ProcessSections) -> Process {
+    let ProcessMetadata { pid, ppid, init_time, fini_time, command, node, .. } =
         sections.metadata.clone().unwrap_or_default();
     let first_seen = init_time.unwrap_or(0);
     let node = Node {
@@ -105,20 +104,20 @@ fn table_of(array: &str) -> Option<TableId> {
 
 /// The tables and records of one process. Dispatches come before the counters that belong to them.
 fn process_rows<W: Write>(
-    out: &mut Output<'_, W>,
-    scanner: &mut Scanner<Source>,
-    sections: &Sections,
+    out: &mut ProcessOutput<'_, W>,
+    scanner: &mut JsonScanner<JsonSource>,
+    sections: &ProcessSections,
 ) -> Result<(), TranslateError> {
     if sections.metadata.is_none() {
-        out.warn(format!("process {} has no metadata: who it is, is not known", out.source));
+        out.warn(format!("process {} has no metadata: its process id is unknown", out.source));
     }
     let mut known = describe(out, scanner, sections)?;
     let counted = sections.tables.get(COUNTERS).copied().unwrap_or_default();
     for (kind, section) in &sections.records {
         let name = format!("buffer_records.{kind}");
-        let array = Array { name: &name, table: table_of(&name), most: MAX_RECORD_BYTES };
+        let array = JsonArray { name: &name, table: table_of(&name), max_bytes: MAX_RECORD_BYTES };
         out.each(scanner, &array, *section, |out, bytes| {
-            let record = RecordSeed { kind, ignored: &mut out.ignored }.read(bytes)?;
+            let record = RecordSeed { kind, ignored: out.translator.ignored_names() }.read(bytes)?;
             let mut rows = RecordRows { out, known: &mut known };
             match kind.as_str() {
                 "kernel_dispatch" => rows.kernel(&record, counted.elements > 0),
@@ -128,7 +127,7 @@ fn process_rows<W: Write>(
             }
         })?;
     }
-    let array = Array { name: COUNTERS, table: table_of(COUNTERS), most: MAX_RECORD_BYTES };
+    let array = JsonArray { name: COUNTERS, table: table_of(COUNTERS), max_bytes: MAX_RECORD_BYTES };
     out.each(scanner, &array, counted, |out, bytes| {
         RecordRows { out, known: &mut known }.counters(&serde_json::from_slice(bytes)?)
     })?;
@@ -139,272 +138,4 @@ fn process_rows<W: Write>(
         out.lose(name, table_of(name), LossCause::BadRecord, None);
     }
     Ok(())
-}
-
-/// Makes rows of one record. Nothing is written before the record is known to make sense.
-struct RecordRows<'a, 'o, W: Write> {
-    out: &'a mut Output<'o, W>,
-    known: &'a mut Known,
-}
-
-/// What every record has.
-struct Base {
-    tid: u64,
-    start: i64,
-    end: i64,
-    correlation: Correlation,
-}
-
-impl Base {
-    fn of(record: &Record) -> Result<Base, Refused> {
-        let missing = |name: &str| Refused::Bad(format!("it has no {name}"));
-        Ok(Base {
-            tid: record.thread.ok_or_else(|| missing("thread_id"))?,
-            start: record.start.ok_or_else(|| missing("start_timestamp"))?,
-            end: record.end.ok_or_else(|| missing("end_timestamp"))?,
-            correlation: record.correlation.ok_or_else(|| missing("correlation_id"))?,
-        })
-    }
-}
-
-impl<W: Write> RecordRows<'_, '_, W> {
-    /// The event of a record. Stack ids above `i64::MAX` keep their bits: they are only compared.
-    fn event(
-        &mut self,
-        category: Value<'_>,
-        correlation: &Correlation,
-        parent: Option<u64>,
-        extdata: Option<String>,
-    ) -> Result<i64, Refused> {
-        let stack = |id: u64| Value::Int(id as i64);
-        let row = [
-            category,
-            stack(correlation.internal),
-            parent.map_or(Value::Null, stack),
-            number(correlation.external),
-            Value::Null,
-            Value::Null,
-            extdata.as_deref().map_or(Value::Null, Value::from),
-        ];
-        self.out.push(rocpd::EVENT, &row)
-    }
-
-    /// A call of an API, or a marker: a region, or a sample where it has no length.
-    fn call(&mut self, record: &Record, api: &str) -> Result<(), Refused> {
-        let base = Base::of(record)?;
-        let thread = self.known.thread(self.out, base.tid)?;
-        let category = self.category(record, api)?;
-        let operation = self.known.operation(record.kind, record.operation);
-        let unnamed = || format!("operation {}", record.operation.map_or(-1, |o| o as i64));
-        let name = operation.map_or_else(unnamed, str::to_owned);
-        let message = match api {
-            "marker_api" if name.ends_with("GetThreadId") => Some(name.as_str().into()),
-            "marker_api" => self.known.markers.get(base.correlation.internal),
-            _ => None,
-        };
-        let extdata = message.map(|text| serde_json::json!({ "message": text.as_ref() }).to_string());
-        let name = self.out.string(&name)?;
-        let event = self.event(category, &base.correlation, base.correlation.ancestor, extdata)?;
-        if base.start == base.end {
-            let track = self.known.track(self.out, thread, category)?;
-            self.out.push(rocpd::SAMPLE, &[track.into(), base.start.into(), event.into()])?;
-        } else {
-            let (thread, start, end) = (thread.into(), base.start.into(), base.end.into());
-            self.out.push(rocpd::REGION, &[NODE, PROCESS, thread, start, end, name, event.into()])?;
-        }
-        self.arguments(event, record.arguments.as_deref().unwrap_or_default())
-    }
-
-    fn arguments(&mut self, event: i64, arguments: &[Argument]) -> Result<(), Refused> {
-        for (position, argument) in (0i64..).zip(arguments) {
-            let value = argument.value.as_deref().map_or(Value::Null, Value::from);
-            let (kind, name) = (argument.kind.as_str().into(), argument.name.as_str().into());
-            self.out.push(rocpd::ARG, &[event.into(), position.into(), kind, name, value])?;
-        }
-        Ok(())
-    }
-
-    fn kernel(&mut self, record: &Record, is_counted: bool) -> Result<(), Refused> {
-        let base = Base::of(record)?;
-        let Some(info) = record.dispatch else { return Err(Refused::Bad("it has no dispatch_info".into())) };
-        let category = self.category(record, "kernel_dispatch")?;
-        let stream = record.stream.map_or(0, |stream| stream.handle);
-        let event = self.dispatch(&base, &info, category, stream, base.correlation.external)?;
-        if is_counted {
-            self.known.remember(info.dispatch_id, event);
-        }
-        Ok(())
-    }
-
-    /// Rows of a dispatch; returns the key of its event.
-    fn dispatch(
-        &mut self,
-        base: &Base,
-        info: &DispatchInfo,
-        category: Value<'_>,
-        stream: u64,
-        rename: u64,
-    ) -> Result<i64, Refused> {
-        let thread = self.known.thread(self.out, base.tid)?;
-        let agent = self.known.agent(self.out, info.agent_id.handle)?;
-        let kernel = self.known.kernel(self.out, info.kernel_id)?;
-        let queue = self.known.queue(self.out, info.queue_id.handle)?;
-        let stream = self.known.stream(self.out, stream)?;
-        let renamed = self.known.renames.get(rename);
-        let region = self.out.string(renamed.as_deref().unwrap_or(""))?;
-        let event = self.event(category, &base.correlation, Some(base.correlation.internal), None)?;
-        let (workgroup, grid) = (info.workgroup_size, info.grid_size);
-        let row = [
-            NODE,
-            PROCESS,
-            thread.into(),
-            agent.into(),
-            kernel.into(),
-            number(info.dispatch_id),
-            queue.into(),
-            stream.into(),
-            base.start.into(),
-            base.end.into(),
-            optional(info.private_segment_size),
-            optional(info.group_segment_size),
-            number(workgroup.x),
-            number(workgroup.y),
-            number(workgroup.z),
-            number(grid.x),
-            number(grid.y),
-            number(grid.z),
-            region,
-            event.into(),
-        ];
-        self.out.push(rocpd::KERNEL_DISPATCH, &row)?;
-        Ok(event)
-    }
-
-    /// Counter values of a dispatch, which is made here where only counters were recorded.
-    fn counters(&mut self, counted: &Counted) -> Result<(), Refused> {
-        let data = &counted.dispatch_data;
-        let info = &data.dispatch_info;
-        let counter = |value: &CounterValue| self.known.counter(self.out, value.counter_id.handle);
-        let counters: Vec<i64> = counted.records.iter().map(counter).collect::<Result<_, _>>()?;
-        let event = match self.known.dispatch(info.dispatch_id) {
-            Some(event) => event,
-            None if !self.known.has_room() => return Err(Refused::OverLimit),
-            None => {
-                let base = Base {
-                    tid: counted.thread_id,
-                    start: data.start_timestamp,
-                    end: data.end_timestamp,
-                    correlation: data.correlation_id,
-                };
-                let category = self.out.string("KERNEL_DISPATCH")?;
-                let stream = counted.stream_id.map_or(0, |stream| stream.handle);
-                let rename = counted.kernel_rename_val.max(data.correlation_id.external);
-                let event = self.dispatch(&base, info, category, stream, rename)?;
-                self.known.remember(info.dispatch_id, event);
-                event
-            }
-        };
-        for (counter, value) in counters.into_iter().zip(&counted.records) {
-            self.out.push(rocpd::PMC_EVENT, &[event.into(), counter.into(), Value::Real(value.value.0)])?;
-        }
-        Ok(())
-    }
-
-    fn copy(&mut self, record: &Record) -> Result<(), Refused> {
-        let base = Base::of(record)?;
-        let Some(bytes) = record.copied.bytes else { return Err(Refused::Bad("it has no bytes".into())) };
-        let thread = self.known.thread(self.out, base.tid)?;
-        let target = self.agent(record.copied.target.map(|agent| agent.handle))?;
-        let source = self.agent(record.copied.source.map(|agent| agent.handle))?;
-        let stream = self.known.stream(self.out, record.stream.map_or(0, |stream| stream.handle))?;
-        let category = self.category(record, "memory_copy")?;
-        let name =
-            self.known.operation(record.kind, record.operation).unwrap_or("MEMORY_COPY_NONE").to_owned();
-        let name = self.out.string(&name)?;
-        let event = self.event(category, &base.correlation, Some(base.correlation.internal), None)?;
-        let row = [
-            NODE,
-            PROCESS,
-            thread.into(),
-            base.start.into(),
-            base.end.into(),
-            name,
-            target,
-            optional(record.copied.target_address.map(|address| address.0)),
-            source,
-            optional(record.copied.source_address.map(|address| address.0)),
-            number(bytes),
-            Value::Null,
-            stream.into(),
-            Value::Null,
-            event.into(),
-        ];
-        self.out.push(rocpd::MEMORY_COPY, &row).map(drop)
-    }
-
-    /// Memory that a program asked for, or scratch that the runtime gave a kernel.
-    fn allocation(&mut self, record: &Record, kind: &str) -> Result<(), Refused> {
-        let base = Base::of(record)?;
-        let thread = self.known.thread(self.out, base.tid)?;
-        let category = self.category(record, kind)?;
-        let operation = self.known.operation(record.kind, record.operation).unwrap_or_default();
-        let (type_name, level) = type_and_level(operation, kind);
-        // The runtime names no agent, or a wrong one, when memory is freed.
-        let of_agent = record.agent.filter(|_| type_name == "ALLOC".into());
-        let agent = self.agent(of_agent.map(|agent| agent.handle))?;
-        let queue = self.known.queue(self.out, record.queue.map_or(0, |queue| queue.handle))?;
-        let stream = self.known.stream(self.out, record.stream.map_or(0, |stream| stream.handle))?;
-        let extdata = record.allocated.flags.map(|flags| format!("{{\"flags\": \"{flags}\"}}"));
-        let event = self.event(category, &base.correlation, base.correlation.ancestor, None)?;
-        let row = [
-            NODE,
-            PROCESS,
-            thread.into(),
-            agent,
-            type_name,
-            level,
-            base.start.into(),
-            base.end.into(),
-            optional(record.allocated.address.map(|address| address.0)),
-            number(record.allocated.bytes.unwrap_or(0)),
-            queue.into(),
-            stream.into(),
-            event.into(),
-            extdata.as_deref().map_or(Value::Null, Value::from),
-        ];
-        self.out.push(rocpd::MEMORY_ALLOCATE, &row).map(drop)
-    }
-
-    /// An agent that may be missing; handle 0 is none.
-    fn agent(&mut self, handle: Option<u64>) -> Result<Value<'static>, Refused> {
-        match handle {
-            None | Some(0) => Ok(Value::Null),
-            Some(handle) => Ok(Value::Int(self.known.agent(self.out, handle)?)),
-        }
-    }
-
-    /// The category of a record: the name of its kind, or that of its array where the file has no names.
-    fn category(&mut self, record: &Record, array: &str) -> Result<Value<'static>, Refused> {
-        let otherwise = array.to_ascii_uppercase();
-        let name = self.known.kind(record.kind, &otherwise).to_owned();
-        self.out.string(&name)
-    }
-}
-
-/// Type and level of an allocation: `MEMORY_ALLOCATION_VMEM_ALLOCATE`, `SCRATCH_MEMORY_ASYNC_RECLAIM`.
-fn type_and_level(operation: &str, kind: &str) -> (Value<'static>, Value<'static>) {
-    let name = operation.trim_start_matches("MEMORY_ALLOCATION_").trim_start_matches("SCRATCH_MEMORY_");
-    let level = match name {
-        _ if kind == "scratch_memory" => "SCRATCH",
-        name if name.starts_with("VMEM_") => "VIRTUAL",
-        _ => "REAL",
-    };
-    let type_name = match name.trim_start_matches("VMEM_").trim_start_matches("ASYNC_") {
-        "ALLOC" | "ALLOCATE" => "ALLOC".into(),
-        "FREE" => "FREE".into(),
-        "REALLOC" => "REALLOC".into(),
-        "RECLAIM" => "RECLAIM".into(),
-        _ => Value::Null,
-    };
-    (type_name, level.into())
 }

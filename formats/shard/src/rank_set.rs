@@ -18,7 +18,7 @@ pub struct RankSet {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RankSetError {
     /// No number or range.
-    #[error("{0:?} is no rank and no range of ranks: write 0,8-15")]
+    #[error("invalid ranks {0:?}; expected numbers and ranges such as 0,8-15")]
     NoRange(String),
     /// The last is before the first.
     #[error("{first}-{last} ends before it begins: write {last}-{first}")]

@@ -8,7 +8,7 @@ pub struct Size(pub u64);
 
 /// Text that is no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no size: write bytes, or 64K, 512M, 2G (powers of 1024)")]
+#[error("invalid size {0:?}; expected bytes, or 64K, 512M, 2G (powers of 1024)")]
 pub struct SizeError(String);
 
 impl Size {

@@ -5,7 +5,7 @@
 //! | offset | bytes | content |
 //! |---|---|---|
 //! | 0 | 16 | `SQLite format 3` and a zero |
-//! | 16 | 2 | page size; 1 stands for 65536 |
+//! | 16 | 2 | page size; 1 represents 65536 |
 //! | 18 | 2 | write and read version: 1 = rollback journal, 2 = WAL |
 //! | 20 | 1 | reserved bytes at the end of each page |
 //! | 21 | 3 | payload fractions: 64, 32, 32 |
@@ -18,15 +18,15 @@
 //! | 56 | 4 | text encoding: 1 = UTF-8, 2 and 3 = UTF-16 |
 //! | 92 | 4 | change counter when the page count was written |
 //!
-//! A B-tree page has a header, behind it two bytes for each cell with its offset in the page, and cells
-//! at the end. On page 1 the header stands at offset 100, but cell offsets count from the page's start.
+//! A B-tree page has a header, after it two bytes for each cell with its offset in the page, and cells
+//! at the end. On page 1 the header is at offset 100, but cell offsets count from the page's start.
 //!
 //! | offset | bytes | content |
 //! |---|---|---|
 //! | 0 | 1 | 13 = leaf of a table, 5 = interior page of a table (2 and 10: indexes) |
 //! | 1 | 2 | first free block, or 0 |
 //! | 3 | 2 | number of cells |
-//! | 5 | 2 | where cells begin; 0 stands for 65536 |
+//! | 5 | 2 | where cells begin; 0 represents 65536 |
 //! | 7 | 1 | bytes lost in gaps of less than 4 |
 //! | 8 | 4 | interior pages only: the rightmost child |
 //!
@@ -84,12 +84,12 @@ pub(crate) fn local_payload(payload: u64, usable: usize) -> usize {
     if fitting <= most { fitting } else { least }
 }
 
-/// A big endian number at `offset`, or `None` behind the end.
+/// A big endian number at `offset`, or `None` after the end.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
 }
 
-/// A big endian number at `offset`, or `None` behind the end.
+/// A big endian number at `offset`, or `None` after the end.
 pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes.get(offset..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
 }

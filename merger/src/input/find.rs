@@ -7,8 +7,8 @@ use rpd_console::Failure;
 use rpd_files::{
     AnchorUse, EntryKind, FileRefused, anchor, effective_uid, entry_stat, open_input, open_input_folder,
 };
+use rpd_foreign::{Format, format_of};
 use rpd_shard::file::is_folder_of_ranks;
-use rpd_translate::{Format, format_of};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 //! Which merge rank reads which inputs.
 
 use super::plan::PlannedInput;
-use rpd_translate::Format;
+use rpd_foreign::Format;
 use std::ops::Range;
 
 /// Inputs are grouped until their rows take so many bytes, about.

@@ -4,10 +4,10 @@ use super::find::ListedFile;
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_files::{create_output, create_output_folder, remove_output_folder};
+use rpd_foreign::Format;
 use rpd_output_file::{UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};
 use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
-use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -156,7 +156,7 @@ fn translate_file(listed: &ListedFile, to: &Path, told: &mut TranslationNotes) -
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let Ok(format) = listed.format else { return Err(format!("{} is of no known format", from.display())) };
-    let (mut sink, account) = rpd_translate::translate(from, format, sink, &Owner::unknown(run))?;
+    let (mut sink, account) = rpd_foreign::translate(from, format, sink, &Owner::unknown(run))?;
     told.warnings.extend(account.warnings);
     told.notes.extend(account.notes);
     sink.flush().map_err(write)

@@ -1,10 +1,10 @@
 //! What rpd-merge made itself, and may therefore replace or clear away.
 
 use rpd_files::open_input;
+use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, FileKind, sniff};
 use rpd_run::is_merged_set;
 use rpd_shard::MERGE_APPLICATION_ID;
-use rpd_translate::{Format, format_of};
 use std::fs;
 use std::io::Read;
 use std::path::Path;

@@ -3,10 +3,10 @@
 use crate::input::find::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
+use rpd_foreign::{Format, format_of};
 use rpd_rocpd::read::{Database, Space};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
-use rpd_translate::{Format, format_of};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -24,8 +24,8 @@ use rpd_console::{Failure, PhaseTime};
 use rpd_shard::model::{TableId, rocpd};
 use rpd_trace::TraceOutcome;
 
+use rpd_foreign::Format;
 use rpd_shard::size::Size;
-use rpd_translate::Format;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -105,7 +105,7 @@ fn a_lock_that_is_a_fifo_is_called_no_regular_file() {
     for outcome in [as_user(merge.clone(), BOB).run(), merge.run()] {
         assert_eq!(outcome.code(), Some(5), "{outcome}");
         assert!(
-            outcome.stderr.contains("x.db.lock") && outcome.stderr.contains("it is no regular file"),
+            outcome.stderr.contains("x.db.lock") && outcome.stderr.contains("it is not a regular file"),
             "{outcome}"
         );
     }

@@ -4,8 +4,8 @@ use super::profiler_harvest::ProfilerHarvest;
 use crate::backend::profiler_files::flat_name;
 use crate::log::warn;
 use crate::run_folder::identity;
+use rpd_foreign::{Format, contains_environment, translate};
 use rpd_shard::Shard;
-use rpd_translate::{Format, tells_environment, translate};
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -89,7 +89,7 @@ impl ProfilerHarvest<'_> {
     }
 
     pub(super) fn keep_as(&mut self, label: &str, ending: &str, path: &Path) {
-        if tells_environment(path) {
+        if contains_environment(path) {
             self.lost = true;
             warn(format_args!(
                 "warning: {} is not copied: it may contain the environment of the program, which can have secrets",

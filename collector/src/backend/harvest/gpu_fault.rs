@@ -6,7 +6,7 @@ use crate::backend::profilers::debug_agent::{self, DUMP, KernelFault};
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
-use rpd_shard::model::{Value, native, rocpd};
+use rpd_shard::model::{LocalNs, row_types};
 use rpd_shard::record::Process;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -47,15 +47,26 @@ impl ProfilerHarvest<'_> {
         let mut shard = ShardWriter::of_owner(BufWriter::new(file), &self.owner())?;
         let process = Process { source: 1, ..self.usual.clone() };
         shard.process(&process)?;
-        let pid = i64::from(process.pid);
-        let thread =
-            [1.into(), i64::from(process.ppid).into(), 1.into(), pid.into(), "ROCm Debug Agent".into()];
-        let thread = shard.push(1, rocpd::INFO_THREAD, &thread)?;
+        let row = row_types::ThreadRow {
+            ppid: Some(i64::from(process.ppid).into()),
+            tid: i64::from(process.pid).into(),
+            name: Some(b"ROCm Debug Agent"),
+            start: None,
+            end: None,
+            extdata: None,
+        };
+        let thread = shard.push_row(1, &row)?;
         let code_object = fault.code_object.as_deref().unwrap_or("unknown code object");
         let text =
             shard.string(format!("GPU fault in kernel {} of {code_object}", fault.kernel).as_bytes())?;
-        let at = process.last_seen.unwrap_or(process.first_seen);
-        shard.push(1, native::MARK, &[thread.into(), at.into(), text.into(), 0.into(), Value::Null])?;
+        let mark = row_types::MarkRow {
+            tid: thread,
+            timestamp: LocalNs(process.last_seen.unwrap_or(process.first_seen)),
+            name_id: row_types::StringId(text),
+            stack_id: Some(row_types::StackId::NONE),
+            parent_stack_id: None,
+        };
+        shard.push_row(1, &mark)?;
         shard.finish()?.flush()?;
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 use crate::{generated, of_events, packed, translated, try_translated};
 use proptest::prelude::*;
-use rpd_kineto::TranslateError;
 use rpd_shard::model::rocpd;
 use rpd_shard::record::LossCause;
+use rpd_translator::TranslateError;
 
 fn event(number: usize) -> String {
     format!(
@@ -33,7 +33,7 @@ fn a_file_that_is_cut_at_any_byte_is_a_prefix_and_says_so() {
                 assert!(contents.losses.iter().any(|loss| loss.cause == LossCause::Truncated), "{end}");
                 assert!(translation.warnings[0].contains("damaged at byte"), "{:?}", translation.warnings);
             }
-            Err(TranslateError::NoTrace { .. }) => assert!(end < whole.find('[').unwrap() + 1, "{end}"),
+            Err(TranslateError::NoContent { .. }) => assert!(end < whole.find('[').unwrap() + 1, "{end}"),
             Err(error) => panic!("{error}"),
         }
     }
@@ -75,7 +75,7 @@ fn a_packed_file_whose_checksum_or_length_is_wrong_is_read_and_counted_as_damage
                 let (contents, translation) = try_translated(bad).unwrap();
                 assert_eq!(contents.spans(), spans, "{from_end}");
                 let [told] = &translation.warnings[..] else { panic!("{:?}", translation.warnings) };
-                assert!(told.contains("damaged behind byte"), "{told}");
+                assert!(told.contains("damaged after byte"), "{told}");
                 let [loss] = &contents.losses[..] else { panic!("{:?}", contents.losses) };
                 assert_eq!((loss.cause, loss.rows), (LossCause::Truncated, None));
             }
@@ -96,7 +96,7 @@ fn zeros_behind_a_packed_file_are_padding() {
         }
         // What is no padding is told as ever.
         let (contents, translation) = try_translated(&[&good[..], &zeros[..7], b"x"].concat()).unwrap();
-        assert!(translation.warnings[0].contains("damaged behind byte"), "{:?}", translation.warnings);
+        assert!(translation.warnings[0].contains("damaged after byte"), "{:?}", translation.warnings);
         assert_eq!(contents.losses.len(), 1);
     }
 }
@@ -141,7 +141,7 @@ fn an_event_that_is_broken_costs_itself() {
         let text = of_events("", &[&one, broken, &two]);
         let (contents, translation) = translated(&text);
         assert_eq!(contents.spans().len(), 2, "{broken}");
-        assert_eq!(translation.lost, 1, "{broken}");
+        assert_eq!(translation.total_lost(), 1, "{broken}");
         let place = text.find(broken).unwrap();
         let told = translation.warnings.iter().find(|line| line.contains("left out")).unwrap();
         let digits: String =
@@ -160,7 +160,7 @@ fn behind_a_quote_too_many_the_next_events_are_found() {
         .insert(20, r#"{"ph":"X","cat":"cpu_op","name":"a "quoted name","pid":70,"tid":71,"ts":1,"dur":1}"#);
     let (contents, translation) = translated(&of_events("", &events));
     assert!(contents.spans().len() >= 49, "{}", contents.spans().len());
-    assert!(translation.lost >= 1);
+    assert!(translation.total_lost() >= 1);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn values_that_make_no_sense_are_counted_in_the_ledger() {
     ];
     let (contents, translation) =
         translated(&of_events("\"baseTimeNanoseconds\": 1763800000000000001, ", &bad));
-    assert_eq!((contents.spans().len(), translation.lost), (0, bad.len() as u64));
+    assert_eq!((contents.spans().len(), translation.total_lost()), (0, bad.len() as u64));
     assert_eq!(contents.losses.iter().filter_map(|loss| loss.rows).sum::<u64>(), bad.len() as u64);
     assert!(!translation.warnings.is_empty());
 }
@@ -201,7 +201,7 @@ fn odd_values_do_no_harm() {
         translated(&of_events("", &odd.iter().map(String::as_str).collect::<Vec<_>>()));
     let spans = contents.spans();
     assert_eq!(spans.len(), odd.len() - 1);
-    assert_eq!(translation.lost, 1);
+    assert_eq!(translation.total_lost(), 1);
     assert!(spans.iter().all(|span| span.name.len() <= 64 << 10));
     assert!(spans.iter().any(|span| span.name == "twice" && span.start == 6_000));
     assert!(translation.warnings.iter().any(|line| line.contains("are cut")), "{:?}", translation.warnings);
@@ -227,7 +227,7 @@ proptest! {
             bytes[place] = if byte & 1 == 0 { b"{}[]\",:\\"[usize::from(byte >> 1) % 8] } else { byte };
         }
         match try_translated(&bytes) {
-            Ok(_) | Err(TranslateError::NoTrace { .. }) => {}
+            Ok(_) | Err(TranslateError::NoContent { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -11,10 +11,11 @@ mod shard;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
-use rpd_kineto::{TranslateError, Translation, is_kineto, translate};
+use rpd_kineto::{is_kineto, translate};
 use rpd_shard::file::Owner;
 use rpd_shard::model::{OwnedValue, rocpd};
 use rpd_shard::record::Clock;
+use rpd_translator::{TranslateError, Translation};
 use shard::{Contents, int, json, run, text};
 use std::io::Write;
 use std::path::Path;
@@ -52,7 +53,7 @@ proptest! {
     fn spans_are_those_of_a_tree(made in generated::file()) {
         let (contents, translation) = translated(&made.text);
         prop_assert_eq!(contents.spans(), generated::spans(&made));
-        prop_assert_eq!((&contents.losses[..], translation.lost), (&[][..], 0));
+        prop_assert_eq!((&contents.losses[..], translation.total_lost()), (&[][..], 0));
         let rows: u64 = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::SAMPLE]
             .iter().map(|table| translation.rows.get(table).copied().unwrap_or(0)).sum();
         prop_assert_eq!(rows, translation.rows.get(&rocpd::EVENT).copied().unwrap_or(0));

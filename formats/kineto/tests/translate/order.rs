@@ -2,9 +2,10 @@
 
 use crate::shard::{Contents, int, text};
 use crate::{of_events, packed, translated, try_translated};
-use rpd_kineto::{TranslateError, is_kineto};
+use rpd_kineto::is_kineto;
 use rpd_shard::model::{OwnedValue, rocpd};
 use rpd_shard::record::LossCause;
+use rpd_translator::TranslateError;
 
 const EVENTS: &[&str] = &[
     r#"{"ph":"X","cat":"cpu_op","name":"aten::add","pid":70,"tid":71,"ts":10.250,"dur":2.5,"args":{"External id":5,"Ev Idx":0}}"#,
@@ -132,7 +133,7 @@ fn a_file_with_unknown_members_may_be_cut_at_any_byte() {
                 assert!(contents.spans().len() <= spans.len());
                 assert!(contents.losses.iter().any(|loss| loss.cause == LossCause::Truncated), "{end}");
             }
-            Err(TranslateError::NoTrace { .. }) => {
+            Err(TranslateError::NoContent { .. }) => {
                 assert!(end < whole.find("[{\"ph\":\"X\",\"cat").unwrap() + 1)
             }
             Err(error) => panic!("{error}"),
@@ -169,7 +170,12 @@ fn names_count_wherever_their_metadata_stands() {
         let (contents, translation) = translated(&of_events(base, &events));
         assert_eq!(contents.tables, usual.tables);
         assert_eq!(contents.process, usual.process.clone());
-        assert_eq!((translation.ignored.len(), translation.lost), (0, 0), "{:?}", translation.ignored);
+        assert_eq!(
+            (translation.ignored.len(), translation.total_lost()),
+            (0, 0),
+            "{:?}",
+            translation.ignored
+        );
     }
 }
 
@@ -190,7 +196,7 @@ fn names_that_are_too_many_are_in_the_ledger_and_other_names_of_a_thread_are_cou
     let events: Vec<String> = (1..=(1 << 16) + 3).map(|tid| name(tid, "x")).collect();
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     let (contents, translation) = translated(&of_events("", &events));
-    assert_eq!(translation.lost, 3);
+    assert_eq!(translation.total_lost(), 3);
     let lost: Vec<_> = contents.losses.iter().map(|loss| (loss.cause, loss.rows)).collect();
     assert_eq!(lost, [(LossCause::OverLimit, Some(3))]);
     let again = [name(71, "first"), name(71, "second"), name(71, "second")];

@@ -76,8 +76,8 @@ fn events_of_real_files_are_rows_of_their_categories() {
         let tree: Json = serde_json::from_str(&text).unwrap();
         let (contents, translation) = translated_file(&path).unwrap();
         assert_eq!(counts_of_rows(&contents), counts_of_tree(&tree), "{}", path.display());
-        assert_eq!(translation.events, tree["traceEvents"].as_array().unwrap().len() as u64);
-        assert_eq!((translation.lost, contents.losses.len()), (0, 0), "{:?}", translation.warnings);
+        assert_eq!(translation.elements, tree["traceEvents"].as_array().unwrap().len() as u64);
+        assert_eq!((translation.total_lost(), contents.losses.len()), (0, 0), "{:?}", translation.warnings);
         assert_eq!(contents.process.rank.map(Json::from), tree["distributedInfo"].get("rank").cloned());
         let names = thread_names(&tree, contents.process.pid.into());
         for row in contents.rows(rocpd::INFO_THREAD) {

@@ -1,7 +1,7 @@
 //! Debug annotations: values with names, which may be lists and dictionaries.
 
-use super::sequence::{Sequence, cut};
-use super::wire::{Field, Fields, Malformed};
+use super::sequence::{PacketSequence, cut};
+use super::wire::{Field, Fields, MalformedField};
 use serde_json::{Map, Number, Value as Json};
 
 /// How deep lists and dictionaries may be in each other.
@@ -9,14 +9,14 @@ const MAX_DEPTH: u32 = 32;
 
 /// A value, as an arg has it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Annotation {
+pub(super) struct ReadAnnotation {
     pub(super) name: Vec<u8>,
     pub(super) kind: &'static str,
     pub(super) value: Vec<u8>,
 }
 
-/// What stands in an annotation; the last value counts.
-enum Given<'a> {
+/// What is in an annotation; the last value counts.
+enum AnnotationValue<'a> {
     Nothing,
     Bool(bool),
     Uint(u64),
@@ -27,33 +27,33 @@ enum Given<'a> {
     Json(Json),
 }
 
-/// Reads an annotation with what was interned; `too_deep` counts values that are not looked into.
+/// Reads an annotation with what was interned; `too_deep` counts values that are not examined.
 pub(super) fn read(
     annotation: Field<'_>,
-    sequence: &Sequence,
+    sequence: &PacketSequence,
     too_deep: &mut u64,
-) -> Result<Annotation, Malformed> {
+) -> Result<ReadAnnotation, MalformedField> {
     let (name, given) = named(annotation.message()?, sequence, 0, too_deep)?;
     let (kind, value) = match given {
-        Given::Nothing => ("string", Vec::new()),
-        Given::Bool(value) => ("bool", value.to_string().into_bytes()),
-        Given::Uint(value) => ("uint", value.to_string().into_bytes()),
-        Given::Int(value) => ("int", value.to_string().into_bytes()),
-        Given::Double(value) => ("double", value.to_string().into_bytes()),
-        Given::Pointer(value) => ("pointer", format!("{value:#x}").into_bytes()),
-        Given::Text(value) => ("string", cut(value).to_vec()),
-        Given::Json(value) => ("json", value.to_string().into_bytes()),
+        AnnotationValue::Nothing => ("string", Vec::new()),
+        AnnotationValue::Bool(value) => ("bool", value.to_string().into_bytes()),
+        AnnotationValue::Uint(value) => ("uint", value.to_string().into_bytes()),
+        AnnotationValue::Int(value) => ("int", value.to_string().into_bytes()),
+        AnnotationValue::Double(value) => ("double", value.to_string().into_bytes()),
+        AnnotationValue::Pointer(value) => ("pointer", format!("{value:#x}").into_bytes()),
+        AnnotationValue::Text(value) => ("string", cut(value).to_vec()),
+        AnnotationValue::Json(value) => ("json", value.to_string().into_bytes()),
     };
-    Ok(Annotation { name: name.to_vec(), kind, value })
+    Ok(ReadAnnotation { name: name.to_vec(), kind, value })
 }
 
 fn named<'a>(
     annotation: Fields<'a>,
-    sequence: &'a Sequence,
+    sequence: &'a PacketSequence,
     depth: u32,
     too_deep: &mut u64,
-) -> Result<(&'a [u8], Given<'a>), Malformed> {
-    let (mut name, mut given) = (&[][..], Given::Nothing);
+) -> Result<(&'a [u8], AnnotationValue<'a>), MalformedField> {
+    let (mut name, mut given) = (&[][..], AnnotationValue::Nothing);
     let mut dictionary = Map::new();
     let mut list = Vec::new();
     if depth > MAX_DEPTH {
@@ -64,36 +64,38 @@ fn named<'a>(
         match field? {
             (1, iid) => name = sequence.keys.get(&iid.uint()?).map_or(&b"(unknown)"[..], |name| name),
             (10, text) => name = text.bytes()?,
-            (2, value) => given = Given::Bool(value.uint()? != 0),
-            (3, value) => given = Given::Uint(value.uint()?),
-            (4, value) => given = Given::Int(value.int()?),
-            (5, value) => given = Given::Double(value.double()?),
-            (6, value) => given = Given::Text(value.bytes()?),
-            (7, value) => given = Given::Pointer(value.uint()?),
-            (8, value) => given = Given::Json(nested(value.message()?, depth, too_deep)?),
-            // Whoever wrote it says that it is JSON; whoever reads it will see.
-            (9, value) => given = Given::Text(value.bytes()?),
+            (2, value) => given = AnnotationValue::Bool(value.uint()? != 0),
+            (3, value) => given = AnnotationValue::Uint(value.uint()?),
+            (4, value) => given = AnnotationValue::Int(value.int()?),
+            (5, value) => given = AnnotationValue::Double(value.double()?),
+            (6, value) => given = AnnotationValue::Text(value.bytes()?),
+            (7, value) => given = AnnotationValue::Pointer(value.uint()?),
+            (8, value) => given = AnnotationValue::Json(nested(value.message()?, depth, too_deep)?),
+            // The writer declares it as JSON; it is not checked.
+            (9, value) => given = AnnotationValue::Text(value.bytes()?),
             (11, entry) => {
                 let (key, value) = named(entry.message()?, sequence, depth + 1, too_deep)?;
                 dictionary.insert(text(key), json(value));
             }
             (12, entry) => list.push(json(named(entry.message()?, sequence, depth + 1, too_deep)?.1)),
             (17, iid) => {
-                given = Given::Text(sequence.values.get(&iid.uint()?).map_or(&b"(unknown)"[..], |text| text));
+                given = AnnotationValue::Text(
+                    sequence.values.get(&iid.uint()?).map_or(&b"(unknown)"[..], |text| text),
+                );
             }
             _ => {}
         }
     }
     if !dictionary.is_empty() {
-        given = Given::Json(Json::Object(dictionary));
+        given = AnnotationValue::Json(Json::Object(dictionary));
     } else if !list.is_empty() {
-        given = Given::Json(Json::Array(list));
+        given = AnnotationValue::Json(Json::Array(list));
     }
     Ok((name, given))
 }
 
-/// A value of the older form, whose names stand apart from the values.
-fn nested(value: Fields<'_>, depth: u32, too_deep: &mut u64) -> Result<Json, Malformed> {
+/// A value of the older form, whose names are apart from the values.
+fn nested(value: Fields<'_>, depth: u32, too_deep: &mut u64) -> Result<Json, MalformedField> {
     if depth > MAX_DEPTH {
         *too_deep += 1;
         return Ok(Json::Null);
@@ -105,7 +107,7 @@ fn nested(value: Fields<'_>, depth: u32, too_deep: &mut u64) -> Result<Json, Mal
             (3, value) => values.push(nested(value.message()?, depth + 1, too_deep)?),
             (4, value) => list.push(nested(value.message()?, depth + 1, too_deep)?),
             (5, value) => single = value.int()?.into(),
-            (6, value) => single = json(Given::Double(value.double()?)),
+            (6, value) => single = json(AnnotationValue::Double(value.double()?)),
             (7, value) => single = (value.uint()? != 0).into(),
             (8, value) => single = text(value.bytes()?).into(),
             _ => {}
@@ -117,19 +119,19 @@ fn nested(value: Fields<'_>, depth: u32, too_deep: &mut u64) -> Result<Json, Mal
     Ok(if list.is_empty() { single } else { Json::Array(list) })
 }
 
-fn json(given: Given<'_>) -> Json {
+fn json(given: AnnotationValue<'_>) -> Json {
     match given {
-        Given::Nothing => Json::Null,
-        Given::Bool(value) => value.into(),
-        Given::Uint(value) => value.into(),
-        Given::Int(value) => value.into(),
+        AnnotationValue::Nothing => Json::Null,
+        AnnotationValue::Bool(value) => value.into(),
+        AnnotationValue::Uint(value) => value.into(),
+        AnnotationValue::Int(value) => value.into(),
         // JSON has no numbers that are none.
-        Given::Double(value) => {
+        AnnotationValue::Double(value) => {
             Number::from_f64(value).map_or_else(|| value.to_string().into(), Json::Number)
         }
-        Given::Pointer(value) => format!("{value:#x}").into(),
-        Given::Text(value) => text(value).into(),
-        Given::Json(value) => value,
+        AnnotationValue::Pointer(value) => format!("{value:#x}").into(),
+        AnnotationValue::Text(value) => text(value).into(),
+        AnnotationValue::Json(value) => value,
     }
 }
 
@@ -144,7 +146,7 @@ mod tests {
 
     fn told(annotation: &[u8]) -> (String, &'static str, String, u64) {
         let mut too_deep = 0;
-        let read = read(Field::Bytes(annotation), &Sequence::default(), &mut too_deep).unwrap();
+        let read = read(Field::Bytes(annotation), &PacketSequence::default(), &mut too_deep).unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (text(read.name), read.kind, text(read.value), too_deep)
     }

@@ -1,11 +1,11 @@
 //! Times of packets, ns of one clock.
 //!
-//! A packet says which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks defines,
-//! for one sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences. All times of a
-//! file become those of one clock: BOOTTIME where the file ties its clock to it, as Perfetto does, else the clock that
-//! comes first.
+//! A packet states which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks
+//! defines, for one sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences.
+//! All times of a file become those of one clock: BOOTTIME where the file ties its clock to it, as Perfetto
+//! does, else the clock that comes first.
 
-use super::wire::{Fields, Malformed};
+use super::wire::{Fields, MalformedField};
 use rpd_shard::record::Clock;
 use std::collections::HashMap;
 
@@ -19,15 +19,15 @@ const BOOTTIME: u32 = 6;
 const TIED_TO: [u32; 4] = [BOOTTIME, MONOTONIC, REALTIME, MONOTONIC_RAW];
 /// Ids of clocks that belong to one sequence.
 const OF_SEQUENCE: std::ops::Range<u32> = 64..128;
-/// Most clocks that snapshots define, and clocks of one snapshot.
+/// Maximum number of clocks that snapshots define, and clocks of one snapshot.
 const MAX_DEFINED: usize = 1 << 16;
 const MAX_CLOCKS: usize = 64;
-/// Most readings of all clocks that are kept.
+/// Maximum number of readings of all clocks that are kept.
 const MAX_READINGS: usize = 4096;
 
 /// The clocks of the system at one moment, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct ClockReading {
     pub(super) boottime: i64,
     pub(super) monotonic: i64,
     pub(super) monotonic_raw: i64,
@@ -36,7 +36,7 @@ pub(super) struct Reading {
 
 /// A clock that a snapshot defines.
 #[derive(Clone, Copy, Debug)]
-struct Defined {
+struct DefinedClock {
     unit: i64,
     is_incremental: bool,
     /// Its time, ns: of the snapshot, or of the last packet.
@@ -48,19 +48,19 @@ struct Defined {
 
 /// The clocks of a file.
 #[derive(Debug, Default)]
-pub(super) struct Clocks {
-    defined: HashMap<(u32, u32), Defined>,
+pub(super) struct TraceClocks {
+    defined: HashMap<(u32, u32), DefinedClock>,
     /// What is added to times of the first clock to have those of the second one.
     offsets: HashMap<(u32, u32), i64>,
-    /// The clock of packets that do not say theirs.
+    /// The clock of packets that do not state theirs.
     primary: Option<u32>,
     /// The clock that all times become.
     target: Option<u32>,
-    pub(super) readings: Vec<Reading>,
+    pub(super) readings: Vec<ClockReading>,
 }
 
 /// A clock of a snapshot.
-struct Stamp {
+struct ClockStamp {
     id: u32,
     /// In its unit.
     time: i64,
@@ -68,7 +68,7 @@ struct Stamp {
     unit: i64,
 }
 
-impl Clocks {
+impl TraceClocks {
     /// The clock that all times are on.
     pub(super) fn target(&self) -> Clock {
         match self.target {
@@ -79,7 +79,7 @@ impl Clocks {
     }
 
     /// Learns how far clocks are from each other, before the first time is asked for.
-    pub(super) fn survey(&mut self, snapshot: Fields<'_>) -> Result<(), Malformed> {
+    pub(super) fn survey(&mut self, snapshot: Fields<'_>) -> Result<(), MalformedField> {
         let stamps = self.stamps(snapshot)?;
         for (from, to, offset) in offsets(&stamps) {
             self.offsets.entry((from, to)).or_insert(offset);
@@ -89,13 +89,13 @@ impl Clocks {
             (of(BOOTTIME), of(MONOTONIC), of(MONOTONIC_RAW), of(REALTIME))
             && self.readings.len() < MAX_READINGS
         {
-            self.readings.push(Reading { boottime, monotonic, monotonic_raw, realtime });
+            self.readings.push(ClockReading { boottime, monotonic, monotonic_raw, realtime });
         }
         Ok(())
     }
 
-    /// Takes in a snapshot of a sequence.
-    pub(super) fn snapshot(&mut self, sequence: u32, snapshot: Fields<'_>) -> Result<(), Malformed> {
+    /// Reads a snapshot of a sequence.
+    pub(super) fn snapshot(&mut self, sequence: u32, snapshot: Fields<'_>) -> Result<(), MalformedField> {
         let stamps = self.stamps(snapshot)?;
         self.offsets.extend(offsets(&stamps).map(|(from, to, offset)| ((from, to), offset)));
         let find = |id: &u32| Some((*id, stamps.iter().find(|stamp| stamp.id == *id)?.time));
@@ -104,7 +104,7 @@ impl Clocks {
             let key = (if OF_SEQUENCE.contains(&stamp.id) { sequence } else { 0 }, stamp.id);
             let at = stamp.time.saturating_mul(stamp.unit);
             let defined =
-                Defined { unit: stamp.unit, is_incremental: stamp.is_incremental, last: at, at, tied };
+                DefinedClock { unit: stamp.unit, is_incremental: stamp.is_incremental, last: at, at, tied };
             if self.defined.len() < MAX_DEFINED || self.defined.contains_key(&key) {
                 self.defined.insert(key, defined);
             }
@@ -112,16 +112,18 @@ impl Clocks {
         Ok(())
     }
 
-    fn stamps(&mut self, snapshot: Fields<'_>) -> Result<Vec<Stamp>, Malformed> {
+    fn stamps(&mut self, snapshot: Fields<'_>) -> Result<Vec<ClockStamp>, MalformedField> {
         let mut stamps = Vec::new();
         for field in snapshot {
             match field? {
                 (1, clock) if stamps.len() < MAX_CLOCKS => {
-                    let mut stamp = Stamp { id: 0, time: 0, is_incremental: false, unit: 1 };
+                    let mut stamp = ClockStamp { id: 0, time: 0, is_incremental: false, unit: 1 };
                     for field in clock.message()? {
                         match field? {
                             (1, id) => stamp.id = id.uint32()?,
-                            (2, time) => stamp.time = i64::try_from(time.uint()?).map_err(|_| Malformed)?,
+                            (2, time) => {
+                                stamp.time = i64::try_from(time.uint()?).map_err(|_| MalformedField)?
+                            }
                             (3, is) => stamp.is_incremental = is.uint()? != 0,
                             (4, unit) => stamp.unit = unit.int()?.max(1),
                             _ => {}
@@ -136,7 +138,7 @@ impl Clocks {
         Ok(stamps)
     }
 
-    /// The time of a packet, ns of [`Clocks::target`]; `None` where nothing ties its clock to that.
+    /// The time of a packet, ns of [`TraceClocks::target`]; `None` where nothing ties its clock to that.
     pub(super) fn time(&mut self, sequence: u32, clock: Option<u32>, timestamp: u64) -> Option<i64> {
         let clock = clock.or(self.primary).unwrap_or(BOOTTIME);
         let timestamp = i64::try_from(timestamp).ok()?;
@@ -175,7 +177,7 @@ impl Clocks {
 }
 
 /// How far the clocks of the system are from each other at a snapshot.
-fn offsets(stamps: &[Stamp]) -> impl Iterator<Item = (u32, u32, i64)> {
+fn offsets(stamps: &[ClockStamp]) -> impl Iterator<Item = (u32, u32, i64)> {
     let system = || stamps.iter().filter(|stamp| TIED_TO.contains(&stamp.id));
     system().flat_map(move |from| system().map(move |to| (from.id, to.id, to.time.saturating_sub(from.time))))
 }
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn clocks_of_a_sequence_count_by_differences_and_in_units() {
-        let mut clocks = Clocks::default();
+        let mut clocks = TraceClocks::default();
         let bytes = snapshot(&[(6, 1_000_000, false, 1), (64, 5, true, 1000), (65, 7, false, 1000)]);
         clocks.snapshot(3, Fields(&bytes)).unwrap();
         assert_eq!(clocks.time(3, Some(64), 2), Some(1_002_000));
@@ -213,10 +215,10 @@ mod tests {
 
     #[test]
     fn all_times_become_those_of_one_clock() {
-        let mut clocks = Clocks::default();
+        let mut clocks = TraceClocks::default();
         assert_eq!(clocks.time(1, Some(3), 10), Some(10));
         assert_eq!((clocks.target(), clocks.time(1, Some(6), 10)), (Clock::Monotonic, None));
-        let mut clocks = Clocks::default();
+        let mut clocks = TraceClocks::default();
         let bytes =
             snapshot(&[(6, 100, false, 1), (3, 70, false, 1), (1, 5_000, false, 1), (5, 60, false, 1)]);
         clocks.survey(Fields(&bytes)).unwrap();
@@ -224,7 +226,7 @@ mod tests {
             [3, 4, 1, 5, 6].map(|id| clocks.time(1, Some(id), 80)),
             [Some(110), Some(110), Some(-4820), Some(120), Some(80)]
         );
-        let reading = Reading { boottime: 100, monotonic: 70, monotonic_raw: 60, realtime: 5_000 };
+        let reading = ClockReading { boottime: 100, monotonic: 70, monotonic_raw: 60, realtime: 5_000 };
         assert_eq!((clocks.target(), clocks.readings.as_slice()), (Clock::Boottime, &[reading][..]));
         assert_eq!(clocks.time(1, Some(6), u64::MAX), None);
     }

@@ -1,13 +1,13 @@
 //! A `TrackEvent`, decoded as far as it can be without knowing its track.
 
-use super::annotations::{self, Annotation};
-use super::sequence::{Sequence, cut};
+use super::annotations::{self, ReadAnnotation};
+use super::sequence::{PacketSequence, cut};
 use super::stacks;
-use super::wire::{Fields, Malformed};
+use super::wire::{Fields, MalformedField};
 
-/// What an event says happened.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EventKind {
     #[default]
     Unknown,
     Begin,
@@ -18,14 +18,14 @@ pub(super) enum Kind {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Event {
-    pub(super) kind: Kind,
+pub(super) struct TrackEvent {
+    pub(super) kind: EventKind,
     pub(super) track: Option<u64>,
     /// `None` where it has no name.
     pub(super) name: Option<Vec<u8>>,
     /// The categories with commas between them; empty where it has none.
     pub(super) category: Vec<u8>,
-    pub(super) annotations: Vec<Annotation>,
+    pub(super) annotations: Vec<ReadAnnotation>,
     /// Flows that begin, pass or end here.
     pub(super) flows: Vec<u64>,
     pub(super) correlation: Option<u64>,
@@ -36,19 +36,19 @@ pub(super) struct Event {
     pub(super) others: Vec<(u64, f64)>,
     /// Values without a counter that they are of.
     pub(super) strays: u64,
-    /// Values that are nested too deep to be looked into.
+    /// Values that are nested too deep to be examined.
     pub(super) too_deep: u64,
     /// Whether something was referred to that was not interned.
     pub(super) is_unknown: bool,
 }
 
-/// Decodes an event; `unread` is told the numbers of fields that have no place.
+/// Decodes an event; `unread` receives the numbers of fields that have no place.
 pub(super) fn decode(
     event: Fields<'_>,
-    sequence: &Sequence,
+    sequence: &PacketSequence,
     mut unread: impl FnMut(u32),
-) -> Result<Event, Malformed> {
-    let mut read = Event { track: sequence.defaults.track, ..Event::default() };
+) -> Result<TrackEvent, MalformedField> {
+    let mut read = TrackEvent { track: sequence.defaults.track, ..TrackEvent::default() };
     let (mut tracks, mut values) = (Vec::new(), Vec::new());
     let (mut double_tracks, mut double_values) = (Vec::new(), Vec::new());
     for field in event {
@@ -73,11 +73,11 @@ pub(super) fn decode(
             4 => read.annotations.push(annotations::read(field, sequence, &mut read.too_deep)?),
             9 => {
                 read.kind = match field.int32()? {
-                    1 => Kind::Begin,
-                    2 => Kind::End,
-                    3 => Kind::Instant,
-                    4 => Kind::Counter,
-                    _ => Kind::Unknown,
+                    1 => EventKind::Begin,
+                    2 => EventKind::End,
+                    3 => EventKind::Instant,
+                    4 => EventKind::Counter,
+                    _ => EventKind::Unknown,
                 }
             }
             11 => read.track = Some(field.uint()?),
@@ -110,7 +110,7 @@ pub(super) fn decode(
     Ok(read)
 }
 
-impl Event {
+impl TrackEvent {
     fn add_category(&mut self, category: &[u8]) {
         if !self.category.is_empty() {
             self.category.push(b',');

@@ -1,5 +1,5 @@
-//! Perfetto traces of track events, read as shards: what rocprof-sys writes (`perfetto-trace-*.proto`), what Perfetto's
-//! interface saves, and what [`crate::Sequence`] writes.
+//! Perfetto traces of track events, read as shards: what rocprof-sys writes (`perfetto-trace-*.proto`), what
+//! Perfetto's interface saves, and what [`crate::Sequence`] writes.
 //!
 //! | trace | shard |
 //! |---|---|
@@ -15,30 +15,29 @@
 //! | flow | the stack id of the events that it joins; further ones of an event are counted |
 //! | snapshot of clocks | times of all clocks become those of one, see `clocks.rs`; the readings are clock sets |
 //!
-//! Packets that refer to interned data behind a gap cannot be understood, and are in the loss ledger; so is an end
+//! Packets that refer to interned data after a gap cannot be understood, and are in the loss ledger; so is an end
 //! without a beginning. What has no place is counted by the number of its field. Files may be packed with gzip, and
 //! packets in packets (`compressed_packets`).
 //!
-//! Memory is bounded whatever the file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a million
-//! slices that are open.
+//! Memory is bounded whatever the file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a
+//! million slices that are open.
 
 mod annotations;
 mod clocks;
-mod error;
 mod event;
-mod output;
+mod limits;
 mod packets;
+mod processes;
 mod rows;
 mod sequence;
 mod slices;
 mod stacks;
 mod survey;
+mod texts;
 mod tracks;
 mod translate;
 mod wire;
 
-pub use error::TranslateError;
-pub use output::Translation;
 pub use translate::{peek, translate};
 
 use packets::{GZIP, PACKET};
@@ -46,7 +45,7 @@ use std::io::Read;
 use std::path::Path;
 use wire::{Field, Fields};
 
-/// How much of a file is looked at to know it.
+/// How much of a file is examined to know it.
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// Whether a file begins like a Perfetto trace, packed with gzip or not. A file that cannot be read is none.
@@ -76,7 +75,8 @@ pub fn is_ours(path: &Path) -> bool {
     read.is_ok() && crate::is_file_head(&head)
 }
 
-/// Whether all packets that are whole here have fields that packets have. Text that begins with an empty line has not.
+/// Whether all packets that are whole here have fields that packets have. Text that begins with an empty line
+/// has not.
 fn begins_with_packets(head: &[u8]) -> bool {
     let is_full = head.len() as u64 >= HEAD_BYTES;
     let mut packets = 0;
@@ -93,7 +93,7 @@ fn begins_with_packets(head: &[u8]) -> bool {
 }
 
 fn is_packet(packet: &[u8]) -> bool {
-    const MOST: u32 = 2000;
+    const MAX_FIELD_NUMBER: u32 = 2000;
     let mut known = packet.is_empty();
     for field in Fields(packet) {
         match field {
@@ -102,7 +102,7 @@ fn is_packet(packet: &[u8]) -> bool {
             Ok((6 | 11 | 12 | 33 | 35 | 36 | 45 | 50 | 59 | 60 | 66 | 69 | 89, Field::Bytes(_))) => {
                 known = true
             }
-            Ok((1..=MOST, _)) => {}
+            Ok((1..=MAX_FIELD_NUMBER, _)) => {}
             _ => return false,
         }
     }

@@ -15,7 +15,7 @@ const READ_BYTES: usize = 1 << 18;
 
 /// Where reading ended before the end of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Damage {
+pub(super) struct TraceDamage {
     /// Bytes from the beginning, unpacked.
     pub(super) offset: u64,
     pub(super) reason: String,
@@ -23,20 +23,20 @@ pub(super) struct Damage {
 
 /// Why there is no next packet.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum PacketStop {
     Io(io::Error),
-    Damage(Damage),
+    Damage(TraceDamage),
 }
 
-/// A packet, or one that is too long to be looked at.
+/// A packet, or one that is too long to be examined.
 #[derive(Debug)]
-pub(super) enum Packet<'a> {
+pub(super) enum TracePacket<'a> {
     Whole(&'a [u8]),
     TooLong,
 }
 
 /// Reads packet after packet.
-pub(super) struct Packets<R> {
+pub(super) struct TracePackets<R> {
     input: R,
     /// Where the next packet begins.
     offset: u64,
@@ -44,29 +44,29 @@ pub(super) struct Packets<R> {
 }
 
 /// Opens a trace; one that is packed with gzip is unpacked as it is read.
-pub(super) fn open(path: &Path) -> io::Result<Packets<Box<dyn BufRead>>> {
+pub(super) fn open(path: &Path) -> io::Result<TracePackets<Box<dyn BufRead>>> {
     let mut file = BufReader::with_capacity(READ_BYTES, open_input(path)?);
     let packed = file.fill_buf()?.starts_with(&GZIP);
     let input: Box<dyn BufRead> = match packed {
         true => Box::new(BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(file))),
         false => Box::new(file),
     };
-    Ok(Packets { input, offset: 0, buffer: Vec::new() })
+    Ok(TracePackets { input, offset: 0, buffer: Vec::new() })
 }
 
 /// The packets that are packed into one.
-pub(super) fn unpack(packed: &[u8]) -> Packets<BufReader<ZlibDecoder<&[u8]>>> {
-    Packets { input: BufReader::new(ZlibDecoder::new(packed)), offset: 0, buffer: Vec::new() }
+pub(super) fn unpack(packed: &[u8]) -> TracePackets<BufReader<ZlibDecoder<&[u8]>>> {
+    TracePackets { input: BufReader::new(ZlibDecoder::new(packed)), offset: 0, buffer: Vec::new() }
 }
 
-impl<R: BufRead> Packets<R> {
+impl<R: BufRead> TracePackets<R> {
     /// Where the packet that came last ends.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
     /// The next packet; `None` at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<Packet<'_>>, Stop> {
+    pub(super) fn next(&mut self) -> Result<Option<TracePacket<'_>>, PacketStop> {
         let mut head = 0;
         let Some(tag) = self.byte(&mut head)? else { return Ok(None) };
         if tag != PACKET {
@@ -95,10 +95,10 @@ impl<R: BufRead> Packets<R> {
             return Err(self.cut());
         }
         self.offset += head + length;
-        Ok(Some(if length > MAX_PACKET { Packet::TooLong } else { Packet::Whole(&self.buffer) }))
+        Ok(Some(if length > MAX_PACKET { TracePacket::TooLong } else { TracePacket::Whole(&self.buffer) }))
     }
 
-    fn byte(&mut self, head: &mut u64) -> Result<Option<u8>, Stop> {
+    fn byte(&mut self, head: &mut u64) -> Result<Option<u8>, PacketStop> {
         let filled = self.input.fill_buf();
         let Some(byte) = filled.map(|bytes| bytes.first().copied()).map_err(|error| self.failed(error))?
         else {
@@ -109,21 +109,21 @@ impl<R: BufRead> Packets<R> {
         Ok(Some(byte))
     }
 
-    fn cut(&self) -> Stop {
+    fn cut(&self) -> PacketStop {
         self.damage("it ends inside of a packet".to_owned())
     }
 
-    fn damage(&self, reason: String) -> Stop {
-        Stop::Damage(Damage { offset: self.offset, reason })
+    fn damage(&self, reason: String) -> PacketStop {
+        PacketStop::Damage(TraceDamage { offset: self.offset, reason })
     }
 
-    /// What is packed and cannot be unpacked is damage; all else the file system said.
-    fn failed(&self, error: io::Error) -> Stop {
+    /// What is packed and cannot be unpacked is damage; all else is an error of the operating system.
+    fn failed(&self, error: io::Error) -> PacketStop {
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
                 self.damage(format!("it cannot be unpacked further: {error}"))
             }
-            _ => Stop::Io(error),
+            _ => PacketStop::Io(error),
         }
     }
 }

@@ -1,14 +1,16 @@
-//! Rows of what packets say happened.
+//! Rows of the events in packets.
 
-use super::error::TranslateError;
-use super::event::{Event, Kind};
-use super::output::{NULL, ZERO};
-use super::sequence::Sequence;
-use super::slices::Open;
-use super::tracks::Place;
-use super::translate::{Lost, Reader, Refused};
+use super::event::{EventKind, TrackEvent};
+use super::sequence::{PacketSequence, cut};
+use super::slices::OpenSlice;
+use super::tracks::TrackPlace;
+use super::translate::{LossReason, PacketError, TraceReader};
 use super::wire::Fields;
-use rpd_shard::model::{Value, rocpd};
+use rpd_shard::WriteError;
+use rpd_shard::model::row_types::{
+    ArgRow, EventKey, EventRow, PmcEventRow, RegionRow, SampleRow, StackId, TrackKey, WholeNumber,
+};
+use rpd_shard::model::{LocalNs, rocpd};
 use rpd_shard::record::LossCause;
 use serde_json::json;
 use std::io::Write;
@@ -21,14 +23,14 @@ const INSTANT: &[u8] = b"instant";
 /// What a slice is called that has no name.
 const UNNAMED: &[u8] = b"(unnamed)";
 
-impl<W: Write> Reader<'_, W> {
+impl<W: Write> TraceReader<W> {
     pub(super) fn event(
         &mut self,
         number: u32,
-        sequence: &mut Sequence,
+        sequence: &mut PacketSequence,
         at: i64,
-        mut event: Event,
-    ) -> Result<(), TranslateError> {
+        mut event: TrackEvent,
+    ) -> Result<(), WriteError> {
         let track = event.track.unwrap_or(0);
         for (what, count) in [
             ("values without a counter", event.strays),
@@ -39,43 +41,41 @@ impl<W: Write> Reader<'_, W> {
                 *self.odd.entry(what).or_default() += count;
             }
         }
-        self.output.lose(
-            "values without a counter",
-            0,
-            Some(rocpd::PMC_EVENT),
-            LossCause::BadRecord,
-            event.strays,
-        );
+        let strays = LossReason("values without a counter", Some(rocpd::PMC_EVENT), LossCause::BadRecord);
+        self.lose_many(0, strays, event.strays);
         for (counter, value) in std::mem::take(&mut event.others) {
             self.count(sequence, (counter, value), at, b"")?;
         }
         match event.kind {
-            Kind::Counter => match event.value {
+            EventKind::Counter => match event.value {
                 Some(value) => self.count(sequence, (track, value), at, &event.category)?,
-                None => {
-                    self.lose(0, Lost("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord))
-                }
+                None => self.lose(
+                    0,
+                    LossReason("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord),
+                ),
             },
-            Kind::Unknown => self.lose(0, Lost("events of an unknown kind", None, LossCause::BadRecord)),
-            Kind::End => match self.slices.end(number, track) {
+            EventKind::Unknown => {
+                self.lose(0, LossReason("events of an unknown kind", None, LossCause::BadRecord))
+            }
+            EventKind::End => match self.slices.end(number, track) {
                 Some(open) => {
                     self.tracks.seen(open.place_source, at);
                     self.args(open.place_source, open.event, open.args, &event)?;
                     self.region(&open, at, false)?;
                 }
                 None => {
-                    let args = event.annotations.len() as u64;
-                    self.output.lose("args of ends", 0, Some(rocpd::ARG), LossCause::BadRecord, args);
+                    let args = LossReason("args of ends", Some(rocpd::ARG), LossCause::BadRecord);
+                    self.lose_many(0, args, event.annotations.len() as u64);
                     if !self.slices.stray_end(track, at) {
                         let lost =
-                            Lost("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
+                            LossReason("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
                         self.lose(0, lost);
                     }
                 }
             },
-            Kind::Begin | Kind::Instant => {
+            EventKind::Begin | EventKind::Instant => {
                 let Some(place) = self.tracks.place(track, &mut self.output)? else {
-                    self.lose(0, Lost("events of too many tracks", None, LossCause::OverLimit));
+                    self.lose(0, LossReason("events of too many tracks", None, LossCause::OverLimit));
                     return Ok(());
                 };
                 self.tracks.seen(place.source, at);
@@ -89,22 +89,25 @@ impl<W: Write> Reader<'_, W> {
         &mut self,
         sequence: u32,
         track: u64,
-        place: Place,
+        place: TrackPlace,
         at: i64,
-        event: &Event,
-    ) -> Result<(), TranslateError> {
-        let is_slice = event.kind == Kind::Begin;
+        event: &TrackEvent,
+    ) -> Result<(), WriteError> {
+        let is_slice = event.kind == EventKind::Begin;
         // A region has its name; a sample has it here only.
         let name = event.name.as_deref().unwrap_or(UNNAMED);
         let message = (!is_slice).then(|| json!({ "message": String::from_utf8_lossy(name) }).to_string());
         let row = self.event_row(place.source, event, message.as_deref())?;
         self.args(place.source, row, 0, event)?;
         if is_slice {
-            let Value::Int(name) = self.output.string(name)? else { return Ok(()) };
-            let open = Open::new(place, at, name, row, event.annotations.len() as i64);
+            let name = self.output.string(name)?;
+            let open = OpenSlice::new(place, at, name, row, event.annotations.len() as i64);
             if !self.slices.begin(sequence, track, open) {
-                let lost =
-                    Lost("slices of which too many are open", Some(rocpd::REGION), LossCause::OverLimit);
+                let lost = LossReason(
+                    "slices of which too many are open",
+                    Some(rocpd::REGION),
+                    LossCause::OverLimit,
+                );
                 self.lose(place.source, lost);
             }
             return Ok(());
@@ -113,7 +116,7 @@ impl<W: Write> Reader<'_, W> {
         match self.tracks.moments(place, kind, &mut self.output)? {
             Some(track) => self.moment(place.source, track, at, row),
             None => {
-                self.lose(place.source, Lost("instants", Some(rocpd::SAMPLE), LossCause::OverLimit));
+                self.lose(place.source, LossReason("instants", Some(rocpd::SAMPLE), LossCause::OverLimit));
                 Ok(())
             }
         }
@@ -123,62 +126,79 @@ impl<W: Write> Reader<'_, W> {
     fn event_row(
         &mut self,
         source: u32,
-        event: &Event,
+        event: &TrackEvent,
         extdata: Option<&str>,
-    ) -> Result<i64, TranslateError> {
-        let category = if event.category.is_empty() { NULL } else { self.output.string(&event.category)? };
+    ) -> Result<EventKey, WriteError> {
+        let category = match &event.category[..] {
+            b"" => None,
+            category => Some(self.output.string(category)?),
+        };
         for _ in event.flows.iter().skip(1) {
             self.output.ignore("flows of an event beside its first");
         }
-        let id = |id: Option<u64>| Value::Int(id.unwrap_or(0) as i64);
-        let stack = event.call_stack.as_deref().map_or(Value::from("{}"), Value::from);
-        let row = [
-            category,
-            id(event.flows.first().copied()),
-            ZERO,
-            id(event.correlation),
-            stack,
-            Value::from("{}"),
-            extdata.map_or(Value::from("{}"), Value::from),
-        ];
-        self.output.push(source, rocpd::EVENT, &row)
+        let row = EventRow {
+            category_id: category,
+            stack_id: Some(StackId::from_unsigned(event.flows.first().copied().unwrap_or(0))),
+            parent_stack_id: Some(StackId::NONE),
+            // Ids above `i64::MAX` keep their bits.
+            correlation_id: Some(WholeNumber::Signed(event.correlation.unwrap_or(0) as i64)),
+            call_stack: Some(event.call_stack.as_deref().unwrap_or("{}").as_bytes()),
+            line_info: Some(b"{}"),
+            extdata: Some(extdata.unwrap_or("{}").as_bytes()),
+        };
+        self.output.row(source, &row)
     }
 
-    fn args(&mut self, source: u32, row: i64, first: i64, event: &Event) -> Result<(), TranslateError> {
+    fn args(&mut self, source: u32, row: EventKey, first: i64, event: &TrackEvent) -> Result<(), WriteError> {
         for (position, annotation) in (first..).zip(&event.annotations) {
-            let value = (annotation.kind, &annotation.name[..], &annotation.value[..]);
-            self.output.arg(source, row, position, value)?;
+            let arg = ArgRow {
+                event_id: row,
+                position: position.into(),
+                kind: annotation.kind.as_bytes(),
+                name: cut(&annotation.name),
+                value: Some(cut(&annotation.value)),
+                extdata: None,
+            };
+            self.output.row(source, &arg)?;
         }
         Ok(())
     }
 
-    fn moment(&mut self, source: u32, track: i64, at: i64, event: i64) -> Result<(), TranslateError> {
-        self.output.push(source, rocpd::SAMPLE, &[Value::Int(track), Value::Int(at), Value::Int(event)])?;
+    fn moment(&mut self, source: u32, track: TrackKey, at: i64, event: EventKey) -> Result<(), WriteError> {
+        let (timestamp, event_id) = (LocalNs(at), Some(event));
+        self.output.row(source, &SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
         Ok(())
     }
 
-    pub(super) fn region(&mut self, open: &Open, end: i64, is_open: bool) -> Result<(), TranslateError> {
+    pub(super) fn region(&mut self, open: &OpenSlice, end: i64, is_open: bool) -> Result<(), WriteError> {
         if end < open.start {
             *self.odd.entry("slices that end before they begin").or_default() += 1;
         }
-        let [thread, start, name, event] = [open.thread, open.start, open.name, open.event].map(Value::Int);
-        let extdata = if is_open { r#"{"rpd":{"open":true}}"# } else { "{}" };
-        let row =
-            [Value::Int(1), Value::Int(1), thread, start, Value::Int(end), name, event, Value::from(extdata)];
-        self.output.push(open.place_source, rocpd::REGION, &row)?;
+        let row = RegionRow {
+            tid: open.thread,
+            start: LocalNs(open.start),
+            end: LocalNs(end),
+            name_id: open.name,
+            event_id: Some(open.event),
+            extdata: Some(if is_open { br#"{"rpd":{"open":true}}"# } else { b"{}" }),
+        };
+        self.output.row(open.place_source, &row)?;
         Ok(())
     }
 
     /// A value of a counter: an event, a sample and a value.
     fn count(
         &mut self,
-        sequence: &mut Sequence,
+        sequence: &mut PacketSequence,
         (track, value): (u64, f64),
         at: i64,
         category: &[u8],
-    ) -> Result<(), TranslateError> {
+    ) -> Result<(), WriteError> {
         let Some(counter) = self.tracks.counter(track, &mut self.output)? else {
-            self.lose(0, Lost("values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit));
+            self.lose(
+                0,
+                LossReason("values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit),
+            );
             return Ok(());
         };
         self.tracks.seen(counter.source, at);
@@ -190,16 +210,22 @@ impl<W: Write> Reader<'_, W> {
         }
         value *= if counter.multiplier == 0 { 1.0 } else { counter.multiplier as f64 };
         let category = [category, &counter.category, COUNTER].into_iter().find(|text| !text.is_empty());
-        let event = Event { category: category.unwrap_or_default().to_vec(), ..Event::default() };
+        let event = TrackEvent { category: category.unwrap_or_default().to_vec(), ..TrackEvent::default() };
         let row = self.event_row(counter.source, &event, None)?;
         self.moment(counter.source, counter.track, at, row)?;
-        let value = [Value::Int(row), Value::Int(counter.pmc), Value::Real(value)];
-        self.output.push(counter.source, rocpd::PMC_EVENT, &value)?;
+        let (event_id, value) = (Some(row), Some(value));
+        let value = PmcEventRow { event_id, pmc_id: counter.pmc, value, extdata: None };
+        self.output.row(counter.source, &value)?;
         Ok(())
     }
 
     /// Where a thread was at a time.
-    pub(super) fn sample(&mut self, sequence: &Sequence, at: i64, sample: Fields<'_>) -> Result<(), Refused> {
+    pub(super) fn sample(
+        &mut self,
+        sequence: &PacketSequence,
+        at: i64,
+        sample: Fields<'_>,
+    ) -> Result<(), PacketError> {
         let (mut pid, mut tid, mut stack) = (0, 0, None);
         for field in sample {
             match field? {
@@ -212,7 +238,10 @@ impl<W: Write> Reader<'_, W> {
             }
         }
         let Some(place) = self.tracks.thread_of(pid, tid, &mut self.output)? else {
-            self.lose(0, Lost("samples of too many threads", Some(rocpd::SAMPLE), LossCause::OverLimit));
+            self.lose(
+                0,
+                LossReason("samples of too many threads", Some(rocpd::SAMPLE), LossCause::OverLimit),
+            );
             return Ok(());
         };
         self.tracks.seen(place.source, at);
@@ -221,11 +250,11 @@ impl<W: Write> Reader<'_, W> {
             *self.odd.entry("events that refer to what is not there").or_default() += 1;
         }
         let call_stack = frames.and_then(|frames| super::stacks::json(&frames));
-        let event = Event { category: SAMPLED.to_vec(), call_stack, ..Event::default() };
+        let event = TrackEvent { category: SAMPLED.to_vec(), call_stack, ..TrackEvent::default() };
         let row = self.event_row(place.source, &event, None)?;
         match self.tracks.moments(place, SAMPLED, &mut self.output)? {
             Some(track) => self.moment(place.source, track, at, row)?,
-            None => self.lose(place.source, Lost("samples", Some(rocpd::SAMPLE), LossCause::OverLimit)),
+            None => self.lose(place.source, LossReason("samples", Some(rocpd::SAMPLE), LossCause::OverLimit)),
         }
         Ok(())
     }

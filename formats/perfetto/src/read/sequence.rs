@@ -1,32 +1,32 @@
-//! What is remembered of a sequence of packets: interned data, and what is left out because it is the same every time.
+//! What is remembered of a sequence of packets: interned data, and what is left out because it is the same
+//! every time.
 
-use super::stacks::{Frame, StackTables};
-use super::wire::{Fields, Malformed};
+use super::stacks::{StackFrame, StackTables};
+use super::texts::InternedTexts;
+use super::wire::{Fields, MalformedField};
+use rpd_translator::cut_text;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Most bytes of interned data of all sequences together.
+/// Maximum bytes of interned data of all sequences together.
 const MAX_INTERNED: usize = 256 << 20;
 /// What an entry of a table takes beside its text.
 const ENTRY: usize = 64;
 /// Longest text that is kept of one value, bytes.
-pub(super) const MAX_TEXT: usize = 1 << 20;
+const MAX_TEXT: usize = 1 << 20;
 /// Flags of a packet.
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 
-/// Texts by their interning ids.
-pub(super) type Texts = HashMap<u64, Rc<[u8]>>;
-
 /// Of how much interned data there is no room any more.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct InternBudget {
     used: usize,
     /// Entries that were left out.
     pub(super) left_out: u64,
 }
 
-impl Room {
+impl InternBudget {
     fn take(&mut self, bytes: usize) -> bool {
         let fits = self.used + bytes <= MAX_INTERNED;
         self.used += if fits { bytes } else { 0 };
@@ -37,7 +37,7 @@ impl Room {
 
 /// What packets of a sequence leave out.
 #[derive(Debug, Default)]
-pub(super) struct Defaults {
+pub(super) struct PacketDefaults {
     pub(super) clock: Option<u32>,
     pub(super) track: Option<u64>,
     pub(super) counters: Vec<u64>,
@@ -46,35 +46,41 @@ pub(super) struct Defaults {
 
 /// A sequence of packets.
 #[derive(Debug, Default)]
-pub(super) struct Sequence {
-    /// Whether all is known that packets refer to: not before its first packet, and not behind a gap.
+pub(super) struct PacketSequence {
+    /// Whether everything that packets refer to is known: not before its first packet, and not after a gap.
     valid: bool,
-    pub(super) defaults: Defaults,
-    pub(super) categories: Texts,
-    pub(super) names: Texts,
-    pub(super) keys: Texts,
-    pub(super) values: Texts,
+    pub(super) defaults: PacketDefaults,
+    pub(super) categories: InternedTexts,
+    pub(super) names: InternedTexts,
+    pub(super) keys: InternedTexts,
+    pub(super) values: InternedTexts,
     pub(super) stacks: StackTables,
-    /// Sums of counters that tell differences, by track.
+    /// Sums of counters that state differences, by track.
     pub(super) sums: HashMap<u64, f64>,
     bytes: usize,
 }
 
-impl Sequence {
-    /// Looks at the flags of a packet and whether packets before it were dropped; says whether the packet can be
+impl PacketSequence {
+    /// Examines the flags of a packet and whether packets before it were dropped; returns whether the packet can be
     /// understood.
-    pub(super) fn begin(&mut self, flags: u64, cleared: bool, dropped: bool, room: &mut Room) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        flags: u64,
+        cleared: bool,
+        dropped: bool,
+        room: &mut InternBudget,
+    ) -> bool {
         if flags & STATE_CLEARED != 0 || cleared {
             room.used -= self.bytes;
-            *self = Sequence { valid: true, ..Sequence::default() };
+            *self = PacketSequence { valid: true, ..PacketSequence::default() };
         } else if dropped {
             self.valid = false;
         }
         self.valid || flags & NEEDS_STATE == 0
     }
 
-    /// Takes in a packet's defaults.
-    pub(super) fn defaults(&mut self, defaults: Fields<'_>) -> Result<(), Malformed> {
+    /// Reads a packet's defaults.
+    pub(super) fn defaults(&mut self, defaults: Fields<'_>) -> Result<(), MalformedField> {
         for field in defaults {
             match field? {
                 (58, clock) => self.defaults.clock = Some(clock.uint32()?),
@@ -94,13 +100,13 @@ impl Sequence {
         Ok(())
     }
 
-    /// Takes in interned data; what it has no table for is told by its number.
+    /// Reads interned data; what it has no table for is reported by its number.
     pub(super) fn intern(
         &mut self,
         data: Fields<'_>,
-        room: &mut Room,
+        room: &mut InternBudget,
         mut unread: impl FnMut(u32),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedField> {
         for field in data {
             let (table, entry) = field?;
             if !matches!(table, 1..=3 | 5..=7 | 16..=19 | 29) {
@@ -137,13 +143,13 @@ impl Sequence {
     }
 
     /// The frames of an interned call stack, outermost first.
-    pub(super) fn frames(&self, stack: u64) -> Option<Vec<Frame<'_>>> {
+    pub(super) fn frames(&self, stack: u64) -> Option<Vec<StackFrame<'_>>> {
         self.stacks.frames(stack)
     }
 }
 
 /// An entry of a table of texts.
-fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), Malformed> {
+fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), MalformedField> {
     let (mut iid, mut text) = (0, &[][..]);
     for field in entry {
         match field? {
@@ -155,11 +161,7 @@ fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), Malformed> {
     Ok((iid, text.into()))
 }
 
-/// As much of a text as is kept. Never half a character, where it is UTF-8.
+/// As much of a text as is kept.
 pub(super) fn cut(text: &[u8]) -> &[u8] {
-    let mut end = text.len().min(MAX_TEXT);
-    while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) && MAX_TEXT - end < 4 {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or(text)
+    cut_text(text, MAX_TEXT)
 }

@@ -1,17 +1,18 @@
-//! Call stacks: interned ones of tables, and those that stand in an event.
+//! Call stacks: interned ones of tables, and those that are in an event.
 
-use super::wire::{Field, Fields, Malformed};
+use super::texts::InternedTexts;
+use super::wire::{Field, Fields, MalformedField};
 use serde_json::json;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Most frames of one call stack, the innermost ones, and bytes of their names.
+/// Maximum number of frames of one call stack, the innermost ones, and bytes of their names.
 const MAX_FRAMES: usize = 1024;
 const MAX_BYTES: usize = 256 << 10;
 
 /// A frame of a call stack.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Frame<'a> {
+pub(super) struct StackFrame<'a> {
     pub(super) name: &'a [u8],
     /// Program or library, and the place in it.
     library: Option<(Vec<u8>, u64)>,
@@ -32,16 +33,16 @@ struct InternedFrame {
 /// The tables that interned call stacks are made of.
 #[derive(Debug, Default)]
 pub(super) struct StackTables {
-    pub(super) functions: super::sequence::Texts,
-    pub(super) paths: super::sequence::Texts,
-    pub(super) sources: super::sequence::Texts,
+    pub(super) functions: InternedTexts,
+    pub(super) paths: InternedTexts,
+    pub(super) sources: InternedTexts,
     frames: HashMap<u64, InternedFrame>,
     mappings: HashMap<u64, Vec<u64>>,
     stacks: HashMap<u64, Rc<[u64]>>,
 }
 
 impl StackTables {
-    pub(super) fn add_frame(&mut self, entry: Fields<'_>) -> Result<(), Malformed> {
+    pub(super) fn add_frame(&mut self, entry: Fields<'_>) -> Result<(), MalformedField> {
         let (mut iid, mut frame) = (0, InternedFrame::default());
         for field in entry {
             match field? {
@@ -58,7 +59,7 @@ impl StackTables {
         Ok(())
     }
 
-    pub(super) fn add_mapping(&mut self, entry: Fields<'_>) -> Result<(), Malformed> {
+    pub(super) fn add_mapping(&mut self, entry: Fields<'_>) -> Result<(), MalformedField> {
         let (mut iid, mut parts) = (0, Vec::new());
         for field in entry {
             match field? {
@@ -71,7 +72,7 @@ impl StackTables {
         Ok(())
     }
 
-    pub(super) fn add_stack(&mut self, entry: Fields<'_>) -> Result<(), Malformed> {
+    pub(super) fn add_stack(&mut self, entry: Fields<'_>) -> Result<(), MalformedField> {
         let (mut iid, mut frames) = (0, Vec::new());
         for field in entry {
             match field? {
@@ -85,23 +86,25 @@ impl StackTables {
     }
 
     /// The frames of a call stack, outermost first; `None` where it is not there.
-    pub(super) fn frames(&self, stack: u64) -> Option<Vec<Frame<'_>>> {
+    pub(super) fn frames(&self, stack: u64) -> Option<Vec<StackFrame<'_>>> {
         let ids = self.stacks.get(&stack)?;
-        // The innermost ones stand last.
+        // The innermost ones are last.
         let ids = &ids[ids.len().saturating_sub(MAX_FRAMES)..];
         Some(
-            ids.iter().map(|id| self.frames.get(id).map_or_else(Frame::default, |f| self.frame(f))).collect(),
+            ids.iter()
+                .map(|id| self.frames.get(id).map_or_else(StackFrame::default, |f| self.frame(f)))
+                .collect(),
         )
     }
 
-    fn frame(&self, frame: &InternedFrame) -> Frame<'_> {
-        let text = |texts: &'_ super::sequence::Texts, id: u64| texts.get(&id).cloned();
+    fn frame(&self, frame: &InternedFrame) -> StackFrame<'_> {
+        let text = |texts: &'_ InternedTexts, id: u64| texts.get(&id).cloned();
         let library = frame.mapping.and_then(|id| self.mappings.get(&id)).map(|parts| {
             let parts: Vec<Rc<[u8]>> =
                 parts.iter().take(64).filter_map(|part| text(&self.paths, *part)).collect();
             parts.join(&b'/')
         });
-        Frame {
+        StackFrame {
             name: self.functions.get(&frame.function).map_or(&[][..], |name| name),
             library: library.filter(|path| !path.is_empty()).map(|path| (path, frame.offset)),
             source: frame.source.and_then(|id| self.sources.get(&id)).map(|path| &path[..]),
@@ -110,12 +113,12 @@ impl StackTables {
     }
 }
 
-/// The frames of a call stack that stands in an event, outermost first.
-pub(super) fn inline<'a>(stack: Field<'a>) -> Result<Vec<Frame<'a>>, Malformed> {
+/// The frames of a call stack that is in an event, outermost first.
+pub(super) fn inline<'a>(stack: Field<'a>) -> Result<Vec<StackFrame<'a>>, MalformedField> {
     let mut frames = Vec::new();
     for field in stack.message()? {
         let (1, entry) = field? else { continue };
-        let mut frame = Frame::default();
+        let mut frame = StackFrame::default();
         for field in entry.message()? {
             match field? {
                 (1, name) => frame.name = name.bytes()?,
@@ -131,10 +134,10 @@ pub(super) fn inline<'a>(stack: Field<'a>) -> Result<Vec<Frame<'a>>, Malformed> 
 }
 
 /// A call stack as an event has it, innermost frame first.
-pub(super) fn json(frames: &[Frame<'_>]) -> Option<String> {
+pub(super) fn json(frames: &[StackFrame<'_>]) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut bytes = 0;
-    let fits = |frame: &&Frame<'_>| {
+    let fits = |frame: &&StackFrame<'_>| {
         let library = frame.library.as_ref().map_or(0, |(path, _)| path.len());
         bytes += frame.name.len() + library + frame.source.map_or(0, <[u8]>::len);
         bytes <= MAX_BYTES

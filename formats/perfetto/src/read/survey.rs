@@ -1,56 +1,63 @@
 //! The first pass over a file: its tracks and processes, and how far its clocks are from each other.
 
-use super::clocks::Clocks;
-use super::error::TranslateError;
-use super::packets::{self, Damage, Packet, Packets, Stop};
-use super::tracks::Described;
-use super::wire::{Fields, Malformed};
+use super::clocks::TraceClocks;
+use super::limits::{MAX_PROCESSES, MAX_TRACKS};
+use super::packets::{self, PacketStop, TraceDamage, TracePacket, TracePackets};
+use super::tracks::TrackDescription;
+use super::wire::{Fields, MalformedField};
+use rpd_translator::{FilePosition, TranslateError};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// Most tracks and processes of one file.
-pub(super) const MAX_TRACKS: usize = 1 << 20;
-pub(super) const MAX_PROCESSES: usize = 4096;
-
 /// What a file describes.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
-    pub(super) tracks: HashMap<u64, Described>,
+pub(super) struct TraceSurvey {
+    pub(super) tracks: HashMap<u64, TrackDescription>,
     /// Process ids and names, in the order of the file.
     pub(super) processes: Vec<(i32, Vec<u8>)>,
-    pub(super) clocks: Clocks,
+    pub(super) clocks: TraceClocks,
     /// Where the file ends early.
-    pub(super) damage: Option<Damage>,
+    pub(super) damage: Option<TraceDamage>,
 }
 
-/// Reads all packets once. A file that ends early yields what stands before.
-pub(super) fn survey(path: &Path) -> Result<Survey, TranslateError> {
-    let io = |source| TranslateError::Io { path: path.to_owned(), source };
-    let mut survey = Survey::default();
+/// Reads all packets once. A file that ends early yields what precedes its end.
+pub(super) fn survey(path: &Path) -> Result<TraceSurvey, TranslateError> {
+    let io = |source| TranslateError::io(path, source);
+    let mut survey = TraceSurvey::default();
     let mut packets = packets::open(path).map_err(io)?;
     match survey.take(&mut packets, true) {
         Ok(()) => {}
-        Err(Stop::Io(source)) => return Err(io(source)),
-        Err(Stop::Damage(Damage { offset: 0, reason })) => {
-            return Err(TranslateError::NoPacket { path: path.to_owned(), offset: 0, reason });
+        Err(PacketStop::Io(source)) => return Err(io(source)),
+        Err(PacketStop::Damage(TraceDamage { offset: 0, reason })) => {
+            return Err(TranslateError::NoContent {
+                path: path.to_owned(),
+                missing: "no packet of a Perfetto trace is in it",
+                reason,
+                position: FilePosition::Byte(0),
+                advice: "leave the file out or record again",
+            });
         }
-        Err(Stop::Damage(damage)) => survey.damage = Some(damage),
+        Err(PacketStop::Damage(damage)) => survey.damage = Some(damage),
     }
     Ok(survey)
 }
 
-impl Survey {
-    fn take<R: BufRead>(&mut self, packets: &mut Packets<R>, may_be_packed: bool) -> Result<(), Stop> {
+impl TraceSurvey {
+    fn take<R: BufRead>(
+        &mut self,
+        packets: &mut TracePackets<R>,
+        may_be_packed: bool,
+    ) -> Result<(), PacketStop> {
         while let Some(packet) = packets.next()? {
-            let Packet::Whole(bytes) = packet else { continue };
+            let TracePacket::Whole(bytes) = packet else { continue };
             // What is malformed is counted when it is read.
             let _ = self.packet(bytes, may_be_packed);
         }
         Ok(())
     }
 
-    fn packet(&mut self, bytes: &[u8], may_be_packed: bool) -> Result<(), Malformed> {
+    fn packet(&mut self, bytes: &[u8], may_be_packed: bool) -> Result<(), MalformedField> {
         for field in Fields(bytes) {
             match field? {
                 (6, snapshot) => self.clocks.survey(snapshot.message()?)?,
@@ -65,8 +72,8 @@ impl Survey {
         Ok(())
     }
 
-    fn track(&mut self, descriptor: Fields<'_>) -> Result<(), Malformed> {
-        let (uuid, described) = Described::read(descriptor)?;
+    fn track(&mut self, descriptor: Fields<'_>) -> Result<(), MalformedField> {
+        let (uuid, described) = TrackDescription::read(descriptor)?;
         if let Some((pid, name)) = &described.process {
             self.process(*pid, name);
         }
@@ -74,7 +81,7 @@ impl Survey {
             self.process(thread.pid, b"");
         }
         if self.tracks.len() < MAX_TRACKS || self.tracks.contains_key(&uuid) {
-            // What a later description leaves out, an earlier one may have said.
+            // What a later description leaves out, an earlier one may have stated.
             self.tracks.entry(uuid).or_default().update(described);
         }
         Ok(())

@@ -1,15 +1,15 @@
 //! Tracks, and the threads and counters that they become.
 //!
-//! A track of a thread is that thread. Any other track with slices is a thread row, too, with the names of the tracks
-//! above it below the process; its id is negative, since it is none of the system. Tracks with the same parent and the
-//! same name are one, as Perfetto draws them.
+//! A track of a thread is that thread. Any other track with slices is a thread row, too, with the names of the
+//! tracks above it below the process; its id is negative, since it is none of the system. Tracks with the same
+//! parent and the same name are one, as Perfetto draws them.
 
-use super::error::TranslateError;
-use super::output::{NULL, OWNER, Output, ZERO};
+use super::limits::{MAX_PROCESSES, MAX_TRACKS};
 use super::sequence::cut;
-use super::survey::{MAX_PROCESSES, MAX_TRACKS};
-use super::wire::{Fields, Malformed};
-use rpd_shard::model::{Value, rocpd};
+use super::wire::{Fields, MalformedField};
+use rpd_shard::WriteError;
+use rpd_shard::model::row_types::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};
+use rpd_translator::Translator;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -28,28 +28,28 @@ pub(super) struct ThreadId {
 
 /// A counter of a descriptor.
 #[derive(Clone, Debug)]
-struct CounterOf {
+struct CounterDescription {
     unit: Vec<u8>,
     multiplier: i64,
     is_incremental: bool,
     category: Vec<u8>,
 }
 
-/// What a file says of a track.
+/// What a file states about a track.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Described {
+pub(super) struct TrackDescription {
     parent: Option<u64>,
     name: Vec<u8>,
     description: Vec<u8>,
     pub(super) process: Option<(i32, Vec<u8>)>,
     pub(super) thread: Option<ThreadId>,
-    counter: Option<CounterOf>,
+    counter: Option<CounterDescription>,
 }
 
-impl Described {
-    /// Reads a descriptor: the track's number, and what is said of it.
-    pub(super) fn read(descriptor: Fields<'_>) -> Result<(u64, Described), Malformed> {
-        let (mut uuid, mut read) = (0, Described::default());
+impl TrackDescription {
+    /// Reads a descriptor: the track's number, and its description.
+    pub(super) fn read(descriptor: Fields<'_>) -> Result<(u64, TrackDescription), MalformedField> {
+        let (mut uuid, mut read) = (0, TrackDescription::default());
         for field in descriptor {
             match field? {
                 (1, number) => uuid = number.uint()?,
@@ -91,8 +91,8 @@ impl Described {
         Ok((uuid, read))
     }
 
-    /// Takes over what a later descriptor says.
-    pub(super) fn update(&mut self, later: Described) {
+    /// Adopts what a later descriptor states.
+    pub(super) fn update(&mut self, later: TrackDescription) {
         let text = |own: &mut Vec<u8>, later: Vec<u8>| {
             if !later.is_empty() {
                 *own = later;
@@ -107,8 +107,9 @@ impl Described {
     }
 }
 
-fn counter_of(counter: Fields<'_>) -> Result<CounterOf, Malformed> {
-    let mut of = CounterOf { unit: Vec::new(), multiplier: 1, is_incremental: false, category: Vec::new() };
+fn counter_of(counter: Fields<'_>) -> Result<CounterDescription, MalformedField> {
+    let mut of =
+        CounterDescription { unit: Vec::new(), multiplier: 1, is_incremental: false, category: Vec::new() };
     for field in counter {
         match field? {
             (2, category) => of.category = short(category.bytes()?),
@@ -133,19 +134,42 @@ fn short(text: &[u8]) -> Vec<u8> {
     text.get(..MAX_NAME).unwrap_or(text).to_vec()
 }
 
+/// The row of a counter. A track does not state which processor counts.
+fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<'a> {
+    const ZERO: Option<WholeNumber> = Some(WholeNumber::Signed(0));
+    PmcRow {
+        agent_id: None,
+        target_arch: None,
+        event_code: ZERO,
+        instance_id: ZERO,
+        name,
+        symbol: name,
+        description: Some(description),
+        long_description: Some(b""),
+        component: Some(b"perfetto"),
+        units: Some(unit),
+        value_type: Some(b"ABS"),
+        block: Some(b""),
+        expression: Some(b""),
+        is_constant: ZERO,
+        is_derived: ZERO,
+        extdata: None,
+    }
+}
+
 /// Where what happens on a track goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct TrackPlace {
     pub(super) source: u32,
-    pub(super) thread: i64,
+    pub(super) thread: ThreadKey,
 }
 
 /// A counter.
 #[derive(Clone, Debug)]
-pub(super) struct Counter {
+pub(super) struct TrackCounter {
     pub(super) source: u32,
-    pub(super) pmc: i64,
-    pub(super) track: i64,
+    pub(super) pmc: PmcKey,
+    pub(super) track: TrackKey,
     pub(super) multiplier: i64,
     pub(super) is_incremental: bool,
     pub(super) category: Vec<u8>,
@@ -153,7 +177,7 @@ pub(super) struct Counter {
 
 /// A process of the file.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct TraceProcess {
     pub(super) pid: i32,
     pub(super) command: Vec<u8>,
     /// Its first and last time, ns.
@@ -162,32 +186,32 @@ pub(super) struct Found {
 
 /// A thread: of the system, or a track of another kind.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum ThreadKey {
+enum ThreadName {
     Tid(i32),
     Track(Vec<u8>),
 }
 
 /// The tracks of a file, and what they became so far.
-pub(super) struct Tracks {
-    described: HashMap<u64, Described>,
+pub(super) struct TraceTracks {
+    described: HashMap<u64, TrackDescription>,
     /// By their number in the shard, from 1.
-    pub(super) processes: Vec<Found>,
-    places: HashMap<u64, Place>,
-    threads: HashMap<(u32, ThreadKey), i64>,
+    pub(super) processes: Vec<TraceProcess>,
+    places: HashMap<u64, TrackPlace>,
+    threads: HashMap<(u32, ThreadName), ThreadKey>,
     /// How many tracks of each process are no threads.
     others: HashMap<u32, i64>,
-    counters: HashMap<u64, Counter>,
-    known_counters: HashMap<(u32, Vec<u8>), (i64, i64)>,
-    samples: HashMap<(Place2, Vec<u8>), i64>,
+    counters: HashMap<u64, TrackCounter>,
+    known_counters: HashMap<(u32, Vec<u8>), (PmcKey, TrackKey)>,
+    samples: HashMap<(TrackPlace, Vec<u8>), TrackKey>,
 }
 
-/// Process and thread of a track of samples.
-type Place2 = (u32, Option<i64>);
-
-impl Tracks {
-    pub(super) fn new(described: HashMap<u64, Described>, processes: Vec<(i32, Vec<u8>)>) -> Tracks {
-        let found = |(pid, command)| Found { pid, command, seen: None };
-        Tracks {
+impl TraceTracks {
+    pub(super) fn new(
+        described: HashMap<u64, TrackDescription>,
+        processes: Vec<(i32, Vec<u8>)>,
+    ) -> TraceTracks {
+        let found = |(pid, command)| TraceProcess { pid, command, seen: None };
+        TraceTracks {
             described,
             processes: processes.into_iter().map(found).collect(),
             places: HashMap::new(),
@@ -203,8 +227,8 @@ impl Tracks {
     pub(super) fn place<W: Write>(
         &mut self,
         uuid: u64,
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<Place>, TranslateError> {
+        output: &mut Translator<W>,
+    ) -> Result<Option<TrackPlace>, WriteError> {
         if let Some(place) = self.places.get(&uuid) {
             return Ok(Some(*place));
         }
@@ -217,15 +241,15 @@ impl Tracks {
                 let Some(source) = self.source(Some(thread.pid)) else { return Ok(None) };
                 let described = self.described.get(&uuid).map_or(&[][..], |described| &described.name);
                 let name = if thread.name.is_empty() { described } else { &thread.name };
-                let (key, name) = (ThreadKey::Tid(thread.tid), name.to_vec());
-                Place { source, thread: self.thread(source, key, thread.tid.into(), &name, output)? }
+                let (key, name) = (ThreadName::Tid(thread.tid), name.to_vec());
+                TrackPlace { source, thread: self.thread(source, key, thread.tid.into(), &name, output)? }
             }
             None => {
                 let (pid, name) = self.path(uuid);
                 let Some(source) = self.source(pid) else { return Ok(None) };
-                let key = ThreadKey::Track(name.clone());
+                let key = ThreadName::Track(name.clone());
                 let number = -1 - self.others.get(&source).copied().unwrap_or(0);
-                Place { source, thread: self.thread(source, key, number, &name, output)? }
+                TrackPlace { source, thread: self.thread(source, key, number, &name, output)? }
             }
         };
         self.places.insert(uuid, place);
@@ -237,22 +261,22 @@ impl Tracks {
         &mut self,
         pid: i32,
         tid: i32,
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<Place>, TranslateError> {
+        output: &mut Translator<W>,
+    ) -> Result<Option<TrackPlace>, WriteError> {
         if self.threads.len() >= MAX_TRACKS {
             return Ok(None);
         }
         let Some(source) = self.source(Some(pid)) else { return Ok(None) };
-        let thread = self.thread(source, ThreadKey::Tid(tid), tid.into(), b"", output)?;
-        Ok(Some(Place { source, thread }))
+        let thread = self.thread(source, ThreadName::Tid(tid), tid.into(), b"", output)?;
+        Ok(Some(TrackPlace { source, thread }))
     }
 
     /// The counter of a track; `None` where there are too many.
     pub(super) fn counter<W: Write>(
         &mut self,
         uuid: u64,
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<Counter>, TranslateError> {
+        output: &mut Translator<W>,
+    ) -> Result<Option<TrackCounter>, WriteError> {
         if let Some(counter) = self.counters.get(&uuid) {
             return Ok(Some(counter.clone()));
         }
@@ -265,7 +289,7 @@ impl Tracks {
         }
         let Some(source) = self.source(pid) else { return Ok(None) };
         let described = self.described.get(&uuid).cloned().unwrap_or_default();
-        let of = described.counter.unwrap_or(CounterOf {
+        let of = described.counter.unwrap_or(CounterDescription {
             unit: Vec::new(),
             multiplier: 1,
             is_incremental: false,
@@ -276,35 +300,15 @@ impl Tracks {
             Some(known) => *known,
             None => {
                 let name = &key.1;
-                let pmc = [
-                    OWNER,
-                    OWNER,
-                    NULL,
-                    // A track does not say whose counter it is.
-                    NULL,
-                    ZERO,
-                    ZERO,
-                    Value::Text(name),
-                    Value::Text(name),
-                    Value::Text(&described.description),
-                    Value::from(""),
-                    Value::from("perfetto"),
-                    Value::Text(&of.unit),
-                    Value::from("ABS"),
-                    Value::from(""),
-                    Value::from(""),
-                    ZERO,
-                    ZERO,
-                ];
-                let pmc = output.push(source, rocpd::INFO_PMC, &pmc)?;
-                let name = output.string(name)?;
-                let track = output.push(source, rocpd::TRACK, &[OWNER, OWNER, NULL, name])?;
+                let pmc = output.row(source, &pmc_row(name, &described.description, &of.unit))?;
+                let name_id = Some(output.string(name)?);
+                let track = output.row(source, &TrackRow { tid: None, name_id, extdata: None })?;
                 self.known_counters.insert(key, (pmc, track));
                 (pmc, track)
             }
         };
-        let CounterOf { multiplier, is_incremental, category, .. } = of;
-        let counter = Counter { source, pmc, track, multiplier, is_incremental, category };
+        let CounterDescription { multiplier, is_incremental, category, .. } = of;
+        let counter = TrackCounter { source, pmc, track, multiplier, is_incremental, category };
         self.counters.insert(uuid, counter.clone());
         Ok(Some(counter))
     }
@@ -312,19 +316,20 @@ impl Tracks {
     /// The track of a thread's moments of one kind.
     pub(super) fn moments<W: Write>(
         &mut self,
-        place: Place,
+        place: TrackPlace,
         name: &[u8],
-        output: &mut Output<'_, W>,
-    ) -> Result<Option<i64>, TranslateError> {
-        let key = ((place.source, Some(place.thread)), name.to_vec());
+        output: &mut Translator<W>,
+    ) -> Result<Option<TrackKey>, WriteError> {
+        let key = (place, name.to_vec());
         if let Some(track) = self.samples.get(&key) {
             return Ok(Some(*track));
         }
         if self.samples.len() >= MAX_TRACKS {
             return Ok(None);
         }
-        let row = [OWNER, OWNER, Value::Int(place.thread), output.string(name)?];
-        let track = output.push(place.source, rocpd::TRACK, &row)?;
+        let name_id = Some(output.string(name)?);
+        let row = TrackRow { tid: Some(place.thread), name_id, extdata: None };
+        let track = output.row(place.source, &row)?;
         self.samples.insert(key, track);
         Ok(Some(track))
     }
@@ -340,25 +345,25 @@ impl Tracks {
     fn thread<W: Write>(
         &mut self,
         source: u32,
-        key: ThreadKey,
+        key: ThreadName,
         tid: i64,
         name: &[u8],
-        output: &mut Output<'_, W>,
-    ) -> Result<i64, TranslateError> {
-        let is_track = matches!(key, ThreadKey::Track(_));
+        output: &mut Translator<W>,
+    ) -> Result<ThreadKey, WriteError> {
+        let is_track = matches!(key, ThreadName::Track(_));
         let key = (source, key);
         if let Some(thread) = self.threads.get(&key) {
             return Ok(*thread);
         }
         *self.others.entry(source).or_default() += i64::from(is_track);
-        let name = if name.is_empty() { NULL } else { Value::Text(cut(name)) };
-        let row = [OWNER, NULL, OWNER, Value::Int(tid), name];
-        let thread = output.push(source, rocpd::INFO_THREAD, &row)?;
+        let name = (!name.is_empty()).then(|| cut(name));
+        let row = ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None };
+        let thread = output.row(source, &row)?;
         self.threads.insert(key, thread);
         Ok(thread)
     }
 
-    /// Process id of a track, and its name behind those of the tracks between them.
+    /// Process id of a track, and its name after those of the tracks between them.
     fn path(&self, uuid: u64) -> (Option<i32>, Vec<u8>) {
         let (mut pid, mut names, mut next) = (None, Vec::new(), Some(uuid));
         for depth in 0..MAX_DEPTH {
@@ -393,7 +398,7 @@ impl Tracks {
             Some(place) => place,
             None if self.processes.len() >= MAX_PROCESSES => return None,
             None => {
-                self.processes.push(Found { pid, command: Vec::new(), seen: None });
+                self.processes.push(TraceProcess { pid, command: Vec::new(), seen: None });
                 self.processes.len() - 1
             }
         };

@@ -1,128 +1,106 @@
 //! The second pass over a file: packets to rows.
 
-use super::clocks::Reading;
-use super::error::TranslateError;
+use super::clocks::ClockReading;
 use super::event::decode;
-use super::output::{Output, Translation};
-use super::packets::{self, Damage, Packet, Packets, Stop};
-use super::sequence::{Room, Sequence};
-use super::slices::{Rest, Slices};
-use super::survey::{Survey, survey};
-use super::tracks::{Found, Tracks};
-use super::wire::{Field, Fields, Malformed};
-use rpd_shard::ShardWriter;
+use super::packets::{self, PacketStop, TracePacket, TracePackets};
+use super::processes::described;
+use super::sequence::{InternBudget, PacketSequence};
+use super::slices::{SlicePairs, UnpairedSlice};
+use super::survey::{TraceSurvey, survey};
+use super::tracks::TraceTracks;
+use super::wire::{Field, Fields, MalformedField};
 use rpd_shard::file::Owner;
-use rpd_shard::identity::unnamed_node;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Clock, ClockSet, LossCause, Process};
+use rpd_shard::record::{ClockSet, Loss, LossCause, Process};
+use rpd_shard::{ShardWriter, WriteError};
+use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-/// Most sequences of one file.
+/// Maximum number of sequences of one file.
 const MAX_SEQUENCES: usize = 1 << 16;
-/// How far the clocks of a snapshot may have been read from each other, ns: Perfetto reads one behind the other.
+/// How far the clocks of a snapshot may have been read from each other, ns: Perfetto reads one after the other.
 const SNAPSHOT_BRACKET: i64 = 1_000;
-/// Writes a trace as a shard, a source for each process; returns the sink and what became of the file. It is read
-/// twice. A file that ends early or is damaged somewhere yields what stands before, a warning, and a loss of unknown
-/// size.
+/// Writes a trace as a shard, a source for each process; returns the sink and what became of the file. It is
+/// read twice. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and a
+/// loss of unknown size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
-    let Survey { tracks, processes, clocks, damage } = survey(path)?;
-    let mut shard = ShardWriter::of_owner(sink, owner)?;
-    let mut reader = Reader {
-        output: Output::new(&mut shard),
-        tracks: Tracks::new(tracks, processes),
+    let TraceSurvey { tracks, processes, clocks, damage } = survey(path)?;
+    let shard = ShardWriter::of_owner(sink, owner)?;
+    let mut reader = TraceReader {
+        output: Translator::new(shard, PendingLimit::MANY_PROCESSES),
+        tracks: TraceTracks::new(tracks, processes),
         clocks,
         sequences: HashMap::new(),
-        room: Room::default(),
-        slices: Slices::default(),
+        room: InternBudget::default(),
+        slices: SlicePairs::default(),
         odd: BTreeMap::new(),
     };
-    // Whose rows these are stands before them; when they were is known behind them.
+    // Processes are described before their rows; their times are known afterwards.
     reader.processes()?;
     let mut packets = packets::open(path).map_err(|source| io(path, source))?;
     match reader.packets(&mut packets, true) {
         Ok(()) => {}
-        Err(Ended::Stop(Stop::Io(source))) => return Err(io(path, source)),
+        Err(ReadEnd::Stop(PacketStop::Io(source))) => return Err(io(path, source)),
         // The file may have changed between the two passes; what the second one found is what counts.
-        Err(Ended::Stop(Stop::Damage(damage))) => reader.output.damaged(&damage, ""),
-        Err(Ended::Error(error)) => return Err(error),
+        Err(ReadEnd::Stop(PacketStop::Damage(damage))) => reader.damaged(&damage, ""),
+        Err(ReadEnd::Error(error)) => return Err(error.into()),
     }
-    debug_assert!(damage.is_none() || !reader.output.account.warnings.is_empty());
+    debug_assert!(damage.is_none() || !reader.output.translation().warnings.is_empty());
     reader.rest()?;
     reader.processes()?;
     if owner.clocks.is_empty() && owner.processes.is_none() {
         reader.readings()?;
     }
     reader.told();
-    let mut account = reader.output.account;
-    for warning in &mut account.warnings {
-        *warning = format!("{}: {warning}", path.display());
-    }
-    Ok((shard.finish()?, account))
+    Ok(reader.output.finish()?)
 }
 
-/// The processes of a trace, in its order, as [`translate`] describes them, but for their times. Reads all of the file.
+/// The processes of a trace, in its order, as [`translate`] describes them, but for their times. Reads all of
+/// the file.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
-    let Survey { tracks, processes, clocks, .. } = survey(path)?;
-    Ok(described(&Tracks::new(tracks, processes).processes, clocks.target()))
+    let TraceSurvey { tracks, processes, clocks, .. } = survey(path)?;
+    Ok(described(&TraceTracks::new(tracks, processes).processes, clocks.target()))
 }
 
 fn io(path: &Path, source: std::io::Error) -> TranslateError {
-    TranslateError::Io { path: path.to_owned(), source }
-}
-
-/// Processes as a shard describes them. The file names neither rank nor node.
-fn described(processes: &[Found], clock: Clock) -> Vec<Process> {
-    let first = |found: &Found| found.seen.map_or(0, |(first, _)| first);
-    let on_node: Vec<(i32, i64)> = processes.iter().map(|found| (found.pid, first(found))).collect();
-    let node = unnamed_node(0, &on_node);
-    (1..)
-        .zip(processes)
-        .map(|(source, found)| Process {
-            source,
-            pid: found.pid,
-            first_seen: first(found),
-            last_seen: found.seen.map(|(_, last)| last),
-            command: String::from_utf8_lossy(&found.command).into_owned(),
-            ..Process::of_file(node.clone(), clock)
-        })
-        .collect()
+    TranslateError::io(path, source)
 }
 
 /// Why packets are not read on.
-enum Ended {
-    Stop(Stop),
-    Error(TranslateError),
+enum ReadEnd {
+    Stop(PacketStop),
+    Error(WriteError),
 }
 
-impl From<Stop> for Ended {
-    fn from(stop: Stop) -> Ended {
-        Ended::Stop(stop)
+impl From<PacketStop> for ReadEnd {
+    fn from(stop: PacketStop) -> ReadEnd {
+        ReadEnd::Stop(stop)
     }
 }
 
-impl From<TranslateError> for Ended {
-    fn from(error: TranslateError) -> Ended {
-        Ended::Error(error)
+impl From<WriteError> for ReadEnd {
+    fn from(error: WriteError) -> ReadEnd {
+        ReadEnd::Error(error)
     }
 }
 
 /// What is known while packets are read.
-pub(super) struct Reader<'a, W: Write> {
-    pub(super) output: Output<'a, W>,
-    pub(super) tracks: Tracks,
-    clocks: super::clocks::Clocks,
-    sequences: HashMap<u32, Sequence>,
-    room: Room,
-    pub(super) slices: Slices,
-    /// What is told once for all: how often it was.
+pub(super) struct TraceReader<W: Write> {
+    pub(super) output: Translator<W>,
+    pub(super) tracks: TraceTracks,
+    clocks: super::clocks::TraceClocks,
+    sequences: HashMap<u32, PacketSequence>,
+    room: InternBudget,
+    pub(super) slices: SlicePairs,
+    /// Oddities that get one warning each, with their counts.
     pub(super) odd: BTreeMap<&'static str, u64>,
 }
 
 /// The parts of a packet.
 #[derive(Default)]
-struct Parts<'a> {
+struct PacketParts<'a> {
     timestamp: Option<u64>,
     clock: Option<u32>,
     sequence: u32,
@@ -138,9 +116,9 @@ struct Parts<'a> {
     others: Vec<u32>,
 }
 
-impl<'a> Parts<'a> {
-    fn read(packet: &'a [u8]) -> Result<Parts<'a>, Malformed> {
-        let mut parts = Parts::default();
+impl<'a> PacketParts<'a> {
+    fn read(packet: &'a [u8]) -> Result<PacketParts<'a>, MalformedField> {
+        let mut parts = PacketParts::default();
         for field in Fields(packet) {
             let (number, field) = field?;
             match number {
@@ -156,7 +134,7 @@ impl<'a> Parts<'a> {
                 50 => parts.packed = Some(field),
                 59 => parts.defaults = Some(field),
                 66 => parts.sample = Some(field),
-                // Tracks are known; who sent the packet is of no interest; the rest is about the tracing itself.
+                // Tracks are known; the sender of the packet is not needed; the rest is about the tracing itself.
                 60 | 3 | 79 | 87 | 98 | 33 | 35 | 36 | 69 | 89 | 90 => {}
                 _ => parts.others.push(number),
             }
@@ -166,29 +144,33 @@ impl<'a> Parts<'a> {
 }
 
 /// What cannot be kept, and in which table it would have been.
-pub(super) struct Lost(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
+pub(super) struct LossReason(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
 
-impl<W: Write> Reader<'_, W> {
-    fn packets<R: BufRead>(&mut self, packets: &mut Packets<R>, may_be_packed: bool) -> Result<(), Ended> {
+impl<W: Write> TraceReader<W> {
+    fn packets<R: BufRead>(
+        &mut self,
+        packets: &mut TracePackets<R>,
+        may_be_packed: bool,
+    ) -> Result<(), ReadEnd> {
         while let Some(packet) = packets.next()? {
-            let Packet::Whole(bytes) = packet else {
-                self.lose(0, Lost("packets that are too long", None, LossCause::OverLimit));
+            let TracePacket::Whole(bytes) = packet else {
+                self.lose(0, LossReason("packets that are too long", None, LossCause::OverLimit));
                 continue;
             };
-            let packed = match Parts::read(bytes).and_then(|parts| self.packet(parts)) {
-                Ok(Outcome::Done) => continue,
-                Ok(Outcome::Packed(packed)) if may_be_packed => packed,
-                Ok(Outcome::Failed(error)) => return Err(error.into()),
-                Ok(Outcome::Packed(_)) | Err(Malformed) => {
-                    self.lose(0, Lost("packets that make no sense", None, LossCause::BadRecord));
+            let packed = match PacketParts::read(bytes).and_then(|parts| self.packet(parts)) {
+                Ok(PacketOutcome::Done) => continue,
+                Ok(PacketOutcome::Packed(packed)) if may_be_packed => packed,
+                Ok(PacketOutcome::Failed(error)) => return Err(error.into()),
+                Ok(PacketOutcome::Packed(_)) | Err(MalformedField) => {
+                    self.lose(0, LossReason("packets that make no sense", None, LossCause::BadRecord));
                     continue;
                 }
             };
             let mut inside = packets::unpack(packed);
             match self.packets(&mut inside, false) {
-                Err(Ended::Stop(Stop::Damage(Damage { reason, .. }))) => {
-                    let damage = Damage { offset: packets.offset(), reason };
-                    self.output.damaged(&damage, ", in a packet of packed ones");
+                Err(ReadEnd::Stop(PacketStop::Damage(packets::TraceDamage { reason, .. }))) => {
+                    let damage = packets::TraceDamage { offset: packets.offset(), reason };
+                    self.damaged(&damage, ", in a packet of packed ones");
                 }
                 other => other?,
             }
@@ -196,27 +178,32 @@ impl<W: Write> Reader<'_, W> {
         Ok(())
     }
 
-    /// Takes in a packet: first what its event refers to.
-    fn packet<'p>(&mut self, parts: Parts<'p>) -> Result<Outcome<'p>, Malformed> {
+    /// Reads a packet: first what its event refers to.
+    fn packet<'p>(&mut self, parts: PacketParts<'p>) -> Result<PacketOutcome<'p>, MalformedField> {
         if let Some(packed) = parts.packed {
-            return packed.bytes().map(Outcome::Packed);
+            return packed.bytes().map(PacketOutcome::Packed);
         }
         if self.sequences.len() >= MAX_SEQUENCES && !self.sequences.contains_key(&parts.sequence) {
-            self.lose(0, Lost("packets of too many sequences", None, LossCause::OverLimit));
-            return Ok(Outcome::Done);
+            self.lose(0, LossReason("packets of too many sequences", None, LossCause::OverLimit));
+            return Ok(PacketOutcome::Done);
         }
         let mut sequence = self.sequences.remove(&parts.sequence).unwrap_or_default();
         let known = sequence.begin(parts.flags, parts.cleared, parts.dropped, &mut self.room);
         let taken = self.with(&mut sequence, &parts, known);
         self.sequences.insert(parts.sequence, sequence);
         match taken {
-            Ok(()) => Ok(Outcome::Done),
-            Err(Refused::Malformed) => Err(Malformed),
-            Err(Refused::Error(error)) => Ok(Outcome::Failed(error)),
+            Ok(()) => Ok(PacketOutcome::Done),
+            Err(PacketError::Malformed) => Err(MalformedField),
+            Err(PacketError::Error(error)) => Ok(PacketOutcome::Failed(error)),
         }
     }
 
-    fn with(&mut self, sequence: &mut Sequence, parts: &Parts<'_>, known: bool) -> Result<(), Refused> {
+    fn with(
+        &mut self,
+        sequence: &mut PacketSequence,
+        parts: &PacketParts<'_>,
+        known: bool,
+    ) -> Result<(), PacketError> {
         for number in &parts.others {
             self.output.ignore(&packet_field(*number));
         }
@@ -229,7 +216,7 @@ impl<W: Write> Reader<'_, W> {
         let happens = parts.event.or(parts.sample);
         if !known {
             if happens.is_some() {
-                self.lose(0, Lost("events behind a gap", None, LossCause::Truncated));
+                self.lose(0, LossReason("events after a gap", None, LossCause::Truncated));
             }
             return Ok(());
         }
@@ -249,7 +236,7 @@ impl<W: Write> Reader<'_, W> {
         let Some(Some(at)) = time else {
             let what =
                 if time.is_none() { "events without a time" } else { "events on a clock of their own" };
-            self.lose(0, Lost(what, None, LossCause::BadRecord));
+            self.lose(0, LossReason(what, None, LossCause::BadRecord));
             return Ok(());
         };
         if let Some(event) = parts.event {
@@ -264,24 +251,25 @@ impl<W: Write> Reader<'_, W> {
     }
 
     /// Ends what is open.
-    fn rest(&mut self) -> Result<(), TranslateError> {
+    fn rest(&mut self) -> Result<(), WriteError> {
         let mut left = std::mem::take(&mut self.slices).rest();
         // What is open ends with its process, whose last time may be an end that is still to be paired.
-        left.sort_by_key(|rest| matches!(rest, Rest::Open(_)));
+        left.sort_by_key(|rest| matches!(rest, UnpairedSlice::Open(_)));
         for rest in left {
             match rest {
-                Rest::Ended(open, at) => {
+                UnpairedSlice::Ended(open, at) => {
                     self.tracks.seen(open.place_source, at);
                     self.region(&open, at, false)?;
                 }
-                Rest::Open(open) => {
+                UnpairedSlice::Open(open) => {
                     let process = self.tracks.processes.get(open.place_source as usize - 1);
                     let last = process.and_then(|found| found.seen).map_or(open.start, |(_, last)| last);
                     *self.odd.entry("slices without an end, which end with their process").or_default() += 1;
                     self.region(&open, last.max(open.start), true)?;
                 }
-                Rest::NotBegun(_) => {
-                    let lost = Lost("ends without a beginning", Some(rocpd::REGION), LossCause::BadRecord);
+                UnpairedSlice::NotBegun(_) => {
+                    let lost =
+                        LossReason("ends without a beginning", Some(rocpd::REGION), LossCause::BadRecord);
                     self.lose(0, lost);
                 }
             }
@@ -289,32 +277,48 @@ impl<W: Write> Reader<'_, W> {
         Ok(())
     }
 
-    fn processes(&mut self) -> Result<(), TranslateError> {
+    fn processes(&mut self) -> Result<(), WriteError> {
         for process in described(&self.tracks.processes, self.clocks.target()) {
-            self.output.shard.process(&process)?;
+            self.output.process(&process)?;
         }
         Ok(())
     }
 
     /// Readings of all clocks of the node, by which its times can be compared with those of others.
-    fn readings(&mut self) -> Result<(), TranslateError> {
+    fn readings(&mut self) -> Result<(), WriteError> {
         let processes = described(&self.tracks.processes, self.clocks.target());
         let Some(Process { domain, .. }) = processes.first() else { return Ok(()) };
-        for Reading { boottime, monotonic, monotonic_raw, realtime } in
+        for ClockReading { boottime, monotonic, monotonic_raw, realtime } in
             std::mem::take(&mut self.clocks.readings)
         {
             let (domain, bracket) = (domain.clone(), SNAPSHOT_BRACKET);
             let set = ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket };
-            self.output.shard.clock(&set)?;
+            self.output.clock_set(&set)?;
         }
         Ok(())
     }
 
-    pub(super) fn lose(&mut self, source: u32, Lost(what, table, cause): Lost) {
-        self.output.lose(what, source, table, cause, 1);
+    pub(super) fn lose(&mut self, source: u32, LossReason(what, table, cause): LossReason) {
+        self.output.lose(what, Loss { source, table, cause, rows: Some(1) });
     }
 
-    /// Says what was odd, and what was lost.
+    /// Counts several of a kind, if there are any.
+    pub(super) fn lose_many(&mut self, source: u32, LossReason(what, table, cause): LossReason, rows: u64) {
+        if rows > 0 {
+            self.output.lose(what, Loss { source, table, cause, rows: Some(rows) });
+        }
+    }
+
+    /// Notes that what follows some place is lost, and the amount is unknown.
+    fn damaged(&mut self, damage: &packets::TraceDamage, inside: &str) {
+        let packets::TraceDamage { offset, reason } = damage;
+        let line = format!("it is damaged at byte {offset}{inside}: {reason}; everything after it is lost");
+        self.output.warn(line);
+        let (table, cause, rows) = (None, LossCause::Truncated, None);
+        self.output.lose_uncounted(Loss { source: 0, table, cause, rows });
+    }
+
+    /// Adds warnings about oddities and losses.
     fn told(&mut self) {
         if self.room.left_out > 0 {
             self.odd.insert("interned texts for which there was no room", self.room.left_out);
@@ -322,35 +326,33 @@ impl<W: Write> Reader<'_, W> {
         for (what, count) in std::mem::take(&mut self.odd) {
             self.output.warn(format!("{count} {what}"));
         }
-        for (what, count) in self.output.account.lost.clone() {
-            self.output.warn(format!("{count} {what} are lost"));
-        }
+        self.output.warn_of_losses();
     }
 }
 
-/// What is to be done behind a packet.
-enum Outcome<'a> {
+/// What follows from a packet.
+enum PacketOutcome<'a> {
     Done,
     /// It holds packets.
     Packed(&'a [u8]),
-    Failed(TranslateError),
+    Failed(WriteError),
 }
 
 /// Why a packet is not taken in.
-pub(super) enum Refused {
+pub(super) enum PacketError {
     Malformed,
-    Error(TranslateError),
+    Error(WriteError),
 }
 
-impl From<Malformed> for Refused {
-    fn from(_: Malformed) -> Refused {
-        Refused::Malformed
+impl From<MalformedField> for PacketError {
+    fn from(_: MalformedField) -> PacketError {
+        PacketError::Malformed
     }
 }
 
-impl From<TranslateError> for Refused {
-    fn from(error: TranslateError) -> Refused {
-        Refused::Error(error)
+impl From<WriteError> for PacketError {
+    fn from(error: WriteError) -> PacketError {
+        PacketError::Error(error)
     }
 }
 

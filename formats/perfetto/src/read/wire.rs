@@ -9,57 +9,57 @@ pub(super) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A message that is none: it is cut, or its bytes make no sense.
+/// A malformed message: it is cut, or its bytes are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedField;
 
 /// Largest number that a field can have.
 const MAX_FIELD: u64 = (1 << 29) - 1;
 
 impl<'a> Field<'a> {
-    pub(super) fn uint(self) -> Result<u64, Malformed> {
+    pub(super) fn uint(self) -> Result<u64, MalformedField> {
         match self {
             Field::Varint(value) | Field::Fixed64(value) => Ok(value),
             Field::Fixed32(value) => Ok(value.into()),
-            Field::Bytes(_) => Err(Malformed),
+            Field::Bytes(_) => Err(MalformedField),
         }
     }
 
     /// A field of type int32 or int64: two's complement of 64 bits.
-    pub(super) fn int(self) -> Result<i64, Malformed> {
+    pub(super) fn int(self) -> Result<i64, MalformedField> {
         self.uint().map(|value| value as i64)
     }
 
-    /// A process or thread id, clock or enum. Others than those of 32 bits make no sense.
-    pub(super) fn int32(self) -> Result<i32, Malformed> {
+    /// A process or thread id, clock or enum. Only values of 32 bits are valid.
+    pub(super) fn int32(self) -> Result<i32, MalformedField> {
         self.int().map(|value| value as i32)
     }
 
-    pub(super) fn uint32(self) -> Result<u32, Malformed> {
+    pub(super) fn uint32(self) -> Result<u32, MalformedField> {
         self.uint().map(|value| value as u32)
     }
 
-    pub(super) fn double(self) -> Result<f64, Malformed> {
+    pub(super) fn double(self) -> Result<f64, MalformedField> {
         match self {
             Field::Fixed64(bits) => Ok(f64::from_bits(bits)),
-            _ => Err(Malformed),
+            _ => Err(MalformedField),
         }
     }
 
-    pub(super) fn bytes(self) -> Result<&'a [u8], Malformed> {
+    pub(super) fn bytes(self) -> Result<&'a [u8], MalformedField> {
         match self {
             Field::Bytes(bytes) => Ok(bytes),
-            _ => Err(Malformed),
+            _ => Err(MalformedField),
         }
     }
 
     /// The fields of a message.
-    pub(super) fn message(self) -> Result<Fields<'a>, Malformed> {
+    pub(super) fn message(self) -> Result<Fields<'a>, MalformedField> {
         self.bytes().map(Fields)
     }
 
     /// Adds the value of a repeated field of varints, or all of them where they are packed.
-    pub(super) fn uints(self, into: &mut Vec<u64>) -> Result<(), Malformed> {
+    pub(super) fn uints(self, into: &mut Vec<u64>) -> Result<(), MalformedField> {
         let Field::Bytes(mut packed) = self else {
             into.push(self.uint()?);
             return Ok(());
@@ -71,14 +71,14 @@ impl<'a> Field<'a> {
     }
 
     /// The same for a repeated field of eight bytes each.
-    pub(super) fn fixed64s(self, into: &mut Vec<u64>) -> Result<(), Malformed> {
+    pub(super) fn fixed64s(self, into: &mut Vec<u64>) -> Result<(), MalformedField> {
         let Field::Bytes(packed) = self else {
             into.push(self.uint()?);
             return Ok(());
         };
         let (words, rest) = packed.as_chunks::<8>();
         into.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
-        if rest.is_empty() { Ok(()) } else { Err(Malformed) }
+        if rest.is_empty() { Ok(()) } else { Err(MalformedField) }
     }
 }
 
@@ -87,7 +87,7 @@ impl<'a> Field<'a> {
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Field<'a>), Malformed>;
+    type Item = Result<(u32, Field<'a>), MalformedField>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -101,26 +101,26 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Field<'a>), Malformed> {
+fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Field<'a>), MalformedField> {
     let tag = varint(rest)?;
     let number = tag >> 3;
     if number == 0 || number > MAX_FIELD {
-        return Err(Malformed);
+        return Err(MalformedField);
     }
     let value = match tag & 7 {
         0 => Field::Varint(varint(rest)?),
         1 => Field::Fixed64(u64::from_le_bytes(array(rest)?)),
         2 => {
-            let length = usize::try_from(varint(rest)?).map_err(|_| Malformed)?;
+            let length = usize::try_from(varint(rest)?).map_err(|_| MalformedField)?;
             Field::Bytes(take(rest, length)?)
         }
         5 => Field::Fixed32(u32::from_le_bytes(array(rest)?)),
-        _ => return Err(Malformed),
+        _ => return Err(MalformedField),
     };
     Ok((number as u32, value))
 }
 
-fn varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
+fn varint(rest: &mut &[u8]) -> Result<u64, MalformedField> {
     let mut value = 0;
     for (place, byte) in rest.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * place);
@@ -129,17 +129,17 @@ fn varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
             return Ok(value);
         }
     }
-    Err(Malformed)
+    Err(MalformedField)
 }
 
-fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
-    let (taken, left) = rest.split_at_checked(length).ok_or(Malformed)?;
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], MalformedField> {
+    let (taken, left) = rest.split_at_checked(length).ok_or(MalformedField)?;
     *rest = left;
     Ok(taken)
 }
 
-fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Malformed> {
-    take(rest, N)?.try_into().map_err(|_| Malformed)
+fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], MalformedField> {
+    take(rest, N)?.try_into().map_err(|_| MalformedField)
 }
 
 #[cfg(test)]
@@ -172,11 +172,11 @@ mod tests {
         for bytes in
             [&[0x0a, 5, 1][..], &[0x0b], &[0x0c], &[0x0e], &[0x00, 0], &[0x09, 1, 2], &[0x0d, 1], &long]
         {
-            assert_eq!(Fields(bytes).collect::<Vec<_>>(), [Err(Malformed)], "{bytes:x?}");
+            assert_eq!(Fields(bytes).collect::<Vec<_>>(), [Err(MalformedField)], "{bytes:x?}");
         }
         // A length of nearly 2^64.
         let hostile = [0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
-        assert_eq!(Fields(&hostile).next(), Some(Err(Malformed)));
+        assert_eq!(Fields(&hostile).next(), Some(Err(MalformedField)));
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         Field::Fixed64(8).fixed64s(&mut values).unwrap();
         Field::Bytes(&9u64.to_le_bytes()).fixed64s(&mut values).unwrap();
         assert_eq!(values, [1, 128, 7, 8, 9]);
-        assert_eq!(Field::Bytes(&[0x80]).uints(&mut values), Err(Malformed));
-        assert_eq!(Field::Bytes(&[1, 2, 3]).fixed64s(&mut values), Err(Malformed));
+        assert_eq!(Field::Bytes(&[0x80]).uints(&mut values), Err(MalformedField));
+        assert_eq!(Field::Bytes(&[1, 2, 3]).fixed64s(&mut values), Err(MalformedField));
     }
 }

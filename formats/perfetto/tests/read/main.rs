@@ -6,9 +6,10 @@ mod sdk;
 mod shard;
 
 use rpd_perfetto::packed;
-use rpd_perfetto::read::{TranslateError, Translation, is_ours, is_perfetto, peek, translate};
+use rpd_perfetto::read::{is_ours, is_perfetto, peek, translate};
 use rpd_shard::model::rocpd;
 use rpd_shard::record::{Clock, LossCause};
+use rpd_translator::{FilePosition, TranslateError, Translation};
 use sdk::{BEGIN, BOOTTIME, COUNTER, END, INSTANT, NEEDS, Trace, message};
 use serde_json::{Value as Json, json};
 use shard::{Contents, owner};
@@ -144,7 +145,7 @@ fn what_is_behind_a_gap_cannot_be_understood_until_a_sequence_starts_anew() {
     let (shard, told) = translated(&trace.0);
     let slice = |name, at: i64| json!(["t", name, null, at, at + 1000, []]);
     assert_eq!(shard.slices(1), [slice("before", 1_001_000), slice("behind", 2_001_000)]);
-    assert_eq!(told.lost, [("events behind a gap".to_owned(), 3)].into());
+    assert_eq!(told.lost, [("events after a gap".to_owned(), 3)].into());
     assert_eq!(shard.lost(), 3);
     assert!(
         told.warnings.iter().any(|line| line.contains("1 times a writer dropped packets")),
@@ -308,7 +309,10 @@ fn damage_costs_what_it_hits() {
                 assert_eq!((unknown, at), (at, unknown), "{cut}: {:?}", told.warnings);
             }
             Err(error) => {
-                assert!(matches!(error, TranslateError::NoPacket { offset: 0, .. }), "{cut}: {error}")
+                assert!(
+                    matches!(error, TranslateError::NoContent { position: FilePosition::Byte(0), .. }),
+                    "{cut}: {error}"
+                )
             }
         }
     }

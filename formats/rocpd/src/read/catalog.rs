@@ -8,13 +8,13 @@ use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Most tables of a file. A merge of AMD's has up to 500 sets of some 25.
+/// Maximum number of tables of a file. A merge of AMD's has up to 500 sets of some 25.
 const MAX_TABLES: usize = 1 << 16;
-/// Most rows of a schema: tables, their indexes, views.
+/// Maximum number of rows of a schema: tables, their indexes, views.
 const MAX_ROWS: usize = 4 * MAX_TABLES;
-/// Most bytes of a name.
+/// Maximum bytes of a name.
 const MAX_NAME: usize = 256;
-/// Names that are told of entries that are none.
+/// Maximum number of names of invalid entries in a message.
 const MAX_TOLD: usize = 10;
 
 /// A table as the schema has it.
@@ -35,7 +35,7 @@ pub(super) struct Catalog {
     pub(super) entries: Vec<Entry>,
     /// Entries with such names that are no tables, one line each.
     pub(super) remarks: Vec<String>,
-    /// Names of tables that are none of RocPD's: somebody added them.
+    /// Names of tables that are not part of RocPD.
     pub(super) others: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
             }
             _ if catalog.remarks.len() < MAX_TOLD => {
                 let name: String = name.chars().take(MAX_NAME).collect();
-                catalog.remarks.push(format!("{name} is no table that can be read, and is left out"));
+                catalog.remarks.push(format!("{name} cannot be read as a table, and is skipped"));
             }
             _ => {}
         }

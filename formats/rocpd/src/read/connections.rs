@@ -17,7 +17,7 @@ pub(super) struct Connections {
     bytes: u64,
     /// Whether SQLite has to be lenient with the file.
     torn: AtomicBool,
-    /// Those that nobody uses at the moment.
+    /// Idle connections.
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -63,7 +63,7 @@ impl Connections {
         result
     }
 
-    /// Closes those that nobody uses.
+    /// Closes idle connections.
     pub(super) fn release(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -126,7 +126,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// SQLite has to be built as .cargo/config.toml says.
+    /// SQLite must be built with the flags in .cargo/config.toml.
     #[test]
     fn sqlite_does_not_wait_for_a_fifo_in_place_of_a_database() {
         let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use super::error::ReadError;
 use super::piece::{Piece, Place};
 use super::space::{self, Declared, LeftOut, Space};
 use super::stored::Stored;
+use super::wanted::Wanted;
 use super::{process, tags};
 use rpd_shard::model::{Local, Rows, Table, TableId, rocpd};
 use rpd_sqlite::read::{self as pages, OpenError};
@@ -16,25 +17,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most uuids in a file. AMD's merge stops at 500.
+/// Maximum number of uuids in a file. AMD's merge stops at 500.
 const MAX_SPACES: usize = 4096;
-/// Most processes, and most nodes, of a space that are told about.
+/// Maximum number of processes, and of nodes, of a space that are described.
 const MAX_FACTS: usize = 1 << 20;
-/// Most tables that are none of RocPD's whose rows are counted.
+/// Maximum number of tables that are none of RocPD's whose rows are counted.
 const MAX_OTHERS: usize = 64;
-/// Most lines about damage; the rest is counted.
+/// Maximum number of lines about damage; the rest is counted.
 const MAX_DAMAGE: usize = 100;
-
-/// Which columns are asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
-    /// All of them.
-    All,
-    /// Those that hold ids: `Ref`, `Str` and `Stack`. The others are `Cells::Absent`.
-    Links,
-    /// Those with these names. The others are `Cells::Absent`.
-    Named(&'static [&'static str]),
-}
 
 /// What is done with the rows of a piece, or of a part of it.
 pub type TakeRows<'a> = dyn FnMut(&Piece, Result<Rows<Local>, ReadError>) + 'a;
@@ -70,7 +60,7 @@ impl Damage {
         }
     }
 
-    /// Rows that cannot be read. That a file was cut is told once.
+    /// Rows that cannot be read. That a file was cut is reported once.
     fn add_error(&mut self, error: &ReadError) {
         if !matches!(error, ReadError::Cut { .. }) {
             self.add([error.to_string()]);
@@ -158,8 +148,8 @@ impl Database {
         &self.spaces
     }
 
-    /// The parts of a piece whose rows were [too large](ReadError::TooLarge) to be read at once; the piece alone where
-    /// it has none.
+    /// The parts of a piece whose rows were [too large](ReadError::TooLarge) to be read at once; the piece
+    /// alone where it has none.
     ///
     /// # Panics
     /// If there is no such space or table.
@@ -180,7 +170,7 @@ impl Database {
         self.file.each(&table.stored, &table.table, piece, take);
     }
 
-    /// Forgets where the rows are, for somebody who has noted the pieces that he will read.
+    /// Forgets where the rows are, for a caller that has noted the pieces to read.
     pub fn forget_pieces(&mut self) {
         let tables = self.spaces.iter_mut().flat_map(|space| &mut space.tables);
         tables.for_each(|table| table.pieces = Vec::new());
@@ -237,7 +227,7 @@ impl Reader {
         }
     }
 
-    /// Hands on the rows of a piece; where they are too long, in smaller ones.
+    /// Passes on the rows of a piece; where they are too long, in smaller ones.
     fn each(&self, stored: &Stored, table: &Arc<Table>, piece: &Piece, take: &mut TakeRows<'_>) {
         match (self.rows(stored, table, piece, Wanted::All), &self.pages) {
             (Err(ReadError::TooLarge { path, table: name }), Some(pages)) if piece.has_pages() => {
@@ -261,7 +251,7 @@ impl Reader {
                 damage.add(lost);
                 Ok(pieces)
             }
-            // SQLite takes what is behind the end of a file for zeros, and would make rows of them.
+            // SQLite takes what is after the end of a file for zeros, and would make rows of them.
             Some(_) if self.sql.is_torn() => {
                 damage.add([format!("{} can only be read in a whole file", stored.name)]);
                 Ok(Vec::new())
@@ -348,12 +338,12 @@ impl Reader {
         space.nodes = self.facts(&space, rocpd::INFO_NODE, process::nodes, damage);
         space.processes = self.facts(&space, rocpd::INFO_PROCESS, process::processes, damage);
         if space.nodes.len() == MAX_FACTS || space.processes.len() == MAX_FACTS {
-            space.warn(format!("only {MAX_FACTS} nodes and processes are told about"));
+            space.warn(format!("only {MAX_FACTS} nodes and processes are described"));
         }
         Ok(space)
     }
 
-    /// Reads the metadata rows. What is not as it should be is told, too.
+    /// Reads the metadata rows. Damage is reported, too.
     fn tags(
         &self,
         entry: &Entry,

@@ -7,11 +7,11 @@ use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Most columns of a table. The widest of RocPD has 25.
+/// Maximum number of columns of a table. The widest of RocPD has 25.
 const MAX_COLUMNS: usize = 256;
-/// Most bytes of a CREATE TABLE.
+/// Maximum bytes of a CREATE TABLE.
 const MAX_SQL: usize = 1 << 16;
-/// Most declarations that are remembered.
+/// Maximum number of declarations that are remembered.
 const MAX_REMEMBERED: usize = 1024;
 
 /// A column as the file declares it.
@@ -87,7 +87,7 @@ impl Names<'_> {
         Some(guid.map(|guid| neutral.replace(guid, "\u{2}")).unwrap_or(neutral))
     }
 
-    /// Whether a declaration says nothing about them, but for the default of `guid`.
+    /// Whether a declaration states nothing about them, except the default of `guid`.
     fn are_not_in(self, table: &FileTable) -> bool {
         let names =
             |text: &str| text.contains(self.suffix) || self.guid.is_some_and(|guid| text.contains(guid));
@@ -108,7 +108,7 @@ impl Names<'_> {
     }
 }
 
-/// How a table is declared; `ask` makes a connection of SQLite do something. The inner error says why
+/// How a table is declared; `ask` makes a connection of SQLite do something. The inner error states why
 /// the table is not read.
 pub(super) fn declaration<E>(
     entry: &Entry,
@@ -235,7 +235,7 @@ fn named<'a>(columns: &'a mut [FileColumn], name: &str) -> Option<&'a mut FileCo
     columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name))
 }
 
-/// What a DEFAULT says. AMD quotes texts like names.
+/// What a DEFAULT states. AMD quotes texts like names.
 fn of_default(default: Option<&str>) -> Literal {
     let Some(text) = default.map(str::trim) else { return Literal::Null };
     for quote in ['\'', '"'] {

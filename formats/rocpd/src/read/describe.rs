@@ -30,8 +30,8 @@ pub(super) struct Described {
 
 /// The columns of a known table widened by those of the file, or of a new table.
 ///
-/// A known column has the kind that the model gives it, wherever it stands; the file says whether it
-/// may be NULL, and which words it may have. The others come behind the column that they stand behind
+/// A known column has the kind that the model gives it, wherever it is; the file states whether it
+/// may be NULL, and which words it may have. The others come after the column that they follow
 /// in the file; those of tables whose equal rows become one are left out.
 pub(super) fn describe(
     id: TableId,
@@ -74,16 +74,16 @@ pub(super) fn describe(
         }
         if !is_listed && !is_implied {
             let column = unknown(name, found, targets, &mut warnings);
-            let behind = before
+            let after = before
                 .as_ref()
                 .and_then(|before| columns.iter().position(|(c, _)| c.name.eq_ignore_ascii_case(before)))
                 .map_or(0, |at| at + 1);
             for (column, _) in &mut columns {
                 let moved =
-                    |near: u8| if usize::from(near) < behind { Some(near) } else { near.checked_add(1) };
+                    |near: u8| if usize::from(near) < after { Some(near) } else { near.checked_add(1) };
                 column.near = column.near.and_then(moved);
             }
-            columns.insert(behind, (column, Some(place)));
+            columns.insert(after, (column, Some(place)));
         }
         if !is_implied {
             before = Some(found.name.clone());
@@ -109,7 +109,7 @@ fn unknown(
         Literal::Null => None,
         Literal::Number(text) | Literal::Text(text) => Some(text.clone()),
         Literal::Other => {
-            warnings.push(format!("the default of {table}.{} is no constant and is left out", found.name));
+            warnings.push(format!("the default of {table}.{} is not a constant and is skipped", found.name));
             None
         }
     };

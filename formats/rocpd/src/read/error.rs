@@ -13,7 +13,7 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file has no bytes.
@@ -95,8 +95,8 @@ pub enum ReadError {
         /// What is wrong.
         reason: String,
     },
-    /// The file was cut, which [`damage`](super::Database::damage) tells, and the rows are behind its end.
-    #[error("{} is cut, and rows of {table} are behind its end", path.display())]
+    /// The file was cut, which [`damage`](super::Database::damage) reports, and the rows are after its end.
+    #[error("{} is cut, and rows of {table} are after its end", path.display())]
     Cut {
         /// The file.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum ReadError {
         first: i64,
         /// Last key asked for.
         last: i64,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: Box<rusqlite::Error>,
     },
     /// Keys do not ascend.
@@ -127,9 +127,9 @@ pub enum ReadError {
         /// The key.
         key: i64,
     },
-    /// A row has the largest id that there is, and rows are numbered up to the id behind the last one.
+    /// A row has the largest id that there is, and rows are numbered up to the id after the last one.
     #[error(
-        "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left behind it",
+        "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left after it",
         path.display(), i64::MAX
     )]
     LastId {
@@ -145,7 +145,7 @@ pub enum ReadError {
     Schema {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The file cannot be opened for another reason.
@@ -169,7 +169,7 @@ impl ReadError {
 
     /// A page of `table` cannot be read.
     pub(super) fn page(error: PageError, database: &Database, table: &str) -> ReadError {
-        let is_cut = is_behind_the_end(&error, database);
+        let is_cut = is_after_the_end(&error, database);
         let PageError { path, page, problem } = error;
         let (path, table) = (path.to_path_buf(), table.to_owned());
         match problem {
@@ -191,13 +191,13 @@ impl ReadError {
 }
 
 /// Whether a page is damaged because a file was cut, and not by itself.
-pub(super) fn is_behind_the_end(error: &PageError, database: &Database) -> bool {
-    let is_behind = match error.problem {
+pub(super) fn is_after_the_end(error: &PageError, database: &Database) -> bool {
+    let is_after = match error.problem {
         PageProblem::Missing => true,
         PageProblem::Overflow { overflow, .. } => overflow > database.page_count(),
         _ => false,
     };
-    is_behind && database.truncated_pages() > 0
+    is_after && database.truncated_pages() > 0
 }
 
 impl From<OpenError> for ReadError {

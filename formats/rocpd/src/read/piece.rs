@@ -1,6 +1,6 @@
 //! Which rows of a table are read at once.
 
-/// Rows that are read at once: neither their number nor their limits depend on who reads them.
+/// Rows that are read at once: neither their number nor their limits depend on the reader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// How many rows it has, as far as known without reading them: room to reserve, no promise.
@@ -32,9 +32,9 @@ impl Piece {
         Piece { rows, bytes: 0, place: Place::Pages(pages.into()) }
     }
 
-    /// Cells of a page, a few at a time, so that their payloads of these lengths come to `most` bytes at most, or are
-    /// alone.
-    pub(super) fn of_cells(page: u32, payloads: &[u64], most: u64) -> Vec<Piece> {
+    /// Cells of a page, a few at a time, so that their payloads of these lengths come to `max_bytes` bytes at
+    /// most, or are alone.
+    pub(super) fn of_cells(page: u32, payloads: &[u64], max_bytes: u64) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut open: Option<(u16, u64)> = None;
         let cells = |first: u16, next: u16, bytes| Piece {
@@ -44,7 +44,7 @@ impl Piece {
         };
         for (cell, length) in (0u16..).zip(payloads) {
             open = match open {
-                Some((first, bytes)) if bytes.saturating_add(*length) > most => {
+                Some((first, bytes)) if bytes.saturating_add(*length) > max_bytes => {
                     pieces.push(cells(first, cell, bytes));
                     Some((cell, *length))
                 }

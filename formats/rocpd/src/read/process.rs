@@ -30,8 +30,8 @@ pub struct ProcessFacts {
     pub end: Option<i64>,
 }
 
-/// Facts from rows of `rocpd_info_process`. The rank is what a merge of ours found out, or else what
-/// the recorded environment says.
+/// Facts from rows of `rocpd_info_process`. The rank is the one that rpd-merge stored, or else what
+/// the recorded environment states.
 pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts> {
     (0..rows.len).map(move |row| {
         let text = |column: &str| rows.column(column).get(row).text_lossy().map(|text| text.into_owned());
@@ -54,7 +54,7 @@ pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts>
     })
 }
 
-/// What a merge of ours wrote into `extdata`, and whether that is a worker.
+/// What rpd-merge wrote into `extdata`, and whether that is a worker.
 fn merged_identity(extdata: &str) -> Option<(RankIdentity, bool)> {
     let Ok(Json::Object(extdata)) = serde_json::from_str(extdata) else { return None };
     let rpd = extdata.get("rpd")?;
@@ -71,7 +71,7 @@ fn merged_identity(extdata: &str) -> Option<(RankIdentity, bool)> {
     Some((identity, worker))
 }
 
-/// What the launcher's variables say.
+/// What the launcher's variables state.
 fn recorded_identity(environment: &str) -> RankIdentity {
     let environment: Map<String, Json> = serde_json::from_str(environment).unwrap_or_default();
     detect_rank(|name| environment.get(name)?.as_str(), None)

@@ -5,7 +5,7 @@ use rpd_shard::identity::{
 };
 use serde_json::{Map, Value as Json};
 
-/// What stands for a secret.
+/// Replaces a secret.
 const MASK: &str = "***";
 
 /// A word that is none of a secret by its look.
@@ -16,12 +16,12 @@ const PROBE: &str = "word";
 pub enum Keep<'a> {
     /// All of them, secrets masked.
     All,
-    /// These, and those that tell a rank; secrets masked.
+    /// These, and those with a rank; secrets are masked.
     Listed(&'a [String]),
 }
 
-/// The recorded environment, a JSON object or a list of variables, without secrets: masked are the values of variables
-/// whose name sounds like a secret, and what looks like one inside of the other values.
+/// The recorded environment, a JSON object or a list of variables, without secrets: masked are the values of
+/// variables whose name sounds like a secret, and what looks like one inside of the other values.
 ///
 /// A text in which there is nothing to change is given back as it is. One that is neither is masked as a text, and
 /// dropped (`{}`) where only some variables are to be kept.
@@ -48,7 +48,7 @@ pub fn redacted_environment(json: &str, keep: Keep<'_>) -> String {
     if changed { Json::Object(environment).to_string() } else { json.to_owned() }
 }
 
-/// Masks the value of a variable, and tells whether that changed it.
+/// Masks the value of a variable, and returns whether that changed it.
 fn mask(name: &str, value: &mut Json) -> bool {
     let masked = match value {
         Json::String(text) if is_secret_variable(name) && !text.is_empty() => MASK.to_owned(),
@@ -72,9 +72,9 @@ fn mask(name: &str, value: &mut Json) -> bool {
     changed
 }
 
-/// Masks secrets in the `extdata` of a process, at any depth: values of names that sound like a secret, environments as
-/// by [`redacted_environment`], and what looks like a secret inside of other texts. What is under `rpd` at the top stays
-/// as it is. Tells whether anything changed.
+/// Masks secrets in the `extdata` of a process, at any depth: values of names that sound like a secret,
+/// environments as by [`redacted_environment`], and what looks like a secret inside of other texts. What is
+/// under `rpd` at the top stays as it is. Returns whether anything changed.
 pub fn redact_extdata(extdata: &mut Map<String, Json>, keep: Keep<'_>) -> bool {
     let own = extdata.iter_mut().filter(|(name, _)| *name != "rpd");
     own.fold(false, |changed, (name, value)| redact_member(name, value, keep) | changed)
@@ -131,7 +131,7 @@ fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
                 *text = MASK.to_owned();
             }
             Json::String(text) => {
-                // What would be masked behind it.
+                // What would be masked after it.
                 let probe = format!("{text} {PROBE}");
                 is_value =
                     text.starts_with('-') && !text.contains([' ', '=']) && masked_line(&probe) != probe;

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most different values that are looked for.
-const MOST: usize = 1_024;
+/// Maximum number of different values that are looked for.
+const MAX_SHARED_VALUES: usize = 1_024;
 
 /// Values of one kind, of all files that are open.
 #[derive(Debug)]
@@ -20,11 +20,11 @@ impl<T: PartialEq + ?Sized> Shared<T> {
         if let Some(same) = known.iter().find(|same| **same == value) {
             return same.clone();
         }
-        if known.len() >= MOST {
+        if known.len() >= MAX_SHARED_VALUES {
             // What no file has any more makes room.
             known.retain(|value| Arc::strong_count(value) > 1);
         }
-        if known.len() < MOST {
+        if known.len() < MAX_SHARED_VALUES {
             known.push(value.clone());
         }
         value
@@ -41,7 +41,7 @@ mod tests {
         let first = shared.one_of(Arc::new(7));
         assert!(Arc::ptr_eq(&first, &shared.one_of(Arc::new(7))));
         let kept: Vec<_> = (0..3_000).map(|i| shared.one_of(Arc::new(i))).collect();
-        assert_eq!(shared.0.lock().unwrap().len(), MOST);
+        assert_eq!(shared.0.lock().unwrap().len(), MAX_SHARED_VALUES);
         drop(kept);
         let new = shared.one_of(Arc::new(9_999));
         assert!(Arc::ptr_eq(&new, &shared.one_of(Arc::new(9_999))));

@@ -14,7 +14,7 @@ pub enum FileKind {
     LegacyRpd,
     /// What `rocprof-compute analyze` writes: metrics of kernels, in tables called `compute_*`, and no events.
     ComputeAnalysis,
-    /// A database with tables called `rocpd_*`, of which none tells the format.
+    /// A database with tables called `rocpd_*`, none of which identifies the format.
     UnclearProfile,
     /// A database of something else.
     OtherDatabase,
@@ -31,7 +31,7 @@ pub enum FileKind {
 /// How names of the tables of an analysis begin.
 const ANALYSIS: &str = "compute_";
 
-/// Looks into a file, but not at its rows. A journal beside it does not matter here.
+/// Examines a file, but not its rows. A journal beside it does not matter here.
 pub fn sniff(path: &Path) -> FileKind {
     match catalog::of_any(path) {
         Ok(catalog) if catalog.is_legacy() => FileKind::LegacyRpd,

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-/// Most tables of a space that the data model does not have.
+/// Maximum number of tables of a space that the data model does not have.
 const MAX_CARRIED: usize = 256;
-/// Most warnings about one space; the rest is cut off.
+/// Maximum number of warnings about one space; the rest is cut off.
 const MAX_WARNINGS: usize = 100;
 
 /// The rows of one uuid: keys, strings and stack ids mean something only inside of it.
@@ -26,9 +26,9 @@ pub struct Space {
     pub guid: String,
     /// Version of its schema: major, minor, patch. "3" reads as 3.0.0.
     pub version: [u32; 3],
-    /// The metadata rows. `rpd.*` tags tell that rpd-merge wrote the file.
+    /// The metadata rows. `rpd.*` tags state that rpd-merge wrote the file.
     pub tags: BTreeMap<String, String>,
-    /// Its tables without the metadata; a table stands behind those that it refers to. The built-in
+    /// Its tables without the metadata; a table follows those that it refers to. The built-in
     /// ones come first, in their order, unless a reference wants it otherwise.
     pub tables: Vec<SpaceTable>,
     /// The built-in tables, widened by the columns found, and the carried tables.
@@ -109,7 +109,7 @@ fn end_of<'a>(name: &'a str, mark: &str) -> Option<&'a str> {
     name.strip_prefix(mark).filter(|end| end.len() > 1 && end.starts_with('_'))
 }
 
-/// Whether a table tells that there is a space.
+/// Whether a table shows that there is a space.
 pub(super) fn is_mark(name: &str) -> bool {
     MARKS.iter().any(|mark| end_of(name, mark).is_some())
 }
@@ -117,8 +117,8 @@ pub(super) fn is_mark(name: &str) -> bool {
 /// The tables of each space, by the end of their names.
 pub(super) type Groups<'a> = BTreeMap<String, Vec<(String, &'a Entry)>>;
 
-/// The ends of table names that tell spaces apart, and the tables of each by name without it. The names of tables that
-/// belong to none are given, too.
+/// The ends of table names that distinguish spaces, and the tables of each by name without it. The names of
+/// tables that belong to none are given, too.
 pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
     let ends = |mark: &str| -> BTreeSet<&str> {
         entries.iter().filter_map(|entry| end_of(&entry.name, mark)).collect()
@@ -207,7 +207,7 @@ pub(super) fn describe_all(
     (tables, schema, warnings, too_many)
 }
 
-/// Puts a table behind those that it refers to, and otherwise leaves them as they are. Tables that
+/// Puts a table after those that it refers to, and otherwise leaves them as they are. Tables that
 /// refer to each other in a circle stay in their order.
 fn ordered(declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
     let mut waits: Vec<BTreeSet<usize>> = declared.iter().map(|table| needs(table, &declared)).collect();

@@ -1,11 +1,11 @@
 //! Where the file has a table, and its rows from there.
 
 use super::catalog::Entry;
-use super::database::Wanted;
 use super::declaration::{FileColumn, FileTable, Literal};
-use super::error::{ReadError, is_behind_the_end};
+use super::error::{ReadError, is_after_the_end};
 use super::piece::{Piece, Place};
 use super::shared::Shared;
+use super::wanted::Wanted;
 use crate::connect::identifier;
 use rpd_shard::model::{Cells, Column, Keys, Kind, Local, OwnedValue, Rows, RowsBuilder, Table, Value};
 use rpd_sqlite::read as pages;
@@ -21,9 +21,9 @@ const PIECE_ROWS: i64 = 8192;
 const PIECE_BYTES: usize = 1 << 20;
 /// Rows are guessed from pages: one takes about this many bytes.
 const ROW_BYTES: usize = 64;
-/// Most bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
+/// Maximum bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
 const MOST_OVERFLOW: u64 = 2 << 20;
-/// Most bytes of text in a piece of several rows that SQLite reads.
+/// Maximum bytes of text in a piece of several rows that SQLite reads.
 const MOST_TEXT: usize = 256 << 20;
 
 /// Where the file has a table.
@@ -80,15 +80,15 @@ impl Stored {
         self.columns.iter().flatten().all(|source| source.default.is_some())
     }
 
-    /// Divides the table into pieces by its leaf pages. What is lost is told, one line each, but for what is behind the
-    /// end of a file that was cut.
+    /// Divides the table into pieces by its leaf pages. What is lost is reported, one line each, but for what
+    /// is after the end of a file that was cut.
     pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);
-        let told = found.damage.iter().filter(|error| !is_behind_the_end(error, database));
+        let reported = found.damage.iter().filter(|error| !is_after_the_end(error, database));
         let line = |error: &pages::PageError| {
             format!("rows of {} are lost: page {}: {}", self.name, error.page, error.problem)
         };
-        let damage = told.map(line).collect();
+        let damage = reported.map(line).collect();
         let many = (PIECE_BYTES / database.page_size()).max(1);
         let piece = |pages: &[u32]| {
             let rows = pages.len() * database.page_size() / ROW_BYTES;

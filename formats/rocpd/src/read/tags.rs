@@ -5,9 +5,9 @@ use rpd_shard::model::{Column, Declared, Kind, Local, Rows, Table, TableId, Valu
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-/// Most tags that are read.
+/// Maximum number of tags that are read.
 const MAX_TAGS: usize = 1024;
-/// Most bytes of a tag, and of its value.
+/// Maximum bytes of a tag, and of its value.
 const MAX_VALUE: usize = 1 << 20;
 
 /// The description of the metadata, which the data model does not have.
@@ -40,8 +40,8 @@ pub(super) fn add(tags: &mut BTreeMap<String, String>, rows: &Rows<Local>) {
     }
 }
 
-/// The version that the tags tell: major, minor, patch. `Ok(None)` where they tell none, and the text
-/// where it is none of ours.
+/// The version that the tags state: major, minor, patch. `Ok(None)` where they state none, and the text
+/// where rpd-merge did not write it.
 pub(super) fn version(tags: &BTreeMap<String, String>) -> Result<Option<[u32; 3]>, String> {
     let tag = |name: &str| tags.get(name).map(|text| text.trim().to_owned());
     let from_parts = || {

@@ -1,8 +1,9 @@
 //! A database as a shard: what a profiler wrote on a node, on its way to the shared file system.
 //!
-//! Rows keep their keys, which are handles, and their stack ids; only strings get the ids of the shard. So a merge of
-//! the shard is the merge of the database, but for the processes: who they are is known better. Each process is a source
-//! with keys and stack ids of its own, whether it has a set of tables to itself or shares one with others.
+//! Rows keep their keys, which are handles, and their stack ids; only strings get the ids of the shard. So a
+//! merge of the shard is the merge of the database, except for the processes, whose identity is known better.
+//! Each process is a source with keys and stack ids of its own, whether it has a set of tables to itself or
+//! shares one with others.
 
 mod tables;
 mod whose;
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use whose::{Links, Whose};
+use whose::{RowLinks, RowOwners};
 
 /// Number of the first process in the shard.
 const FIRST: u32 = 1;
@@ -28,9 +29,9 @@ const FIRST: u32 = 1;
 const ONLY: Value<'static> = Value::Int(1);
 /// An id that no string has.
 const NO_STRING: Value<'static> = Value::Int(0);
-/// Most lines about one file.
+/// Maximum number of lines about one file.
 const MAX_WARNINGS: usize = 20;
-/// Most processes of one file.
+/// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 4096;
 /// Rows of many processes that wait for their blocks to be full.
 const MAX_PENDING: usize = 2 << 20;
@@ -45,11 +46,11 @@ pub enum TranslateError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// What is in it has no place in one shard; it can be merged as it is.
-    #[error("{} {what}: it is no shard, but can be merged as it is", path.display())]
+    #[error("{} {what}: it cannot become a shard, but can be merged as it is", path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What there is too much of, or what is not to be told apart.
+        /// What there is too much of, or what cannot be distinguished.
         what: &'static str,
     },
 }
@@ -71,31 +72,31 @@ fn is_foreign(tag: &str) -> bool {
 }
 
 /// Writes what a database holds as a shard; returns the sink. A journal that a killed writer left is used first,
-/// which changes the file: it has to be a copy that nobody else needs.
+/// which changes the file: it must be a copy that is not needed otherwise.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     settle(path);
     let database = Database::open(path)?;
     let parts = parts(&database).map_err(|what| TranslateError::Unfit { path: path.to_owned(), what })?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut output = Output {
+    let mut output = ShardOutput {
         path,
         database: &database,
         shard,
         defined: BTreeSet::new(),
         strings: HashMap::new(),
-        told: Translation::default(),
+        translation: Translation::default(),
     };
     output.damage();
     for part in &parts {
         output.part(part)?;
     }
     let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag)).cloned();
-    output.told.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
-    Ok((output.shard.finish()?, output.told))
+    output.translation.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
+    Ok((output.shard.finish()?, output.translation))
 }
 
 /// A set of tables on its way into the shard.
-struct Part<'a> {
+struct SetPart<'a> {
     space: &'a Space,
     /// Its place in [`Database::spaces`].
     number: usize,
@@ -103,11 +104,11 @@ struct Part<'a> {
     tables: Vec<Arc<Table>>,
     /// Number in the shard of the first of its processes.
     first: u32,
-    whose: Whose,
+    whose: RowOwners,
 }
 
-/// The sets of tables that something is in. Says why they are no shard, where that is so.
-fn parts(database: &Database) -> Result<Vec<Part<'_>>, &'static str> {
+/// The sets of tables that something is in. Returns the reason if they cannot be a shard.
+fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
     let all = database.spaces();
     let spaces: Vec<(usize, &Space)> = (0..)
         .zip(all)
@@ -130,7 +131,7 @@ fn parts(database: &Database) -> Result<Vec<Part<'_>>, &'static str> {
     let mut first = FIRST;
     let mut parts = Vec::with_capacity(sets.len());
     for ((number, space), tables) in spaces.into_iter().zip(tables::described(&sets)?) {
-        parts.push(Part { space, number, tables, first, whose: Whose::of(database, number, space)? });
+        parts.push(SetPart { space, number, tables, first, whose: RowOwners::of(database, number, space)? });
         first += space.processes.len().max(1) as u32;
     }
     Ok(parts)
@@ -145,7 +146,7 @@ fn has_content(database: &Database, number: usize, space: &Space) -> bool {
     !space.processes.is_empty() || !space.left_out.is_empty() || space.tables.iter().enumerate().any(has_rows)
 }
 
-/// Lets SQLite finish what a killed writer began. Where it cannot, opening the file says why.
+/// Lets SQLite finish what a killed writer began. Where it cannot, opening the file reports the reason.
 fn settle(path: &Path) {
     let is_there = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -159,7 +160,7 @@ fn settle(path: &Path) {
     }
 }
 
-struct Output<'a, W: Write> {
+struct ShardOutput<'a, W: Write> {
     path: &'a Path,
     database: &'a Database,
     shard: ShardWriter<W>,
@@ -167,14 +168,14 @@ struct Output<'a, W: Write> {
     defined: BTreeSet<TableId>,
     /// Id in the shard of each string of the set, by its key.
     strings: HashMap<i64, i64>,
-    told: Translation,
+    translation: Translation,
 }
 
-impl<W: Write> Output<'_, W> {
+impl<W: Write> ShardOutput<'_, W> {
     fn warn(&mut self, line: &str) {
-        if self.told.warnings.len() < MAX_WARNINGS {
+        if self.translation.warnings.len() < MAX_WARNINGS {
             let path = self.path.display().to_string();
-            self.told.warnings.push(if line.contains(&path) {
+            self.translation.warnings.push(if line.contains(&path) {
                 line.to_owned()
             } else {
                 format!("{path}: {line}")
@@ -195,7 +196,7 @@ impl<W: Write> Output<'_, W> {
         }
     }
 
-    fn part(&mut self, part: &Part<'_>) -> Result<(), WriteError> {
+    fn part(&mut self, part: &SetPart<'_>) -> Result<(), WriteError> {
         self.strings.clear();
         self.processes(part)?;
         self.left_out(part);
@@ -211,7 +212,7 @@ impl<W: Write> Output<'_, W> {
     }
 
     /// Describes the processes, as far as the file knows them.
-    fn processes(&mut self, part: &Part<'_>) -> Result<(), WriteError> {
+    fn processes(&mut self, part: &SetPart<'_>) -> Result<(), WriteError> {
         let space = part.space;
         let commands = self.commands(part);
         let unknown = [ProcessFacts::default()];
@@ -245,7 +246,7 @@ impl<W: Write> Output<'_, W> {
     }
 
     /// The command lines in the file, without secrets, by the keys of their processes.
-    fn commands(&self, part: &Part<'_>) -> HashMap<i64, String> {
+    fn commands(&self, part: &SetPart<'_>) -> HashMap<i64, String> {
         let mut commands = HashMap::new();
         let Some(place) = part.space.position(rocpd::INFO_PROCESS) else { return commands };
         for piece in part.space.tables.get(place).iter().flat_map(|table| &table.pieces) {
@@ -261,7 +262,7 @@ impl<W: Write> Output<'_, W> {
     }
 
     /// What of a set of tables is known to be lost before any row is read.
-    fn left_out(&mut self, part: &Part<'_>) {
+    fn left_out(&mut self, part: &SetPart<'_>) {
         part.space.warnings.iter().for_each(|line| self.warn(line));
         for left_out in &part.space.left_out {
             self.warn(&left_out.to_string());
@@ -272,7 +273,7 @@ impl<W: Write> Output<'_, W> {
         }
     }
 
-    fn strings(&mut self, part: &Part<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+    fn strings(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
         self.each(part, place, table, |output, rows| {
             let texts = rows.column("string");
             for i in 0..rows.len {
@@ -285,12 +286,12 @@ impl<W: Write> Output<'_, W> {
                     Err(error) => output.too_long(part.first, rocpd::STRING, error)?,
                 }
             }
-            *output.told.rows.entry(rocpd::STRING).or_default() += rows.len as u64;
+            *output.translation.rows.entry(rocpd::STRING).or_default() += rows.len as u64;
             Ok(())
         })
     }
 
-    fn table(&mut self, part: &Part<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+    fn table(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
         let description = &*part.tables[place];
         let id = description.id;
         let widens = Schema::builtin().get(id).is_some_and(|known| is_wider(description, known));
@@ -298,14 +299,14 @@ impl<W: Write> Output<'_, W> {
             self.shard.table(description)?;
         }
         self.each(part, place, table, |output, rows| {
-            let links = Links::of(rows);
+            let links = RowLinks::of(rows);
             let mut values = Vec::with_capacity(rows.columns.len());
             for i in 0..rows.len {
                 let key = rows.keys.get(i);
                 let source = part.first + part.whose.place(rows, &links, i);
                 if key == i64::MAX {
                     output.warn(&format!(
-                        "a row of {} has the id {key}, behind which there is none",
+                        "a row of {} has the id {key}, the largest there is",
                         rows.table.name
                     ));
                     output.lose(source, Some(id), LossCause::OverLimit, Some(1));
@@ -323,7 +324,7 @@ impl<W: Write> Output<'_, W> {
                     });
                 }
                 match output.shard.push_with_key(source, id, key, &values) {
-                    Ok(()) => *output.told.rows.entry(id).or_default() += 1,
+                    Ok(()) => *output.translation.rows.entry(id).or_default() += 1,
                     Err(error) => output.too_long(source, id, error)?,
                 }
             }
@@ -342,10 +343,10 @@ impl<W: Write> Output<'_, W> {
         Ok(())
     }
 
-    /// Hands on the rows of a table, and counts those that cannot be read.
+    /// Passes on the rows of a table, and counts those that cannot be read.
     fn each(
         &mut self,
-        part: &Part<'_>,
+        part: &SetPart<'_>,
         place: usize,
         table: &SpaceTable,
         mut take: impl FnMut(&mut Self, &Rows<Local>) -> Result<(), WriteError>,

@@ -5,17 +5,17 @@ use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Table, TableId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Most columns of a table in a shard.
+/// Maximum number of columns of a table in a shard.
 const MAX_COLUMNS: usize = 64;
-/// Most tables of all sets that the data model does not have.
+/// Maximum number of tables of all sets that the data model does not have.
 const MAX_CARRIED: usize = 256;
 
 const TOO_WIDE: &str = "has a table of more than 64 columns";
 const TOO_MANY: &str = "has too many tables that are none of RocPD's";
 const DIFFERENT: &str = "has sets of tables with different columns";
 
-/// The tables of each set, in its order, as they are in the shard: what has one name has one number. Says why there are
-/// none, where that is so.
+/// The tables of each set, in its order, as they are in the shard: what has one name has one number. States why
+/// there are none, where that is so.
 pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'static str> {
     let mut numbers: HashMap<String, TableId> = HashMap::new();
     let mut known: HashMap<TableId, Arc<Table>> = HashMap::new();

@@ -7,34 +7,34 @@ use crate::read::{Database, Piece, ReadError, Space, SpaceTable, Wanted};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, rocpd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Most rows that are remembered, of tables that others refer to.
+/// Maximum number of rows that are remembered, of tables that others refer to.
 const MAX_ROWS: usize = 1 << 26;
-/// How often tables are looked through before what is left belongs to nobody.
+/// How often tables are searched before the rows that are left belong to no process.
 const MAX_ROUNDS: usize = 8;
 /// The process of a row of which it is not known.
 const NOBODY: u32 = u32::MAX;
 
 const SHARED: &str = "has rows that belong to several of its processes";
-const TOO_MANY: &str = "has several processes, and more rows than can be told apart";
+const TOO_MANY: &str = "has several processes, and more rows than can be assigned to them";
 
 /// The process of each row, by its place in [`Space::processes`].
 #[derive(Debug, Default)]
-pub(super) struct Whose {
+pub(super) struct RowOwners {
     /// Places by key; empty where there are not several processes.
     places: HashMap<i64, u32>,
     /// Rows that others refer to.
-    targets: BTreeMap<TableId, Owners>,
+    targets: BTreeMap<TableId, KeyOwners>,
 }
 
 /// The processes of the rows of one table.
 #[derive(Debug, Default)]
-struct Owners {
+struct KeyOwners {
     /// Ascending.
     keys: Vec<i64>,
     places: Vec<u32>,
 }
 
-impl Owners {
+impl KeyOwners {
     fn at(&self, key: i64) -> Option<usize> {
         self.keys.binary_search(&key).ok()
     }
@@ -51,14 +51,14 @@ impl Owners {
 }
 
 /// The columns of some rows that lead to their process.
-pub(super) struct Links<'a> {
+pub(super) struct RowLinks<'a> {
     processes: Vec<&'a Cells>,
     others: Vec<(TableId, &'a Cells)>,
 }
 
-impl<'a> Links<'a> {
-    pub(super) fn of(rows: &'a Rows<Local>) -> Links<'a> {
-        let mut links = Links { processes: Vec::new(), others: Vec::new() };
+impl<'a> RowLinks<'a> {
+    pub(super) fn of(rows: &'a Rows<Local>) -> RowLinks<'a> {
+        let mut links = RowLinks { processes: Vec::new(), others: Vec::new() };
         for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
             match target(&column.kind) {
                 Some(target) => links.others.push((target, cells)),
@@ -70,11 +70,11 @@ impl<'a> Links<'a> {
     }
 }
 
-impl Whose {
-    /// Looks through the rows of a set of tables, unless they are all of one process. Says why they cannot be told
-    /// apart, where that is so.
-    pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<Whose, &'static str> {
-        let mut whose = Whose::default();
+impl RowOwners {
+    /// Searches the rows of a set of tables, unless they are all of one process. Returns the reason if they
+    /// cannot be told apart, where that is so.
+    pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<RowOwners, &'static str> {
+        let mut whose = RowOwners::default();
         if space.processes.len() < 2 {
             return Ok(whose);
         }
@@ -96,7 +96,7 @@ impl Whose {
     }
 
     /// The place of the process of a row.
-    pub(super) fn place(&self, rows: &Rows<Local>, links: &Links<'_>, row: usize) -> u32 {
+    pub(super) fn place(&self, rows: &Rows<Local>, links: &RowLinks<'_>, row: usize) -> u32 {
         if self.places.is_empty() {
             return 0;
         }
@@ -104,13 +104,13 @@ impl Whose {
         known.or_else(|| self.claims(links, row).next()).unwrap_or(0)
     }
 
-    /// Takes in the keys of the rows that others refer to.
+    /// Reads the keys of the rows that others refer to.
     fn take_keys(&mut self, database: &Database, number: usize, space: &Space) -> Result<(), &'static str> {
         let columns = space.tables.iter().flat_map(|table| &table.table.columns);
         let targets: BTreeSet<TableId> = columns.filter_map(|column| target(&column.kind)).collect();
         let mut room = MAX_ROWS;
         for (place, table) in space.tables.iter().enumerate().filter(|(_, t)| targets.contains(&t.table.id)) {
-            let mut owners = Owners::default();
+            let mut owners = KeyOwners::default();
             each(database, number, place, table, &mut |rows| {
                 let keys = (0..rows.len).map(|row| rows.keys.get(row));
                 owners.keys.extend(keys.take((room + 1).saturating_sub(owners.keys.len())));
@@ -137,7 +137,7 @@ impl Whose {
             let mut is_whole = true;
             let mut done = Ok(());
             each(database, number, *place, &space.tables[*place], &mut |rows| {
-                let links = Links::of(rows);
+                let links = RowLinks::of(rows);
                 for row in 0..rows.len {
                     match self.look(rows, &links, row, otherwise) {
                         _ if done.is_err() => return,
@@ -156,11 +156,11 @@ impl Whose {
     }
 
     /// Brings together whose a row is and whose the rows are that it refers to. Returns how many of them became
-    /// known, or `None` where nobody knows yet.
+    /// known, or `None` where it is unknown yet.
     fn look(
         &mut self,
         rows: &Rows<Local>,
-        links: &Links<'_>,
+        links: &RowLinks<'_>,
         row: usize,
         otherwise: Option<u32>,
     ) -> Result<Option<u64>, &'static str> {
@@ -181,7 +181,7 @@ impl Whose {
     }
 
     /// Places of the processes that a row names, and of those that it refers to.
-    fn claims<'a>(&'a self, links: &'a Links<'_>, row: usize) -> impl Iterator<Item = u32> + 'a {
+    fn claims<'a>(&'a self, links: &'a RowLinks<'_>, row: usize) -> impl Iterator<Item = u32> + 'a {
         let named =
             links.processes.iter().filter_map(move |cells| self.places.get(&cells.int(row)?).copied());
         let of_target =
@@ -204,7 +204,7 @@ fn has_links(table: &SpaceTable) -> bool {
     table.table.id != rocpd::INFO_PROCESS && table.table.columns.iter().any(|column| is_link(&column.kind))
 }
 
-/// Hands on what leads from row to row, of all rows of a table that can be read. The others are counted when all of
+/// Passes on what leads from row to row, of all rows of a table that can be read. The others are counted when all of
 /// them is read.
 fn each(
     database: &Database,

@@ -89,7 +89,7 @@ pub(super) fn has_id(shape: &Shape) -> bool {
     shape.iter().any(|line| line.starts_with("column id "))
 }
 
-/// Rows of a table, and whether `sqlite_sequence` is behind its keys.
+/// Rows of a table, and whether `sqlite_sequence` is after its keys.
 pub(super) fn rows_of(conn: &Connection, table: &str, shape: &Shape) -> Result<(u64, bool)> {
     let behind = match has_id(shape) {
         true => "coalesce(max(id) > coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?1), 0), 0)",

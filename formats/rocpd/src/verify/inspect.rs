@@ -49,7 +49,7 @@ pub(super) fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusq
         report.problems.push(Problem::Metadata { tag: "uuid".to_owned(), found });
     }
     let mut models: Option<Models> = None;
-    // The first set last: its guid is told.
+    // The first set last: its guid is in the report.
     for suffix in suffixes.iter().rev() {
         check_metadata(conn, suffix, expected, &mut report)?;
         let models = match &mut models {
@@ -65,13 +65,13 @@ pub(super) fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusq
     }
     check_references(conn, &suffixes, &mut report)?;
     // Sets are mostly declared alike.
-    let mut told: Vec<Problem> = Vec::new();
+    let mut problems: Vec<Problem> = Vec::new();
     for problem in std::mem::take(&mut report.refused_by_amd) {
-        if !told.contains(&problem) {
-            told.push(problem);
+        if !problems.contains(&problem) {
+            problems.push(problem);
         }
     }
-    report.refused_by_amd = told;
+    report.refused_by_amd = problems;
     Ok(report)
 }
 
@@ -88,7 +88,7 @@ fn suffixes(tables: &[(String, String)]) -> Vec<&str> {
     found
 }
 
-/// Whether a table is one of this set: the longest end that fits says whose it is.
+/// Whether a table is one of this set: the longest end that fits decides which set it belongs to.
 fn is_of(table: &str, suffix: &str, suffixes: &[&str]) -> bool {
     table.ends_with(suffix)
         && !suffixes.iter().any(|other| other.len() > suffix.len() && table.ends_with(other))
@@ -174,10 +174,10 @@ fn check_tables(
     report.problems.extend(problems);
     for (name, shape) in &found {
         let table = format!("{name}{suffix}");
-        let (rows, behind) = rows_of(conn, &table, shape)?;
+        let (rows, is_behind) = rows_of(conn, &table, shape)?;
         *report.rows.entry(name.clone()).or_default() += rows;
         report.tables.insert(table, rows);
-        if behind {
+        if is_behind {
             report.problems.push(Problem::Sequence(name.clone()));
         }
     }

@@ -66,7 +66,7 @@ fn every_broken_rule_is_named() -> Outcome {
         ("ALTER TABLE rocpd_event$ ADD COLUMN x AS (id + 1)", "column x  hidden"),
         (
             "UPDATE sqlite_sequence SET seq = 3 WHERE name GLOB 'rocpd_event*'",
-            "sqlite_sequence is behind the keys of rocpd_event",
+            "sqlite_sequence is less than the keys of rocpd_event",
         ),
         (
             "PRAGMA ignore_check_constraints = ON; UPDATE rocpd_info_agent$ SET type = 'TPU'",
@@ -193,7 +193,7 @@ fn a_broken_rule_is_found_in_any_of_the_sets() -> Outcome {
         ("ALTER TABLE \"rocpd_event$\" ADD COLUMN x INTEGER", "table rocpd_event is declared with"),
         (
             "UPDATE sqlite_sequence SET seq = 3 WHERE name = 'rocpd_string$'",
-            "sqlite_sequence is behind the keys of rocpd_string",
+            "sqlite_sequence is less than the keys of rocpd_string",
         ),
     ]
     .into_iter()

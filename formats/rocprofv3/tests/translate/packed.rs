@@ -5,10 +5,11 @@ use crate::shard::{Contents, int, run, text};
 use crate::{PROCESS, no_warnings};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rpd_rocprofv3::{Translation, is_rocprofv3_json, peek, translate};
+use rpd_rocprofv3::{is_rocprofv3_json, peek, translate};
 use rpd_shard::file::Owner;
 use rpd_shard::model::rocpd;
 use rpd_shard::record::LossCause;
+use rpd_translator::Translation;
 use serde_json::{Value as Json, json};
 use std::io::Write;
 

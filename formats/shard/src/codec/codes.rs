@@ -1,15 +1,15 @@
 //! Columns whose values go together: a program that repeats makes few different rows, once times and
-//! ids are left out. One byte per row stands for all these columns.
+//! ids are left out. One byte per row represents all these columns.
 
 use super::DecodeError;
 use super::varint::{put, take, unzigzag, zigzag};
 use crate::model::{Cells, Kind, Nulls, Table};
 
-/// Most different combinations: their number is a byte.
+/// Maximum number of different combinations: their number is a byte.
 const MAX_ENTRIES: usize = 256;
-/// Rows that are looked at to choose the columns.
+/// Rows that are examined to choose the columns.
 const SAMPLE: usize = 256;
-/// Most different combinations in the sample.
+/// Maximum number of different combinations in the sample.
 const MAX_SAMPLED: usize = SAMPLE / 4;
 /// Rows at a time, so that what is in between stays in the nearest cache.
 const CHUNK: usize = 512;
@@ -53,12 +53,12 @@ impl Shared {
                 able.push((i, choice));
             }
         }
-        // The column with the most values tells most about the others.
+        // The column with the most values determines most of the others.
         let (first, mut choice) = able
             .iter()
             .max_by_key(|(_, choice)| choice.entries)
             .map(|(i, choice)| (*i, Choice { codes: choice.codes.clone(), entries: choice.entries }))?;
-        // Columns that tell combinations apart, and those that only follow from them.
+        // Columns that distinguish combinations, and those that follow from them.
         let mut keys = vec![first];
         let mut members = 1u64 << first;
         for (i, _) in able.iter().filter(|(i, _)| *i != first) {

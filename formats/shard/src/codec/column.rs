@@ -19,7 +19,7 @@ const INT_FOLLOWS: u8 = 0x0b;
 /// Set in the first byte when a bitmap of NULL rows follows it.
 const HAS_NULLS: u8 = 0x80;
 
-/// Most columns of one block.
+/// Maximum number of columns of one block.
 const MAX_COLUMNS: u64 = 64;
 
 // Types of the values of an `ANY` column.
@@ -173,8 +173,8 @@ pub fn decode_columns(table: &Table, input: &[u8], rows: usize) -> Result<Vec<Ce
     decode_needed(table, input, rows, &|_| true)
 }
 
-/// The same, for one who does not look at some columns: those that are not `needed` may be [`Cells::Absent`] if they
-/// are integers without NULL. Fails where [`decode_columns`] fails.
+/// The same, for a caller that does not need all columns: those that are not `needed` may be [`Cells::Absent`]
+/// if they are integers without NULL. Fails where [`decode_columns`] fails.
 pub fn decode_needed(
     table: &Table,
     input: &[u8],
@@ -183,7 +183,7 @@ pub fn decode_needed(
 ) -> Result<Vec<Cells>, DecodeError> {
     let skips = |i: usize| table.columns.get(i).is_some_and(|column| !needed(column));
     match decode_all(table, input, rows, skips) {
-        // What is needed is told as differences to what is not.
+        // What is needed is encoded as differences to what is not.
         Err(Stop::Skipped) => decode_needed(table, input, rows, &|_| true),
         Err(Stop::Damage(damage)) => Err(damage),
         Ok(columns) => Ok(columns),
@@ -193,7 +193,7 @@ pub fn decode_needed(
 /// Why columns are not decoded.
 enum Stop {
     Damage(DecodeError),
-    /// What a column is told by was skipped.
+    /// The column that a column is encoded by was skipped.
     Skipped,
 }
 
@@ -224,7 +224,7 @@ fn decode_all(
     Ok(columns)
 }
 
-/// What a column may be told by.
+/// The columns that a column may be encoded by.
 struct Earlier<'a> {
     columns: Vec<Cells>,
     /// A bit for each column of integers whose values were skipped.

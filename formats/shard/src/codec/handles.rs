@@ -1,4 +1,4 @@
-//! Keys of rows that are handles: those of a database, which have holes and may be negative. They stand in front of
+//! Keys of rows that are handles: those of a database, which have holes and may be negative. They are in front of
 //! the columns, each as its distance from the one before.
 
 use super::DecodeError;
@@ -15,7 +15,7 @@ pub(crate) fn encode_handles(keys: &[i64], out: &mut Vec<u8>) {
     put_all(out, distances);
 }
 
-/// Reads the keys of so many rows. There is always a number behind the last one.
+/// Reads the keys of so many rows. There is always a number after the last one.
 pub(crate) fn decode_handles(input: &mut &[u8], rows: usize) -> Result<Vec<i64>, DecodeError> {
     let mut keys = take_all(input, rows, unzigzag)?;
     let mut sum = 0i64;
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_stand_still_or_have_nothing_behind_them_are_damage() {
+    fn keys_that_do_not_ascend_or_have_no_next_one_are_damage() {
         for keys in [&[3, 3][..], &[4, 2], &[i64::MAX]] {
             let mut bytes = Vec::new();
             encode_handles(keys, &mut bytes);

@@ -11,9 +11,9 @@ pub(crate) mod varint;
 pub use column::{decode_columns, decode_needed, encode_columns};
 pub(crate) use handles::{decode_handles, encode_handles};
 
-/// Most rows of one block.
+/// Maximum number of rows of one block.
 pub const MAX_ROWS: usize = 65_536;
-/// Most bytes of one block before compression. Also bounds what its texts come to when repeated
+/// Maximum bytes of one block before compression. Also bounds what its texts come to when repeated
 /// values are written out, so that a few bytes cannot ask for terabytes of output.
 pub const MAX_RAW_BYTES: usize = 64 << 20;
 
@@ -39,12 +39,12 @@ pub enum DecodeError {
     #[error("code {0} is out of range")]
     Code(u64),
     /// Repeated texts come to more than a block may hold.
-    #[error("texts of the block come to more than {MAX_RAW_BYTES} bytes")]
+    #[error("texts of the block have more than {MAX_RAW_BYTES} bytes")]
     TooMuchText,
-    /// Keys of rows that do not ascend, or that leave no room behind them.
+    /// Keys of rows that do not ascend, or that leave no room after them.
     #[error("the keys of the rows do not ascend")]
     Keys,
-    /// Bytes behind the last column.
+    /// Bytes after the last column.
     #[error("{0} bytes are left over")]
     LeftOver(usize),
 }

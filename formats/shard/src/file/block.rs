@@ -95,7 +95,7 @@ pub struct BlockHeader {
     pub rows: u32,
     /// Bytes before compression.
     pub raw_bytes: u32,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub stored_bytes: u32,
     /// Smallest time in the block, ns of the process's clock; `i64::MAX` where there is none.
     pub min_time: i64,
@@ -144,7 +144,7 @@ impl BlockHeader {
             max_time: i64::from_le_bytes(le(bytes, 48)),
             checksum: u64::from_le_bytes(le(bytes, 56)),
         };
-        // A good checksum says that the bytes are as written, not that the writer meant well.
+        // A good checksum states that the bytes are as written, not that the writer was correct.
         let bounded = bytes[7] <= Version::CURRENT.0
             && header.rows as usize <= MAX_ROWS
             && header.raw_bytes as usize <= MAX_RAW_BYTES
@@ -158,7 +158,7 @@ impl BlockHeader {
         BLOCK_HEADER_BYTES as u64 + u64::from(self.stored_bytes)
     }
 
-    /// The key behind the last row.
+    /// The key after the last row.
     pub fn next_key(&self) -> i64 {
         self.first_key + i64::from(self.rows)
     }

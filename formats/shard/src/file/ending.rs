@@ -3,11 +3,12 @@
 //! A shard is full when it has reached its limit, or when its file system takes no more. From then on
 //! rows are counted and not written. The end (ledger, processes, identity, index, trailer) still comes:
 //! below a limit its room is kept free, and elsewhere the last blocks are given up for it. What a row
-//! refers to stands before it in the file, so that the blocks before any other are whole without it.
+//! refers to is before it in the file, so that the blocks before any other are whole without it.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockKind};
+use super::block::BlockKind;
+use super::block_ref::BlockRef;
 use super::index::{self, ENTRY_BYTES, TRAILER_BYTES};
-use super::reader::BlockRef;
+use super::reserve::max_block_bytes;
 use super::writer::{ShardWriter, WriteError, record_header};
 use super::{FILE_HEADER_BYTES, file_header};
 use crate::codec::MAX_RAW_BYTES;
@@ -15,58 +16,10 @@ use crate::model::rocpd;
 use crate::record::{Ledger, Loss, LossCause, wire};
 use std::io::Write;
 
-/// Clock sets that are kept for the case that their blocks are given up, and as many bursts of probes.
-const KEPT_CLOCKS: usize = 128;
-/// Most bytes of an entry of the ledger: of what is written, and of what is lost.
+/// Maximum bytes of an entry of the ledger: of what is written, and of what is lost.
 const LEDGER_ENTRY_BYTES: (usize, usize) = (17, 20);
-/// Most bytes of the two lengths in the ledger.
+/// Maximum bytes of the two lengths in the ledger.
 const LEDGER_LENGTH_BYTES: usize = 18;
-
-/// What the end needs, as far as it is not counted elsewhere.
-pub(super) struct Reserve {
-    /// Most bytes of the shard.
-    pub(super) limit: u64,
-    /// Rows are counted only.
-    pub(super) full: bool,
-    /// Most bytes of all process records together.
-    pub(super) process_bytes: u64,
-    /// Clock sets and bursts of probes as they are stored.
-    clocks: Vec<Kept>,
-}
-
-/// What is written again behind the ledger if its block is given up.
-pub(super) struct Kept {
-    kind: BlockKind,
-    /// Where its block begins; `u64::MAX` if it is in none.
-    offset: u64,
-    raw: Vec<u8>,
-}
-
-impl Default for Reserve {
-    fn default() -> Reserve {
-        Reserve { limit: u64::MAX, full: false, process_bytes: 0, clocks: Vec::new() }
-    }
-}
-
-impl Reserve {
-    /// Keeps a record. Of many of a kind, the older ones are thinned out: blocks are given up from the end.
-    pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
-        if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
-            let mut keep = false;
-            self.clocks.retain(|kept| {
-                keep ^= kept.kind == kind;
-                keep || kept.kind != kind
-            });
-        }
-        self.clocks.push(Kept { kind, offset, raw });
-    }
-
-    /// Records that are in no block before `position`: they ascend by offset.
-    fn clocks_from(&self, position: u64) -> &[Kept] {
-        let first = self.clocks.partition_point(|kept| kept.offset < position);
-        self.clocks.get(first..).unwrap_or_default()
-    }
-}
 
 /// What an end has beside ledger, identity and index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
@@ -76,25 +29,20 @@ enum Extras {
     ProcessesAndClocks,
 }
 
-/// Most bytes of a block with a payload of `raw` bytes.
-pub(super) fn most_block_bytes(raw: usize) -> u64 {
-    (BLOCK_HEADER_BYTES + zstd::zstd_safe::compress_bound(raw)) as u64
-}
-
 impl<W: Write> ShardWriter<W> {
-    /// Most bytes that the end takes.
-    pub(super) fn most_end_bytes(&self) -> u64 {
+    /// Upper bound of the size of the end, bytes.
+    pub(super) fn max_end_bytes(&self) -> u64 {
         let tables = self.places.len() + 1;
         let (written, lost) = LEDGER_ENTRY_BYTES;
         let ledger = LEDGER_LENGTH_BYTES + tables * written + (self.losses.len() + tables) * lost;
         let clocks = self.reserve.clocks_from(self.position);
         let records = self.processes.len() + usize::from(self.command.is_some()) + clocks.len() + 2;
         let index = (self.blocks.len() + records) * ENTRY_BYTES;
-        most_block_bytes(ledger)
+        max_block_bytes(ledger)
             + self.reserve.process_bytes
-            + clocks.iter().map(|kept| most_block_bytes(kept.raw.len())).sum::<u64>()
-            + most_block_bytes(self.identity.len())
-            + most_block_bytes(index)
+            + clocks.iter().map(|kept| max_block_bytes(kept.raw.len())).sum::<u64>()
+            + max_block_bytes(self.identity.len())
+            + max_block_bytes(index)
             + (TRAILER_BYTES + FILE_HEADER_BYTES) as u64
     }
 
@@ -111,7 +59,7 @@ impl<W: Write> ShardWriter<W> {
     /// Takes the last block out of the shard and counts its rows as lost.
     fn give_up_block(&mut self) {
         let Some(BlockRef { offset, header }) = self.blocks.pop() else { return };
-        // Without its first block, a shard begins anew with its header.
+        // Without its first block, a shard begins again with its header.
         self.position = if self.blocks.is_empty() { 0 } else { offset };
         let rows = u64::from(header.rows);
         match header.kind {
@@ -147,7 +95,7 @@ impl<W: Write> ShardWriter<W> {
         }
     }
 
-    /// What comes behind the last block: ledger, processes and identity once more (they survive damage
+    /// What comes after the last block: ledger, processes and identity once more (they survive damage
     /// to the first copies), clocks whose blocks were given up, index, trailer.
     fn end_bytes(&mut self, extras: Extras) -> Result<Vec<u8>, WriteError> {
         let mut records = vec![(BlockKind::Ledger, 0, wire::encode(&self.ledger()))];
@@ -202,7 +150,7 @@ impl ShardWriter<Vec<u8>> {
     /// kept free.
     pub fn set_limit(&mut self, bytes: u64) {
         self.reserve.limit = bytes;
-        if self.position + self.most_end_bytes() > bytes {
+        if self.position + self.max_end_bytes() > bytes {
             self.stop(0);
         }
     }
@@ -222,7 +170,7 @@ impl ShardWriter<Vec<u8>> {
         self.sink.clear();
     }
 
-    /// The file takes no more, and no more than its first `reached` bytes are there: blocks behind
+    /// The file takes no more, and no more than its first `reached` bytes are there: blocks after
     /// that are given up, and rows are counted from now on.
     pub fn stop(&mut self, reached: u64) {
         self.fill();
@@ -232,7 +180,7 @@ impl ShardWriter<Vec<u8>> {
         self.sink.clear();
     }
 
-    /// The end as of now, and its offset in the file: behind the last block, or before it if it would
+    /// The end as of now, and its offset in the file: after the last block, or before it if it would
     /// not fit into `room` bytes of file otherwise. What is in no block by then counts as lost. `None`
     /// if there is no room even without any block. May be asked again with less room.
     pub fn end(&mut self, room: u64) -> Result<Option<(u64, Vec<u8>)>, WriteError> {
@@ -240,7 +188,7 @@ impl ShardWriter<Vec<u8>> {
         self.fill();
         let mut end = self.end_bytes(Extras::ProcessesAndClocks)?;
         if self.position + end.len() as u64 > room {
-            while !self.blocks.is_empty() && self.position + self.most_end_bytes() > room {
+            while !self.blocks.is_empty() && self.position + self.max_end_bytes() > room {
                 self.give_up_block();
             }
             self.cut_sink(sink_offset);
@@ -255,7 +203,7 @@ impl ShardWriter<Vec<u8>> {
         Ok(fits.then_some((self.position, end)))
     }
 
-    /// Forgets what is behind the last block.
+    /// Forgets what is after the last block.
     fn cut_sink(&mut self, offset: u64) {
         self.sink.truncate(usize::try_from(self.position.saturating_sub(offset)).unwrap_or(usize::MAX));
     }

@@ -1,6 +1,7 @@
 //! Where in the folder of a run a rank's files are.
 
-/// Most ranks whose files are in one folder: metadata servers of parallel file systems serve one folder at a time.
+/// Maximum number of ranks whose files are in one folder: metadata servers of parallel file systems serve one
+/// folder at a time.
 const RANKS: u32 = 1000;
 /// Begins the name of a folder of ranks.
 const NAME: &str = "ranks-";

@@ -1,7 +1,7 @@
 //! Finding the blocks: by the index at the end, or by walking the file.
 
 use super::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, BlockHeader, BlockKind};
-use super::reader::{BlockRef, Damage};
+use super::block_ref::{BlockRef, Damage, payload};
 use super::{Bytes, FILE_HEADER_BYTES, checksum, le};
 use std::io;
 
@@ -10,7 +10,7 @@ pub(super) const TRAILER_BYTES: usize = 32;
 const TRAILER_MAGIC: &[u8; 8] = b"RPDINDEX";
 /// One entry of the index: offset, then the block's header.
 pub(super) const ENTRY_BYTES: usize = 8 + BLOCK_HEADER_BYTES;
-/// How much is searched at first for the next block behind damage, and at most at once.
+/// How much is searched at first for the next block after damage, and at most at once.
 const SEARCH_BYTES: (usize, usize) = (4 << 10, 1 << 20);
 
 /// All blocks of a shard, ascending by offset.
@@ -58,7 +58,7 @@ fn from_index(bytes: &Bytes) -> io::Result<Option<Vec<BlockRef>>> {
     if index.end() != trailer_offset {
         return Ok(None);
     }
-    let Ok(payload) = super::reader::payload(bytes, &index) else { return Ok(None) };
+    let Ok(payload) = payload(bytes, &index) else { return Ok(None) };
     if payload.len() % ENTRY_BYTES != 0 {
         return Ok(None);
     }
@@ -68,7 +68,7 @@ fn from_index(bytes: &Bytes) -> io::Result<Option<Vec<BlockRef>>> {
         let offset = u64::from_le_bytes(le(entry, 0));
         let Some(header) = BlockHeader::from_bytes(&entry[8..]) else { return Ok(None) };
         let block = BlockRef { offset, header };
-        // Blocks stand one behind the other: an index that says otherwise is not ours.
+        // Blocks follow one another: an index that contradicts this was not written by this program.
         if offset != end {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ fn walk(bytes: &Bytes) -> io::Result<Blocks> {
         if let Some(header) = header {
             let block = BlockRef { offset, header };
             if block.end() > bytes.len() {
-                // Cut in the middle: the header still says what was lost.
+                // Cut in the middle: the header still shows what was lost.
                 damage.push(Damage { offset, bytes: bytes.len() - offset, block: Some(header) });
                 break;
             }
@@ -107,7 +107,7 @@ fn walk(bytes: &Bytes) -> io::Result<Blocks> {
     Ok(Blocks { blocks, damage })
 }
 
-/// Offset of the next good block header at or behind `from`.
+/// Offset of the next good block header at or after `from`.
 fn search(bytes: &Bytes, mut from: u64) -> io::Result<Option<u64>> {
     // Mostly the next block is near; a file full of damage must not be read over and over.
     let mut wanted = SEARCH_BYTES.0;

@@ -6,25 +6,31 @@
 //! ```
 //!
 //! A shard is append-only. Without index and trailer (the collector was killed) a reader finds the
-//! blocks by walking their headers; behind damage it resynchronises on the next block header whose
+//! blocks by walking their headers; after damage it resynchronises on the next block header whose
 //! checksum holds.
 
 mod block;
+mod block_ref;
 mod bytes;
 mod ending;
 mod folder;
 mod index;
+mod open_error;
 mod owner;
 mod pending;
 mod reader;
+mod reserve;
 mod strings;
+mod typed_rows;
 mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
+pub use block_ref::{BlockDamage, BlockRef, Damage};
 use bytes::Bytes;
 pub use folder::{folder_of_ranks, is_folder_of_ranks};
+pub use open_error::OpenError;
 pub use owner::{KnownProcesses, Owner};
-pub use reader::{BlockDamage, BlockError, BlockRef, Damage, OpenError, Shard};
+pub use reader::{BlockError, Shard};
 pub use strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS, ShardStrings};
 pub use writer::{MAX_VALUE_BYTES, ShardWriter, WriteError};
 

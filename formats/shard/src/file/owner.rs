@@ -1,19 +1,19 @@
-//! Whose a file of another profiler is, for the shard that it is translated to.
+//! The owner of a foreign file: the run and the processes that its shard belongs to.
 
 use crate::identity::{SPAWNED_MEMBER, masked_line};
 use crate::record::{ClockSet, Process, RunIdentity};
 
-/// What is known of a file beside the file itself: next to nothing where a merge translates what somebody
+/// What is known of a file beside the file itself: next to nothing where a merge translates a file that the user
 /// names, all of it where a collector ran the profiler.
 #[derive(Clone, Debug)]
 pub struct Owner {
     /// The run that the shard is to belong to.
     pub run: RunIdentity,
-    /// Who its processes are, where somebody knows that better than the file.
+    /// The processes, if they are known better than from the file.
     pub processes: Option<KnownProcesses>,
     /// Clock sets of the node, ns.
     pub clocks: Vec<ClockSet>,
-    /// Most bytes of the shard; from there on rows are counted.
+    /// Maximum bytes of the shard; from there on rows are counted.
     pub most_bytes: u64,
 }
 
@@ -26,60 +26,60 @@ pub struct KnownProcesses {
     pub seen: Vec<Process>,
 }
 
-/// Who says the rank of a process that has joined a process group of torch itself.
+/// Where the rank is from of a process that has joined a process group of torch itself.
 const PROCESS_GROUPS: [&str; 3] = ["distributedInfo", "torch.distributed", SPAWNED_MEMBER];
 
 impl Owner {
-    /// Of a file of which nobody knows more than it says.
+    /// The owner of a file about which nothing is known beside its content.
     pub fn unknown(run: RunIdentity) -> Owner {
         Owner { run, processes: None, clocks: Vec::new(), most_bytes: u64::MAX }
     }
 
     /// A process as the file describes it, with what is known better: rank, node, clock domain. The clock that its
     /// times are stamped with, its number and its times are those of the file.
-    pub fn describe(&self, told: Process) -> Process {
-        let Some(known) = &self.processes else { return told };
-        let is_usual = (told.rank, told.size) == (known.usual.rank, known.usual.size);
+    pub fn describe(&self, described: Process) -> Process {
+        let Some(known) = &self.processes else { return described };
+        let is_usual = (described.rank, described.size) == (known.usual.rank, known.usual.size);
         // A variable with the rank is inherited; a place in a process group is not.
-        let is_member = told.rank_from.as_deref().is_some_and(|from| PROCESS_GROUPS.contains(&from));
-        // Below one collector there are several of these, and what a launcher says is not about them.
-        let is_spawned = told.rank_from.as_deref() == Some(SPAWNED_MEMBER);
-        let seen = known.seen.iter().rev().find(|process| process.pid == told.pid);
+        let is_member = described.rank_from.as_deref().is_some_and(|from| PROCESS_GROUPS.contains(&from));
+        // Below one collector there are several of these, and the variables of a launcher do not apply to them.
+        let is_spawned = described.rank_from.as_deref() == Some(SPAWNED_MEMBER);
+        let seen = known.seen.iter().rev().find(|process| process.pid == described.pid);
         let known = match seen {
             // What was started below a rank, and nothing else was known.
             Some(process) if is_spawned || process.worker && is_member => Process {
-                rank: told.rank,
-                size: told.size,
-                rank_from: told.rank_from.clone(),
+                rank: described.rank,
+                size: described.size,
+                rank_from: described.rank_from.clone(),
                 worker: false,
                 ..process.clone()
             },
             Some(process) => process.clone(),
             // Its parent's rank is its own, as with all that a rank starts.
-            None if told.pid <= 0 || told.pid == known.usual.pid => known.usual.clone(),
-            // The file says that it is a rank, and not which: it is not that of its parent.
-            None if told.rank.is_none() && told.rank_from.is_some() => Process {
+            None if described.pid <= 0 || described.pid == known.usual.pid => known.usual.clone(),
+            // The file states that it is a rank, and not which: it is not that of its parent.
+            None if described.rank.is_none() && described.rank_from.is_some() => Process {
                 rank: None,
                 size: None,
                 local_rank: None,
-                rank_from: told.rank_from.clone(),
+                rank_from: described.rank_from.clone(),
                 worker: false,
-                pid: told.pid,
-                ppid: told.ppid,
+                pid: described.pid,
+                ppid: described.ppid,
                 start_ticks: 0,
                 command: String::new(),
                 exit: None,
                 ..known.usual.clone()
             },
             None => Process {
-                rank: told.rank.or(known.usual.rank),
-                size: told.size.or(known.usual.size),
-                local_rank: told.local_rank.or(known.usual.local_rank),
-                rank_from: told.rank_from.clone().or_else(|| known.usual.rank_from.clone()),
+                rank: described.rank.or(known.usual.rank),
+                size: described.size.or(known.usual.size),
+                local_rank: described.local_rank.or(known.usual.local_rank),
+                rank_from: described.rank_from.clone().or_else(|| known.usual.rank_from.clone()),
                 // Below one collector there may be the ranks of several processes.
-                worker: told.rank.is_none() || is_usual && !is_member,
-                pid: told.pid,
-                ppid: told.ppid,
+                worker: described.rank.is_none() || is_usual && !is_member,
+                pid: described.pid,
+                ppid: described.ppid,
                 start_ticks: 0,
                 command: String::new(),
                 exit: None,
@@ -87,16 +87,16 @@ impl Owner {
             },
         };
         Process {
-            source: told.source,
-            clock: told.clock,
-            first_seen: told.first_seen,
-            last_seen: told.last_seen,
+            source: described.source,
+            clock: described.clock,
+            first_seen: described.first_seen,
+            last_seen: described.last_seen,
             command: if known.command.is_empty() {
-                masked_line(&told.command)
+                masked_line(&described.command)
             } else {
                 known.command.clone()
             },
-            exit: known.exit.or(told.exit),
+            exit: known.exit.or(described.exit),
             ..known
         }
     }
@@ -165,7 +165,7 @@ mod tests {
         );
         let told_line = Process { command: "app --password SECRET --token=SECRET".into(), ..told(72) };
         assert!(!owner.describe(told_line).command.contains("SECRET"));
-        // What a launcher says is not about processes that torch has spawned.
+        // The variables of a launcher do not apply to processes that torch has spawned.
         let spawned = Process { rank: Some(6), rank_from: Some(SPAWNED_MEMBER.to_owned()), ..told(71) };
         assert_eq!((owner.describe(spawned).rank, owner.describe(told(71)).rank), (Some(6), Some(4)));
         let worker = Process { worker: true, ..process(73, Some(3), "known", Clock::Boottime) };

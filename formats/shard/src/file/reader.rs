@@ -1,67 +1,29 @@
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
+use super::block::BlockKind;
+use super::block_ref::{BlockDamage, BlockRef, Damage, payload};
+use super::open_error::{OpenError, check_file_header};
 use super::strings::{MAX_STRING_LENGTH, ShardStrings};
-use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
-use crate::codec::{DecodeError, decode_handles, decode_needed};
+use super::{Bytes, Version, index};
+use crate::codec::{decode_handles, decode_needed};
 use crate::model::{
     Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, current_table_name, is_wider, rocpd,
 };
 use crate::record::{
     COMMAND_SOURCE, ClockSet, Ledger, ProbeBurst, Process, ProfilerLoss, RunIdentity, Selection, wire,
 };
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
-use zstd::bulk::Decompressor;
 
-/// Most clock sets that are kept from one shard: a week at one every 5 s.
+/// Maximum number of clock sets that are kept from one shard: a week at one every 5 s.
 const MAX_CLOCK_SETS: usize = 1 << 17;
-/// Most bursts of probes that are kept from one shard: as many.
+/// Maximum number of bursts of probes that are kept from one shard: as many.
 const MAX_PROBE_BURSTS: usize = 1 << 17;
 /// Limit of profiler losses that are kept from one shard: a few are recorded for each profiler of a rank.
 const MAX_PROFILER_LOSSES: usize = 256;
-/// Longest record of a run, a process, a command, a selection, a burst or a profiler loss: a process's command and chosen environment are the bulk of it.
+/// Longest record of a run, a process, a command, a selection, a burst or a profiler loss: a process's command
+/// and chosen environment are the bulk of it.
 const MAX_RECORD_BYTES: usize = 256 << 10;
-/// Most bytes of all process records of one shard.
+/// Maximum bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;
-
-/// Why a file could not be opened as a shard.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The file system said no.
-    #[error("failed to read {path}: {source}; check the path and its permissions")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Something else.
-    #[error(
-        "{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0): name a run directory or *.rpdshard files"
-    )]
-    NotAShard {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Written by a newer release.
-    #[error(
-        "{path} has shard format version {version}, this rpd reads up to {}: use the rpd-merge of the release that wrote it, or a newer one",
-        Version::CURRENT.0
-    )]
-    NewerVersion {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        version: u8,
-    },
-    /// Both copies of the identity are damaged or missing.
-    #[error("{path} has no readable run identity: it was cut right behind its header, or is damaged")]
-    NoIdentity {
-        /// The file.
-        path: PathBuf,
-    },
-}
 
 /// Why a block could not be read. Its rows are lost, those of other blocks are not.
 #[derive(Debug, thiserror::Error)]
@@ -77,56 +39,6 @@ pub struct BlockError {
     pub rows: u32,
     /// Why.
     pub cause: BlockDamage,
-}
-
-/// What is wrong with a block.
-#[derive(Debug, thiserror::Error)]
-pub enum BlockDamage {
-    /// The file system said no.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// The stored bytes are not those that were written.
-    #[error("checksum does not match")]
-    Checksum,
-    /// zstd cannot read them, or they come to another length than the header says.
-    #[error("compressed data is damaged")]
-    Zstd,
-    /// The columns make no sense.
-    #[error("{0}")]
-    Columns(#[from] DecodeError),
-    /// A table that is described nowhere.
-    #[error("the table is not described in this shard")]
-    UnknownTable,
-    /// More or longer strings than a shard may have, or ids that go backwards.
-    #[error("strings are out of bounds")]
-    Strings,
-}
-
-/// A block, by its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BlockRef {
-    /// Where its header begins.
-    pub offset: u64,
-    /// Its header.
-    pub header: BlockHeader,
-}
-
-impl BlockRef {
-    /// The offset behind it.
-    pub fn end(&self) -> u64 {
-        self.offset + self.header.total_bytes()
-    }
-}
-
-/// Bytes of a shard that belong to no whole block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Damage {
-    /// Where they begin.
-    pub offset: u64,
-    /// How many.
-    pub bytes: u64,
-    /// The header, where it alone is whole: the file was cut in this block.
-    pub block: Option<BlockHeader>,
 }
 
 /// An open shard: its blocks are found and its side records read, its rows are not.
@@ -164,7 +76,7 @@ impl Shard {
         Shard::from_bytes(path, bytes)
     }
 
-    /// Opens a shard in memory; `name` stands for the path in messages.
+    /// Opens a shard in memory; `name` represents the path in messages.
     pub fn from_memory(name: &str, bytes: &[u8]) -> Result<Shard, OpenError> {
         Shard::from_bytes(Path::new(name), Bytes::memory(bytes))
     }
@@ -236,7 +148,7 @@ impl Shard {
         self.bytes.release();
     }
 
-    /// Keeps of a shard what its strings and single blocks are read with, for somebody who has noted the rest:
+    /// Keeps of a shard what is needed to read its strings and single blocks, for a caller that has noted the rest:
     /// forgets the other blocks, the damage, processes, command, ledger, selection and profiler losses.
     pub fn forget_records(&mut self) {
         self.blocks.retain(|block| block.header.kind == BlockKind::Rows(rocpd::STRING));
@@ -267,7 +179,7 @@ impl Shard {
         self.rows_of(block, &|_| true).map_err(|cause| self.error(block, cause))
     }
 
-    /// The same, for one who does not look at some columns: those that are not `needed` may be absent if they are
+    /// The same, for a caller that does not need all columns: those that are not `needed` may be absent if they are
     /// integers without NULL. Fails where [`Shard::rows`] fails.
     pub fn needed_rows(
         &self,
@@ -365,7 +277,7 @@ impl Records {
         }
     }
 
-    /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
+    /// Reads a record; `None` where it cannot be decoded or is out of bounds.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
             BlockKind::Identity
@@ -419,52 +331,4 @@ impl Records {
         }
         Some(())
     }
-}
-
-/// A damaged header is forgiven if a block stands behind it: the rows are what counts.
-fn check_file_header(path: &Path, bytes: &Bytes) -> Result<Version, OpenError> {
-    let not_a_shard = || OpenError::NotAShard { path: path.to_owned() };
-    let header = bytes.read(0, FILE_HEADER_BYTES).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => not_a_shard(),
-        _ => OpenError::Io { path: path.to_owned(), source: error },
-    })?;
-    let whole = &header[..8] == FILE_MAGIC && checksum(&header[..24]) == u64::from_le_bytes(le(&header, 24));
-    if whole && header[8] > Version::CURRENT.0 {
-        return Err(OpenError::NewerVersion { path: path.to_owned(), version: header[8] });
-    }
-    let first = bytes.read(FILE_HEADER_BYTES as u64, BLOCK_HEADER_BYTES).ok();
-    if whole {
-        return Ok(Version(header[8]));
-    }
-    if first.is_some_and(|h| BlockHeader::from_bytes(&h).is_some()) {
-        return Ok(Version::CURRENT);
-    }
-    Err(not_a_shard())
-}
-
-thread_local! {
-    /// To make one takes longer than to read a small block, and some shards have a million of them.
-    static ZSTD: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
-}
-
-fn decompressed(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
-    ZSTD.with_borrow_mut(|known| match known {
-        Some(zstd) => zstd.decompress(stored, most),
-        None => known.insert(Decompressor::new()?).decompress(stored, most),
-    })
-}
-
-/// The decompressed payload of a block.
-pub(super) fn payload(bytes: &Bytes, block: &BlockRef) -> Result<Vec<u8>, BlockDamage> {
-    let header = &block.header;
-    let stored = bytes.read(block.offset + BLOCK_HEADER_BYTES as u64, header.stored_bytes as usize)?;
-    if checksum(&stored) != header.checksum {
-        return Err(BlockDamage::Checksum);
-    }
-    // The header's length bounds the output, whatever the compressed data claims.
-    let raw = decompressed(&stored, header.raw_bytes as usize).map_err(|_| BlockDamage::Zstd)?;
-    if raw.len() != header.raw_bytes as usize {
-        return Err(BlockDamage::Zstd);
-    }
-    Ok(raw)
 }

@@ -1,10 +1,10 @@
 use crate::model::TextCells;
 
-/// Most strings of one shard.
+/// Maximum number of strings of one shard.
 pub const MAX_STRINGS: usize = 4 << 20;
 /// Longest string.
 pub const MAX_STRING_LENGTH: usize = 1 << 20;
-/// Most bytes of all strings of one shard.
+/// Maximum bytes of all strings of one shard.
 pub const MAX_STRING_BYTES: usize = 256 << 20;
 
 /// The string table of a shard. Ids count from 1; strings of lost blocks are not there.
@@ -40,7 +40,7 @@ impl ShardStrings {
             && self.cells.bytes.len() + bytes <= MAX_STRING_BYTES
     }
 
-    /// Adds a string behind the last one; ids in between are lost ones.
+    /// Adds a string after the last one; ids in between are lost ones.
     pub fn add(&mut self, id: i64, text: &[u8]) {
         self.cells.codes.resize(id as usize - 1, TextCells::NULL);
         let code = self.cells.add_entry(text);

@@ -1,9 +1,9 @@
 use super::block::{BlockHeader, BlockKind};
-use super::ending::{Reserve, most_block_bytes};
+use super::block_ref::BlockRef;
 use super::index::ENTRY_BYTES;
 use super::owner::Owner;
 use super::pending::{Pending, Strings};
-use super::reader::BlockRef;
+use super::reserve::{Reserve, max_block_bytes};
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use twox_hash::XxHash3_64;
 
-/// Most bytes of text and blobs in one row.
+/// Maximum bytes of text and blobs in one row.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 /// A block is closed when its texts come to this much.
 const BLOCK_TEXT_BYTES: usize = 4 << 20;
@@ -27,7 +27,7 @@ const TOO_MANY_STRINGS: &[u8] = b"(too many strings)";
 /// Why a shard could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The file system said no.
+    /// The operating system reported an error.
     #[error("failed to write the shard: {0}")]
     Io(#[from] io::Error),
     /// A table that was not described.
@@ -82,7 +82,7 @@ pub struct ShardWriter<W: Write> {
     pub(super) stored: Vec<u8>,
     zstd: zstd::bulk::Compressor<'static>,
     pub(super) reserve: Reserve,
-    /// Who knows the processes better than whoever describes them here.
+    /// The owner of a foreign file, which knows its processes better than the file.
     owner: Option<Box<Owner>>,
 }
 
@@ -167,16 +167,16 @@ impl<W: Write> ShardWriter<W> {
     }
 
     /// Describes a process; again when it has ended. The last description counts. What the owner of the file knows
-    /// better is told in its place.
+    /// better replaces it.
     pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
         let raw = match &self.owner {
             Some(owner) => wire::encode(&owner.describe(process.clone())),
             None => wire::encode(process),
         };
-        let most = most_block_bytes(raw.len());
+        let most = max_block_bytes(raw.len());
         let before = self.processes.insert(process.source, raw.clone());
         self.reserve.process_bytes += most;
-        self.reserve.process_bytes -= before.map_or(0, |before| most_block_bytes(before.len()));
+        self.reserve.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
         self.record(BlockKind::Process, process.source, &raw)?;
         Ok(())
     }
@@ -185,9 +185,9 @@ impl<W: Write> ShardWriter<W> {
     /// description counts. A reader takes only what is number [`crate::record::COMMAND_SOURCE`].
     pub fn command(&mut self, command: &Process) -> Result<(), WriteError> {
         let raw = wire::encode(command);
-        self.reserve.process_bytes += most_block_bytes(raw.len());
+        self.reserve.process_bytes += max_block_bytes(raw.len());
         let before = self.command.replace(raw.clone());
-        self.reserve.process_bytes -= before.map_or(0, |before| most_block_bytes(before.len()));
+        self.reserve.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
         self.record(BlockKind::Command, 0, &raw).map(drop)
     }
 
@@ -209,7 +209,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// Says which ranks the user chose to record. A reader takes only what [`Selection::is_sound`].
+    /// Stores which ranks the user chose to record. A reader takes only what [`Selection::is_sound`].
     pub fn selection(&mut self, selection: &Selection) -> Result<(), WriteError> {
         self.record(BlockKind::Selection, 0, &wire::encode(selection)).map(drop)
     }
@@ -322,7 +322,7 @@ impl<W: Write> ShardWriter<W> {
         self.position
     }
 
-    /// Strings first, then the tables in the order of their numbers: what is referred to stands
+    /// Strings first, then the tables in the order of their numbers: what is referred to is
     /// before what refers to it, so that a cut shard is whole as far as it goes.
     fn flush_source(&mut self, source: u32) -> Result<(), WriteError> {
         self.flush_strings()?;
@@ -336,7 +336,7 @@ impl<W: Write> ShardWriter<W> {
             }
             let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description));
             let handles = std::mem::take(&mut open.handles);
-            // Where blocks were lost for want of room, numbers of rows go on behind those that were kept.
+            // Where blocks were lost for want of room, numbers of rows continue after those that were kept.
             let first = open.kept as i64 + 1;
             let mut rows = rows.finish(first);
             if !handles.is_empty() {
@@ -426,7 +426,7 @@ impl<W: Write> ShardWriter<W> {
         self.block(record_header(kind, source), raw)
     }
 
-    /// Compresses and writes one block, unless the end would not fit behind it: then the shard is full.
+    /// Compresses and writes one block, unless the end would not fit after it: then the shard is full.
     fn block(&mut self, header: BlockHeader, raw: &[u8]) -> Result<bool, WriteError> {
         if self.reserve.full {
             return Ok(false);
@@ -435,7 +435,7 @@ impl<W: Write> ShardWriter<W> {
         let block = BlockRef { offset: self.position, header };
         // Its own entry, which compression may lengthen by less than a byte.
         let entry = ENTRY_BYTES as u64 + 1;
-        if block.end().saturating_add(entry + self.most_end_bytes()) > self.reserve.limit {
+        if block.end().saturating_add(entry + self.max_end_bytes()) > self.reserve.limit {
             self.fill();
             return Ok(false);
         }

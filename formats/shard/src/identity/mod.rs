@@ -5,7 +5,7 @@ mod node;
 mod privacy;
 mod rank;
 
-/// Who says the rank of a process that torch.multiprocessing has spawned and that joined a process group.
+/// Where the rank is from of a process that torch.multiprocessing has spawned and that joined a process group.
 pub const SPAWNED_MEMBER: &str = "torch.distributed, spawned";
 
 pub use node::{boot_of_machine, is_no_name, node_of_file, unknown_boot, unnamed_node};

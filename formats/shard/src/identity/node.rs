@@ -1,24 +1,25 @@
-//! Nodes of which a file does not tell everything.
+//! Nodes that a file does not describe completely.
 
 use crate::record::Node;
 use twox_hash::XxHash3_64;
 
 /// Processes that are named in the name of an unknown node.
-const NAMED: usize = 2;
+const MAX_NAMED_PROCESSES: usize = 2;
 
-/// Whether a name is one that every host has for itself, or none: it tells no host from another.
+/// Whether a name is one that every host has for itself, or none: it does not distinguish hosts.
 pub fn is_no_name(hostname: &str) -> bool {
     let local = |name: &str| name.eq_ignore_ascii_case(hostname.trim());
     ["", "localhost", "localhost.localdomain", "localhost4", "localhost6", "(none)"].into_iter().any(local)
 }
 
-/// The boot of a node of which only the machine is known: the machine stands for it, since no profiler's clock goes on
-/// over a boot. Whatever format a file has, and however often it is merged, this is the same.
+/// The boot of a node of which only the machine is known: the machine represents it, since no profiler's clock
+/// continues over a boot. Whatever format a file has, and however often it is merged, this is the same.
 pub fn unknown_boot(machine: &str) -> String {
     format!("unknown:{machine}")
 }
 
-/// The boot of a node by its machine id and its name, since cloned images share the former; `None` where it has neither.
+/// The boot of a node by its machine id and its name, since cloned images share the former; `None` where it has
+/// neither.
 pub fn boot_of_machine(node: &Node) -> Option<String> {
     let (mut machine, mut name) = (node.machine_id.as_str(), node.hostname.as_str());
     if is_no_name(machine) && is_no_name(name) {
@@ -33,23 +34,25 @@ pub fn boot_of_machine(node: &Node) -> Option<String> {
     }
 }
 
-/// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot where it is
-/// known, and else with a name that stands for it.
-pub fn node_of_file(told: Node, process: (i32, i64)) -> Node {
-    match boot_of_machine(&told) {
-        Some(boot_id) => Node { boot_id, ..told },
+/// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot
+/// where it is known, and else with a name that represents it.
+pub fn node_of_file(described: Node, process: (i32, i64)) -> Node {
+    match boot_of_machine(&described) {
+        Some(boot_id) => Node { boot_id, ..described },
         None => unnamed_node(0, &[process]),
     }
 }
 
-/// Stands for the node of a file that names none: nobody can say whether two such files are of one node, so that each
-/// has its own, named by its processes (pid and first time, ns). `number` is that of a node among several of one file.
+/// Represents the node of a file that names none: whether two such files are of one node is unknown, so that
+/// each has its own, named by its processes (pid and first time, ns). `number` is that of a node among several
+/// of one file.
 pub fn unnamed_node(number: i64, processes: &[(i32, i64)]) -> Node {
     let mut text = if number == 0 { String::new() } else { format!("{number}: ") };
     processes.iter().for_each(|(pid, first_seen)| text += &format!("{pid} {first_seen} "));
     let machine_id = format!("unknown-{:08x}", XxHash3_64::oneshot(text.as_bytes()) as u32);
-    let pids: Vec<String> = processes.iter().take(NAMED).map(|(pid, _)| pid.to_string()).collect();
-    let more = if processes.len() > NAMED { ", ..." } else { "" };
+    let pids: Vec<String> =
+        processes.iter().take(MAX_NAMED_PROCESSES).map(|(pid, _)| pid.to_string()).collect();
+    let more = if processes.len() > MAX_NAMED_PROCESSES { ", ..." } else { "" };
     let node = if number == 0 { String::new() } else { format!("node {number}, ") };
     let hostname = match pids.as_slice() {
         [] => machine_id.clone(),
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unnamed_nodes_are_told_apart_by_their_processes_and_numbers() {
+    fn unnamed_nodes_differ_by_their_processes_and_numbers() {
         let (a, b) = (unnamed_node(0, &[(70, 5)]), unnamed_node(0, &[(70, 6)]));
         let (c, d) =
             (unnamed_node(3, &[(70, 5), (71, 5), (72, 5)]), unnamed_node(4, &[(70, 5), (71, 5), (72, 5)]));
@@ -106,7 +109,7 @@ mod tests {
             assert_eq!(of((1, 2)), unnamed_node(0, &[(1, 2)]), "{host}");
             assert_ne!(of((1, 2)).boot_id, of((1, 3)).boot_id, "{host}");
         }
-        // A machine id tells more than any name.
+        // A machine id is more reliable than any name.
         assert_eq!(boot_of_machine(&named("m", "localhost")), Some(unknown_boot("m@localhost")));
         assert_eq!(boot_of_machine(&named("", "localhost7")), Some(unknown_boot("localhost7")));
     }

@@ -64,12 +64,12 @@ impl<'a, F: Fn(&str) -> Option<&'a str>> Variables<F> {
     }
 }
 
-/// Reads rank, size and local rank from the first launcher that says something. `variable` gives the
-/// value of one; `rank_env` is the variable that the user says has the rank.
+/// Reads rank, size and local rank from the first launcher that sets any of them. `variable` gives the
+/// value of one; `rank_env` is the variable that has the rank according to the user.
 ///
 /// Below torchrun its own variables count. Otherwise the order is: the variable that the user named,
 /// Slurm, the MPI launchers, torchrun's names set by hand. Slurm gives way to an MPI launcher that
-/// says something else: below `mpirun` in an allocation, `SLURM_PROCID` is 0 in every rank.
+/// sets other values: below `mpirun` in an allocation, `SLURM_PROCID` is 0 in every rank.
 pub fn detect_rank<'a>(variable: impl Fn(&str) -> Option<&'a str>, rank_env: Option<&str>) -> RankIdentity {
     let environment = &Variables(variable);
     let restart = environment.number("TORCHELASTIC_RESTART_COUNT").unwrap_or(0);
@@ -106,7 +106,7 @@ fn named<'a, F: Fn(&str) -> Option<&'a str>>(
     Some(RankIdentity { rank: Some(rank), rank_from: Some(rank_env.to_owned()), ..rest })
 }
 
-/// Whether a variable says something about the rank, its size or its place on the node.
+/// Whether a variable has the rank, the number of ranks or the place on the node.
 pub fn is_rank_variable(name: &str) -> bool {
     let says = |launcher: &Launcher| {
         launcher.rank == name || launcher.size.contains(&name) || launcher.local.contains(&name)

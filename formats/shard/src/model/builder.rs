@@ -36,9 +36,9 @@ struct CellsBuilder {
 /// Rows of integers and NULL that are in no column yet.
 #[derive(Debug)]
 struct Stage {
-    /// Whether rows are staged at all: not for tables that have texts, nor behind a row that has one.
+    /// Whether rows are staged at all: not for tables that have texts, nor after a row that has one.
     on: bool,
-    /// Rows behind one another, from the second place on. The first place holds the row before them.
+    /// Rows one after another, from the second place on. The first place holds the row before them.
     values: Vec<i64>,
     /// Per row a bit for each column, set where the value is NULL.
     nulls: [u64; STAGED_ROWS],
@@ -202,7 +202,7 @@ impl Stage {
 }
 
 impl CellsBuilder {
-    /// Adds column `i` of staged rows behind `first` values; those with a bit in `null` are NULL.
+    /// Adds column `i` of staged rows after `first` values; those with a bit in `null` are NULL.
     fn append(&mut self, first: usize, staged: &[i64], (i, width): (usize, usize), null: u64) {
         if matches!(self.cells, Cells::Absent) {
             let mut values = std::mem::take(&mut self.spare);

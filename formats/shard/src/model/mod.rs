@@ -6,16 +6,20 @@
 mod builder;
 pub mod native;
 pub mod rocpd;
+mod row_cells;
+pub mod row_types;
 mod rows;
+mod schema;
 mod table;
 mod time;
 mod value;
 
 pub use builder::RowsBuilder;
 pub use rows::{Cells, Keys, Local, Merged, Nulls, Rows, TextCells};
+pub use schema::{Schema, is_wider};
 pub use table::{
-    Column, Declared, FIRST_CARRIED_TABLE, JsonRef, Kind, RPD_TABLE_PREFIX, Schema, Table, TableId,
-    current_table_name, is_wider,
+    Column, Declared, FIRST_CARRIED_TABLE, JsonRef, Kind, RPD_TABLE_PREFIX, Table, TableId,
+    current_table_name,
 };
 pub use time::{JobNs, LocalNs};
 pub use value::{OwnedValue, Value};

@@ -1,4 +1,4 @@
-//! The compact tables that the collector writes. One row stands for several rows of RocPD and is
+//! The compact tables that the collector writes. One row represents several rows of RocPD and is
 //! expanded into them when shards are merged; none of them reaches an output.
 //!
 //! No row repeats its node or process: a block belongs to one process.
@@ -48,7 +48,7 @@ pub(super) fn tables() -> Vec<Table> {
     // `seq` counts this process's collectives on one communicator from 1, and apart from them its
     // other calls, so that the n-th collective is the n-th in every rank, also where some were not
     // recorded. `bytes` is what this rank
-    // hands over (sends and collectives) or has room for (receives).
+    // passes (sends and collectives) or has room for (receives).
     let mut mpi_call = range.clone();
     mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);
 

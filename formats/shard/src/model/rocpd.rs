@@ -1,5 +1,5 @@
 //! The tables of RocPD schema 3.0.0 (rocprofiler-sdk, ROCm 7), in the order in which they are merged:
-//! a table stands behind the tables that it refers to.
+//! a table follows the tables that it refers to.
 
 use super::table::{Column, Table, TableId, int, json, real, reference, stack, string, text, time};
 

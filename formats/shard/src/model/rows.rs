@@ -32,8 +32,8 @@ impl Keys {
         }
     }
 
-    /// Runs of consecutive keys of so many rows: the first of each, and the number behind its last. A key that is
-    /// the greatest of all numbers has none behind it and is in no run.
+    /// Runs of consecutive keys of so many rows: the first of each, and the number after its last. A key that is
+    /// the greatest of all numbers has none after it and is in no run.
     pub fn runs(&self, rows: usize) -> Vec<(i64, i64)> {
         match self {
             _ if rows == 0 => Vec::new(),
@@ -81,7 +81,7 @@ impl Nulls {
         (rows / 8 * 8..rows).for_each(|i| nulls.set(i));
         nulls
     }
-    /// Marks those of the rows behind the first `rows` that have a bit set, lowest bit first.
+    /// Marks those of the rows after the first `rows` that have a bit set, lowest bit first.
     pub(super) fn append(&mut self, rows: usize, bits: u64) {
         if bits == 0 {
             return;
@@ -100,7 +100,7 @@ impl Nulls {
 /// Text cells: distinct values once, and a code for each row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TextCells {
-    /// The distinct values, one behind the other.
+    /// The distinct values, one after the other.
     pub bytes: Vec<u8>,
     /// End of each distinct value in `bytes`.
     pub ends: Vec<u32>,
@@ -247,7 +247,7 @@ impl Cells {
     }
 }
 
-/// Consecutive rows of one table. `S` says whose ids and times they hold: [`Local`] or [`Merged`].
+/// Consecutive rows of one table. `S` is the space of their ids and times: [`Local`] or [`Merged`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rows<S> {
     /// The description of the table.

@@ -96,9 +96,9 @@ impl Probe {
 /// The best probes of one burst between two clock domains.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProbeBurst {
-    /// The prober, who read t1 and t4.
+    /// The prober, which read t1 and t4.
     pub from: ClockDomain,
-    /// The answerer, who read t2 and t3.
+    /// The answering agent, which read t2 and t3.
     pub to: ClockDomain,
     /// Probes that were sent.
     pub sent: u32,
@@ -109,7 +109,7 @@ pub struct ProbeBurst {
     /// Those with the shortest round trips, shortest first: 1 to [`ProbeBurst::MOST_KEPT`].
     pub best: Vec<Probe>,
     /// Whether the kernels of both nodes noted t2 and t4 as the packets arrived; else the programs read them as they
-    /// woke up. The kind of the record says which.
+    /// woke up. The kind of the record distinguishes them.
     #[serde(skip)]
     pub kernel_times: bool,
 }

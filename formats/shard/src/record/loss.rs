@@ -10,7 +10,7 @@ pub enum LossCause {
     NoMemory,
     /// An event arrived inside another one of the same thread, in a signal handler.
     Reentrant,
-    /// A record in a ring did not make sense.
+    /// A record in a ring was malformed.
     BadRecord,
     /// The shard reached `--max-size`, or the quota or disk was full.
     NoSpace,

@@ -1,4 +1,4 @@
-//! Side records of a shard: who ran, on which clock, and what was lost.
+//! Side records of a shard: which processes ran, on which clock, and what was lost.
 //!
 //! TRIPWIRE: every struct here is stored in shards with bincode. Adding, removing, reordering or
 //! retyping a field changes the format: raise [`crate::Version`] and keep reading the old one.

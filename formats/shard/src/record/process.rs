@@ -48,7 +48,7 @@ pub enum Exit {
     Unknown,
 }
 
-/// Number in the shard of the process that stands for the collector, where it records the counters of its
+/// Number in the shard of the process that represents the collector, where it records the counters of its
 /// node. Processes that are traced pass over it.
 pub const SYSTEM_SOURCE: u32 = 1 << 20;
 
@@ -99,8 +99,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// A process of a file of another profiler, as little as any such file tells: the only one of its shard, without a
-    /// rank, and without times, which are ns of `clock`. Its clocks are those of the boot of the node.
+    /// A process of a file of another profiler, as little as any such file states: the only one of its shard,
+    /// without a rank, and without times, which are ns of `clock`. Its clocks are those of the boot of the
+    /// node.
     pub fn of_file(node: Node, clock: Clock) -> Process {
         Process {
             source: 1,

@@ -34,7 +34,7 @@ impl Selection {
         self.ranks.get(i).is_some_and(|(first, _)| *first <= rank)
     }
 
-    /// Whether the ranges are as described, so that [`Selection::contains`] tells the truth.
+    /// Whether the ranges are as described, so that [`Selection::contains`] is right.
     pub fn is_sound(&self) -> bool {
         self.ranks.len() <= Selection::MAX_RANGES
             && self.ranks.iter().all(|(first, last)| first <= last)

@@ -5,9 +5,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Most that one record of a shard may allocate.
+/// Maximum bytes that one record of a shard may allocate.
 const RECORD_LIMIT: usize = 64 << 20;
-/// Most that one message between merge ranks may allocate: those are our own words, but summed up.
+/// Maximum bytes that one message between merge ranks may allocate: trusted content, but summed up over ranks.
 const MESSAGE_LIMIT: usize = 1 << 30;
 
 /// Bytes that are no valid record.

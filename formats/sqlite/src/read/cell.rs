@@ -2,14 +2,14 @@
 
 use rpd_shard::model::Value;
 
-/// A serial type of one byte, by what it stands for. Several are combined to a set.
+/// A serial type of one byte, by what it represents. Several are combined to a set.
 pub(super) mod class {
     pub(in crate::read) const NULL: u8 = 1;
     pub(in crate::read) const INT: u8 = 2;
     pub(in crate::read) const REAL: u8 = 4;
     pub(in crate::read) const BLOB: u8 = 8;
     pub(in crate::read) const TEXT: u8 = 16;
-    /// The type goes on in the next byte.
+    /// The type continues in the next byte.
     pub(in crate::read) const LONG: u8 = 32;
     /// Types that SQLite does not use in files.
     pub(in crate::read) const BAD: u8 = 64;
@@ -78,7 +78,7 @@ impl Serial {
 /// Finds out about the types of up to 8 columns: `types` gives them for each row, the first column's in the highest
 /// byte.
 ///
-/// All 8 are looked at in one: each test leaves its answer in the highest bit of each byte.
+/// All 8 are examined in one: each test leaves its result in the highest bit of each byte.
 #[inline]
 pub(super) fn classify(types: impl Iterator<Item = u64>, columns: &mut [Types]) {
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -124,7 +124,7 @@ pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_be_bytes(*b))
 }
 
-/// A varint at `at` and the offset behind it, or `None` if the bytes end before it.
+/// A varint at `at` and the offset after it, or `None` if the bytes end before it.
 #[inline(always)]
 pub(super) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let rest = bytes.get(at..)?;
@@ -159,7 +159,7 @@ fn long_varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     Some((value << 8 | u64::from(*bytes.get(8)?), at + 9))
 }
 
-/// The value of any serial type at `at` and the offset behind it; `None` if it does not end before `end`.
+/// The value of any serial type at `at` and the offset after it; `None` if it does not end before `end`.
 pub(super) fn value(bytes: &[u8], serial: u64, at: usize, end: usize) -> Option<(Value<'_>, usize)> {
     let length = match serial {
         0..=11 => u64::from(SERIALS[serial as usize].length),

@@ -64,7 +64,7 @@ pub(super) struct Expected {
 }
 
 impl Place {
-    /// A row whose header goes on at `types` up to `values`.
+    /// A row whose header continues at `types` up to `values`.
     #[inline]
     pub(super) fn new(types: usize, values: usize, end: usize) -> Place {
         Place { types: types as u32, header_end: values as u32, values: values as u32, end: end as u32 }
@@ -213,7 +213,7 @@ impl Column {
 
     fn append_nulls(&mut self, rows: usize) {
         let end = self.rows + rows;
-        // All bits behind the rows are zero, also in the last byte.
+        // All bits after the rows are zero, also in the last byte.
         while !self.rows.is_multiple_of(8) && self.rows < end {
             self.mark_null(self.rows);
             self.rows += 1;
@@ -330,7 +330,7 @@ impl Texts {
         let TextCells { bytes, ends, codes } = &mut self.cells;
         let of =
             |some: usize, rows: usize| (some as u128 * rows as u128 / codes.len().max(1) as u128) as usize;
-        // Texts in overflow pages come as a surprise: a few of them say nothing of the others.
+        // Texts in overflow pages cannot be predicted: a few of them show nothing about the others.
         let most = expected.bytes.min(u32::MAX as usize - bytes.len());
         let length = (of(bytes.len(), rows).min(most), of(bytes.len(), expected.rows).min(most));
         let distinct = (of(ends.len(), rows), of(ends.len(), expected.rows));

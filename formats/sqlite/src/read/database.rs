@@ -14,7 +14,7 @@ const JOURNAL_HEADER: usize = 28;
 /// SQLite needs this many bytes of a page.
 const LEAST_USABLE: usize = 480;
 
-/// A database that nobody writes. Any number of threads read it at once.
+/// A database that no process writes. Any number of threads read it at once.
 #[derive(Debug)]
 pub struct Database {
     pub(super) file: QuietFile,
@@ -120,7 +120,7 @@ impl Database {
     }
 }
 
-/// Fails if a journal or a log beside the file says that the file is not the whole truth.
+/// Fails if a journal or a log beside the file shows that the file is incomplete.
 fn nothing_beside(path: &Path) -> Result<(), OpenError> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let beside = |suffix: &str| {
@@ -142,7 +142,7 @@ fn nothing_beside(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// What the file system says of an entry; `None` if there is none.
+/// Type, size and times of an entry; `None` if there is none.
 fn stat_if_there(path: &Path) -> io::Result<Option<EntryStat>> {
     match entry_stat(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => Ok(None),

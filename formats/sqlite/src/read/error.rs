@@ -11,11 +11,11 @@ pub enum OpenError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A directory, a pipe, a device.
-    #[error("{}: it is no regular file", path.display())]
+    #[error("{}: it is not a regular file", path.display())]
     NoFile {
         /// The file.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// It does not begin like a database, or is shorter than a header.
-    #[error("{}: it is no SQLite database", path.display())]
+    #[error("{}: it is not a SQLite database", path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,
@@ -64,7 +64,7 @@ pub enum OpenError {
         /// Its log.
         wal: PathBuf,
     },
-    /// A journal or write-ahead log that cannot be looked at: rows may be in it, and not in the file.
+    /// A journal or write-ahead log that cannot be read: it may have rows that are not in the file.
     #[error(
         "{}: its journal {} cannot be read ({source}), and rows may be in it; check the permissions of the journal",
         path.display(),
@@ -75,7 +75,7 @@ pub enum OpenError {
         path: PathBuf,
         /// What cannot be read.
         journal: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A database that only SQLite itself can read.

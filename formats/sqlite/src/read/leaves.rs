@@ -12,7 +12,7 @@ const INTERIOR_HEAD: usize = 12;
 /// The leaf pages of a table.
 #[derive(Debug, Default)]
 pub struct Leaves {
-    /// Their numbers, in the order of the rowids. Only the first of each interior page was looked at: whether they
+    /// Their numbers, in the order of the rowids. Only the first of each interior page was examined: whether they
     /// are leaves shows when they are decoded.
     pub pages: Vec<u32>,
     /// Pages that could not be followed. The rows below them are lost.
@@ -36,7 +36,7 @@ enum Level {
 }
 
 impl Database {
-    /// The leaves of the table with this root page. What is damaged is left out and told.
+    /// The leaves of the table with this root page. What is damaged is left out and reported.
     pub fn leaves(&self, root: u32) -> Leaves {
         let mut walk = Walk {
             database: self,
@@ -146,7 +146,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where the header of a B-tree page begins: on page 1 behind the file's.
+/// Where the header of a B-tree page begins: on page 1 after the file's.
 pub(super) fn header_offset(page: u32) -> usize {
     if page == 1 { HEADER } else { 0 }
 }

@@ -6,7 +6,7 @@
 //! file that is cut while it is read is an error, where a mapping would be a SIGBUS.
 //!
 //! Nothing in a file is trusted: every offset, length, count and depth is checked before it is used, and what
-//! does not fit together is a [`PageError`] of the page that says so.
+//! does not fit together is a [`PageError`] of the page where it was found.
 
 mod cell;
 mod columns;

@@ -15,7 +15,7 @@ const LEAF_HEAD: usize = 8;
 const READ: usize = 256 << 10;
 /// Pages of other tables that are read along rather than left out.
 const GAP: u32 = 3;
-/// Zeros behind what was read, so that 8 bytes can be loaded at the last value.
+/// Zeros after what was read, so that 8 bytes can be loaded at the last value.
 const SLACK: usize = 8;
 /// Offsets are u32, and values are added to them.
 const MOST_BYTES: usize = 1 << 31;
@@ -53,10 +53,10 @@ pub struct TableRows {
 }
 
 impl Database {
-    /// Decodes leaf pages of one table, in the order given. `wanted` has an entry per column of the record; records with more
-    /// columns are read as far as it goes.
+    /// Decodes leaf pages of one table, in the order given. `wanted` has an entry per column of the record;
+    /// records with more columns are read as far as it goes.
     ///
-    /// Fails with the first page that is damaged; those before and behind it can be read without it. Texts of one
+    /// Fails with the first page that is damaged; those before and after it can be read without it. Texts of one
     /// column may have 4 GiB, and long rows no more bytes in all than the file.
     pub fn rows(&self, pages: &[u32], wanted: &[Wanted<'_>]) -> Result<TableRows, PageError> {
         self.rows_bounded(pages, wanted, self.bytes())
@@ -83,7 +83,8 @@ impl Database {
         self.decode(&[page], Decoder { wanted_cells: cells, ..decoder })
     }
 
-    /// Length of the payload of each cell of a leaf page, in the order of the rowids. They are what the page says.
+    /// Length of the payload of each cell of a leaf page, in the order of the rowids. They are the numbers in
+    /// the page, unchecked.
     pub fn payloads(&self, page: u32) -> Result<Vec<u64>, PageError> {
         let mut bytes = vec![0; self.page_size];
         self.read_from(page, &mut bytes)?;
@@ -263,7 +264,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Puts a payload that goes on in overflow pages behind what was read.
+    /// Puts a payload that continues in overflow pages after what was read.
     ///
     /// An overflow page is `next page (u32), bytes`.
     fn gather(&mut self, mut link: u32, cell: &Cell, offset: usize) -> Result<Place, PageProblem> {
@@ -387,7 +388,7 @@ impl RowIds {
     /// Adds the rowids of a page; `expected` are to come from it on.
     fn append(&mut self, rowids: &[i64], expected: usize) {
         let (Some(first), Some(last)) = (rowids.first(), rowids.last()) else { return };
-        // They ascend, so this says that there is no gap.
+        // They ascend, so this means that there is no gap.
         let dense = last.wrapping_sub(*first) == rowids.len() as i64 - 1;
         let before = self.last();
         match (&mut self.keys, before) {

@@ -5,9 +5,9 @@ use super::error::{PageError, PageProblem};
 use super::rows::Wanted;
 use rpd_shard::model::Value;
 
-/// Most leaves of a schema that are read.
+/// Maximum number of leaves of a schema that are read.
 const MOST_LEAVES: usize = 1 << 16;
-/// Most bytes of long SQL texts.
+/// Maximum bytes of long SQL texts.
 const MOST_TEXT: u64 = 256 << 20;
 
 /// A table, index, view or trigger.

@@ -43,7 +43,7 @@ impl Affinity {
     }
 }
 
-/// A value as it stands in a record.
+/// A value as it is in a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stored<'a> {
     Null,

@@ -15,7 +15,7 @@ pub enum WriteError {
         bytes: u64,
     },
     /// Rows must come in the order of their keys.
-    #[error("row {rowid} does not come in the order of the rowids")]
+    #[error("row {rowid} is out of the order of the rowids")]
     Order {
         /// The rowid that is no larger than the one before it.
         rowid: i64,
@@ -52,7 +52,7 @@ pub enum SealError {
     Io {
         /// The database.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

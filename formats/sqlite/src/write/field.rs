@@ -2,7 +2,6 @@
 
 use super::affinity::{Affinity, Stored, store};
 use super::number;
-use super::record::header_length;
 use super::stage::{Bytes, put_number, put_varint};
 use rpd_shard::model::{Cells, Nulls, TextCells, Value};
 use std::ops::Range;
@@ -23,14 +22,14 @@ pub enum Field<'a> {
     Cells {
         /// The values.
         cells: &'a Cells,
-        /// Stands for NULL and for values that are absent: the column's default, or NULL.
+        /// Replaces NULL and absent values: the column's default, or NULL.
         null: Value<'a>,
         /// Of the column.
         affinity: Affinity,
     },
 }
 
-/// Most columns of a table whose rows are encoded by steps.
+/// Maximum number of columns of a table whose rows are encoded by steps.
 pub(super) const MOST_COLUMNS: usize = 100;
 /// Longest text whose serial type is one byte.
 const SHORT: usize = 57;
@@ -108,7 +107,7 @@ enum Step<'a> {
 #[derive(Clone, Debug)]
 struct Short {
     serial: u8,
-    /// The value, behind [`PADDING`].
+    /// The value, after [`PADDING`].
     bytes: Vec<u8>,
 }
 
@@ -300,7 +299,7 @@ impl Short {
 /// Serial type and length of an integer.
 #[inline(always)]
 pub(super) fn int_type(v: i64) -> (u8, usize) {
-    /// By number of bits without the sign; behind them for 0 and 1. The length is in the higher byte.
+    /// By number of bits without the sign; after them for 0 and 1. The length is in the higher byte.
     const TYPES: [u16; 128] = {
         let mut types = [6 | 8 << 8; 128];
         let mut bits = 0;
@@ -325,7 +324,7 @@ pub(super) fn int_type(v: i64) -> (u8, usize) {
     (found as u8, usize::from(found >> 8))
 }
 
-/// Serial type and length that all of these have, if they have one. Ids and times mostly do, in rows that stand
+/// Serial type and length that all of these have, if they have one. Ids and times mostly do, in rows that are
 /// together.
 fn fixed_type(values: &[i64]) -> Option<(u8, usize)> {
     let (any, all) = values.iter().fold((0, -1), |(any, all), v| (any | v, all & v));
@@ -465,6 +464,12 @@ impl Out<'_> {
         }
         put_varint(self.stage, start, header_length((body - start) as u64))
     }
+}
+
+/// Length of a record's header whose types take this many bytes: it counts itself.
+pub(super) fn header_length(types: u64) -> u64 {
+    let fits = |size: &u64| types + size < 1 << (7 * size);
+    types + (1..9).find(fits).unwrap_or(9)
 }
 
 #[cfg(test)]

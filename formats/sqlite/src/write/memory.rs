@@ -53,8 +53,8 @@ impl PagePiece {
 #[derive(Debug, Default)]
 pub struct PageMemory {
     spare: Mutex<Spare>,
-    /// Most bytes that are kept.
-    most: usize,
+    /// Maximum bytes that are kept.
+    max_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -65,12 +65,12 @@ struct Spare {
 }
 
 impl PageMemory {
-    /// Keeps at most so many bytes that are not in use.
+    /// Keeps at most this many bytes that are not in use.
     pub fn new(bytes: usize) -> PageMemory {
-        PageMemory { spare: Mutex::default(), most: bytes }
+        PageMemory { spare: Mutex::default(), max_bytes: bytes }
     }
 
-    /// A piece for what comes behind so many pages of a run: most tables of a small input have few rows.
+    /// A piece for what comes after so many pages of a run: most tables of a small input have few rows.
     pub(super) fn take(&self, behind: usize) -> PagePiece {
         let size = (behind + 1).ilog2().min(SIZES as u32 - 1) as usize;
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +87,7 @@ impl PageMemory {
     pub(super) fn give(&self, pieces: Vec<PagePiece>) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         for mut piece in pieces {
-            if spare.bytes + piece.memory.len() <= self.most {
+            if spare.bytes + piece.memory.len() <= self.max_bytes {
                 spare.bytes += piece.memory.len();
                 piece.length = 0;
                 let size = (piece.capacity() / PAGE_SIZE).ilog2() as usize;

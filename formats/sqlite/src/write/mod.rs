@@ -1,9 +1,9 @@
 //! Tables as finished pages: no inserts, no byte code, no balancing.
 //!
 //! 1. SQLite itself makes the file: schema and empty tables, pages of 4096 bytes without reserved bytes, UTF-8,
-//!    rollback journal, no auto_vacuum. It is closed. [`Database`](crate::read::Database) tells its pages and the
+//!    rollback journal, no auto_vacuum. It is closed. [`Database`](crate::read::Database) reads its pages and the
 //!    tables' root pages.
-//! 2. A [`LeafWriter`] turns columns into a [`LeafRun`]: leaves of one table, behind them their overflow pages. Leaves hold
+//! 2. A [`LeafWriter`] turns columns into a [`LeafRun`]: leaves of one table, after them their overflow pages. Leaves hold
 //!    neither their own number nor their siblings', so a run is made before its place is known; only the
 //!    links to overflow pages are patched by [`LeafRun::place`]. Any number of threads and ranks do this at once.
 //! 3. Each run is written to its place with [`PlacedRun::write_to`].

@@ -50,7 +50,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Number> {
     })
 }
 
-/// Digits before and behind the point.
+/// Digits before and after the point.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
     whole: &'a [u8],
@@ -117,7 +117,7 @@ fn long_integer(negative: bool, digits: &str) -> Option<i64> {
     }
 }
 
-/// The value of digits and exponent, from as many digits as SQLite looks at.
+/// The value of digits and exponent, from as many digits as SQLite examines.
 fn real(digits: Parts<'_>, exponent: i64) -> f64 {
     let (mut mantissa, mut power) = (0u64, exponent);
     let mut whole = digits.whole.iter();
@@ -196,7 +196,7 @@ impl Digits {
 fn significant(v: f64) -> (String, i32) {
     let exact = format!("{v:.60e}");
     let exponent: i32 = exact.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
-    // SQLite looks at a digit more where the power of ten is larger than that of the power of two below.
+    // SQLite examines a digit more where the power of ten is larger than that of the power of two below.
     let binary = (v.to_bits() >> 52) as i32 - 1023;
     let more = usize::from(exponent > (binary * 78_913) >> 18);
     let long = format!("{v:.*e}", PRECISION + more);

@@ -20,7 +20,7 @@ pub struct LogicalPage(u64);
 pub struct PageNumberError(u64);
 
 impl LogicalPage {
-    /// The first usable page behind a file of this many pages.
+    /// The first usable page after a file of this many pages.
     pub fn behind(page_count: u32) -> LogicalPage {
         let count = u64::from(page_count);
         LogicalPage(if count >= LOCK_PAGE { count } else { count + 1 })

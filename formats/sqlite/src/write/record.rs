@@ -1,14 +1,8 @@
 //! Rows of any length.
 
 use super::affinity::Stored;
-use super::field::{Field, int_type};
+use super::field::{Field, header_length, int_type};
 use super::stage::push_varint;
-
-/// Length of a record's header whose types take this many bytes: it counts itself.
-pub(super) fn header_length(types: u64) -> u64 {
-    let fits = |size: &u64| types + size < 1 << (7 * size);
-    types + (1..9).find(fits).unwrap_or(9)
-}
 
 /// The record of a row in pieces: header, then values.
 pub(super) struct Record<'a> {
@@ -35,7 +29,7 @@ impl<'a> Record<'a> {
         Record { header, values, length }
     }
 
-    /// Hands the record over, piece by piece.
+    /// Passes the record to `take`, piece by piece.
     pub(super) fn pieces(&self, mut take: impl FnMut(&[u8])) {
         take(&self.header);
         for value in &self.values {

@@ -23,7 +23,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The page behind the last one, with any content.
+    /// The page after the last one, with any content.
     pub(super) fn next_page(&mut self, memory: &PageMemory) -> &mut [u8] {
         if self.pieces.last().is_none_or(PagePiece::is_full) {
             self.pieces.push(memory.take(self.count));
@@ -40,7 +40,7 @@ impl Pages {
         &mut bytes[from..]
     }
 
-    /// Adds pages behind these.
+    /// Adds pages after these.
     pub(super) fn append(&mut self, behind: Pages) {
         self.count += behind.count;
         self.pieces.extend(behind.pieces);
@@ -71,7 +71,7 @@ pub(super) struct Link {
     pub(super) page: u64,
 }
 
-/// Where a link stands: an offset from the first leaf or from the first overflow page.
+/// Where a link is: an offset from the first leaf or from the first overflow page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Leaf(usize),
@@ -155,7 +155,7 @@ impl PlacedRun {
         (0..).map(|i| self.first.plus(i)).zip(self.last_rowids.iter().copied())
     }
 
-    /// The first usable page behind the run.
+    /// The first usable page after the run.
     pub fn end(&self) -> LogicalPage {
         self.first.plus(self.pages())
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of an interior page's header.
 const INTERIOR_HEAD: usize = 12;
-/// Most pages that a trunk page of the freelist lists: SQLite itself leaves the last six places empty.
+/// Maximum number of pages that a trunk page of the freelist lists: SQLite itself leaves the last six places empty.
 const TRUNK_ENTRIES: usize = PAGE_SIZE / 4 - 8;
 
 /// Completes a database whose leaves are in place.
@@ -23,7 +23,7 @@ pub struct Sealer {
     path: PathBuf,
     file: File,
     header: [u8; HEADER],
-    /// The first page that nobody uses.
+    /// The first unused page.
     next: LogicalPage,
     /// The highest page in use.
     last: u32,
@@ -50,7 +50,7 @@ struct Level {
 }
 
 impl Sealer {
-    /// Opens a database that SQLite made and closed, with all leaves in place. `end` is the first usable page behind
+    /// Opens a database that SQLite made and closed, with all leaves in place. `end` is the first usable page after
     /// them, and all pages between the file's own and `end` hold runs.
     pub fn open(path: &Path, end: LogicalPage) -> Result<Sealer, SealError> {
         let failed = |source| SealError::Io { path: path.to_owned(), source };
@@ -166,7 +166,7 @@ impl Sealer {
         match (page[0], u16_at(&page, 3)) {
             (TABLE_LEAF, Some(0)) => Ok(()),
             (TABLE_LEAF | TABLE_INTERIOR, _) => Err(self.root_error(root, "it has rows already")),
-            _ => Err(self.root_error(root, "it is no root page of a table with rowids")),
+            _ => Err(self.root_error(root, "it is not the root page of a table with rowids")),
         }
     }
 

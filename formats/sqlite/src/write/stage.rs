@@ -68,7 +68,7 @@ impl Leaves {
         self.last_rowid = rowid;
     }
 
-    /// Takes a cell that was put together elsewhere. Returns where in the finished pages it will stand.
+    /// Takes a cell that was put together elsewhere. Returns where in the finished pages it will be.
     pub(super) fn take_bytes(&mut self, cell: &[u8], rowid: i64) -> usize {
         let start = self.start - cell.len();
         self.stage[start..self.start].copy_from_slice(cell);

@@ -3,8 +3,8 @@
 use super::UnusedKind;
 use crate::input::find::{is_default_output, is_looked_into, is_output, is_shard};
 use rpd_files::open_input;
+use rpd_foreign::{Format, format_of, holds_profile, may_be_profile, why_packed};
 use rpd_trace::is_result;
-use rpd_translate::{Format, format_of, holds_profile, may_be_profile, why_packed};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -6,7 +6,7 @@ use crate::input::find::{InputListing, ListedFile, is_folder, is_looked_into, is
 use crate::input::path_text::path_text;
 use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
-use rpd_translate::holds_less;
+use rpd_foreign::holds_less;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};

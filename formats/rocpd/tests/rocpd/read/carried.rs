@@ -51,7 +51,7 @@ fn declarations_are_carried() -> Outcome {
     let kinds =
         ["stack_id", "data", "start", "timestamp", "level", "ratio"].map(|name| column(name).kind.clone());
     assert_eq!(kinds, [Kind::Stack, Kind::Json(vec![]), Kind::Any, Kind::Time, Kind::Any, Kind::Any]);
-    assert_eq!(space.warnings, ["the default of rocpd_extra.made is no constant and is left out"]);
+    assert_eq!(space.warnings, ["the default of rocpd_extra.made is not a constant and is skipped"]);
 
     let rows = rows_of(&database, 0, "rocpd_extra", Wanted::All)?;
     assert_eq!((rows.keys.get(0), rows.keys.get(1)), (-3, 9));

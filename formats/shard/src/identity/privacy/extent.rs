@@ -1,9 +1,12 @@
 //! Where values end. All places are bytes from the beginning of the text.
 
-use super::values::is_scheme;
-
-/// What may stand right behind a word that is a value, and is none of it.
+/// Characters that may directly follow a value and are not part of it.
 const CLOSERS: [char; 9] = ['"', '\'', '\\', ')', ']', '}', ';', ',', '`'];
+
+/// Whether a word is a scheme of authorization whose value follows.
+pub(super) fn is_scheme(word: &str) -> bool {
+    word.eq_ignore_ascii_case("bearer")
+}
 
 pub(super) fn is_quote(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'')
@@ -92,7 +95,7 @@ pub(super) fn until(text: &str, at: usize, ends: impl Fn(char) -> bool) -> (usiz
     (from, from + rest.find(ends).unwrap_or(rest.len()))
 }
 
-/// The value of a header that is not in quotes, in a line that goes on behind it: a word, with the one behind its
+/// The value of a header that is not in quotes, in a line that continues after it: a word, with the one after its
 /// scheme, and more of them as long as they are a list.
 pub(super) fn header_words(text: &str, from: usize) -> (usize, usize) {
     let word_at = |at: usize| until(text, at, char::is_whitespace);

@@ -18,12 +18,13 @@ mod words;
 
 pub use names::{is_secret_name, is_secret_variable};
 
+use extent::is_scheme;
 use names::{is_name_byte, is_secret_option, is_secret_setting};
 use short_options::{attached_secret, login_secret, takes_login};
-use values::{Header, is_scheme, is_token, mask_values};
-use words::{mask_words, mask_words_behind};
+use values::{Header, is_token, mask_values};
+use words::{mask_words, mask_words_after};
 
-/// What stands for a secret.
+/// Replaces a secret.
 const MASK: &str = "***";
 /// Longest name of an option.
 const NAME_BYTES: usize = 64;
@@ -32,7 +33,7 @@ const NAME_BYTES: usize = 64;
 ///
 /// Masked are the values of options whose name sounds like a secret (`--api-key X`, `--token=X`,
 /// `SECRET=X`), words that look like well-known tokens, passwords in URLs, and inside of longer
-/// arguments (a script, JSON, a header) the values behind such names. `sshpass -p X`, `-pX` and `-u user:X` are
+/// arguments (a script, JSON, a header) the values after such names. `sshpass -p X`, `-pX` and `-u user:X` are
 /// masked, `serve -p 8080` is not: [`short_options`] has the rule.
 pub fn masked_command(arguments: &[String]) -> String {
     let mut masked = Vec::with_capacity(arguments.len());
@@ -59,8 +60,8 @@ pub fn masked_command(arguments: &[String]) -> String {
     masked_line(&masked.join(" "))
 }
 
-/// An argument whose secret a short option in it or before it tells; `None` if there is none. Blanks are a part of the
-/// secret, as they are not where arguments are joined.
+/// An argument with a secret that a short option in it or before it takes; `None` if there is none. Blanks are
+/// a part of the secret, as they are not where arguments are joined.
 pub fn masked_value(before: &str, argument: &str) -> Option<String> {
     let login = if takes_login(before) { login_secret(argument) } else { None };
     let secret = login.or_else(|| attached_secret(argument))?;
@@ -79,9 +80,9 @@ pub fn masked_text(text: &str) -> String {
 }
 
 /// The value of a variable whose name is none of a secret, secrets inside of it masked: a proxy's URL may hold a
-/// password, and `CURL_OPTS` is what stands behind `curl`.
+/// password, and `CURL_OPTS` is what follows `curl`.
 pub fn masked_variable(name: &str, value: &str) -> String {
-    mask_values(&mask_words_behind(name, value), Header::Line)
+    mask_values(&mask_words_after(name, value), Header::Line)
 }
 
 /// Variables without their secrets: values of names that sound like a secret, and secrets inside of the others.

@@ -1,11 +1,11 @@
 //! Names that sound like those of secrets.
 
-/// Parts of names that mean a secret, whatever else the name says. The library in the traced program
+/// Parts of names that mean a secret, whatever else is in the name. The library in the traced program
 /// goes by the same ones.
 pub(super) const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
 /// More of them for options, headers and variables.
 const SECRET_WORD_PARTS: [&str; 3] = ["PASSPHR", "COOKIE", "AWS_SESSION"];
-/// More of them for variables of a whole environment, where nobody chose the names.
+/// More of them for variables of a whole environment, whose names the user did not choose.
 const SECRET_VARIABLE_PARTS: [&str; 10] = [
     "PASS",
     "PWD",
@@ -35,11 +35,11 @@ const VARIABLE_WORDS: [&str; 5] = ["BEARER", "HMAC", "MFA", "SIGNATURE", "NETRC"
 /// Whole words that mean one at its end. `PIN_MEMORY` and `LOGIN_NODE` are none.
 const LAST_VARIABLE_WORDS: [&str; 10] =
     ["PAT", "PW", "SK", "OTP", "PIN", "SAS", "SALT", "TOK", "LOGIN", "PSK"];
-/// Variables that end like a secret and say where threads run: the switch of Intel MPI.
+/// Variables that end like a secret and set where threads run: the switch of Intel MPI.
 const PINNING: [&str; 1] = ["I_MPI_PIN"];
 /// Ends of names of headers whose value has several words.
 const HEADERS: [&str; 2] = ["AUTHORIZATION", "COOKIE"];
-/// Names that take a value behind a `:` without a blank.
+/// Names that take a value after a `:` without a blank.
 const COLON_WORDS: [&str; 9] =
     ["TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "PW", "SECRET", "APIKEY"];
 
@@ -99,7 +99,7 @@ pub(super) fn is_secret_option(name: &str, value: &str) -> bool {
     }
 }
 
-/// Whether `NAME=X` is a secret. In capitals it is a variable, whoever sets it.
+/// Whether `NAME=X` is a secret. In capitals it is a variable, whatever sets it.
 pub(super) fn is_secret_setting(name: &str, value: &str) -> bool {
     let is_variable = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
     if matches!(name, "PWD" | "OLDPWD") {
@@ -122,7 +122,7 @@ pub(super) fn takes_colon(name: &str, value: &str) -> bool {
         || upper == "PASS"
 }
 
-/// Whether this is a header with a secret, perhaps right behind its option: `-HAuthorization`.
+/// Whether this is a header with a secret, perhaps directly after its option: `-HAuthorization`.
 pub(super) fn is_header(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     HEADERS.iter().any(|header| upper.ends_with(header))

@@ -135,7 +135,7 @@ proptest! {
     }
 }
 
-/// Command lines of programs that nobody knows, with a secret in short options.
+/// Command lines of programs that are not in the list, with a secret in short options.
 const SHORT_OPTIONS: [&str; 13] = [
     "tool -phush -n 2",
     "tool -p=hush -n 2",

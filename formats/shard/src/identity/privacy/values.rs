@@ -1,6 +1,6 @@
-//! Secrets inside of words: behind names, in URLs, and words that are tokens by their look.
+//! Secrets inside of words: after names, in URLs, and words that are tokens by their look.
 
-use super::extent::{argument, header_words, is_quote, part, quoted, until};
+use super::extent::{argument, header_words, is_quote, is_scheme, part, quoted, until};
 use super::names::{
     is_header, is_name_byte, is_secret_name, is_secret_option, is_secret_parameter, is_secret_setting,
     takes_colon,
@@ -9,12 +9,12 @@ use super::{MASK, NAME_BYTES};
 
 /// Beginnings of words that are tokens whatever option they belong to.
 const TOKEN_PREFIXES: [&str; 8] = ["hf_", "ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "AKIA"];
-/// A token has at least this much behind its beginning.
+/// A token has at least this much after its beginning.
 const TOKEN_BYTES: usize = 12;
 /// Users in URLs that are no tokens.
 const USERS: [&str; 10] =
     ["git", "hg", "svn", "user", "username", "anonymous", "guest", "root", "admin", "x-access-token"];
-/// Behind these the path of a URL is a secret.
+/// After these the path of a URL is a secret.
 const SECRET_PATHS: [&str; 3] =
     ["hooks.slack.com/services/", "discord.com/api/webhooks/", "hooks.slack.com/workflows/"];
 
@@ -58,10 +58,6 @@ pub(super) fn mask_values(text: &str, header: Header) -> String {
     masked
 }
 
-pub(super) fn is_scheme(word: &str) -> bool {
-    word.eq_ignore_ascii_case("bearer")
-}
-
 pub(super) fn is_token(word: &str) -> bool {
     TOKEN_PREFIXES.iter().any(|prefix| word.len() >= prefix.len() + TOKEN_BYTES && word.starts_with(prefix))
 }
@@ -83,7 +79,7 @@ fn userinfo(text: &str, colon: usize) -> Option<(usize, usize)> {
     (is_web && !USERS.contains(&login)).then_some((at, at + login.len()))
 }
 
-/// What is behind the beginning of a URL that anyone may post to.
+/// What follows the beginning of a webhook URL.
 fn secret_path(text: &str, at: usize) -> Option<(usize, usize)> {
     let before = &text.as_bytes()[..=at];
     let is_one = SECRET_PATHS.iter().any(|path| before.ends_with(path.as_bytes()));
@@ -120,7 +116,7 @@ fn name_before(text: &str, at: usize) -> Option<(&str, usize, bool)> {
     (1..=NAME_BYTES).contains(&length).then_some((&name[start..], start, is_quoted))
 }
 
-/// Where the value is behind a name that sounds like a secret and a `:` or `=`.
+/// Where the value is after a name that sounds like a secret and a `:` or `=`.
 fn value(text: &str, at: usize, header: Header) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
     let (name, start, is_quoted) = name_before(text, at)?;

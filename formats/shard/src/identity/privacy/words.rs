@@ -12,62 +12,67 @@ struct Known {
     /// A second word, the command of the program; none if empty.
     command: &'static str,
     option: &'static str,
-    behind: Behind,
+    place: SecretPlace,
 }
 
 /// Where the value of a short option is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Behind {
+enum SecretPlace {
     /// The next word.
     Next,
-    /// Right behind the letter: a word behind the option is something else.
+    /// Right after the letter: a word after the option is something else.
     Attached,
-    /// Either, also behind other letters: `-su X`.
+    /// Either, also after other letters: `-su X`.
     Either,
-    /// What is behind the `%` of either.
+    /// What is after the `%` of either.
     Percent,
 }
 
-const fn known(program: &'static str, command: &'static str, option: &'static str, behind: Behind) -> Known {
-    Known { program, command, option, behind }
+const fn known(
+    program: &'static str,
+    command: &'static str,
+    option: &'static str,
+    place: SecretPlace,
+) -> Known {
+    Known { program, command, option, place }
 }
 
 const KNOWN: [Known; 27] = [
-    known("sshpass", "", "-p", Behind::Either),
-    known("mysql", "", "-p", Behind::Attached),
-    known("mysqldump", "", "-p", Behind::Attached),
-    known("mysqladmin", "", "-p", Behind::Attached),
-    known("mariadb", "", "-p", Behind::Attached),
-    known("mongo", "", "-p", Behind::Next),
-    known("mongosh", "", "-p", Behind::Next),
-    known("mongodump", "", "-p", Behind::Next),
-    known("docker", "login", "-p", Behind::Next),
-    known("podman", "login", "-p", Behind::Next),
-    known("apptainer", "login", "-p", Behind::Next),
-    known("singularity", "login", "-p", Behind::Next),
-    known("7z", "", "-p", Behind::Attached),
-    known("zip", "", "-P", Behind::Either),
-    known("unzip", "", "-P", Behind::Either),
-    known("ldapsearch", "", "-w", Behind::Either),
-    known("redis-cli", "", "-a", Behind::Next),
-    known("sqlcmd", "", "-P", Behind::Either),
-    known("curl", "", "-u", Behind::Either),
-    known("curl", "", "-U", Behind::Either),
-    known("curl", "", "-b", Behind::Either),
-    known("curl", "", "--user", Behind::Either),
-    known("smbclient", "", "-U", Behind::Percent),
-    known("rpcclient", "", "-U", Behind::Percent),
-    known("smbclient", "", "--user", Behind::Percent),
+    known("sshpass", "", "-p", SecretPlace::Either),
+    known("mysql", "", "-p", SecretPlace::Attached),
+    known("mysqldump", "", "-p", SecretPlace::Attached),
+    known("mysqladmin", "", "-p", SecretPlace::Attached),
+    known("mariadb", "", "-p", SecretPlace::Attached),
+    known("mongo", "", "-p", SecretPlace::Next),
+    known("mongosh", "", "-p", SecretPlace::Next),
+    known("mongodump", "", "-p", SecretPlace::Next),
+    known("docker", "login", "-p", SecretPlace::Next),
+    known("podman", "login", "-p", SecretPlace::Next),
+    known("apptainer", "login", "-p", SecretPlace::Next),
+    known("singularity", "login", "-p", SecretPlace::Next),
+    known("7z", "", "-p", SecretPlace::Attached),
+    known("zip", "", "-P", SecretPlace::Either),
+    known("unzip", "", "-P", SecretPlace::Either),
+    known("ldapsearch", "", "-w", SecretPlace::Either),
+    known("redis-cli", "", "-a", SecretPlace::Next),
+    known("sqlcmd", "", "-P", SecretPlace::Either),
+    known("curl", "", "-u", SecretPlace::Either),
+    known("curl", "", "-U", SecretPlace::Either),
+    known("curl", "", "-b", SecretPlace::Either),
+    known("curl", "", "--user", SecretPlace::Either),
+    known("smbclient", "", "-U", SecretPlace::Percent),
+    known("rpcclient", "", "-U", SecretPlace::Percent),
+    known("smbclient", "", "--user", SecretPlace::Percent),
     // The word itself is the secret, see `Positional`.
-    known("wandb", "login", "", Behind::Next),
-    known("vault", "login", "", Behind::Next),
+    known("wandb", "login", "", SecretPlace::Next),
+    known("vault", "login", "", SecretPlace::Next),
 ];
 /// Letters of curl without a value, which may be before one that has one.
 const CURL_FLAGS: &[char] = &[
     '#', '0', '1', '2', '3', '4', '6', 'a', 'f', 'g', 'G', 'i', 'I', 'j', 'J', 'k', 'l', 'L', 'n', 'N', 'O',
     'p', 'q', 'R', 's', 'S', 'v', 'Z',
 ];
-/// Words with a name and a value behind them: `mpiexec -genv NAME X`.
+/// Words with a name and a value after them: `mpiexec -genv NAME X`.
 const SETTERS: [&str; 5] = ["-genv", "--genv", "-env", "set", "setenv"];
 /// Characters around words of scripts and lists.
 const WRAPPERS: [char; 11] = ['"', '\'', '\\', '(', ')', ';', '`', '[', ']', '{', ','];
@@ -96,11 +101,11 @@ struct Command {
 
 /// Masks the words of a command that are secrets by the words before them.
 pub(super) fn mask_words(text: &str) -> String {
-    mask_words_behind("", text)
+    mask_words_after("", text)
 }
 
 /// The same for words that are the arguments of the programs that the name of a variable has in it: `CURL_OPTS`.
-pub(super) fn mask_words_behind(variable: &str, text: &str) -> String {
+pub(super) fn mask_words_after(variable: &str, text: &str) -> String {
     let mut command = Command { options: Vec::new(), positional: None, is_htpasswd: false, next: Next::Any };
     let lower = variable.to_ascii_lowercase();
     lower.split(['_', '-', '.']).for_each(|word| command.begin(word));
@@ -137,7 +142,7 @@ impl Command {
         match std::mem::replace(&mut self.next, Next::Any) {
             Next::Secret if is_value || word.starts_with('`') => return Some(argument(text, from)),
             Next::Login if is_value => return after_percent(plain, start),
-            // The rest of a text is looked at only if it is masked then: time stays linear.
+            // The rest of a text is examined only if it is masked then: time stays linear.
             Next::User if is_value => {
                 if let Some(at) = login_secret(plain) {
                     let from_secret = start + at;
@@ -206,18 +211,18 @@ impl Command {
     /// A short option of a known program.
     fn option(&mut self, text: &str, plain: &str, start: usize) -> Option<(usize, usize)> {
         let own = self.options.iter().filter(|own| own.command.is_empty() && !own.option.is_empty());
-        let (own, behind) = own.copied().find_map(|own| Some((own, value_behind(plain, own)?)))?;
+        let (own, offset) = own.copied().find_map(|own| Some((own, value_offset(plain, own)?)))?;
         if own.program == "sshpass" {
             // What follows are the options of another program.
             self.forget();
         }
-        let is_bare = behind == plain.len();
-        match own.behind {
-            Behind::Next | Behind::Either if is_bare => self.next = Next::Secret,
-            Behind::Percent if is_bare => self.next = Next::Login,
-            Behind::Percent => return after_percent(plain.get(behind..)?, start + behind),
-            Behind::Attached | Behind::Either if !is_bare => {
-                return quoted(text, start + behind).or(Some((start + behind, start + plain.len())));
+        let is_bare = offset == plain.len();
+        match own.place {
+            SecretPlace::Next | SecretPlace::Either if is_bare => self.next = Next::Secret,
+            SecretPlace::Percent if is_bare => self.next = Next::Login,
+            SecretPlace::Percent => return after_percent(plain.get(offset..)?, start + offset),
+            SecretPlace::Attached | SecretPlace::Either if !is_bare => {
+                return quoted(text, start + offset).or(Some((start + offset, start + plain.len())));
             }
             _ => {}
         }
@@ -254,14 +259,14 @@ impl Command {
 }
 
 /// Where the value begins in a word that is this option.
-fn value_behind(plain: &str, own: Known) -> Option<usize> {
+fn value_offset(plain: &str, own: Known) -> Option<usize> {
     if plain == own.option {
         return Some(plain.len());
     }
     if own.option.starts_with("--") {
         return plain.strip_prefix(own.option)?.starts_with('=').then_some(own.option.len() + 1);
     }
-    if own.behind == Behind::Next || plain.starts_with("--") {
+    if own.place == SecretPlace::Next || plain.starts_with("--") {
         return None;
     }
     let letters = plain.strip_prefix('-')?;

@@ -1,0 +1,55 @@
+//! The beginning of a file, unpacked where gzip packed it.
+
+use flate2::read::MultiGzDecoder;
+use rpd_files::open_input;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes that are read, and bytes that they are unpacked to at most.
+const HEAD_BYTES: usize = 64 << 10;
+const GZIP: &[u8] = b"\x1f\x8b";
+
+/// The first 64 KiB of a file.
+pub(crate) struct FileHead {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether these are all bytes of the file.
+    pub(crate) is_whole: bool,
+}
+
+impl FileHead {
+    /// Reads the beginning of a file as it is.
+    pub(crate) fn read(path: &Path) -> io::Result<FileHead> {
+        FileHead::of(&mut open_input(path)?)
+    }
+
+    /// Reads the beginning of a file, unpacked if gzip packed it. A packed file that is cut or damaged ends there.
+    pub(crate) fn unpacked(path: &Path) -> io::Result<FileHead> {
+        let packed = FileHead::read(path)?;
+        if !packed.bytes.starts_with(GZIP) {
+            return Ok(packed);
+        }
+        let mut head = FileHead { bytes: Vec::new(), is_whole: true };
+        let mut unpacked = MultiGzDecoder::new(&packed.bytes[..]).take(HEAD_BYTES as u64);
+        let read = unpacked.read_to_end(&mut head.bytes);
+        // Where the packed bytes continue beyond what was read, their end is not part of the file.
+        let goes_on =
+            !packed.is_whole && read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+        head.is_whole = head.bytes.len() < HEAD_BYTES && !goes_on;
+        Ok(head)
+    }
+
+    fn of(file: &mut impl Read) -> io::Result<FileHead> {
+        let mut bytes = Vec::new();
+        file.take(HEAD_BYTES as u64).read_to_end(&mut bytes)?;
+        Ok(FileHead { is_whole: bytes.len() < HEAD_BYTES, bytes })
+    }
+
+    /// Whether nothing was written: no byte, or zeros alone.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.bytes.iter().all(|byte| *byte == 0)
+    }
+
+    pub(crate) fn has(&self, word: &[u8]) -> bool {
+        self.bytes.windows(word.len()).any(|found| found == word)
+    }
+}

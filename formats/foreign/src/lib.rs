@@ -1,0 +1,42 @@
+//! Finds out which format a foreign file has, and reads any foreign file as a shard.
+//!
+//! The collector does this with the files that a profiler left in its scratch folder, the merge with files that
+//! the user names. Each format has a crate of its own.
+
+mod format;
+mod head;
+mod json_head;
+mod known_but_refused;
+mod notes;
+mod origin;
+mod packed;
+
+pub use format::{Format, format_of};
+pub use known_but_refused::{contains_environment, holds_less};
+pub use notes::ForeignNotes;
+pub use origin::{holds_profile, may_be_profile};
+pub use packed::why_packed;
+
+use rpd_shard::file::Owner;
+use std::io::Write;
+use std::path::Path;
+
+/// Writes a foreign file as a shard; returns the sink and the notes for the user. An error is one line.
+pub fn translate<W: Write>(
+    path: &Path,
+    format: Format,
+    sink: W,
+    owner: &Owner,
+) -> Result<(W, ForeignNotes), String> {
+    let mut notes = ForeignNotes::of(path);
+    let sink = match format {
+        Format::LegacyRpd => notes::legacy(path, sink, owner, &mut notes)?,
+        Format::Rocprofv3Json => notes.adopt(rpd_rocprofv3::translate(path, sink, owner))?,
+        Format::Kineto => notes.adopt(rpd_kineto::translate(path, sink, owner))?,
+        Format::PerfettoTrace => notes.adopt(rpd_perfetto::read::translate(path, sink, owner))?,
+        Format::OmnistatCsv => notes.adopt(rpd_omnistat::translate(path, sink, owner))?,
+        Format::Shard => return Err(format!("{} is a shard already", path.display())),
+        Format::RocPd => notes::rocpd(path, sink, owner, &mut notes)?,
+    };
+    Ok((sink, notes))
+}

@@ -1,0 +1,318 @@
+//! Threads, agents, queues, streams, kernels and counters, which the rows of a process refer to. Each becomes a
+//! row when it is first referred to.
+
+use super::census::ProcessCensus;
+use super::output::RpdOutput;
+use super::schema::RpdFile;
+use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
+use rpd_shard::model::LocalNs;
+use rpd_shard::model::row_types::{
+    AgentKey, AgentRow, CodeObjectKey, CodeObjectRow, KernelSymbolKey, KernelSymbolRow, PmcKey, PmcRow,
+    QueueKey, QueueRow, StreamKey, StreamRow, ThreadKey, ThreadRow,
+};
+use rpd_translator::cut_text;
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Maximum number of agents, queues, streams, kernels or counters of one file.
+const MAX_ENTRIES: usize = 1 << 20;
+/// Longest name of a stream, which is an address.
+const MAX_STREAM: usize = 256;
+/// Longest name of a kernel.
+const MAX_KERNEL: usize = 64 << 10;
+
+/// A processor as a row names it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum RpdProcessor {
+    /// The CPUs of the process.
+    Host,
+    /// A GPU by the number that the process has for it; `None` where the row has none.
+    Gpu(Option<i64>),
+    /// A GPU by the number that the monitor has for it, which is another one.
+    MonitoredGpu(Option<i64>),
+    /// Another device of the monitor.
+    Monitored(Option<i64>),
+}
+
+/// A kernel: its text ids in the file. Two with the same texts are two rows with the same names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct KernelIds {
+    pub(super) description: Option<i64>,
+    pub(super) op_type: Option<i64>,
+    pub(super) kernel_name: Option<i64>,
+}
+
+/// A counter: name and agent.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct CounterName {
+    pub(super) agent: RpdProcessor,
+    pub(super) name: Box<[u8]>,
+}
+
+/// Keys of the rows that represent them, per process.
+#[derive(Debug, Default)]
+pub(super) struct DeviceRows {
+    threads: HashMap<(u32, i64), ThreadKey>,
+    agents: HashMap<(u32, RpdProcessor), AgentKey>,
+    queues: HashMap<(u32, Option<i64>, Option<i64>), QueueKey>,
+    streams: HashMap<(u32, Box<[u8]>), StreamKey>,
+    code_objects: HashMap<u32, CodeObjectKey>,
+    kernels: HashMap<(u32, KernelIds), KernelSymbolKey>,
+    counters: HashMap<(u32, CounterName), PmcKey>,
+}
+
+/// Refuses more rows than a job can have.
+fn room(len: usize, what: &'static str, input: &RpdFile) -> Result<(), RpdReadError> {
+    if len < MAX_ENTRIES { Ok(()) } else { Err(input.too_many(what, MAX_ENTRIES)) }
+}
+
+impl DeviceRows {
+    /// Adds the threads that were met.
+    pub(super) fn threads<W: Write>(
+        &mut self,
+        census: &ProcessCensus,
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<(), RpdReadError> {
+        for ((source, tid), (start, end)) in &census.threads {
+            self.push_thread(*source, *tid, Some((LocalNs(*start), LocalNs(*end))), output)?;
+        }
+        Ok(())
+    }
+
+    /// The thread with this id; 0 represents an unknown one.
+    pub(super) fn thread<W: Write>(
+        &mut self,
+        source: u32,
+        tid: i64,
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<ThreadKey, RpdReadError> {
+        match self.threads.get(&(source, tid)) {
+            Some(key) => Ok(*key),
+            None => {
+                room(self.threads.len(), "threads", output.input())?;
+                self.push_thread(source, tid, None, output)
+            }
+        }
+    }
+
+    fn push_thread<W: Write>(
+        &mut self,
+        source: u32,
+        tid: i64,
+        times: Option<(LocalNs, LocalNs)>,
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<ThreadKey, RpdReadError> {
+        let row = ThreadRow {
+            ppid: None,
+            tid: tid.into(),
+            name: (tid == 0).then_some(UNKNOWN),
+            start: times.map(|(start, _)| start),
+            end: times.map(|(_, end)| end),
+            extdata: Some(EMPTY_JSON),
+        };
+        let key = output.row(source, &row)?;
+        self.threads.insert((source, tid), key);
+        Ok(key)
+    }
+
+    /// The agent of a processor. A process has its CPUs first, as a row that copies refer to.
+    pub(super) fn agent<W: Write>(
+        &mut self,
+        source: u32,
+        agent: RpdProcessor,
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<AgentKey, RpdReadError> {
+        if let Some(key) = self.agents.get(&(source, agent)) {
+            return Ok(*key);
+        }
+        room(self.agents.len(), "agents", output.input())?;
+        if agent != RpdProcessor::Host {
+            self.agent(source, RpdProcessor::Host, output)?;
+        }
+        let (kind, number, extdata) = match agent {
+            RpdProcessor::Host => ("CPU", Some(0), json!({})),
+            RpdProcessor::Gpu(gpu) => ("GPU", gpu, json!({ "rpd": { "gpu": gpu } })),
+            RpdProcessor::MonitoredGpu(device) => {
+                ("GPU", device, json!({ "rpd": { "monitored_device": device } }))
+            }
+            RpdProcessor::Monitored(device) => {
+                ("CPU", device, json!({ "rpd": { "monitored_device": device } }))
+            }
+        };
+        let shown = number.map_or("?".to_owned(), |n| n.to_string());
+        let name = match agent {
+            RpdProcessor::Host => "CPU".to_owned(),
+            RpdProcessor::Gpu(_) => format!("GPU {shown}"),
+            RpdProcessor::MonitoredGpu(_) => format!("GPU {shown} (monitor)"),
+            RpdProcessor::Monitored(_) => format!("device {shown} (monitor)"),
+        };
+        // AMD counts CPUs first. How many there are is not in the file, nor which GPU of the process a
+        // monitored one is.
+        let index = match agent {
+            RpdProcessor::Host => Some(0),
+            RpdProcessor::Gpu(gpu) => gpu.and_then(|gpu| gpu.checked_add(1)),
+            RpdProcessor::MonitoredGpu(_) | RpdProcessor::Monitored(_) => None,
+        };
+        let extdata = extdata.to_string();
+        let row = AgentRow {
+            kind: Some(kind.as_bytes()),
+            absolute_index: index.map(Into::into),
+            logical_index: index.map(Into::into),
+            type_index: number.map(Into::into),
+            uuid: Some(ZERO),
+            name: Some(name.as_bytes()),
+            model_name: Some(b""),
+            vendor_name: Some(if kind == "GPU" { b"AMD" } else { b"CPU" }),
+            product_name: Some(b""),
+            user_name: Some(b""),
+            extdata: Some(extdata.as_bytes()),
+        };
+        let key = output.row(source, &row)?;
+        self.agents.insert((source, agent), key);
+        Ok(key)
+    }
+
+    /// The queue with this number on this GPU.
+    pub(super) fn queue<W: Write>(
+        &mut self,
+        source: u32,
+        gpu: Option<i64>,
+        queue: Option<i64>,
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<QueueKey, RpdReadError> {
+        if let Some(key) = self.queues.get(&(source, gpu, queue)) {
+            return Ok(*key);
+        }
+        room(self.queues.len(), "queues", output.input())?;
+        let name = queue.map_or("(unknown)".to_owned(), |queue| format!("Queue {queue}"));
+        let extdata = json!({ "rpd": { "gpu": gpu, "queue": queue } }).to_string();
+        let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        let key = output.row(source, &row)?;
+        self.queues.insert((source, gpu, queue), key);
+        Ok(key)
+    }
+
+    /// The stream at this address; empty where it is unknown.
+    pub(super) fn stream<W: Write>(
+        &mut self,
+        source: u32,
+        stream: &[u8],
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<StreamKey, RpdReadError> {
+        let place = (source, Box::from(cut_text(stream, MAX_STREAM)));
+        if let Some(key) = self.streams.get(&place) {
+            return Ok(*key);
+        }
+        room(self.streams.len(), "streams", output.input())?;
+        let handle = String::from_utf8_lossy(&place.1).into_owned();
+        let (name, extdata) = match handle.as_str() {
+            "" => ("(unknown)".to_owned(), "{}".to_owned()),
+            "0x0" | "0" => ("Default Stream".to_owned(), json!({ "rpd": { "stream": handle } }).to_string()),
+            _ => (format!("Stream {handle}"), json!({ "rpd": { "stream": handle } }).to_string()),
+        };
+        let row = StreamRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        let key = output.row(source, &row)?;
+        self.streams.insert(place, key);
+        Ok(key)
+    }
+
+    /// The symbol of a kernel. `shown` is what operations are listed under, `kernel` the name at its launch.
+    pub(super) fn kernel<W: Write>(
+        &mut self,
+        source: u32,
+        ids: KernelIds,
+        (shown, kernel): (&[u8], Option<&[u8]>),
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<KernelSymbolKey, RpdReadError> {
+        if let Some(key) = self.kernels.get(&(source, ids)) {
+            return Ok(*key);
+        }
+        room(self.kernels.len(), "kernels", output.input())?;
+        let code_object = self.code_object(source, output)?;
+        let shown = output.cut(shown, MAX_KERNEL);
+        let kernel = kernel.map_or(shown, |kernel| output.cut(kernel, MAX_KERNEL));
+        let row = KernelSymbolRow {
+            code_object_id: code_object,
+            kernel_name: Some(kernel),
+            display_name: Some(shown),
+            kernel_object: None,
+            kernarg_segment_size: None,
+            kernarg_segment_alignment: None,
+            group_segment_size: None,
+            private_segment_size: None,
+            sgpr_count: None,
+            arch_vgpr_count: None,
+            accum_vgpr_count: None,
+            extdata: None,
+        };
+        let key = output.row(source, &row)?;
+        self.kernels.insert((source, ids), key);
+        Ok(key)
+    }
+
+    /// Represents all code of the process, which the file does not describe.
+    fn code_object<W: Write>(
+        &mut self,
+        source: u32,
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<CodeObjectKey, RpdReadError> {
+        if let Some(key) = self.code_objects.get(&source) {
+            return Ok(*key);
+        }
+        let row = CodeObjectRow {
+            agent_id: None,
+            uri: Some(UNKNOWN),
+            load_base: None,
+            load_size: None,
+            load_delta: None,
+            storage_type: None,
+            extdata: None,
+        };
+        let key = output.row(source, &row)?;
+        self.code_objects.insert(source, key);
+        Ok(key)
+    }
+
+    /// A counter. `units` is empty where they are not known.
+    pub(super) fn counter<W: Write>(
+        &mut self,
+        source: u32,
+        counter: CounterName,
+        (symbol, units, component): (&[u8], &str, &str),
+        output: &mut RpdOutput<'_, W>,
+    ) -> Result<PmcKey, RpdReadError> {
+        let place = (source, counter);
+        if let Some(key) = self.counters.get(&place) {
+            return Ok(*key);
+        }
+        room(self.counters.len(), "counters", output.input())?;
+        let agent = self.agent(source, place.1.agent, output)?;
+        let (arch, instance) = match place.1.agent {
+            RpdProcessor::Gpu(gpu) | RpdProcessor::MonitoredGpu(gpu) => ("GPU", gpu),
+            RpdProcessor::Host => ("CPU", Some(0)),
+            RpdProcessor::Monitored(device) => ("CPU", device),
+        };
+        let row = PmcRow {
+            agent_id: Some(agent),
+            target_arch: Some(arch.as_bytes()),
+            event_code: Some(ZERO),
+            instance_id: instance.map(Into::into),
+            name: &place.1.name,
+            symbol,
+            description: Some(b""),
+            long_description: Some(b""),
+            component: Some(component.as_bytes()),
+            units: Some(units.as_bytes()),
+            value_type: Some(b"ABS"),
+            block: Some(b""),
+            expression: Some(b""),
+            is_constant: Some(ZERO),
+            is_derived: Some(ZERO),
+            extdata: Some(EMPTY_JSON),
+        };
+        let key = output.row(source, &row)?;
+        self.counters.insert(place, key);
+        Ok(key)
+    }
+}

@@ -1,0 +1,71 @@
+use crate::quiet::NotQuiet;
+use rpd_shard::WriteError;
+use std::path::PathBuf;
+
+/// Why a `.rpd` could not be translated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RpdReadError {
+    /// It cannot be opened without changing anything beside it.
+    #[error(transparent)]
+    Open(#[from] NotQuiet),
+    /// A database, but without the tables of RPD.
+    #[error("{} is not a .rpd: it has no table {missing}{hint}", path.display())]
+    NotRpd {
+        /// The file.
+        path: PathBuf,
+        /// The table that is missing.
+        missing: &'static str,
+        /// What it may be instead.
+        hint: &'static str,
+    },
+    /// A table without a column that its rows cannot do without.
+    #[error(
+        "{}: table {table} has no column {column}: no profiler wrote it like this; leave the file out", path.display()
+    )]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: String,
+        /// The column.
+        column: &'static str,
+    },
+    /// A table whose rows are looked up by a column that is not its primary key.
+    #[error(
+        "{}: column {column} of table {table} is not its primary key, so that rows cannot be found by it; copy \
+         the rows into a file with the original schema",
+        path.display()
+    )]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: String,
+        /// The column.
+        column: &'static str,
+    },
+    /// More of something than a job can have.
+    #[error("{}: more than {limit} {what}: this is not a trace, or the column is damaged; leave the file out", path.display())]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// SQLite could not read it.
+    #[error("failed to read table {table} of {}: {source}; check the file with PRAGMA integrity_check", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: String,
+        /// The error of SQLite.
+        source: rusqlite::Error,
+    },
+    /// The shard could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}

@@ -1,0 +1,79 @@
+//! Where the rows of a table went: ids of the file to keys of the shard.
+
+/// Maximum number of runs that are kept: 128 MiB.
+const MAX_RUNS: usize = 4 << 20;
+
+/// The process and key that each id became. Ids come ascending and keys are dense, so that runs of
+/// them are enough: a file has few, one for each session and gap.
+#[derive(Debug, Default)]
+pub(super) struct IdMap {
+    runs: Vec<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    first: i64,
+    rows: i64,
+    source: u32,
+    key: i64,
+}
+
+impl IdMap {
+    /// Notes that the row `id` has become the row `key` of a process. Ids out of order are not kept, nor are
+    /// those of a file that has hardly two in a row.
+    pub(super) fn add(&mut self, id: i64, source: u32, key: i64) {
+        if let Some(run) = self.runs.last_mut() {
+            let next = run.first.checked_add(run.rows);
+            if next == Some(id) && run.source == source && run.key + run.rows == key {
+                run.rows += 1;
+                return;
+            }
+            if next.is_none_or(|next| id < next) {
+                return;
+            }
+        }
+        if self.runs.len() < MAX_RUNS {
+            self.runs.push(Run { first: id, rows: 1, source, key });
+        }
+    }
+
+    /// The process and key of a row.
+    pub(super) fn get(&self, id: i64) -> Option<(u32, i64)> {
+        let run = self.runs.get(self.runs.partition_point(|run| run.first <= id).checked_sub(1)?)?;
+        let offset = id.checked_sub(run.first).filter(|offset| *offset < run.rows)?;
+        Some((run.source, run.key + offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn every_row_is_found_under_its_id_and_no_other(
+            rows in proptest::collection::btree_map(-20i64..60, 1u32..3, 0..40),
+        ) {
+            let (mut map, mut keys, mut wanted) = (IdMap::default(), BTreeMap::new(), BTreeMap::new());
+            for (id, source) in rows {
+                let key = keys.entry(source).and_modify(|key| *key += 1).or_insert(1);
+                map.add(id, source, *key);
+                wanted.insert(id, (source, *key));
+            }
+            for id in -22..62 {
+                prop_assert_eq!(map.get(id), wanted.get(&id).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_range_are_no_overflow() {
+        let mut map = IdMap::default();
+        [i64::MIN, -1, i64::MAX].into_iter().zip(1..).for_each(|(id, key)| map.add(id, 1, key));
+        assert_eq!((map.get(i64::MIN), map.get(i64::MAX), map.get(0)), (Some((1, 1)), Some((1, 3)), None));
+        map.add(3, 1, 9);
+        assert_eq!(map.get(3), None);
+    }
+}

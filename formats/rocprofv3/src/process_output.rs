@@ -1,0 +1,154 @@
+//! The rows of one process, read from the elements of arrays.
+
+use crate::scan::{JsonScanner, ScanError, ScanFault};
+use crate::source::JsonSource;
+use crate::survey::ArraySection;
+use rpd_shard::WriteError;
+use rpd_shard::model::TableId;
+use rpd_shard::model::row_types::{StringId, TableRow};
+use rpd_shard::record::{Loss, LossCause};
+use rpd_translator::{TranslateError, Translator};
+use std::io::Write;
+
+/// Why an element yields no row, or not all of them.
+#[derive(Debug)]
+pub(crate) enum ElementError {
+    /// It is malformed.
+    Bad(String),
+    /// There are too many of its kind.
+    OverLimit,
+    /// The shard cannot be written.
+    Write(WriteError),
+}
+
+impl From<WriteError> for ElementError {
+    fn from(error: WriteError) -> ElementError {
+        match error {
+            WriteError::TextTooLong { .. } => ElementError::Bad(error.to_string()),
+            error => ElementError::Write(error),
+        }
+    }
+}
+
+impl From<serde_json::Error> for ElementError {
+    fn from(error: serde_json::Error) -> ElementError {
+        ElementError::Bad(error.to_string())
+    }
+}
+
+/// The rows of one process.
+pub(crate) struct ProcessOutput<'a, W: Write> {
+    pub(crate) translator: &'a mut Translator<W>,
+    /// Number of the process in the shard.
+    pub(crate) source: u32,
+}
+
+impl<W: Write> ProcessOutput<'_, W> {
+    /// Adds a row; returns its key.
+    pub(crate) fn row<R: TableRow>(&mut self, row: &R) -> Result<R::Key, ElementError> {
+        Ok(self.translator.row(self.source, row)?)
+    }
+
+    /// The id of a string.
+    pub(crate) fn string(&mut self, text: &str) -> Result<StringId, ElementError> {
+        Ok(self.translator.string(text.as_bytes())?)
+    }
+
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.translator.warn(warning);
+    }
+
+    /// Counts elements of an array that are in no row.
+    pub(crate) fn lose(&mut self, array: &str, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
+        self.translator.lose(array, Loss { source: self.source, table, cause, rows });
+    }
+
+    /// Passes the elements of an array to `take`, one after the other, and counts those that it refuses.
+    pub(crate) fn each(
+        &mut self,
+        scanner: &mut JsonScanner<JsonSource>,
+        array: &JsonArray<'_>,
+        section: ArraySection,
+        mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), ElementError>,
+    ) -> Result<(), TranslateError> {
+        let &JsonArray { name, table, max_bytes } = array;
+        if section.elements == 0 {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        let mut done = 0;
+        let mut refused = 0;
+        let mut walk = || -> Result<(), ReadStop> {
+            scanner.go_to(section.offset)?;
+            scanner.open_array()?;
+            while done < section.elements {
+                let at = scanner.offset();
+                let fits = scanner.value(&mut bytes, max_bytes)?;
+                done += 1;
+                let taken = if fits {
+                    take(self, &bytes)
+                } else {
+                    Err(ElementError::Bad(format!("it has more than {max_bytes} bytes")))
+                };
+                let (cause, reason) = match taken {
+                    Ok(()) => (None, String::new()),
+                    Err(ElementError::Bad(reason)) => (Some(LossCause::BadRecord), reason),
+                    Err(ElementError::OverLimit) => {
+                        (Some(LossCause::OverLimit), "there are too many".to_owned())
+                    }
+                    Err(ElementError::Write(error)) => return Err(ReadStop::Write(error)),
+                };
+                if let Some(cause) = cause {
+                    self.lose(name, table, cause, Some(1));
+                    if refused == 0 {
+                        self.warn(format!("an element of {name} at byte {at} is left out: {reason}"));
+                    }
+                    refused += 1;
+                }
+                if done < section.elements {
+                    scanner.another_element()?;
+                }
+            }
+            Ok(())
+        };
+        match walk() {
+            Ok(()) => {}
+            Err(ReadStop::Write(error)) => return Err(error.into()),
+            // It was whole a moment ago.
+            Err(ReadStop::Scan(ScanError { offset, fault })) => {
+                let left = section.elements - done;
+                self.lose(name, table, LossCause::Truncated, Some(left));
+                let what = match fault {
+                    ScanFault::Io(_) => "cannot be read again",
+                    _ => "changed while it was read",
+                };
+                self.warn(format!("{name} {what}, at byte {offset}: {fault}; {left} lost"));
+            }
+        }
+        if refused > 1 {
+            self.warn(format!("{refused} elements of {name} are left out"));
+        }
+        Ok(())
+    }
+}
+
+/// An array of the file.
+pub(crate) struct JsonArray<'a> {
+    /// Its path.
+    pub(crate) name: &'a str,
+    /// Where its elements go.
+    pub(crate) table: Option<TableId>,
+    /// Longest element, bytes.
+    pub(crate) max_bytes: usize,
+}
+
+enum ReadStop {
+    Scan(ScanError),
+    Write(WriteError),
+}
+
+impl From<ScanError> for ReadStop {
+    fn from(error: ScanError) -> ReadStop {
+        ReadStop::Scan(error)
+    }
+}

@@ -1,0 +1,192 @@
+//! Values of the fields of typed rows.
+
+#[cfg(test)]
+use super::table::Kind;
+use super::table::TableId;
+use super::time::LocalNs;
+use super::value::Value;
+
+/// Key of a row of the table with this number, within its source.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RowKey<const TABLE: u16>(i64);
+
+impl<const TABLE: u16> RowKey<TABLE> {
+    /// The key of row number `key`, from 1. A row may be referred to before it is added.
+    pub fn new(key: i64) -> RowKey<TABLE> {
+        RowKey(key)
+    }
+
+    /// The key as a number.
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The table.
+    pub const fn table() -> TableId {
+        TableId(TABLE)
+    }
+}
+
+/// Id of a string within a shard, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StringId(pub i64);
+
+/// An id that links the events of a call and of what the call launched. 0 links nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StackId(pub i64);
+
+impl StackId {
+    /// Links nothing.
+    pub const NONE: StackId = StackId(0);
+
+    /// An unsigned id. Ids above `i64::MAX` keep their bits, since they are only compared.
+    pub fn from_unsigned(id: u64) -> StackId {
+        StackId(id as i64)
+    }
+}
+
+/// A whole number. RocPD has 64 signed bits: an unsigned number above `i64::MAX` is stored as REAL.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WholeNumber {
+    /// Stored as it is.
+    Signed(i64),
+    /// Stored as REAL above `i64::MAX`.
+    Unsigned(u64),
+}
+
+impl From<i64> for WholeNumber {
+    fn from(number: i64) -> WholeNumber {
+        WholeNumber::Signed(number)
+    }
+}
+
+impl From<u64> for WholeNumber {
+    fn from(number: u64) -> WholeNumber {
+        WholeNumber::Unsigned(number)
+    }
+}
+
+/// The value of a field.
+pub(super) trait RowCell {
+    /// The value as a row of a table has it.
+    fn value(&self) -> Value<'_>;
+
+    /// Whether columns of this kind hold such values.
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool;
+}
+
+impl<C: RowCell> RowCell for Option<C> {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Null, C::value)
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        C::fits(kind)
+    }
+}
+
+impl<const TABLE: u16> RowCell for RowKey<TABLE> {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Int(self.0)
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        *kind == Kind::Ref(RowKey::<TABLE>::table())
+    }
+}
+
+impl RowCell for StringId {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Int(self.0)
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        *kind == Kind::Str
+    }
+}
+
+impl RowCell for StackId {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Int(self.0)
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        *kind == Kind::Stack
+    }
+}
+
+impl RowCell for LocalNs {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Int(self.0)
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        *kind == Kind::Time
+    }
+}
+
+impl RowCell for WholeNumber {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        match *self {
+            WholeNumber::Signed(number) => Value::Int(number),
+            WholeNumber::Unsigned(number) => {
+                i64::try_from(number).map_or(Value::Real(number as f64), Value::Int)
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        *kind == Kind::Int
+    }
+}
+
+impl RowCell for f64 {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Real(*self)
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        *kind == Kind::Real
+    }
+}
+
+impl RowCell for &[u8] {
+    #[inline]
+    fn value(&self) -> Value<'_> {
+        Value::Text(self)
+    }
+
+    #[cfg(test)]
+    fn fits(kind: &Kind) -> bool {
+        matches!(kind, Kind::Text | Kind::Json(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_above_the_signed_range_are_stored_as_real() {
+        let value = |number: u64| WholeNumber::from(number).value().to_owned();
+        assert_eq!(value(i64::MAX as u64).as_value(), Value::Int(i64::MAX));
+        assert_eq!(value(u64::MAX).as_value(), Value::Real(u64::MAX as f64));
+        assert_eq!(WholeNumber::from(-1_i64).value(), Value::Int(-1));
+        assert_eq!(StackId::from_unsigned(u64::MAX).value(), Value::Int(-1));
+    }
+}

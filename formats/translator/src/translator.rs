@@ -1,0 +1,220 @@
+use crate::ignored_names::IgnoredNames;
+use crate::text::cut_text;
+use crate::translation::Translation;
+use rpd_shard::model::row_types::{StringId, TableRow};
+use rpd_shard::model::{Table, TableId, Value};
+use rpd_shard::record::{ClockSet, Loss, Process};
+use rpd_shard::{ShardWriter, WriteError};
+use std::io::Write;
+
+/// Maximum number of warnings about one file.
+const MAX_WARNINGS: usize = 100;
+
+/// How much may wait in memory until its block is full, of all processes together. Beyond it the translator writes
+/// what there is, in blocks that are not full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PendingLimit {
+    /// Rows.
+    pub rows: usize,
+    /// Text of rows since everything was written last, bytes.
+    pub text_bytes: usize,
+}
+
+impl PendingLimit {
+    /// For a file with one process: a block of each table is all that can wait.
+    pub const NONE: PendingLimit = PendingLimit { rows: usize::MAX, text_bytes: usize::MAX };
+    /// For a file with any number of processes.
+    pub const MANY_PROCESSES: PendingLimit = PendingLimit { rows: 1 << 18, text_bytes: 64 << 20 };
+}
+
+/// Writes the rows of a foreign file as a shard and counts what was read, cut, ignored and lost.
+pub struct Translator<W: Write> {
+    shard: ShardWriter<W>,
+    limit: PendingLimit,
+    /// Text of rows since everything was written last; 0 if there is no limit.
+    text_bytes: usize,
+    /// Rows by the number of their table.
+    rows: Vec<u64>,
+    ignored: IgnoredNames,
+    translation: Translation,
+}
+
+impl<W: Write> Translator<W> {
+    /// Starts with a shard that has no rows.
+    pub fn new(shard: ShardWriter<W>, limit: PendingLimit) -> Translator<W> {
+        Translator {
+            shard,
+            limit,
+            text_bytes: 0,
+            rows: Vec::new(),
+            ignored: IgnoredNames::default(),
+            translation: Translation::default(),
+        }
+    }
+
+    /// What is counted so far, but for [`Translation::rows`] and [`Translation::ignored`].
+    pub fn translation(&self) -> &Translation {
+        &self.translation
+    }
+
+    /// Describes a process, or describes it again.
+    pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
+        self.shard.process(process)
+    }
+
+    /// Stores a clock set of the node.
+    pub fn clock_set(&mut self, set: &ClockSet) -> Result<(), WriteError> {
+        self.shard.clock(set)
+    }
+
+    /// Describes a table that is not one of RocPD.
+    pub fn table(&mut self, table: &Table) -> Result<(), WriteError> {
+        self.shard.table(table)
+    }
+
+    /// Adds a row of a process and returns its key.
+    #[inline]
+    pub fn row<R: TableRow>(&mut self, source: u32, row: &R) -> Result<R::Key, WriteError> {
+        row.with_values(|values| self.values(source, R::TABLE, values)).map(R::key)
+    }
+
+    /// Adds a row of a table that is described in the file: a value per column, in the order of the description.
+    /// Columns that are left out at the end have their defaults.
+    #[inline]
+    pub fn values(&mut self, source: u32, table: TableId, values: &[Value<'_>]) -> Result<i64, WriteError> {
+        let key = self.shard.push(source, table, values)?;
+        match self.rows.get_mut(usize::from(table.0)) {
+            Some(rows) => *rows += 1,
+            None => self.count_first_row(table),
+        }
+        if self.limit != PendingLimit::NONE {
+            self.keep_limit(values)?;
+        }
+        Ok(key)
+    }
+
+    #[cold]
+    fn count_first_row(&mut self, table: TableId) {
+        let place = usize::from(table.0);
+        self.rows.resize(place + 1, 0);
+        self.rows[place] = 1;
+    }
+
+    /// Writes what is pending, if there is too much of it after a row with these values.
+    fn keep_limit(&mut self, values: &[Value<'_>]) -> Result<(), WriteError> {
+        let text = |value: &Value<'_>| match value {
+            Value::Text(text) | Value::Blob(text) => text.len(),
+            _ => 0,
+        };
+        self.text_bytes += values.iter().map(text).sum::<usize>();
+        if self.shard.pending_rows() > self.limit.rows || self.text_bytes > self.limit.text_bytes {
+            self.shard.flush()?;
+            self.text_bytes = 0;
+        }
+        Ok(())
+    }
+
+    /// Returns the id of a string.
+    ///
+    /// # Errors
+    /// [`WriteError::TextTooLong`] for a string that no shard can hold; see [`Translator::cut`].
+    #[inline]
+    pub fn string(&mut self, text: &[u8]) -> Result<StringId, WriteError> {
+        self.shard.string(text).map(StringId)
+    }
+
+    /// As much of a text as is kept. Counts texts that are longer.
+    #[inline]
+    pub fn cut<'t>(&mut self, text: &'t [u8], max_bytes: usize) -> &'t [u8] {
+        self.translation.cut_texts += u64::from(text.len() > max_bytes);
+        cut_text(text, max_bytes)
+    }
+
+    /// Counts an element of the file as read.
+    #[inline]
+    pub fn count_element(&mut self) {
+        self.translation.elements += 1;
+    }
+
+    /// Counts what is in no row, and adds it to the loss ledger.
+    pub fn lose(&mut self, what: &str, loss: Loss) {
+        if let Some(count) = loss.rows.filter(|count| *count > 0) {
+            match self.translation.lost.get_mut(what) {
+                Some(lost) => *lost += count,
+                None => drop(self.translation.lost.insert(what.to_owned(), count)),
+            }
+        }
+        self.shard.loss(loss);
+    }
+
+    /// Adds to the loss ledger that something is lost, and that its amount is unknown or counted elsewhere.
+    pub fn lose_uncounted(&mut self, loss: Loss) {
+        self.shard.loss(loss);
+    }
+
+    /// Counts one thing that has no place in RocPD.
+    pub fn ignore(&mut self, what: &str) {
+        self.ignored.add(what, 1);
+    }
+
+    /// The things that have no place in RocPD, to be counted by name.
+    pub fn ignored_names(&mut self) -> &mut IgnoredNames {
+        &mut self.ignored
+    }
+
+    /// Adds a warning, unless there are too many already.
+    pub fn warn(&mut self, line: String) {
+        if self.translation.warnings.len() < MAX_WARNINGS {
+            self.translation.warnings.push(line);
+        }
+    }
+
+    /// Adds a warning for each kind of loss that was counted.
+    pub fn warn_of_losses(&mut self) {
+        let lines: Vec<String> =
+            self.translation.lost.iter().map(|(what, count)| format!("{count} {what} are lost")).collect();
+        lines.into_iter().for_each(|line| self.warn(line));
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, line: String) {
+        self.translation.notes.push(line);
+    }
+
+    /// Ends the shard.
+    pub fn finish(mut self) -> Result<(W, Translation), WriteError> {
+        let rows = (0u16..).map(TableId).zip(self.rows).filter(|(_, rows)| *rows > 0);
+        self.translation.rows = rows.collect();
+        self.translation.ignored = self.ignored.into_counts();
+        Ok((self.shard.finish()?, self.translation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpd_shard::record::RunIdentity;
+
+    fn translator(limit: PendingLimit) -> Translator<Vec<u8>> {
+        let (run_id, run_id_from, version) = ("r".into(), "self".into(), "0".into());
+        let run = RunIdentity { run_id, run_id_from, rank: None, size: None, version };
+        Translator::new(ShardWriter::new(Vec::new(), &run).unwrap(), limit)
+    }
+
+    #[test]
+    fn pending_rows_are_written_at_the_limit() {
+        use rpd_shard::model::row_types::StreamRow;
+        let row = StreamRow { name: Some(b"stream"), extdata: None };
+        let written = |limit: PendingLimit| {
+            let mut translator = translator(limit);
+            for _ in 0..10 {
+                translator.row(1, &row).unwrap();
+            }
+            (translator.shard.pending_rows(), translator.finish().unwrap().1.rows)
+        };
+        let rows = [(StreamRow::TABLE, 10)].into();
+        assert_eq!(written(PendingLimit::NONE), (10, rows));
+        assert_eq!(written(PendingLimit { rows: 3, text_bytes: usize::MAX }).0, 2);
+        assert_eq!(written(PendingLimit { rows: usize::MAX, text_bytes: 20 }).0, 2);
+    }
+}
