@@ -1,11 +1,9 @@
 //! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
 
-use super::domains::{DomainList, domains_of};
-use super::logs::log_of_no_probes;
-use super::nodes::JobNodes;
 use super::observations::{
     ObservationMessage, TimedBurst, TimedClockSet, put_together, thin_out_bursts, thin_out_sets,
 };
+use super::{domains::DomainList, domains::domains_of, logs::log_of_no_probes, nodes::JobNodes};
 use crate::input::home::{HostClocks, RealtimeStep, to_boottime};
 use crate::input::survey::InputSurvey;
 use clap::ValueEnum;

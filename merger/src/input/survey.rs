@@ -3,9 +3,6 @@
 
 use super::block_facts::{BlockFacts, SourceFacts, facts};
 use super::collectives::settle_collectives;
-use super::command_endings::CommandEndings;
-use super::database::survey_database;
-use super::death::ProcessCrash;
 use super::expand::{self, BuiltinString};
 use super::foreign_blocks::ForeignBlocks;
 use super::gone::changed;
@@ -17,6 +14,7 @@ use super::schema::JobSchema;
 use super::set_strings::SetStrings;
 use super::source::{ExpandedKeys, InputSource, KeySpace, SourcePiece, SourceTracks, StackSpace};
 use super::translate::TRANSLATED;
+use super::{command_endings::CommandEndings, database::survey_database, death::ProcessCrash};
 use crate::strings::{StringHash, hash};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives};
