@@ -1,4 +1,4 @@
-//! How much memory a merge rank may use, and for what.
+//! Memory budget of a merge rank, and its division.
 
 use rpd_collectives::MAX_SAMPLED_CALLS;
 use rpd_console::Failure;
@@ -6,42 +6,42 @@ use rpd_shard::size::{Size, SizeError};
 use rpd_trace::DrawingMemory;
 use std::str::FromStr;
 
-/// Least memory of a merge rank, bytes.
+/// Minimum memory of a merge rank, bytes.
 const MIN_MEMORY: u64 = 32 << 20;
-/// What there is in any merge: the program, what it knows of its inputs.
+/// Memory of any merge, bytes: the program, and its knowledge about the inputs.
 const ALWAYS: u64 = 16 << 20;
-/// What a thread has in work: the rows of a unit, their pages, stacks.
+/// Memory that a thread uses for the rows of a unit, their pages and stacks, bytes.
 const PER_THREAD: u64 = 24 << 20;
-/// What MPI takes, where there are several ranks.
+/// Memory that MPI uses if there are several ranks, bytes.
 const OF_MPI: u64 = 32 << 20;
-/// What a string of this rank takes at most: hash, place and id, in a table that grows.
+/// Maximum memory per string of this rank, bytes: hash, position and id, in a table that grows.
 const PER_STRING: u64 = 48;
-/// The same while the ranks tell each other of them.
+/// The same while the ranks exchange their strings.
 const PER_STRING_TOLD: u64 = 80;
-/// What a string takes that this rank gives the others its id of.
+/// Memory per string that this rank owns in the exchange and whose id it sends to the other ranks, bytes.
 const PER_STRING_ASKED: u64 = 96;
 
-/// What a rank has in memory from its survey to the end of the merge.
+/// Memory that a rank holds from its survey to the end of the merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeldMemory {
-    /// Bytes that are known of its inputs.
+    /// Bytes that its inputs occupy.
     pub inputs: u64,
-    /// Different strings.
+    /// Number of distinct strings.
     pub strings: u64,
-    /// Strings of all ranks that it tells the ids of; 0 where it is alone.
+    /// Number of strings of all ranks whose ids this rank sends; 0 if there is one rank only.
     pub asked: u64,
-    /// Bytes of the largest string table of an input, with what it is looked up in.
+    /// Bytes of the largest string table of an input, with its lookup table.
     pub largest: u64,
 }
 
 impl HeldMemory {
-    /// Bytes to the end of the merge.
+    /// Returns the bytes that are held until the end of the merge.
     fn kept(&self) -> u64 {
         let of_mpi = if self.asked > 0 { OF_MPI } else { 0 };
         self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING)).saturating_add(of_mpi)
     }
 
-    /// The memory that a merge of this gets by with, bytes.
+    /// Returns the memory that suffices for a merge, bytes.
     fn needed(&self) -> u64 {
         let told = match self.asked {
             0 => 0,
@@ -54,7 +54,7 @@ impl HeldMemory {
         self.kept().saturating_add(self.largest).saturating_add(MIN_MEMORY).max(agree)
     }
 
-    /// As much of it as is to be expected when all is read.
+    /// Extrapolates to all inputs: `read` of `all` bytes were read so far.
     fn of_all(self, read: u64, all: u64) -> HeldMemory {
         let scale = |part: u64| {
             (u128::from(part) * u128::from(all.max(1)) / u128::from(read.clamp(1, all.max(1)))) as u64
@@ -63,12 +63,13 @@ impl HeldMemory {
     }
 }
 
-/// Part of the memory that a row may take: it is there several times while it is read, rewritten and put into pages.
+/// Divisor of the memory for the longest row. Several copies of a row exist while it is read, rewritten and put into
+/// pages.
 const LONG_ROW_TIMES: u64 = 8;
-/// Part of the memory that is there for each stack id of an input: they are collected, sorted and kept.
+/// Divisor of the memory for stack ids of an input, bytes per id. The ids are collected, sorted and kept.
 const PER_STACK_ID: u64 = 256;
 
-/// What a collective call takes at most, while calls of all ranks are compared.
+/// Maximum memory per collective call while calls of all ranks are matched, bytes.
 const PER_COLLECTIVE: u64 = 160;
 
 /// Memory of one rank, bytes.
@@ -81,13 +82,13 @@ impl Default for MemoryBudget {
     }
 }
 
-/// A text that is no budget.
+/// A text that is not a valid budget.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
-    /// No size.
+    /// Not a size.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// A size below the least.
+    /// Less than the minimum.
     #[error("a merge needs 32M at least")]
     TooSmall,
 }
@@ -102,15 +103,16 @@ impl FromStr for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Threads that fit, of those that are wanted. Each may need the string table of an input, of so many bytes.
+    /// Returns the number of threads for which memory suffices, at most `wanted`. Each thread may need the string
+    /// table of an input, of `largest` bytes.
     pub fn threads(self, wanted: usize, largest: u64) -> usize {
         let on_their_way = self.stream_bytes() as u64 + self.spare_bytes() as u64;
         let fit = (self.0 - ALWAYS).saturating_sub(on_their_way) / (PER_THREAD + largest);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
     }
 
-    /// Largest piece of memory that stays with the process when it is freed: each of so many threads has a heap, of
-    /// which twice that much may be free.
+    /// Returns the largest piece of memory that remains in the process when it is freed. Each of the threads has a
+    /// heap with up to twice that much free memory.
     pub fn heap_piece(self, threads: usize) -> usize {
         usize::try_from(self.0 / 64)
             .unwrap_or(usize::MAX)
@@ -118,43 +120,44 @@ impl MemoryBudget {
             .clamp(128 << 10, 8 << 20)
     }
 
-    /// Bytes of pages that are on their way to the disk at once.
+    /// Returns the maximum bytes of pages that wait to be written to disk.
     pub fn stream_bytes(self) -> usize {
         usize::try_from(self.0 / 12).unwrap_or(usize::MAX).min(24 << 20)
     }
 
-    /// Bytes of pages that are kept to be used again.
+    /// Returns the maximum bytes of page memory that is kept for reuse.
     pub fn spare_bytes(self) -> usize {
         usize::try_from(self.0 / 32).unwrap_or(usize::MAX).min(64 << 20)
     }
 
-    /// What traces may take while they are drawn.
+    /// Returns the memory for drawing traces.
     pub fn drawing(self) -> DrawingMemory {
         DrawingMemory { bytes: self.0 - ALWAYS }
     }
 
-    /// Bytes of SQLite's cache.
+    /// Returns the bytes of SQLite's cache.
     pub fn cache_bytes(self) -> u64 {
         (self.0 / 8).min(64 << 20)
     }
 
-    /// Bytes of pages that are kept between two passes.
+    /// Returns the maximum bytes of pages that are kept between two passes.
     pub fn kept_bytes(self) -> u64 {
         (self.0 - ALWAYS) / 3
     }
 
-    /// Collective calls that are compared. It is one rank's share, so that it does not depend on their number.
+    /// Returns the maximum number of collective calls that are matched. It is the share of one rank, so that it does
+    /// not depend on the number of ranks.
     pub fn collectives(self) -> u64 {
         ((self.0 - ALWAYS) / 6 / PER_COLLECTIVE).min(MAX_SAMPLED_CALLS)
     }
 
-    /// Refuses what there is no room for. `read` of `all` bytes of the inputs are known.
+    /// Fails if the memory does not suffice. `read` of `all` bytes of the inputs were read so far.
     pub fn check(self, held: HeldMemory, (read, all): (u64, u64)) -> Result<(), Failure> {
         if held.needed() <= self.0 {
             return Ok(());
         }
         let needed = held.of_all(read, all).needed();
-        // Where it is a guess, rather too much.
+        // An extrapolation gets a margin.
         let margin = if read < all { needed / 8 } else { 0 };
         let more = mebibytes(needed.saturating_add(margin));
         Err(Failure::usage(format!(
@@ -167,12 +170,12 @@ impl MemoryBudget {
         )))
     }
 
-    /// Stack ids of an input that may be numbered anew.
+    /// Returns the maximum number of stack ids of an input that can be renumbered.
     pub fn stack_ids(self) -> usize {
         usize::try_from(self.0 / PER_STACK_ID).unwrap_or(usize::MAX)
     }
 
-    /// Refuses an input with more of them, given how many would have been enough.
+    /// Fails if an input has more stack ids; `wanted` is the number that would have been sufficient.
     pub fn check_stacks(self, wanted: Option<usize>) -> Result<(), Failure> {
         let Some(wanted) = wanted else { return Ok(()) };
         let more = mebibytes(wanted as u64 * PER_STACK_ID);
@@ -183,12 +186,13 @@ impl MemoryBudget {
         )))
     }
 
-    /// Bytes of a row of a database that is read whole: it is there several times while it is rewritten.
+    /// Returns the maximum bytes of a database row that is read into memory. Several copies of it exist while it is
+    /// rewritten.
     pub fn row_bytes(self) -> u64 {
         self.0 / LONG_ROW_TIMES
     }
 
-    /// Refuses a row that is longer, given its bytes.
+    /// Fails if a row is longer; `longest` are its bytes.
     pub fn check_row(self, longest: Option<u64>) -> Result<(), Failure> {
         let Some(bytes) = longest else { return Ok(()) };
         let more = mebibytes(bytes.saturating_mul(LONG_ROW_TIMES).saturating_add(2 * MIN_MEMORY));
@@ -200,13 +204,13 @@ impl MemoryBudget {
         )))
     }
 
-    /// What is left to work with.
+    /// Returns the memory that is left for work.
     pub fn without(self, held: HeldMemory) -> MemoryBudget {
         MemoryBudget(self.0.saturating_sub(held.kept()).max(MIN_MEMORY))
     }
 }
 
-/// As `--memory` takes it, rounded up.
+/// Formats bytes as a value for `--memory`, rounded up.
 fn mebibytes(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1 << 20))
 }

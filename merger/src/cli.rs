@@ -1,4 +1,4 @@
-//! What was typed. What it means is decided in the phases.
+//! Command line options. The phases of the merge interpret them.
 
 mod load;
 mod trace;
@@ -68,7 +68,7 @@ pub enum TableLayout {
     Partitioned,
 }
 
-/// What is written.
+/// Format of the output.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputFormat {
     /// A RocPD database of ROCm 7

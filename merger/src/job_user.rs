@@ -1,4 +1,4 @@
-//! The user that a merge at the end of a job runs as.
+//! The user under which a merge at the end of a job runs.
 
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setgroups, setuid};
 use rpd_console::Failure;
@@ -6,17 +6,18 @@ use rpd_files::{HeldFolder, effective_uid, user_name};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// Slurm tells an epilog of the site the job's user and group by these.
+/// Variables in which Slurm passes user and group of the job to an epilog of the site.
 const JOB_UID: &str = "SLURM_JOB_UID";
 const JOB_GID: &str = "SLURM_JOB_GID";
-/// The folder of runs, if none is named.
+/// Variable with the folder of runs, used if none is named.
 const OUTPUT: &str = "RPD_OUTPUT";
 const DEFAULT_ROOT: &str = "rpd-out";
 
-/// Makes root the user of the job: what a user left in a run folder must not lead root anywhere.
+/// Changes from root to the user of the job. Links and files that a user left in a run folder must not make root read
+/// or write elsewhere.
 ///
-/// The user is that of `SLURM_JOB_UID`, or else the owner of the first input. Any other user than root stays. Call
-/// this before a file of the user is touched; it cannot be taken back.
+/// The user is that of `SLURM_JOB_UID`, or else the owner of the first input. Does nothing if the process does not
+/// run as root. Must be called before any file of the user is accessed, and cannot be undone.
 pub(crate) fn become_job_user(inputs: &[PathBuf]) -> Result<(), Failure> {
     if effective_uid() != 0 {
         return Ok(());
@@ -81,7 +82,7 @@ fn job_user(inputs: &[PathBuf]) -> Result<Option<u32>, Failure> {
     Ok(HeldFolder::open(folder).ok().map(|folder| folder.owner()))
 }
 
-/// A number in the environment, in the one form that a number has: `00` is none.
+/// Reads a number from the environment. Only the canonical form is accepted: `00` is not a number.
 fn number(variable: &str) -> Option<u32> {
     let text = std::env::var(variable).ok()?;
     let number: u32 = text.parse().ok()?;

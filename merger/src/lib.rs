@@ -1,7 +1,7 @@
-//! The merge of a run: from the files of all ranks to one RocPD database, or to traces of it.
+//! Merges the files of all ranks of a run into one RocPD database, or into traces of it.
 //!
-//! [`ProgramCall`] holds the options of a program call, [`run`] does what they say, and [`merge`] is the merge itself; the module of
-//! that name reads as the algorithm. docs/ARCHITECTURE.md has the order of the rooms.
+//! [`ProgramCall`] holds the options of a program call, [`run`] executes it, and [`merge`] is the merge itself; the
+//! module of that name reads as the algorithm. docs/ARCHITECTURE.md contains the order of the modules.
 
 mod agree;
 mod allocator;

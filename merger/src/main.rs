@@ -1,4 +1,4 @@
-//! `rpd-merge`: one rank with all cores, or the door to `rpd-merge-mpi` under a launcher.
+//! `rpd-merge`: merges with one rank and all cores, or executes `rpd-merge-mpi` under an MPI launcher.
 
 use rpd_comm::{Launcher, Solo, exec_mpi_twin};
 use rpd_console::Exit;

@@ -1,4 +1,4 @@
-//! From arguments to an exit code: the same for both binaries.
+//! Runs a program call to its exit code, for both binaries.
 
 use crate::allocator::keep_freed_memory;
 use crate::cli::{CommandLine, InspectCommand, MergeArgs};
@@ -21,17 +21,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How a run ended in this rank.
+/// How a run ended on this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunOutcome {
     /// The exit code.
     pub exit: Exit,
-    /// Whether all ranks end like this. Where not, the others may wait for this one for ever.
+    /// Whether all ranks end with the same result. If not, the others may wait for this rank forever.
     pub shared: bool,
 }
 
-/// Does what the arguments say and tells on stderr how it went. Never unwinds: under MPI a rank that
-/// leaves without the others would hang them.
+/// Executes the program call and prints the result on stderr. Never unwinds, because under MPI the other ranks would
+/// wait forever for a rank that ended alone.
 pub fn run(cli: &CommandLine, comm: &impl Comm) -> RunOutcome {
     match catch_unwind(AssertUnwindSafe(|| attempt(cli, comm))) {
         Ok(Ok(())) => RunOutcome { exit: Exit::Ok, shared: true },
@@ -41,7 +41,7 @@ pub fn run(cli: &CommandLine, comm: &impl Comm) -> RunOutcome {
             }
             RunOutcome { exit: failure.exit(), shared: failure.is_shared() }
         }
-        // The panic hook has printed where.
+        // The panic hook has printed the location.
         Err(_) => RunOutcome { exit: Exit::Internal, shared: false },
     }
 }
@@ -73,10 +73,10 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
     }
     if args.wait > 0 {
         let began = Instant::now();
-        // A part of the time of a merge that has one.
+        // Waiting takes a part of the lease.
         let most = if args.epilog { args.wait.min(args.lease / 2) } else { args.wait };
         broadcast_result(comm, || {
-            // Who finds it merged waits for nobody.
+            // A run that is merged already needs no wait.
             if args.epilog && is_merged(&args) {
                 return Ok(());
             }
@@ -105,10 +105,10 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
     made.map(drop)
 }
 
-/// Of a merge that lacks nothing.
+/// Reason of a merge that lacks nothing.
 const WHOLE: &str = "all that was recorded is in it";
 
-/// What was made.
+/// The output that was made.
 struct Made {
     output: PathBuf,
     state: MergeState,
@@ -125,7 +125,7 @@ impl Made {
         Made { output, state: MergeState::Done, why }
     }
 
-    /// Drawn of a database that was merged before: what that lacks was told then.
+    /// Returns the result of drawing a database that was merged before. That merge reported what is missing.
     fn drawn(database: &Path, output: PathBuf) -> Made {
         Made {
             output,
@@ -151,9 +151,9 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceReques
         .num_threads(threads)
         .build_global()
         .map_err(|error| Failure::internal(format!("cannot start {threads} threads: {error}")))?;
-    // Past a file size limit a write shall fail and be told, not kill the process.
+    // A write beyond a file size limit must fail with an error instead of killing the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    // The watch of an epilog also writes the status.
+    // The watch of an epilog handles signals itself, because it also writes the status.
     let interrupts = (!args.epilog).then(|| InterruptWatch::begin(comm.rank() == 0));
     match order {
         Some(order) => {
@@ -178,7 +178,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceReques
     }
 }
 
-/// Tells on rank 0 how it went: `made` is written.
+/// Prints the result on rank 0, after `made` was written.
 fn tell(
     comm: &impl Comm,
     args: &MergeArgs,
@@ -195,7 +195,7 @@ fn tell(
     if args.json {
         let json = serde_json::to_string_pretty(report)
             .map_err(|error| Failure::internal(format!("the report cannot be written as JSON: {error}")))?;
-        // A reader that has gone away is no failure.
+        // A reader that closed the pipe is not a failure.
         match writeln!(std::io::stdout(), "{json}") {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(Failure::output(format!(

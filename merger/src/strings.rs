@@ -1,38 +1,39 @@
-//! Strings by hash-partitioned exchange.
+//! Assigns ids to strings by a hash-partitioned exchange.
 //!
-//! Every string is owned by the rank that its hash says. Owners learn who has it first in merge order
-//! and tell; the first holder gives it its id and writes it, so that no text is sent at all. Ids are
-//! ordered by (input, id in the input) and do not depend on the number of ranks.
+//! The hash of a string selects its owner rank. The owner determines which rank holds the string first in merge
+//! order; that rank assigns the id and writes the text. Ranks exchange hashes and ids, never texts. Ids are ordered
+//! by input and by id in the input, and do not depend on the number of ranks.
 //!
-//! A rank keeps each distinct string once, as a hash: an input's own ids are looked up again by their
-//! texts when its rows are written. Memory is that of the distinct strings, not of the inputs.
+//! A rank keeps each distinct string once, as a hash. When rows of an input are written, the ids of its strings are
+//! looked up again by their texts. Memory is proportional to the distinct strings, not to the inputs.
 
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
 use std::ops::Range;
 use twox_hash::XxHash3_128;
 
-/// 128 bits stand for a string: two different ones with one hash are not expected in this universe.
+/// A 128-bit hash identifies a string; collisions are not expected in practice.
 pub(crate) type StringHash = u128;
 
-/// Hash of a string.
+/// Returns the hash of a string.
 pub(crate) fn hash(text: &[u8]) -> StringHash {
     XxHash3_128::oneshot(text)
 }
 
-/// Different hashes, numbered in the order in which they come: 16 bytes for each, and a table of 5 to 11.
+/// Distinct hashes, numbered in the order in which they are added. Each takes 16 bytes, and 5 to 11 bytes in the hash
+/// table.
 #[derive(Debug, Default)]
 struct Numbered {
     hashes: Vec<StringHash>,
-    /// Numbers plus one, at the place that the hash says or behind it; 0 where there is none.
+    /// Numbers plus one, at the slot that the hash selects or after it; 0 in an empty slot.
     slots: Vec<u32>,
 }
 
 impl Numbered {
-    /// The slot where this hash is, or would be.
+    /// Returns the slot that contains this hash, or the empty slot for it.
     fn slot(&self, hash: StringHash) -> usize {
         let mask = self.slots.len() - 1;
-        // A hash is spread already; its low half says who owns it.
+        // The hash needs no further mixing. Its low half selects the owner rank, so the slot uses the high half.
         let mut slot = (hash >> 64) as usize & mask;
         while let Some(number) = self.slots[slot].checked_sub(1) {
             if self.hashes[number as usize] == hash {
@@ -50,7 +51,7 @@ impl Numbered {
         }
     }
 
-    /// The number of a hash, and whether it is new.
+    /// Returns the number of a hash, and whether it is new.
     fn add(&mut self, hash: StringHash) -> Result<(u32, bool), Failure> {
         let many = || Failure::input("the inputs have more than 4,294,967,294 different strings");
         let next = u32::try_from(self.hashes.len()).ok().filter(|next| *next < u32::MAX).ok_or_else(many)?;
@@ -66,7 +67,7 @@ impl Numbered {
         Ok((next, true))
     }
 
-    /// Twice as many slots. The old ones are gone before there are new ones.
+    /// Doubles the number of slots. Frees the old slots before it allocates new ones, to save memory.
     fn grow(&mut self) {
         let slots = (self.slots.len() * 2).max(64);
         self.slots = Vec::new();
@@ -78,7 +79,7 @@ impl Numbered {
     }
 }
 
-/// Adds to a long list that has no room for twice its length.
+/// Appends to a long list, growing it by a quarter instead of doubling it.
 fn push<T>(list: &mut Vec<T>, value: T) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len() / 4 + 64);
@@ -91,28 +92,28 @@ fn push<T>(list: &mut Vec<T>, value: T) {
 pub(crate) struct FirstSeen {
     /// String table of this rank, in merge order.
     pub table: u32,
-    /// Place among the strings of that table.
+    /// Position among the strings of that table.
     pub index: u32,
 }
 
-/// The distinct strings of this rank, in the order in which they are first seen.
+/// Distinct strings of this rank, in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct DistinctStrings {
     strings: Numbered,
     seen: Vec<FirstSeen>,
-    /// String tables so far.
+    /// Number of string tables added so far.
     tables: u32,
-    /// Strings of all tables.
+    /// Number of strings of all tables.
     all: u64,
 }
 
 impl DistinctStrings {
-    /// Number of distinct strings.
+    /// Returns the number of distinct strings.
     pub(crate) fn len(&self) -> u64 {
         self.seen.len() as u64
     }
 
-    /// Adds the strings of the next table: hash and place in it.
+    /// Adds the strings of the next table: position in the table, and hash.
     pub(crate) fn add_table(
         &mut self,
         strings: impl Iterator<Item = (u32, StringHash)>,
@@ -133,19 +134,19 @@ impl DistinctStrings {
 #[derive(Debug, Default)]
 pub(crate) struct StringIds {
     strings: Numbered,
-    /// By number; where there is one rank, the number plus one.
+    /// Ids by number; `None` if there is one rank, where the id is the number plus one.
     ids: Option<Vec<i64>>,
     seen: Vec<FirstSeen>,
     /// Ids of the strings that this rank writes.
     own: Range<i64>,
-    /// Distinct strings of the job.
+    /// Number of distinct strings of the job.
     pub distinct: u64,
-    /// Strings of all inputs before.
+    /// Number of strings of all inputs before deduplication.
     pub before: u64,
 }
 
 impl StringIds {
-    /// The global id of a string of this rank.
+    /// Returns the global id of a string of this rank.
     pub(crate) fn id(&self, hash: StringHash) -> Option<i64> {
         self.strings.number(hash).map(|number| self.id_of(number as usize))
     }
@@ -154,19 +155,19 @@ impl StringIds {
         self.ids.as_ref().map_or(number as i64 + 1, |ids| ids[number])
     }
 
-    /// The strings that this rank writes, ascending by global id and by where they were first seen.
+    /// Returns the strings that this rank writes, ascending by global id and by first occurrence.
     pub(crate) fn written(&self) -> impl Iterator<Item = (i64, FirstSeen)> + '_ {
         let all = self.seen.iter().enumerate().map(|(number, seen)| (self.id_of(number), *seen));
         all.filter(|(id, _)| self.own.contains(id))
     }
 
-    /// Whether this rank writes any.
+    /// Returns whether this rank writes any string.
     pub(crate) fn writes_any(&self) -> bool {
         !self.own.is_empty()
     }
 }
 
-/// Numbers the strings of all ranks.
+/// Assigns ids to the strings of all ranks.
 pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds, Failure> {
     let ranks = comm.size();
     let DistinctStrings { mut strings, mut seen, all: own_strings, .. } = own;
@@ -178,7 +179,8 @@ pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds
         return Ok(StringIds { strings, ids: None, seen, own, distinct, before: own_strings });
     }
 
-    // Claims go to the owners. Ranks hold the inputs in order, so the lowest rank is the first holder.
+    // Each rank sends the hashes of its strings to their owners. Ranks hold the inputs in order, so the lowest rank
+    // with a string holds it first.
     let owner = |hash: StringHash| (hash % ranks as u128) as usize;
     let mut counts = vec![0; ranks];
     strings.hashes.iter().for_each(|hash| counts[owner(*hash)] += 1);
@@ -192,7 +194,7 @@ pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds
     let mut known = Numbered::default();
     let mut verdicts: Vec<Vec<u8>> = Vec::with_capacity(ranks);
     for claims in &claims {
-        // Who claims a string that nobody has claimed before is its first holder.
+        // The first rank that sends a string is its first holder.
         let first = |hash| Ok(u8::from(known.add(hash)?.1));
         verdicts.push(hashes_of(claims)?.map(first).collect::<Result<_, Failure>>()?);
     }
@@ -203,7 +205,7 @@ pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds
     }
     drop(verdicts);
 
-    // First holders number their strings, rank behind rank.
+    // First holders number their strings, one rank after the other.
     let mine = is_first.iter().filter(|f| **f).count() as u64;
     let all = gather_counts(comm, &[mine, own_strings])?;
     let base = all[..comm.rank()].iter().map(|s| s[0]).sum::<u64>() as i64;
@@ -211,7 +213,7 @@ pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds
     let firsts = ids.iter_mut().zip(&is_first).filter(|(_, first)| **first);
     firsts.zip(base + 1..).for_each(|((id, _), next)| *id = next);
 
-    // Owners learn the ids from the first holders and pass them on to all who asked.
+    // Owners receive the ids from the first holders and send them to all ranks that have the string.
     let told = |claimed: &Vec<u32>| {
         let mut told = Vec::with_capacity(claimed.len() * 8);
         claimed.iter().for_each(|i| told.extend_from_slice(&ids[*i as usize].to_le_bytes()));
@@ -269,7 +271,7 @@ mod tests {
     use rpd_comm::threads;
     use std::collections::HashMap;
 
-    /// Global id of every string, as one rank that sees everything would give it.
+    /// Returns the global ids that a single rank with all strings would assign.
     fn naive(tables: &[Vec<String>]) -> HashMap<String, i64> {
         let mut ids = HashMap::new();
         for text in tables.iter().flatten() {

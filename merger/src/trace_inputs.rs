@@ -1,4 +1,4 @@
-//! From inputs to a trace: they are merged into a database beside the output, which is drawn and removed.
+//! Makes a trace from inputs: merges them into a database beside the output, draws that, and removes it.
 
 use crate::cli::MergeArgs;
 use crate::input::find::ListedFile;
@@ -19,24 +19,24 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The outcome of a trace, the same in all merge ranks, but for what only rank 0 knows of the files.
+/// The outcome of a trace. It is the same on all merge ranks, except for what only rank 0 knows about the files.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum TraceReport {
-    /// Inputs were merged for it.
+    /// The inputs were merged for it.
     Merged(Box<MergeReport>),
-    /// It was made of a merged database as it is.
+    /// It was drawn directly from a merged database.
     Direct {
-        /// The database.
+        /// Path of the database.
         database: PathBuf,
-        /// The trace.
+        /// The resulting trace.
         trace: Box<TraceOutcome>,
-        /// Files beside it that are not merged.
+        /// Files beside the database that are not merged.
         #[serde(flatten)]
         unused: NotUsed,
-        /// Wall time,
+        /// Wall time, s.
         seconds: f64,
-        /// and that of each phase.
+        /// Wall time of each phase.
         phases: Vec<PhaseTime>,
     },
 }
@@ -100,7 +100,7 @@ pub(crate) fn trace(
     })
 }
 
-/// The only input, if it is a merged database and nothing is asked for that only a merge can do.
+/// Returns the only input, if it is a merged database and no option requires a merge.
 fn merged_database(args: &MergeArgs, files: &[ListedFile]) -> Option<PathBuf> {
     let merges = args.strict
         || args.repair_causality
@@ -117,7 +117,7 @@ fn merged_database(args: &MergeArgs, files: &[ListedFile]) -> Option<PathBuf> {
 }
 
 impl TraceReport {
-    /// The file, or the folder of the files.
+    /// Returns the file, or the folder of the files.
     pub(crate) fn output(&self) -> &Path {
         match self {
             TraceReport::Merged(report) => &report.output,
@@ -125,7 +125,7 @@ impl TraceReport {
         }
     }
 
-    /// The closing summary.
+    /// Returns the closing summary.
     pub(crate) fn summary(&self) -> String {
         match self {
             TraceReport::Merged(report) => report.summary(false),

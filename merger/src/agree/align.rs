@@ -1,4 +1,4 @@
-//! The clocks of all nodes brought to that of the reference node.
+//! Alignment of all nodes' clocks with the reference clock.
 
 use super::clocks::{AlignOptions, GatheredClocks, JobClocks, RecordedClocks};
 use super::nodes::JobNodes;
@@ -11,7 +11,7 @@ use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::ClockDomain;
 
-/// Brings all clocks to that of the reference node, as it was asked for.
+/// Aligns all clocks with the reference clock, according to the options.
 pub(crate) fn align_clocks(
     comm: &impl Comm,
     args: &MergeArgs,

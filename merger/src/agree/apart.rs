@@ -1,4 +1,4 @@
-//! Files whose times are far from those of all others: mostly they are of another run.
+//! Finds files whose times are far from those of all others; mostly they belong to another run.
 
 use super::clocks::JobClocks;
 use crate::input::survey::InputSurvey;
@@ -9,13 +9,13 @@ use rpd_console::wording::{counted, grouped};
 use rpd_shard::record::wire;
 
 const DAY: i64 = 86_400_000_000_000;
-/// Parts of a run are not that far from one another, ns.
+/// Minimum distance between files that belong to different runs, ns.
 const FAR: i64 = 7 * DAY;
 
-/// From when to when there are times of a file, job time, ns.
+/// First and last time of a file, job time, ns.
 type Span = (i64, i64);
 
-/// What there is to say of files that are a week or more from most others, in the same words on all ranks.
+/// Returns a note about files that are a week or more away from most others. All ranks get the same text.
 pub(crate) fn note_of_files_far_apart(
     comm: &impl Comm,
     surveys: &[InputSurvey],
@@ -40,7 +40,7 @@ pub(crate) fn note_of_files_far_apart(
     Ok(words(&found))
 }
 
-/// Of a survey, as far as its times are known and aligned.
+/// Returns the span of a survey, as far as its times are known and aligned.
 fn span(survey: &InputSurvey, clocks: &JobClocks) -> Option<Span> {
     let of_source = |process: &rpd_shard::record::Process| {
         let fit = clocks.process_fit(process);
@@ -55,7 +55,7 @@ fn span(survey: &InputSurvey, clocks: &JobClocks) -> Option<Span> {
     spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// The span that most files share, if there are others: those with gaps of less than [`FAR`] between them.
+/// Returns the span that contains most files, if there are other spans. A span ends before a gap of at least [`FAR`].
 fn most(mut spans: Vec<Span>) -> Option<Span> {
     spans.sort_unstable();
     let mut groups: Vec<(Span, usize)> = Vec::new();
@@ -68,11 +68,11 @@ fn most(mut spans: Vec<Span>) -> Option<Span> {
         }
     }
     let several = groups.len() > 1;
-    // Of as many the later one: what was done before is more easily left over.
+    // If two spans have equally many files, the later one is used, because old files are more likely to be leftovers.
     groups.into_iter().max_by_key(|(_, count)| *count).map(|(span, _)| span).filter(|_| several)
 }
 
-/// The gap between two spans, ns; 0 where they overlap.
+/// Returns the gap between two spans, ns; 0 if they overlap.
 fn distance(a: Span, b: Span) -> i64 {
     a.0.saturating_sub(b.1).max(b.0.saturating_sub(a.1)).max(0)
 }

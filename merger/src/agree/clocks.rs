@@ -1,4 +1,4 @@
-//! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
+//! Collects the clock records of all inputs on rank 0, fits the clocks there, and sends the fits to all ranks.
 
 use super::observations::{
     ObservationMessage, TimedBurst, TimedClockSet, put_together, thin_out_bursts, thin_out_sets,
@@ -19,10 +19,10 @@ use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, is_wa
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Moments of a run at which bars are looked at.
+/// Number of intervals into which a run is divided to evaluate error bounds.
 const MOMENTS: i128 = 64;
-/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs, all clocks, times of
-/// wall clocks.
+/// Domains, domains without a process, best clock sets, clocks other than BOOTTIME, spans, logs, all clocks, spans of
+/// REALTIME.
 type Short = (
     Vec<ClockDomain>,
     Vec<ClockDomain>,
@@ -33,31 +33,31 @@ type Short = (
     BTreeSet<(ClockDomain, Clock)>,
     Spans,
 );
-/// Of each domain a collector's log that says why it had no probes.
+/// For each domain, the log of a collector with the reason why there were no probes.
 type Logs = BTreeMap<ClockDomain, String>;
 
-/// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
+/// Clock records of this rank's inputs. They are taken from each input as soon as it is surveyed.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedClocks {
-    /// Domains of processes, by first occurrence, in merge order.
+    /// Domains of processes, by first occurrence in merge order.
     domains: DomainList,
-    /// Those of shards without any process.
+    /// Domains of shards without a process.
     silent: DomainList,
     best: BestSets,
-    /// What processes stamped their times with, where it is not BOOTTIME.
+    /// Clock of the process timestamps, per domain in which it is not BOOTTIME.
     stamped: BTreeMap<ClockDomain, Clock>,
-    /// All that they stamped them with.
+    /// All clocks of process timestamps, per domain.
     stamps: BTreeSet<(ClockDomain, Clock)>,
-    /// First and last BOOTTIME that a clock set or a process tells.
+    /// First and last BOOTTIME in clock sets and processes.
     spans: Spans,
-    /// First and last time that is stamped with REALTIME.
+    /// First and last REALTIME of processes with REALTIME timestamps.
     walls: Spans,
     sets: BTreeMap<ClockDomain, Vec<TimedClockSet>>,
     bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<TimedBurst>>,
     logs: Logs,
 }
 
-/// From when to when there are times of a domain, its BOOTTIME, ns.
+/// First and last recorded time of each domain, its BOOTTIME, ns.
 type Spans = BTreeMap<ClockDomain, (i64, i64)>;
 
 fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
@@ -67,24 +67,24 @@ fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
     }
 }
 
-/// The clocks of the job before they are aligned. Observations and sets are complete in rank 0 alone.
+/// Clocks of the job before alignment. Observations and clock sets are complete on rank 0 only.
 #[derive(Debug, Default)]
 pub(crate) struct GatheredClocks {
-    /// The domains, the reference, and in rank 0 what is known of them. Meetings come later.
+    /// Domains and reference; on rank 0 also their observations. Collective observations are added later.
     pub observations: ClockObservations,
     best: BestSets,
     stamped: BTreeMap<ClockDomain, Clock>,
     stamps: BTreeSet<(ClockDomain, Clock)>,
     spans: Spans,
     logs: Logs,
-    /// The first so many domains have processes.
+    /// Number of leading domains that have processes.
     of_processes: usize,
-    /// Bursts that are not used, as their clocks cannot have shown their times; in rank 0.
+    /// Number of bursts that were discarded because their clocks cannot have shown such times; on rank 0.
     impossible: u64,
 }
 
 impl RecordedClocks {
-    /// Adds what the next input says.
+    /// Adds the clock records of the next input.
     pub(crate) fn add(&mut self, survey: &InputSurvey) {
         for source in &survey.sources {
             domains_of(source).into_iter().for_each(|domain| self.domains.add(domain));
@@ -140,9 +140,10 @@ impl RecordedClocks {
 }
 
 impl GatheredClocks {
-    /// Brings together what all ranks' inputs say of their clocks.
+    /// Gathers the clock records of all ranks.
     ///
-    /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
+    /// The reference is the node of the lowest rank, or a domain of `preferred` if present, whose times cannot
+    /// change.
     pub(crate) fn gather(
         comm: &impl Comm,
         own: RecordedClocks,
@@ -183,11 +184,11 @@ impl GatheredClocks {
         let of_processes = domains.all.len();
         all_silent.into_iter().for_each(|domain| domains.add(domain));
         let DomainList { all: domains, .. } = domains;
-        // The node of the lowest rank; one whose clocks are not known can be no reference for others.
+        // The node of the lowest rank. A domain without clock sets cannot be the reference for others.
         let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
         let chosen = known().find(|(_, domain)| preferred.contains(domain)).or_else(|| known().next());
         let reference = chosen.map_or(0, |(place, _)| place);
-        // Of a domain with times of several clocks nobody knows how these are apart.
+        // If times of a domain come from several clocks, the offsets between these clocks are unknown.
         let is_wall = |domain: &ClockDomain| {
             let mut of = stamps.iter().filter(|(of, _)| of == domain);
             !best.contains_key(domain) && of.all(|(_, clock)| *clock == Clock::Realtime)
@@ -213,12 +214,12 @@ impl GatheredClocks {
         Ok(GatheredClocks { observations, best, stamped, stamps, spans, logs, of_processes, impossible })
     }
 
-    /// From when to when there are times of each domain, its BOOTTIME, ns; in merge order.
+    /// Returns the first and last recorded time of each domain, its BOOTTIME, ns; in merge order.
     pub(crate) fn spans(&self) -> Vec<Option<(i64, i64)>> {
         self.observations.domains.iter().map(|domain| self.spans.get(domain).copied()).collect()
     }
 
-    /// Whether there is more than one clock to align.
+    /// Returns whether there is more than one clock to align.
     pub(crate) fn is_of_several(&self) -> bool {
         self.observations
             .domains
@@ -228,7 +229,7 @@ impl GatheredClocks {
             > 1
     }
 
-    /// Aligns the domains; `meetings` are in rank 0. All ranks get the same.
+    /// Aligns the domains. `meetings` are complete on rank 0. All ranks get the same result.
     pub(crate) fn align(
         mut self,
         comm: &impl Comm,
@@ -241,7 +242,7 @@ impl GatheredClocks {
         if comm.rank() == 0 {
             let mut fits = align(&self.observations, how.align);
             let notes = how.by_clock_file(&self, &mut fits);
-            // Where a clock is not aligned, times in the wrong order are no news.
+            // Without aligned clocks, times in the wrong order are expected and not counted.
             let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != AlignMethod::None).collect();
             let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
             let meetings = &mut self.observations.meetings;
@@ -291,22 +292,22 @@ impl GatheredClocks {
     }
 }
 
-/// What was asked for.
+/// Options for the alignment.
 pub(crate) struct AlignOptions<'a> {
-    /// By what.
+    /// Method of alignment.
     pub align: AlignChoice,
-    /// Whether maps may move until effects follow causes.
+    /// Whether times may be moved until no effect precedes its cause.
     pub repair_causality: bool,
-    /// What a site measured.
+    /// Clock relations that the site measured.
     pub clock_file: Option<&'a ClockFile>,
-    /// Where the domains are: host names, machine ids.
+    /// Host names and machine ids of the domains.
     pub nodes: &'a JobNodes,
-    /// How other clocks of a node become its BOOTTIME.
+    /// Offsets from other clocks of a node to its BOOTTIME.
     pub homes: &'a HostClocks,
 }
 
 impl JobNodes {
-    /// The names of a domain, that of the host first. Other domains may have the same.
+    /// Returns the names of a domain, host names first. Other domains can have the same names.
     pub fn names(&self, domain: &ClockDomain) -> Vec<String> {
         let nodes = self.of_boot(&domain.boot_id);
         let names = nodes.flat_map(|node| [node.hostname.clone(), node.machine_id.clone()]);
@@ -315,13 +316,13 @@ impl JobNodes {
 }
 
 impl AlignOptions<'_> {
-    /// Domains that are not aligned, or by their wall clocks only, take what a site measured. Returns what there is
-    /// to say about the file.
+    /// Applies the clock file to domains that are not aligned, or aligned only by their wall clocks. Returns notes
+    /// about the file.
     fn by_clock_file(&self, observed: &GatheredClocks, fits: &mut [DomainFit]) -> Vec<String> {
         let Some(file) = self.clock_file else { return Vec::new() };
         let ClockObservations { domains, reference, .. } = &observed.observations;
         let named = |(place, domain): (usize, &ClockDomain)| {
-            // Nobody's times are of the others.
+            // No process has times of the other domains.
             let is_callable = place < observed.of_processes && domain.time_namespace != MERGED_TIME_NAMESPACE;
             let middle = observed.spans.get(domain).map(|(first, last)| first.midpoint(*last));
             let own = format!("{}/{}", domain.boot_id, domain.time_namespace);
@@ -351,45 +352,46 @@ impl AlignOptions<'_> {
     }
 }
 
-/// What `--repair-causality` did. A rank that left a collective before another one entered whom it waits for counts
-/// once per collective.
+/// Result of `--repair-causality`. A violation is a rank that left a collective before another rank, for which it
+/// waits, entered it. It counts once per rank and collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CausalityRepair {
-    /// How often that was so before.
+    /// Violations before the repair.
     pub before: u64,
-    /// How often it still is.
+    /// Violations after the repair.
     pub after: u64,
-    /// How often of these no move within the bars could change it.
+    /// Violations after the repair that no move within the error bounds could remove.
     #[serde(default)]
     pub out_of_reach: u64,
-    /// How far times were moved, at most, ns.
+    /// Largest move of a time, ns.
     pub moved_ns: i64,
 }
 
-/// The aligned clocks of the job.
+/// Aligned clocks of the job.
 #[derive(Clone, Debug)]
 pub struct JobClocks {
     /// All domains, in merge order.
     pub domains: Vec<ClockDomain>,
-    /// Their fits.
+    /// Fits of the domains.
     pub fits: BTreeMap<ClockDomain, DomainFit>,
-    /// Collectives that ranks of a domain left before others entered, by the aligned times.
+    /// Per domain, the number of collectives that its ranks left before others entered, by the aligned times.
     pub violations: BTreeMap<ClockDomain, u64>,
-    /// What became of effects before their causes; `None` if that was not asked for.
+    /// Result of the causality repair; `None` if it was not requested.
     pub repaired: Option<CausalityRepair>,
-    /// Bursts of probes that are not used, as their clocks cannot have shown their times.
+    /// Number of discarded probe bursts, whose clocks cannot have shown such times.
     pub impossible: u64,
-    /// Of each domain whose node did not measure clocks the log of one of its ranks that says why, if there is one.
+    /// For each domain whose node did not measure clocks, the log of one of its ranks that contains the reason, if
+    /// any.
     pub logs: BTreeMap<ClockDomain, String>,
-    /// Whether there is a clock file.
+    /// Whether a clock file was given.
     pub has_clock_file: bool,
-    /// What there is to say about it.
+    /// Notes about the clock file.
     pub clock_file_notes: Vec<String>,
-    /// By what they were to be aligned, as it is typed.
+    /// Requested alignment method, as spelled on the command line.
     pub align: String,
-    /// The domain whose clock is the job's time.
+    /// Domain whose clock is the reference clock.
     pub reference: ClockDomain,
-    /// Which of its clocks: BOOTTIME, unless its inputs have another one and nothing to convert it by.
+    /// Clock of that domain: BOOTTIME, unless its inputs use another clock and contain no offset to BOOTTIME.
     pub clock: Clock,
     best: BestSets,
     spans: Spans,
@@ -399,51 +401,50 @@ pub struct JobClocks {
 }
 
 impl JobClocks {
-    /// REALTIME minus BOOTTIME of the reference, ns: what turns job times into wall time.
+    /// Returns REALTIME minus BOOTTIME of the reference, ns. It converts job time to wall time.
     pub fn realtime_anchor(&self) -> Option<i64> {
         self.best.get(&self.reference).map(|set| set.realtime.saturating_sub(set.boottime))
     }
 
-    /// How times of a domain stamped with BOOTTIME become job times.
+    /// Returns the fit that converts BOOTTIME timestamps of a domain to job time.
     pub fn domain_fit(&self, domain: &ClockDomain) -> &DomainFit {
         self.fits.get(domain).unwrap_or(&self.unknown)
     }
 
-    /// The middle one of the bars of a domain over the time that it was there, ns; `None` if nothing is known. That
-    /// may be much longer than what was observed of its clock.
+    /// Returns the median error bound of a domain over its recorded span, ns; `None` if it is unknown. That span can
+    /// be much longer than the observed part of its clock.
     pub fn usual_bar(&self, domain: &ClockDomain) -> Option<i64> {
         usual(self.domain_fit(domain), self.span(domain), DomainFit::bar_at)
     }
 
-    /// What no time of a domain is off by, for certain, ns: the most of the same moments. `None` where at one of them
-    /// nothing is certain.
+    /// Returns the largest certain bound of a domain at the same times, ns; `None` if there is none at one of them.
     pub fn most_hard(&self, domain: &ClockDomain) -> Option<i64> {
         most_hard(self.domain_fit(domain), self.span(domain))
     }
 
-    /// From when to when a domain was there, its BOOTTIME, ns.
+    /// Returns the first and last recorded time of a domain, its BOOTTIME, ns.
     pub fn span(&self, domain: &ClockDomain) -> Option<(i64, i64)> {
         self.spans.get(domain).copied()
     }
 
-    /// The clocks, other than BOOTTIME, that times of a domain are stamped with, and what brings them to it.
+    /// Returns the clocks other than BOOTTIME that a domain's timestamps use, with the offsets to BOOTTIME.
     pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[RealtimeStep])> {
         let of_domain =
             self.stamps.range((domain.clone(), Clock::Boottime)..).take_while(move |(of, _)| of == domain);
         let others = of_domain.filter(|(_, clock)| *clock != Clock::Boottime);
         let all = others.map(|(of, clock)| (*clock, self.homes.steps(of, *clock)));
-        // Where no shard tells of any clock, there is nothing to compare with.
+        // If no shard contains clocks, there is nothing to compare with.
         all.filter(|_| !self.homes.is_empty())
     }
 
-    /// How times of a process become job times.
+    /// Returns the conversion from a process's times to job time.
     pub fn process_fit(&self, process: &Process) -> ProcessFit<'_> {
         let steps = self.homes.steps(&process.domain, process.clock);
         ProcessFit { fit: self.domain_fit(&process.domain), steps }
     }
 }
 
-/// The middle one of what a fit says at moments of a span.
+/// Returns the median of a property of the fit at times of a span.
 fn usual(
     fit: &DomainFit,
     span: Option<(i64, i64)>,
@@ -451,18 +452,18 @@ fn usual(
 ) -> Option<i64> {
     let moments = moments(fit, span).into_iter();
     let mut values: Vec<Option<i64>> = moments.map(|moment| at(fit, LocalNs(moment))).collect();
-    // What is not known is more than anything that is.
+    // An unknown value counts as larger than any known value.
     values.sort_unstable_by_key(|value| (value.is_none(), *value));
     values.get(values.len() / 2).copied().flatten()
 }
 
-/// The most that a fit is off for certain at moments of a span; `None` if it is not known of one of them.
+/// Returns the largest certain bound of a fit at times of a span; `None` if it is unknown at one of them.
 fn most_hard(fit: &DomainFit, span: Option<(i64, i64)>) -> Option<i64> {
     let hard = moments(fit, span).into_iter().map(|moment| fit.hard_at(LocalNs(moment)));
     hard.collect::<Option<Vec<i64>>>()?.into_iter().max()
 }
 
-/// Moments spread evenly over a span; the knots of the fit if that is not known.
+/// Returns times spread evenly over a span; the knots of the fit if the span is unknown.
 fn moments(fit: &DomainFit, span: Option<(i64, i64)>) -> Vec<i64> {
     match span {
         _ if fit.method == AlignMethod::Reference => vec![0],
@@ -474,17 +475,17 @@ fn moments(fit: &DomainFit, span: Option<(i64, i64)>) -> Vec<i64> {
     }
 }
 
-/// How the times of one process become job times.
+/// Conversion from the times of one process to job time.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessFit<'a> {
-    /// That of its domain.
+    /// Fit of the process's domain.
     pub fit: &'a DomainFit,
-    /// What brings the process's own clock to its domain's BOOTTIME.
+    /// Offsets from the process's own clock to BOOTTIME of its domain.
     steps: &'a [RealtimeStep],
 }
 
 impl ProcessFit<'_> {
-    /// Puts job times in the place of times of the process.
+    /// Replaces times of the process by job times.
     pub fn map_all(&self, times: &mut [i64]) {
         let shift = match self.steps {
             [] => 0,
@@ -504,7 +505,8 @@ mod tests {
     use proptest::prelude::*;
     use rpd_clocks::ErrorKnot;
 
-    /// Knots at uneven distances, each with a bar, how much wider than it is certain, and its growth.
+    /// Knots at uneven distances, each with an error bound, a certain bound that is wider by some amount, and its
+    /// growth.
     fn some_fit() -> impl Strategy<Value = DomainFit> {
         let knot = (1..1_000_000_000i64, 0..100_000i64, proptest::option::of(0..100_000i64), 0..5_000i64);
         proptest::collection::vec(knot, 1..12).prop_map(|knots| {
@@ -538,7 +540,7 @@ mod tests {
 
     #[test]
     fn the_bar_is_the_usual_one_and_what_is_certain_holds_always() {
-        // Most knots are at the beginning, where all is well known; most of the time is behind it.
+        // Most knots are at the beginning, where errors are small; most of the time is after it.
         let knot =
             |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
         let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);

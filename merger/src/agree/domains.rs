@@ -1,11 +1,11 @@
-//! The clock domains of the job, as they come.
+//! Clock domains of the job, in the order of their occurrence.
 
 use crate::input::source::InputSource;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::record::{ClockDomain, Node};
 use std::collections::BTreeSet;
 
-/// The domains that a source's times are of.
+/// Returns the domains to which a source's times belong.
 pub(super) fn domains_of(source: &InputSource) -> Vec<ClockDomain> {
     match source.process.domain.time_namespace {
         MERGED_TIME_NAMESPACE => {
@@ -20,7 +20,7 @@ pub(super) fn domains_of(source: &InputSource) -> Vec<ClockDomain> {
     }
 }
 
-/// Domains, each once, in the order in which they came.
+/// Distinct domains, in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(super) struct DomainList {
     pub(super) all: Vec<ClockDomain>,
@@ -29,7 +29,7 @@ pub(super) struct DomainList {
 
 impl DomainList {
     pub(super) fn add(&mut self, domain: ClockDomain) {
-        // Mostly that of the process before.
+        // Mostly the domain of the previous process.
         if self.all.last() != Some(&domain) && self.known.insert(domain.clone()) {
             self.all.push(domain);
         }

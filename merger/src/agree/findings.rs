@@ -1,4 +1,4 @@
-//! What each rank found in its inputs, told to all.
+//! Combines what each merge rank found in its inputs; every rank gets the same totals.
 
 use super::nodes::JobNodes;
 use crate::input::command_endings::CommandEndings;
@@ -15,21 +15,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use twox_hash::XxHash3_64;
 
-/// Lines of one kind that are printed one by one; the rest is counted.
+/// Maximum number of lines of one kind that are printed; further ones are counted.
 pub(crate) const MAX_SHOWN_LINES: usize = 10;
-/// What one rank found in its shards.
+/// What one rank found in its inputs.
 #[derive(Serialize, Deserialize, Default)]
 struct Findings {
     nodes: Vec<Node>,
     inputs: Vec<u128>,
     processes: u64,
     kinds: ProcessKinds,
-    /// A hash for each process that collectors and profilers have named fully.
+    /// A hash for each process whose description is complete, both by collectors and by profilers.
     identities: Vec<u64>,
     losses: Vec<Loss>,
     warnings: Vec<String>,
     rows_read: BTreeMap<TableId, u64>,
-    /// Processes that died by a signal; the first ones.
+    /// The first processes that died by a signal, and ranks that failed.
     deaths: Vec<ProcessCrash>,
     died: u64,
     crashes: Vec<ProcessCrash>,
@@ -40,52 +40,52 @@ struct Findings {
     ranks: RanksOfDomains,
 }
 
-/// The ranks that read the clocks of each domain.
+/// Ranks that read the clocks of each domain.
 type RanksOfDomains = BTreeMap<ClockDomain, BTreeSet<u32>>;
 
-/// What all ranks found, in merge order.
+/// Totals of all ranks, in merge order.
 #[derive(Debug, Default)]
 pub struct JobFindings {
-    /// The nodes.
+    /// Nodes of the job.
     pub nodes: JobNodes,
-    /// Names of the sources.
+    /// Ids of the sources.
     pub inputs: Vec<u128>,
     /// Sums per table and cause.
     pub losses: Vec<Loss>,
-    /// Damaged places.
+    /// Warnings, one per damaged place.
     pub warnings: Vec<String>,
     /// Rows read per table.
     pub rows_read: BTreeMap<TableId, u64>,
     /// Number of processes.
     pub processes: u64,
-    /// Those of them that are no rank.
+    /// Number of these processes that are not ranks.
     pub kinds: ProcessKinds,
-    /// Processes that died; the first ones.
+    /// The first processes that died by a signal, and ranks that failed.
     pub deaths: Vec<ProcessCrash>,
-    /// How many died.
+    /// Number of all these processes.
     pub died: u64,
-    /// Those of them of which there is more to report than the ending of a command; the first ones.
+    /// The first of these processes for which more than the ending of a command is reported.
     pub crashes: Vec<ProcessCrash>,
-    /// How many these are.
+    /// Number of processes for which more is reported.
     pub crashed: u64,
-    /// Those of them that were ended from outside.
+    /// Those of these processes that a signal from outside ended.
     pub stopped: StoppedProcesses,
     /// How the commands ended.
     pub commands: CommandEndings,
     /// Profilers whose rows are missing.
     pub profiler_losses: ProfilerLosses,
-    /// The ranks that read the clocks of each domain, as far as they are known.
+    /// Ranks that read the clocks of each domain, as far as known.
     pub ranks: RanksOfDomains,
 }
 
-/// Processes of shards that are no rank of the job.
+/// Processes in shards that are not ranks of the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessKinds {
     /// Collectors that recorded the metrics of their node.
     pub collectors: u64,
-    /// Children of ranks.
+    /// Workers.
     pub workers: u64,
-    /// Second descriptions of a process: rpd-collect recorded it, and a profiler did.
+    /// Processes with two descriptions, one of rpd-collect and one of a profiler.
     pub recorded_twice: u64,
 }
 
@@ -104,12 +104,12 @@ impl ProcessKinds {
     }
 }
 
-/// What is the same in all descriptions of one process.
+/// Returns a hash of the fields that are equal in all descriptions of one process.
 fn identity(process: &Process) -> u64 {
     XxHash3_64::oneshot(&wire::encode(&(&process.domain, process.pid, process.start_ticks)))
 }
 
-/// Tells all ranks what each of them found.
+/// Exchanges what each rank found, and combines it to totals.
 pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Result<JobFindings, Failure> {
     let sources = || surveys.iter().flat_map(|s| &s.sources);
     let mut nodes = JobNodes::default();
@@ -180,7 +180,7 @@ fn ranks_of_domains(surveys: &[InputSurvey]) -> RanksOfDomains {
     };
     for survey in surveys {
         survey.sources.iter().for_each(|source| add(&source.process.domain, source.process.rank));
-        // Of a rank that called nothing there is its collector, which may be the one that probed.
+        // For a rank that called nothing, the shard describes only its collector, which may have probed.
         let (true, Some(set)) = (survey.sources.is_empty(), survey.input.clocks().first()) else { continue };
         if let OpenInput::Shard(shard) = &survey.input {
             add(&set.domain, shard.identity.rank);
@@ -189,7 +189,7 @@ fn ranks_of_domains(surveys: &[InputSurvey]) -> RanksOfDomains {
     ranks
 }
 
-/// As many as are told.
+/// Returns the first crashes, as many as are printed.
 fn first_deaths(deaths: impl Iterator<Item = ProcessCrash>) -> Vec<ProcessCrash> {
     let mut all: Vec<ProcessCrash> = deaths.collect();
     all.sort_by_cached_key(ProcessCrash::order);
@@ -203,7 +203,7 @@ fn add_rows(to: &mut BTreeMap<TableId, u64>, rows: &BTreeMap<TableId, u64>) {
     }
 }
 
-/// One entry per table and cause.
+/// Sums up losses, with one entry per table and cause.
 fn sum_losses<'a>(losses: impl Iterator<Item = &'a Loss>) -> Vec<Loss> {
     let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
     for loss in losses {

@@ -1,18 +1,19 @@
-//! What a collector has in its log about probes of clocks.
+//! Reads the reason for missing clock probes from the log of a collector.
 
 use rpd_files::open_input_folder;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Of a log that much is looked at, bytes: the line is an early one.
+/// Maximum bytes of a log that are read; the line is near its beginning.
 const MOST_BYTES: u64 = 64 << 10;
-/// How the line begins, as docs/COLLECTING.md has it.
+/// Beginning of the line, as documented in docs/COLLECTING.md.
 const NO_PROBES: &str = "no clock probes";
 
-/// The log beside a shard, if it says why its node did not measure clocks. Whoever cannot be read says nothing.
+/// Returns the log beside a shard if it contains the reason why its node did not measure clocks. A log that cannot be
+/// read is ignored.
 pub(crate) fn log_of_no_probes(shard: &Path) -> Option<PathBuf> {
     let log = shard.with_extension("log");
-    // Nobody may have laid a link here, or something that never ends.
+    // Opened safely: another user could place a link here, or a file without end.
     let file = open_input_folder(log.parent()?).ok()?.open_file(log.file_name()?).ok()?;
     let mut text = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut text).ok()?;

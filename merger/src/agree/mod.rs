@@ -1,4 +1,4 @@
-//! Phase 2: what the ranks agree on: strings, nodes, clocks, what was found.
+//! Phase 3: exchanges strings, nodes, clocks and findings between the ranks.
 
 pub(crate) mod align;
 pub(crate) mod apart;

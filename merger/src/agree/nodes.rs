@@ -1,4 +1,4 @@
-//! One row per node: (machine id, boot id).
+//! Nodes of the job, one row each, identified by machine id and boot id.
 
 use rpd_shard::model::{Keys, Merged};
 use rpd_shard::model::{Rows, RowsBuilder, Schema, Value, rocpd};
@@ -6,23 +6,23 @@ use rpd_shard::record::Node;
 use std::collections::{BTreeSet, HashMap};
 use twox_hash::XxHash3_64;
 
-/// The nodes of the job, in merge order; ids count from 1.
+/// Nodes of the job, in merge order; ids start at 1.
 #[derive(Debug, Default)]
 pub struct JobNodes {
     ids: HashMap<(String, String), i64>,
     nodes: Vec<Node>,
-    /// Their places by boot ids.
+    /// Positions of the nodes by boot id.
     boots: HashMap<String, Vec<usize>>,
 }
 
 fn key(node: &Node) -> (String, String) {
-    // Where neither id is known the name has to do.
+    // If the machine id is unknown, the host name replaces it.
     let machine = if node.machine_id.is_empty() { &node.hostname } else { &node.machine_id };
     (machine.clone(), node.boot_id.clone())
 }
 
 impl JobNodes {
-    /// Adds a node, unless it is there.
+    /// Adds a node if it is new.
     pub fn add(&mut self, node: &Node) {
         let next = self.nodes.len() as i64 + 1;
         self.ids.entry(key(node)).or_insert_with(|| {
@@ -32,24 +32,24 @@ impl JobNodes {
         });
     }
 
-    /// The nodes by id.
+    /// Returns the nodes by id.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Those of a boot, by id.
+    /// Returns the nodes of a boot, by id.
     pub fn of_boot(&self, boot_id: &str) -> impl Iterator<Item = &Node> {
         let places = self.boots.get(boot_id).into_iter().flatten();
         places.filter_map(|place| self.nodes.get(*place))
     }
 
-    /// The id of a node.
+    /// Returns the id of a node.
     pub fn id(&self, node: &Node) -> Option<i64> {
         self.ids.get(&key(node)).copied()
     }
 
-    /// Rows of `rocpd_info_node`. Its hash and machine id are UNIQUE: where two boots claim one machine
-    /// id, as containers and cloned images do, the later one gets its boot id behind it.
+    /// Returns the rows of `rocpd_info_node`. Hash and machine id are UNIQUE there. If two boots have one machine id,
+    /// as in containers and cloned images, the boot id is appended to the later one.
     pub fn rows(&self) -> Option<Rows<Merged>> {
         let mut hashes = BTreeSet::new();
         let mut machines = BTreeSet::new();
@@ -62,7 +62,7 @@ impl JobNodes {
                     machine.push('+');
                 }
             }
-            // Of what is in the row, so that a merge of the merge finds the same.
+            // Hashes a value of the row, so that a merge of the merged database computes the same hash.
             let mut hash = XxHash3_64::oneshot(machine.as_bytes()) as i64 & i64::MAX;
             while !hashes.insert(hash) {
                 hash = (hash + 1) & i64::MAX;

@@ -1,26 +1,26 @@
-//! Clock sets and bursts of probes of many inputs, thinned out and put together.
+//! Thins out and combines clock sets and probe bursts of many inputs.
 
 use rpd_clocks::{BurstTimes, ClockObservations, ProbeTimes};
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Clock sets of one domain that are used at most, spread over the run.
+/// Maximum number of clock sets used per domain, spread over the run.
 const MOST_SETS: usize = 4_096;
-/// Of two clock sets, or bursts, within this time one is used, ns.
+/// Shortest interval of which at most one clock set, or burst, is used, ns.
 const FINEST: i128 = 1_000_000_000;
-/// Bursts between two domains that are used at most, spread over the run.
+/// Maximum number of bursts used between two domains, spread over the run.
 const MOST_BURSTS: usize = 4_096;
-/// No probe is farther from the clock sets of its domains: a week, ns.
+/// Maximum distance of a probe from the clock sets of its domains: a week, ns.
 const LONGEST_GAP: i64 = 7 * 86_400 * 1_000_000_000;
 
-/// BOOTTIME, RAW, MONOTONIC, REALTIME, bracket.
+/// BOOTTIME, MONOTONIC_RAW, MONOTONIC, REALTIME, bracket; ns.
 pub(super) type TimedClockSet = [i64; 5];
 /// First time and best round trip; sent, answered, spread; four times of each of the best probes; whether the kernels
-/// noted the receive times.
+/// recorded the receive times.
 pub(super) type TimedBurst = (i64, i64, u32, u32, i64, Vec<[i64; 4]>, bool);
 
-/// What a rank's inputs say, on its way to rank 0: domains are named by their places.
+/// Observations of a rank's inputs, sent to rank 0. Domains are given by their positions in `domains`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ObservationMessage {
     pub(super) domains: Vec<ClockDomain>,
@@ -28,7 +28,8 @@ pub(super) struct ObservationMessage {
     pub(super) bursts: Vec<(u32, u32, Vec<TimedBurst>)>,
 }
 
-/// At most so many, spread over time: of each part of it the best one. Thinning out twice comes to the same.
+/// Keeps at most `most` items spread over time, the best one of each interval. Thinning out twice yields the same
+/// items.
 fn thinned<T: Ord>(
     mut all: Vec<T>,
     most: usize,
@@ -47,21 +48,22 @@ fn thinned<T: Ord>(
     }
 }
 
-/// Keeps all of them up to twice as many as are used, and then those.
+/// Thins out the sets when there are more than twice as many as will be used.
 pub(super) fn thin_out_sets(sets: &mut Vec<TimedClockSet>) {
     if sets.len() > 2 * MOST_SETS {
         *sets = thinned(std::mem::take(sets), MOST_SETS, |s| s[0], |s| s[4]);
     }
 }
 
-/// The same for the bursts between two domains.
+/// Does the same for the bursts between two domains.
 pub(super) fn thin_out_bursts(bursts: &mut Vec<TimedBurst>) {
     if bursts.len() > 2 * MOST_BURSTS {
         *bursts = thinned(std::mem::take(bursts), MOST_BURSTS, |b| b.0, |b| b.1);
     }
 }
 
-/// All ranks' words, in terms of the job's domains. Returns how many bursts have times that their clocks did not show.
+/// Combines the observations of all ranks, with positions of the job's domains. Returns the number of bursts whose
+/// times their clocks cannot have shown.
 pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut ClockObservations) -> u64 {
     observations.bridges = bridges(&all, &observations.domains);
     let places: BTreeMap<&ClockDomain, usize> =
@@ -118,8 +120,8 @@ pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut Cloc
     impossible
 }
 
-/// Domains without inputs through which domains hang together that do not otherwise: the shard of a rank may be lost,
-/// and what others measured against its node still joins them. There are fewer of them than of the job's domains.
+/// Returns domains without inputs that connect domains which are not connected otherwise. If the shard of a rank is
+/// lost, probes of other nodes against its node still connect them. There are fewer of them than domains of the job.
 fn bridges(all: &[ObservationMessage], known: &[ClockDomain]) -> Vec<ClockDomain> {
     let places: BTreeMap<&ClockDomain, usize> = known.iter().zip(0..).collect();
     let mut parts = Parts((0..known.len()).collect());
@@ -144,7 +146,7 @@ fn bridges(all: &[ObservationMessage], known: &[ClockDomain]) -> Vec<ClockDomain
     bridges.map(|(domain, _)| domain.clone()).collect()
 }
 
-/// Domains that hang together: for each place a smaller one of its part, or itself.
+/// Connected domains: for each position a smaller one of the same part, or itself.
 struct Parts(Vec<usize>);
 
 impl Parts {
@@ -156,7 +158,7 @@ impl Parts {
         place
     }
 
-    /// False if they were joined before.
+    /// Connects two domains. Returns false if they were connected before.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.first(a), self.first(b));
         self.0[a.max(b)] = a.min(b);
@@ -164,7 +166,7 @@ impl Parts {
     }
 }
 
-/// First and last `CLOCK_MONOTONIC_RAW` of a domain that was read, ns.
+/// First and last reading of `CLOCK_MONOTONIC_RAW` of a domain, ns.
 struct Run {
     first: i64,
     last: i64,
@@ -176,7 +178,8 @@ impl Run {
         Some(Run { first: times().min()?, last: times().max()? })
     }
 
-    /// Whether the clock may have shown a time while the job ran: an agent answers on when its shard is full.
+    /// Returns whether the clock may have shown a time while the job ran. The margin covers agents that still answer
+    /// after their shard is full.
     fn may_show(&self, time: i64) -> bool {
         time >= self.first.saturating_sub(LONGEST_GAP) && time <= self.last.saturating_add(LONGEST_GAP)
     }

@@ -1,5 +1,5 @@
-//! The ids of processes: those of ranks come first, in the order of ranks. Viewers show these ids, so that the process
-//! of rank 7 is number 8 wherever no rank is missing.
+//! Ids of processes. Processes of ranks come first, in the order of ranks. Viewers show these ids, so the process of
+//! rank 7 has number 8 if no rank is missing.
 
 use crate::input::opened::OpenInput;
 use crate::input::source::InputSource;
@@ -8,18 +8,18 @@ use rpd_shard::record::SYSTEM_SOURCE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What gives a process its place among all of them.
+/// Properties that determine the position of a process among all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ProcessPlace {
-    /// The rank that it is; `None` for workers, collectors and processes without a rank.
+    /// Rank; `None` for workers, collectors and processes without a rank.
     pub rank: Option<u32>,
     /// Process id of the operating system.
     pub pid: i64,
-    /// Whether it is known to be a collector.
+    /// Whether the process is known to be a collector.
     pub is_collector: bool,
 }
 
-/// The processes of a source, by their numbers from 1.
+/// Returns the processes of a source, by their numbers from 1.
 pub(super) fn own_processes(input: &OpenInput, source: &InputSource) -> Vec<ProcessPlace> {
     let Some(space) = source.spaces.get(&rocpd::INFO_PROCESS) else { return Vec::new() };
     let mut places = vec![ProcessPlace::default(); usize::try_from(space.next - 1).unwrap_or(0)];
@@ -47,8 +47,8 @@ pub(super) fn own_processes(input: &OpenInput, source: &InputSource) -> Vec<Proc
     places
 }
 
-/// The ids of processes, given in merge order. Of several of one rank the first counts; all others come behind the
-/// ranks, in merge order.
+/// Returns the ids of processes, given in merge order. The first process of each rank counts as the rank; all others
+/// follow after the ranks, in merge order.
 pub(super) fn process_ids(processes: &[ProcessPlace]) -> Vec<i64> {
     let mut first: BTreeMap<u32, usize> = BTreeMap::new();
     for (place, process) in processes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The ids of the job's processes, and what AMD's tools make of them.
+//! Ids of the job's processes, and whether AMD's tools can distinguish them.
 
 use super::process_places::{ProcessPlace, own_processes, process_ids};
 use crate::input::survey::InputSurvey;
@@ -10,17 +10,17 @@ use std::collections::HashSet;
 /// For each source of a merge rank, the ids of its processes by their numbers.
 pub(crate) type IdsBySource = Vec<Box<[i64]>>;
 
-/// What all ranks know of the processes.
+/// Properties of all processes of the job; the same on all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobProcesses {
-    /// How many there are besides the collectors.
+    /// Number of processes besides the collectors.
     pub recorded: usize,
-    /// Whether each of those is the only one of its id space, and of its process id.
+    /// Whether each of these is the only one in its id space and the only one with its process id.
     pub are_apart: bool,
 }
 
-/// For each source of this rank, in merge order, the ids of its processes by their numbers; and what there is to know
-/// of all.
+/// Returns, for each source of this rank in merge order, the ids of its processes by their numbers. Also returns the
+/// properties of all processes.
 pub(crate) fn number(
     comm: &impl Comm,
     surveys: &[InputSurvey],
@@ -42,7 +42,7 @@ pub(crate) fn number(
 }
 
 impl JobProcesses {
-    /// Of the processes of each source.
+    /// Derives the properties from the processes of each source.
     fn of(sources: &[Vec<ProcessPlace>]) -> JobProcesses {
         let recorded = |places: &[ProcessPlace]| places.iter().filter(|place| !place.is_collector).count();
         let mut pids = HashSet::new();

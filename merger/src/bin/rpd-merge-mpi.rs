@@ -1,4 +1,4 @@
-//! `rpd-merge-mpi`: all ranks of an MPI job on one merge. Users start `rpd-merge`, which finds it.
+//! `rpd-merge-mpi`: one merge by all ranks of an MPI job. Users start `rpd-merge`, which executes this program.
 
 use rpd_comm::{Comm, Launcher};
 use rpd_comm_mpi::Mpi;
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         );
         return Exit::Usage.into();
     };
-    // A binary for one MPI under the mpirun of another silently becomes many merges of one rank each.
+    // A binary built for one MPI, under the mpirun of another, silently becomes many merges of one rank each.
     if let Launcher::Mpi(Some(size)) = Launcher::detect()
         && size != comm.size()
     {

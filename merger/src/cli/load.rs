@@ -1,4 +1,4 @@
-//! The options of a call: what is typed, variables of the environment, and files.
+//! Options of a program call, from the command line, environment variables and files.
 
 use super::{CommandLine, MergeArgs};
 use crate::job_user::become_job_user;
@@ -8,23 +8,24 @@ use rpd_console::Exit;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
-/// The table of our options in a file.
+/// Name of the table for rpd-merge's options in a configuration file.
 pub(super) const TABLE: &str = "merge";
-/// Names a file, like `--config`.
+/// Environment variable that names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
-/// Options that a variable may say, too: what differs between machines and steps of a job.
+/// Options that environment variables can set, too. They may differ between machines and steps of a job.
 const VARIABLES: [(&str, &str); 5] = [
     ("align", "RPD_MERGE_ALIGN"),
     ("memory", "RPD_MERGE_MEMORY"),
-    // As rpd-collect's: a job that says it once means both.
+    // Shared with rpd-collect, so that a job sets it once for both programs.
     ("share", "RPD_SHARE"),
     ("threads", "RPD_MERGE_THREADS"),
     ("wait", "RPD_MERGE_WAIT"),
 ];
-/// Options about a single call.
+/// Options that apply to a single call only.
 const TYPED_ONLY: [&str; 5] = ["config", "print-config", "output", "open", "serve"];
 
-/// Options that do not all go together. What is for databases alone gives way to what is for traces alone.
+/// Options that can contradict each other. Options for databases only are dropped in favour of options for traces
+/// only.
 const ABOUT_THE_OUTPUT: [&str; 15] = [
     "verify",
     "layout",
@@ -43,25 +44,24 @@ const ABOUT_THE_OUTPUT: [&str; 15] = [
     "epilog",
 ];
 
-/// Those of them that say more of a trace, and mean nothing where none is drawn.
+/// Those of these options that refine a trace, and have no effect if none is drawn.
 const DETAILS: [&str; 6] =
     ["max-file-size", "no-annotations", "group-by-queue", "exclude", "ranks", "window"];
 
 /// A call of rpd-merge.
 #[derive(Clone, Debug)]
 pub struct ProgramCall {
-    /// What counts.
+    /// The effective options.
     pub cli: CommandLine,
     warnings: Vec<String>,
     settings: Option<LayeredSettings>,
 }
 
 impl ProgramCall {
-    /// Reads the options. A mistake in them or in a file that is named ends the process, as do `--help` and
-    /// `--version`.
+    /// Reads the options. An error in them or in a named file ends the process; so do `--help` and `--version`.
     pub fn load(arguments: impl Iterator<Item = OsString>) -> ProgramCall {
         let mut command = CommandLine::command();
-        // Only then groups of options have their members.
+        // Option groups contain their members only after this call.
         command.build();
         let matches = command.clone().get_matches_from(arguments);
         let typed = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -92,7 +92,7 @@ impl ProgramCall {
         let mut warnings = Vec::new();
         let layered = match (&typed.merge.config, &by_variable) {
             (Some(named), _) => layered(Some(named.as_os_str())),
-            // As rpd-collect does: the variable may be older than this call.
+            // As in rpd-collect, an error here is only a warning: the variable may be older than this call.
             (None, Some(named)) => layered(Some(named)).or_else(|error| {
                 warnings.push(format!("warning: {CONFIG}: {error}; it is left aside"));
                 layered(None)
@@ -114,7 +114,7 @@ impl ProgramCall {
         warnings.extend(settings.warnings.iter().chain(&settings.unread_variables).cloned());
         let note = |locked: &Setting| format!("note: --{} is {}", locked.key, locked.origin);
         let cli = parse(settings.with_variables()).unwrap_or_else(|error| {
-            // What was typed went well: it does not go together with what the site has locked.
+            // The command line alone is valid, but contradicts options that the site has locked.
             settings.locked().for_each(|locked| eprintln!("{}", note(locked)));
             error.exit()
         });
@@ -128,7 +128,8 @@ impl ProgramCall {
         ProgramCall { cli, warnings, settings: Some(settings) }
     }
 
-    /// Tells what is not as somebody wanted it. Returns an exit code if that is all there is to do.
+    /// Prints warnings about options that were changed or ignored. Returns an exit code if nothing else is to be
+    /// done.
     pub fn tell(&self) -> Option<Exit> {
         self.warnings.iter().for_each(|line| eprintln!("{line}"));
         let settings = self.settings.as_ref().filter(|_| self.cli.merge.print_config)?;

@@ -1,4 +1,4 @@
-//! What was typed of traces: how the run is cut, and what of it is drawn.
+//! Command line options of traces: how the run is split, and what of it is drawn.
 
 use super::{MergeArgs, OutputFormat, TableLayout};
 use clap::{ArgGroup, Args, ValueEnum};
@@ -58,7 +58,7 @@ pub struct TraceArgs {
     pub serve: Option<u16>,
 }
 
-/// How files are cut without a number.
+/// How files are split without a number.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AutoSplit {
     /// Each file opens in a browser
@@ -66,14 +66,15 @@ pub enum AutoSplit {
 }
 
 impl MergeArgs {
-    /// What is written.
+    /// Returns the format of the output.
     pub fn form(&self) -> OutputFormat {
         let trace = &self.trace;
         let is_trace = trace.split_option().is_some() || trace.opener().is_some();
         self.format.unwrap_or(if is_trace { OutputFormat::Perfetto } else { OutputFormat::Rocpd })
     }
 
-    /// What may be a trace already, to be opened as it is: the only input, if nothing is said of another trace.
+    /// Returns the path of a possible finished trace that only needs to be opened. This is the only input, if no
+    /// option requests another trace.
     pub fn finished_trace(&self) -> Option<&Path> {
         let says_nothing =
             self.format.is_none() && self.output.is_none() && self.trace.drawing_option().is_none();
@@ -83,7 +84,7 @@ impl MergeArgs {
         }
     }
 
-    /// A database is not named like a trace.
+    /// Rejects a database with the name of a trace.
     fn refuse_name_of_trace(&self) -> Result<(), Failure> {
         let Some(output) = &self.output else { return Ok(()) };
         let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -98,7 +99,7 @@ impl MergeArgs {
         )))
     }
 
-    /// Whether options go together, as far as can be said without the inputs.
+    /// Checks whether options contradict each other, as far as possible without the inputs.
     pub fn check(&self) -> Result<(), Failure> {
         if self.form() == OutputFormat::Rpd && self.layout == TableLayout::Partitioned {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
@@ -111,7 +112,7 @@ impl MergeArgs {
         }
     }
 
-    /// The trace that is wanted; none if a database is. Options that do not go together are refused.
+    /// Returns the requested trace; `None` if a database is requested. Fails if options contradict each other.
     pub fn trace_order(&self) -> Result<Option<TraceRequest>, Failure> {
         let format = match self.form() {
             OutputFormat::Perfetto => TraceFormat::Perfetto,
@@ -153,7 +154,7 @@ impl TraceArgs {
         }
     }
 
-    /// Who only wants to see a run gets files that open.
+    /// Without a format, opening a run splits its trace into files that a browser can open.
     fn split(&self, format: Option<OutputFormat>) -> TraceSplit {
         let opened_only = format.is_none() && self.opener().is_some();
         match (self.split_by_time, self.split_by_events, self.split_by_size, self.split) {
@@ -166,7 +167,7 @@ impl TraceArgs {
         }
     }
 
-    /// The first of the options that cut.
+    /// Returns the first option that splits the trace.
     fn split_option(&self) -> Option<&'static str> {
         first([
             ("--split-by-time", self.split_by_time.is_some()),
@@ -176,7 +177,7 @@ impl TraceArgs {
         ])
     }
 
-    /// The first of the options that say what is drawn.
+    /// Returns the first option that determines what is drawn.
     fn drawing_option(&self) -> Option<&'static str> {
         self.split_option().or_else(|| {
             first([
@@ -190,7 +191,7 @@ impl TraceArgs {
         })
     }
 
-    /// The first of the options that open.
+    /// Returns the first option that opens the trace.
     fn opener(&self) -> Option<&'static str> {
         first([("--open", self.open), ("--serve", self.serve.is_some())])
     }

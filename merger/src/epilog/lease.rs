@@ -1,4 +1,5 @@
-//! Who merges a run: a file that says until when. File systems of clusters may have no locks; they make a new file once.
+//! Leases: a file that names the process which merges a run, and the time until which it may do so. File systems of
+//! clusters may lack locks, but they create a new file only once.
 
 use super::now;
 use rpd_files::{EntryKind, EntryStat, HeldFolder, effective_uid};
@@ -12,19 +13,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
-/// Most bytes of one.
+/// Maximum bytes of a lease file.
 const MAX_BYTES: u64 = 64 << 10;
-/// Most leases in a row that killed merges may have left.
+/// Maximum number of consecutive leases that killed merges may have left.
 const MAX_LEASES: u32 = 1000;
-/// Longest lease: one that a wrong clock wrote ends, too.
+/// Maximum length of a lease. A lease that a wrong clock wrote expires after this time, too.
 const MAX_LEASE: Duration = Duration::from_secs(604_800);
-/// How long a lease file without a holder counts: its writer may be between creating and writing it where the file
-/// system has no hard links. Clocks of nodes and file servers are closer to each other.
+/// Time for which a lease file without a holder is respected. On a file system without hard links, its writer may be
+/// between creating and writing the file. Clocks of nodes and file servers differ by less.
 const UNWRITTEN: Duration = Duration::from_secs(10);
-/// Times that one is looked for which another process makes at the same moment.
+/// Maximum number of attempts while other processes take leases at the same time.
 const TRIES: u32 = 1000;
 
-/// A lease that this process has.
+/// A lease held by this process.
 #[derive(Clone, Debug)]
 pub(super) struct MergeLease {
     folder: Arc<HeldFolder>,
@@ -33,12 +34,12 @@ pub(super) struct MergeLease {
     holder: LeaseHolder,
 }
 
-/// What stands in the file.
+/// Content of a lease file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct LeaseHolder {
     host: String,
     pid: u32,
-    /// Seconds since 1970.
+    /// End of the lease, seconds since 1970.
     until: u64,
 }
 
@@ -49,25 +50,26 @@ impl fmt::Display for LeaseHolder {
 }
 
 impl MergeLease {
-    /// Seconds since 1970.
+    /// Returns the end of the lease, seconds since 1970.
     pub(super) fn until(&self) -> u64 {
         self.holder.until
     }
 
-    /// Lets others merge.
+    /// Releases the lease, so that other processes can merge.
     pub(super) fn give_back(self) {
         let own = name(&self.stem, self.number);
-        // Who took longer than it had may find another's: that has another number, or another holder.
+        // A process that exceeded its lease may find the lease of another process, which has another number or
+        // another holder.
         if read(&self.folder, &own).as_ref() == Some(&self.holder) {
-            // Those of merges that were killed are over, and ours goes last, since the greatest number counts.
+            // Leases of killed merges have expired. This lease is removed last, because the largest number counts.
             (0..self.number).for_each(|over| drop(self.folder.remove(name(&self.stem, over))));
             let _ = self.folder.remove(own);
         }
     }
 }
 
-/// Takes the lease that is named `stem`, or says who has it. A number follows the stem: the file with the greatest one
-/// counts; one that has expired is followed by the next number, which one process alone can make.
+/// Takes the lease named `stem`, or returns its holder. A number follows the stem, and the file with the largest
+/// number counts. An expired lease is followed by the next number, which only one process can create.
 pub(super) fn take(
     folder: &Arc<HeldFolder>,
     stem: &str,
@@ -99,7 +101,7 @@ pub(super) fn take(
                     holder,
                 }));
             }
-            // Somebody was faster, and a file system may show it late.
+            // Another process was faster, and the file system may show its lease late.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => sleep(Duration::from_millis(1)),
             Err(error) => return Err(error),
         }
@@ -107,12 +109,12 @@ pub(super) fn take(
     Err(io::Error::other(format!("others take {} again and again", folder.path().join(stem).display())))
 }
 
-/// Makes a file that does not exist. It appears whole where the file system has hard links: an empty one, as of a
-/// process that is killed or a disk that is full, would keep other merges away.
+/// Creates a file that does not exist. With hard links, it appears with its complete content. An empty lease, left by
+/// a killed process or a full disk, would block other merges.
 fn put_new(folder: &HeldFolder, name: &str, bytes: &[u8]) -> io::Result<()> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let draft = format!(".{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    // Of a process with this number that was killed.
+    // Removes the draft of a killed process with the same pid.
     let _ = folder.remove(&draft);
     folder.create(&draft, 0o600)?.write_all(bytes).inspect_err(|_| drop(folder.remove(&draft)))?;
     let linked = folder.link(&draft, name);
@@ -130,7 +132,7 @@ fn name(stem: &str, number: u32) -> String {
     format!("{stem}.{number}")
 }
 
-/// Number of the last lease of this user, and the next number that no entry has.
+/// Returns the number of this user's last lease, and the next number that no entry has.
 fn numbers(folder: &HeldFolder, stem: &str) -> io::Result<(Option<u32>, u32)> {
     let (mut own, mut taken) = (None, BTreeSet::new());
     for name in folder.names(usize::MAX)? {
@@ -148,9 +150,9 @@ fn numbers(folder: &HeldFolder, stem: &str) -> io::Result<(Option<u32>, u32)> {
     Ok((own, next))
 }
 
-/// Who has a lease; `None` if it is over, or its holder was on this node and is gone.
+/// Returns the holder of a lease; `None` if it expired, or if its holder was on this node and does not exist anymore.
 fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<LeaseHolder> {
-    // What is no file was never a lease.
+    // Anything but a file was never a lease.
     let found = folder.stat(name).ok().filter(is_of_this_user)?;
     match read(folder, name) {
         Some(holder) => {
@@ -159,7 +161,7 @@ fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<LeaseHolder> {
             Some(holder).filter(|holder| !is_gone && holder.until > now() && is_young)
         }
         None => {
-            // A second name of another file was never a lease.
+            // A hard link to another file was never a lease.
             let may_be_unwritten = found.links == 1;
             let other =
                 LeaseHolder { host: format!("another node ({name} is not written yet)"), pid: 0, until: 0 };
@@ -168,12 +170,13 @@ fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<LeaseHolder> {
     }
 }
 
-/// Whether this user may have created the lease. Another user must not be able to block merges.
+/// Returns whether this user may have created the lease. Another user must not be able to block merges.
 fn is_of_this_user(found: &EntryStat) -> bool {
     found.kind == EntryKind::File && found.owner == effective_uid()
 }
 
-/// How far from now a file was written: one of the future is as wrong as an old one.
+/// Returns the difference between now and the time at which a file was written. A time in the future is as wrong as
+/// an old one.
 fn distance_to_now(found: &EntryStat) -> Duration {
     let now = SystemTime::now();
     now.duration_since(found.modified).unwrap_or_else(|error| error.duration())
@@ -214,7 +217,7 @@ mod tests {
         let killed = take(&folder, Duration::ZERO).unwrap();
         let next = take(&folder, HOUR).unwrap();
         assert_eq!(next.number, 1);
-        // The slow one comes back: the other's stays.
+        // The slow process releases its lease; the lease of the other process remains.
         killed.give_back();
         assert!(take(&folder, HOUR).is_err());
         next.give_back();

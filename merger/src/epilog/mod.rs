@@ -1,5 +1,5 @@
-//! A merge at the end of a batch job: called by several scripts, or again, it is done once; it ends in time; and a file
-//! in the folder of the run says what became of it.
+//! A merge at the end of a batch job. If several scripts start it, or one script repeatedly, it runs only once. It
+//! ends in time, and a status file in the run's folder records its result.
 
 mod lease;
 mod status;
@@ -24,26 +24,26 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
-/// Signals that end a merge: of the user, of the batch system, and of a terminal.
+/// Signals that end a merge: from the user, the batch system, or a terminal.
 const ENDING: [i32; 3] =
     [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP];
-/// Time between two looks for one.
+/// Interval of checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Time between two looks whether another merge has ended.
+/// Interval of checks whether another merge has ended.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Asks the site for a merge of the run that it lies in: `rpd-collect --ask-merge`.
+/// File that requests a merge by the site of the run whose folder contains it: `rpd-collect --ask-merge`.
 const WANTED: &str = "merge.wanted";
 
-/// What is to be done.
+/// Decision whether to merge.
 pub(crate) enum EpilogDecision {
-    /// To merge, and to say how it went.
+    /// Merge, and report the result.
     Merge(Box<EpilogMerge>),
-    /// Nothing, for this reason.
+    /// Do nothing, for this reason.
     Nothing(String),
 }
 
-/// A merge that nobody else does at the same time. Rank 0 has it; the others only know of it.
+/// A merge that no other process does at the same time. Only rank 0 holds the lease.
 pub(crate) struct EpilogMerge {
     held: Option<Held>,
 }
@@ -52,13 +52,13 @@ struct Held {
     lease: MergeLease,
     status: MergeStatus,
     place: StatusPlace,
-    /// The folder of the run, where the site is asked for the merge.
+    /// Folder of the run, which contains the request for a merge.
     home: Arc<HeldFolder>,
-    /// Tells the watch that the merge has ended.
+    /// Informs the watch thread that the merge has ended.
     ended: Sender<()>,
 }
 
-/// What rank 0 tells the others.
+/// Decision that rank 0 sends to the other ranks.
 #[derive(Serialize, Deserialize)]
 enum Told {
     Merge,
@@ -66,8 +66,9 @@ enum Told {
 }
 
 impl EpilogMerge {
-    /// Takes the lease of the run that `args` name, unless somebody has it or there is nothing to do. Every rank calls
-    /// this. From now on a status says that the merge runs; if it takes longer than the lease, the process ends.
+    /// Takes the lease of the run that `args` name, unless another process holds it or there is nothing to do. Every
+    /// rank calls this. Writes a status that a merge is running. If the merge takes longer than the lease, the
+    /// process ends.
     pub(crate) fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<EpilogDecision, Failure> {
         let mut held = None;
         let told = broadcast_result(comm, || {
@@ -86,7 +87,8 @@ impl EpilogMerge {
         })
     }
 
-    /// Says how it went, and gives the lease back. `what` is the output, how it stands, and why.
+    /// Writes the result of the merge to the status file and releases the lease. `what` has the output, its state and
+    /// the reason.
     pub(crate) fn end(mut self, what: Result<(&Path, MergeState, &str), &Failure>) {
         let Some(Held { lease, mut status, place, home, ended }) = self.held.take() else { return };
         let _ = ended.send(());
@@ -96,7 +98,7 @@ impl EpilogMerge {
         }
         tell(&status, &place);
         if status.state != MergeState::Failed {
-            // Who asked the site for it has it.
+            // The request to the site is fulfilled.
             let _ = home.remove(WANTED);
         }
         lease.give_back();
@@ -104,7 +106,7 @@ impl EpilogMerge {
 }
 
 impl Drop for EpilogMerge {
-    /// Of a merge that came to no end: it has panicked.
+    /// Reports a merge that ended without a result, because it panicked.
     fn drop(&mut self) {
         let fault = Failure::internal("the merge came to no end");
         if let Some(held) = self.held.take() {
@@ -113,7 +115,7 @@ impl Drop for EpilogMerge {
     }
 }
 
-/// Says in the folder of a run that was named why there is nothing to merge, unless something was merged there.
+/// Writes the reason why there is nothing to merge into the folder of a named run, unless something was merged there.
 fn nothing_found(args: &MergeArgs, failure: &Failure) {
     let [home] = &args.inputs[..] else { return };
     let Ok(folder) = HeldFolder::open_to_read(home) else { return };
@@ -127,7 +129,7 @@ fn nothing_found(args: &MergeArgs, failure: &Failure) {
     tell(&status, &place);
 }
 
-/// Merges with the same are the same.
+/// Returns a hash of the options that affect the output. Merges with the same hash yield the same output.
 fn options(args: &MergeArgs) -> String {
     let about_the_call = MergeArgs {
         inputs: Vec::new(),
@@ -146,14 +148,14 @@ fn options(args: &MergeArgs) -> String {
     format!("{:016x}", XxHash3_64::oneshot(format!("{about_the_call:?}").as_bytes()))
 }
 
-/// Where the lease and the status of a merge are.
+/// Location of the lease and of the status of a merge.
 struct Place {
     folder: Arc<HeldFolder>,
     lease: String,
     status: String,
 }
 
-/// The places for them: in the folder of the run; and, where nothing can be written to that, beside the output.
+/// Returns the possible locations: the folder of the run, and, if that is not writable, the folder of the output.
 fn places(args: &MergeArgs, home: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place> {
     let lease = if is_trace { "trace.lease" } else { "merge.lease" };
     let folder = Arc::clone(home);
@@ -166,7 +168,7 @@ fn places(args: &MergeArgs, home: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place
     std::iter::once(in_run).chain(beside).collect()
 }
 
-/// Opens the folder of a run that is to be merged, which has to be one of this user.
+/// Opens the folder of a run to merge. It must belong to this user.
 fn open_home(found: &InputListing) -> Result<Arc<HeldFolder>, Failure> {
     check_owner(&found.home)?;
     let opened = HeldFolder::open_to_read(&found.home).map(Arc::new);
@@ -174,10 +176,10 @@ fn open_home(found: &InputListing) -> Result<Arc<HeldFolder>, Failure> {
         .map_err(|error| Failure::input(format!("cannot open the folder {}: {error}", found.home.display())))
 }
 
-/// A path that means the same in another folder.
+/// Returns a path that is valid from any working directory.
 fn absolute(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    // `..` is another folder than it looks like where the one before is a link.
+    // After a link, `..` is another folder than the path suggests, so the folder is resolved.
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     match (folder, path.file_name()) {
         (Some(folder), Some(name)) => folder.join(name),
@@ -185,12 +187,12 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// Refuses folders of other users among the inputs, before anything in them is looked at.
+/// Rejects folders of other users among the inputs, before their contents are read.
 pub(crate) fn check_owners(args: &MergeArgs) -> Result<(), Failure> {
     args.inputs.iter().filter(|input| input.is_dir()).try_for_each(|input| check_owner(input))
 }
 
-/// Whether the merge that `args` ask for is there, with all inputs that are there.
+/// Returns whether the merge that `args` request exists already, with all current inputs.
 pub(crate) fn is_merged(args: &MergeArgs) -> bool {
     let Ok(found) = find(&args.inputs) else { return false };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
@@ -198,16 +200,17 @@ pub(crate) fn is_merged(args: &MergeArgs) -> bool {
     merged(args, &places(args, &home, is_trace), &InputSummary::of_files(&found)).is_some()
 }
 
-/// The output of such a merge.
+/// Returns the output of such a merge.
 fn merged(args: &MergeArgs, places: &[Place], inputs: &InputSummary) -> Option<PathBuf> {
     let options = options(args);
-    // Another output than that is another merge.
+    // A merge to another output is a different merge.
     let is_wanted = |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
     let of = |place: &Place| place.status().read()?.into_output(inputs, &options).filter(is_wanted);
     places.iter().find_map(of)
 }
 
-/// The lease and the first status of a merge, or why there is nothing to do. Who merges the same is waited for.
+/// Takes the lease and writes the first status, or returns why there is nothing to do. Waits for another process that
+/// does the same merge.
 fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, Failure> {
     let home = open_home(found)?;
     let places = places(args, &home, args.trace_order()?.is_some());
@@ -249,7 +252,7 @@ fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, 
 }
 
 impl Place {
-    /// The lease and the first status, or who has the lease.
+    /// Takes the lease and writes the first status, or returns the holder of the lease.
     fn take(
         &self,
         inputs: &InputSummary,
@@ -277,7 +280,8 @@ impl Place {
     }
 }
 
-/// Ends the process when the lease is over, since somebody else may begin then, and says so when a signal ends it.
+/// Ends the process when the lease expires, because another merge may start then. Writes the status if a signal ends
+/// the process.
 struct Watch {
     lease: MergeLease,
     status: MergeStatus,
@@ -286,14 +290,14 @@ struct Watch {
 }
 
 impl Watch {
-    /// Watches until something is sent, or the sender is gone.
+    /// Watches until a message arrives or the sender is dropped.
     fn start(self) -> Sender<()> {
         let (ended, end) = channel();
         let signal = Arc::new(AtomicUsize::new(0));
         for number in ENDING {
             let _ = signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize);
         }
-        // Without the thread, the one who called us has to be in time.
+        // Without this thread, the caller must keep to the time of the lease.
         let watch = move || self.watch(&end, &signal);
         let _ = std::thread::Builder::new().name("rpd-lease".to_owned()).spawn(watch);
         ended

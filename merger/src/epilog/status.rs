@@ -1,4 +1,4 @@
-//! What became of a merge: a small JSON file in the folder of the run.
+//! Status of a merge: a small JSON file in the folder of the run.
 
 use crate::input::find::InputListing;
 use rpd_files::{HeldFolder, effective_uid, entry_stat};
@@ -10,70 +10,70 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most bytes of one.
+/// Maximum bytes of a status file.
 const MAX_BYTES: u64 = 64 << 10;
-/// Most bytes of a reason.
+/// Maximum bytes of a reason.
 const MAX_WHY: usize = 4096;
 
-/// How a merge stands.
+/// State of a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MergeState {
-    /// It runs, or was killed: see `until`.
+    /// The merge is running, or was killed: see `until`.
     Merging,
-    /// All that was recorded is in the output.
+    /// The output contains everything that was recorded.
     Done,
-    /// What is in the output is right, and something of the run is missing.
+    /// The output is correct, but a part of the run is missing.
     Partial,
     /// There is no new output.
     Failed,
 }
 
-/// What became of a merge.
+/// Status of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct MergeStatus {
-    /// How it stands.
+    /// State of the merge.
     pub state: MergeState,
-    /// Why, in one line.
+    /// Reason, in one line.
     pub why: String,
     /// The database, or the folder of traces.
     pub output: Option<PathBuf>,
-    /// Of which inputs.
+    /// Summary of the inputs.
     pub inputs: InputSummary,
-    /// Seconds since 1970.
+    /// Start of the merge, seconds since 1970.
     pub begun: u64,
-    /// Seconds since 1970; a merge that has not ended by then was killed.
+    /// End of the lease, seconds since 1970. A merge that has not ended by then was killed.
     pub until: u64,
-    /// Seconds since 1970.
+    /// End of the merge, seconds since 1970.
     pub ended: Option<u64>,
-    /// Of rpd-merge.
+    /// Version of rpd-merge.
     pub version: String,
-    /// Tells merges with other options apart.
+    /// Hash that distinguishes merges with different options.
     #[serde(default)]
     pub options: String,
-    /// Who may read it.
+    /// Users that may read the status file.
     #[serde(skip)]
     share: OutputShare,
 }
 
-/// The inputs of a merge, as far as it takes to see whether others came.
+/// Summary of a merge's inputs, sufficient to detect whether they changed.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct InputSummary {
-    /// How many.
+    /// Number of files.
     pub files: u64,
-    /// Of all together.
+    /// Total bytes.
     pub bytes: u64,
-    /// When the last one was written, nanoseconds since 1970.
+    /// Latest modification time, nanoseconds since 1970.
     pub newest: u64,
 }
 
 impl InputSummary {
-    /// Looks at the inputs that were found.
+    /// Summarises the inputs that were found.
     pub(super) fn of_files(found: &InputListing) -> InputSummary {
         InputSummary::of(found.files.iter().map(|listed| listed.path.as_path()))
     }
 
-    /// Looks at files. One that is gone counts as empty.
+    /// Summarises files. A file that does not exist anymore counts as empty.
     fn of<'a>(files: impl Iterator<Item = &'a Path>) -> InputSummary {
         let mut inputs = InputSummary::default();
         for path in files {
@@ -88,7 +88,7 @@ impl InputSummary {
 }
 
 impl MergeStatus {
-    /// Of a merge that begins.
+    /// Returns the status of a merge that starts.
     pub(super) fn begin(
         inputs: InputSummary,
         options: String,
@@ -120,7 +120,7 @@ impl MergeStatus {
         self.output = output.map(Path::to_owned);
     }
 
-    /// The output, if it was made of these inputs with these options, and is there.
+    /// Returns the output, if it was made from these inputs with these options, and still exists.
     pub(super) fn into_output(self, inputs: &InputSummary, options: &str) -> Option<PathBuf> {
         let is_made = matches!(self.state, MergeState::Done | MergeState::Partial)
             && self.inputs == *inputs
@@ -128,7 +128,7 @@ impl MergeStatus {
         self.output.filter(|output| is_made && output.exists())
     }
 
-    /// Puts it in the place of the last one, whole.
+    /// Replaces the previous status file atomically.
     pub(super) fn write(&self, place: &StatusPlace) -> io::Result<()> {
         let StatusPlace { folder, name } = place;
         let draft = format!(".{name}.{}", std::process::id());
@@ -144,12 +144,12 @@ impl MergeStatus {
     }
 }
 
-/// The name of the file: traces have their own.
+/// Returns the name of the status file; traces have a separate one.
 pub(super) fn name(is_trace: bool) -> &'static str {
     if is_trace { "trace.status" } else { "merge.status" }
 }
 
-/// Where a status is.
+/// Location of a status file.
 #[derive(Clone, Debug)]
 pub(super) struct StatusPlace {
     pub(super) folder: Arc<HeldFolder>,
@@ -157,12 +157,12 @@ pub(super) struct StatusPlace {
 }
 
 impl StatusPlace {
-    /// Its path, for messages.
+    /// Returns the path, for messages.
     pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
 
-    /// The last status, if there is one that can be read.
+    /// Returns the last status, if it can be read.
     pub(super) fn read(&self) -> Option<MergeStatus> {
         let mut text = String::new();
         let file = self.folder.open_file(&self.name).ok()?;
@@ -173,7 +173,7 @@ impl StatusPlace {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the current time, seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,4 +1,4 @@
-//! What one block of rows tells a survey.
+//! What a survey collects from one block of rows.
 
 use super::death::OpenSpans;
 use super::expand::{self, BuiltinString};
@@ -12,18 +12,18 @@ use rpd_shard::model::native::{MARK, is_native};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tracks of samples that one process has; threads beyond share one of each name.
+/// Maximum number of sample tracks per process. Further threads share one track per name.
 const MAX_TRACKS: usize = 65_536;
 
-/// What is kept of each block.
+/// What the survey keeps of each block.
 #[derive(Debug)]
 pub(super) struct BlockFacts {
     pub(super) block: BlockRef,
-    /// Runs of consecutive keys: first, and behind the last.
+    /// Runs of consecutive keys, each as a half-open range: first key, and the key after the last.
     pub(super) runs: Vec<(i64, i64)>,
-    /// Rows that it expands to, per table.
+    /// Rows that the block expands to, per table.
     pub(super) expanded: Vec<(TableId, u64)>,
-    /// Bytes of text that it has in the output, per table.
+    /// Bytes of text that the block has in the output, per table.
     pub(super) texts: Vec<(TableId, u64)>,
 }
 
@@ -33,21 +33,21 @@ impl BlockFacts {
     }
 }
 
-/// What is put together over all blocks of a process.
+/// What the survey combines over all blocks of a process.
 #[derive(Debug, Default)]
 pub(super) struct SourceFacts {
-    /// Smallest and largest key per table referred to; something outside of any table's keys where a
-    /// reference that must not be NULL is, or is no integer.
+    /// Smallest and largest referenced key per table. Includes a key outside of the table's range if a mandatory
+    /// reference is NULL or not an integer.
     pub(super) refs: BTreeMap<TableId, (i64, i64)>,
     /// Smallest and largest stack id.
     pub(super) stacks: Option<(i64, i64)>,
-    /// Whether a string id leads nowhere.
+    /// Whether any string id is undefined.
     pub(super) lost_strings: bool,
-    /// Tracks that samples need: thread and name, [`NO_THREAD`] for all threads that are not in the shard.
+    /// Tracks that samples need: thread and name. [`NO_THREAD`] stands for all threads that are not in the shard.
     pub(super) tracks: BTreeSet<(i64, BuiltinString)>,
-    /// What never ended.
+    /// Ranges and calls without an end.
     pub(super) open: OpenSpans,
-    /// Collectives.
+    /// Collectives of the process.
     pub(super) collectives: ProcessCollectives,
 }
 
@@ -57,7 +57,7 @@ impl SourceFacts {
         *known = (known.0.min(low), known.1.max(high));
     }
 
-    /// Adds what another block told.
+    /// Adds the facts of another block.
     pub(super) fn add(&mut self, other: SourceFacts, sample: &CallSample) {
         for (table, (low, high)) in other.refs {
             self.refer(table, low, high);
@@ -78,7 +78,7 @@ fn bounds(mut values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
     Some(values.fold((first, first), |(low, high), v| (low.min(v), high.max(v))))
 }
 
-/// The integers of a column without NULL, as most are.
+/// Returns the integers of a column without NULLs. Most columns have none.
 fn plain(cells: &Cells) -> Option<&[i64]> {
     match cells {
         Cells::Int { values, nulls } if !nulls.any() => Some(values),
@@ -86,7 +86,7 @@ fn plain(cells: &Cells) -> Option<&[i64]> {
     }
 }
 
-/// Whether more than NULLs are looked at in columns of this kind.
+/// Returns whether the survey reads the values of columns of this kind, not only their NULLs.
 fn is_looked_at(kind: &Kind) -> bool {
     matches!(kind, Kind::Ref(_) | Kind::Stack | Kind::Str)
 }
@@ -100,7 +100,7 @@ pub(super) fn facts(
     threads: &[(i64, i64)],
     sample: &CallSample,
 ) -> Result<(BlockFacts, SourceFacts), BlockError> {
-    // Of ranges and calls nearly all is looked at.
+    // The survey needs nearly all columns of ranges and calls, so it decodes them completely.
     let rows = match block.header.kind {
         BlockKind::Rows(table) if is_native(table) && table != MARK => block_rows(shard, tables, block)?,
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
@@ -115,7 +115,7 @@ pub(super) fn facts(
                 if let Some((low, high)) = found {
                     told.refer(*table, low, high);
                 }
-                // No table has a key 0.
+                // Key 0 exists in no table, so this reference gets a placeholder.
                 if column.sql.not_null && plain(cells).is_none() && ints().count() < rows.len {
                     told.refer(*table, 0, 0);
                 }
@@ -126,7 +126,7 @@ pub(super) fn facts(
                 told.stacks = join(told.stacks, found);
             }
             Kind::Str => {
-                // Neighbours mostly have the same one.
+                // Adjacent rows mostly have the same string.
                 let mut known = None;
                 told.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
                     Value::Null => column.sql.not_null,
@@ -149,7 +149,7 @@ pub(super) fn facts(
     Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded, texts }, told))
 }
 
-/// The threads of samples.
+/// Returns the threads of samples.
 fn threads_of(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
     let keys = rows.column("tid");
     let known = |key: &i64| {
@@ -159,7 +159,7 @@ fn threads_of(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
     let mut last = None;
     let mut all = BTreeSet::new();
     for key in (0..rows.len).map(|i| keys.int(i)) {
-        // Samples of one thread mostly stand together.
+        // Samples of one thread mostly follow each other.
         if last != Some(key) {
             all.insert(key.filter(known).unwrap_or(NO_THREAD));
             last = Some(key);

@@ -1,4 +1,4 @@
-//! What rank 0 learns of an input when it looks into it, before anything is merged.
+//! What rank 0 reads from an input while it plans the merge.
 
 use super::former::FormerMerge;
 use super::home::HostClocks;
@@ -17,20 +17,20 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Sizes of more than a million ranks are damage.
+/// Maximum job size that is believed; a recorded size of more than a million ranks is damage.
 const MAX_SIZE: u32 = 1 << 20;
-/// Pieces that are looked at for a row: an empty table has one at most.
+/// Maximum number of pieces that are searched for a row. An empty table has at most one piece.
 const MOST_EMPTY: usize = 4_096;
 
-/// What rank 0 keeps of an input: not the open file, there may be thousands.
+/// What rank 0 keeps of an input. The file itself is closed again, because a job can have thousands of inputs.
 pub(super) struct InputCandidate {
     pub(super) path: PathBuf,
     pub(super) format: Format,
-    /// The run that it says it belongs to, if it says so.
+    /// Run id that the input records, if any.
     pub(super) run_id: Option<String>,
     pub(super) bytes: u64,
     pub(super) complete: bool,
-    /// Wall time up to which a shard is complete that is still being written, ns since 1970.
+    /// Wall time up to which an unfinished shard is complete, ns since 1970.
     pub(super) running_until: Option<i64>,
     pub(super) order: InputOrder,
     pub(super) ranks: Vec<u32>,
@@ -40,50 +40,50 @@ pub(super) struct InputCandidate {
     /// Rank of the collector.
     pub(super) collector: Option<u32>,
     pub(super) selection: Option<Selection>,
-    /// Guid of each space of a database.
+    /// Guid of each table set of a database.
     pub(super) guids: Vec<String>,
-    /// Positions of the spaces that are merged.
+    /// Positions of the table sets that are merged.
     pub(super) spaces: Vec<usize>,
-    /// Guid of each process, as a merge notes it.
+    /// Guid of each process, as a merge stores it.
     pub(super) members: Vec<String>,
-    /// Version and tables of each space, where they are not those of shards.
+    /// Version and tables of each table set, if they differ from those of shards.
     pub(super) schemas: Vec<([u32; 3], Schema)>,
-    /// Whether a merge of ours wrote it.
+    /// Whether `rpd-merge` wrote the database.
     pub(super) is_merged: bool,
-    /// What that says of its clocks.
+    /// Clock metadata of the previous merge that wrote the input.
     pub(super) former_merge: Option<FormerMerge>,
-    /// The ledgers of the merges that it went through, oldest first, where they are not empty.
+    /// Nonempty loss ledgers of previous merges, oldest first.
     pub(super) former_losses: Vec<String>,
-    /// Metadata that neither RocPD nor a merge of ours knows: tag and value.
+    /// Metadata that is defined neither by RocPD nor by `rpd-merge`: tag and value.
     pub(super) tags: Vec<(String, String)>,
-    /// The clocks of its node.
+    /// Clocks of the input's node.
     pub(super) homes: HostClocks,
 }
 
-/// Order of a process: restart, worker, when first seen, boot or guid, pid, start.
+/// Sort key of a process: restart, worker, first seen, boot id or guid, pid, start.
 type ProcessOrder = (u32, bool, i64, String, i64, u64);
 
-/// Merge order of inputs. It does not depend on their names, but for inputs without any process or command.
+/// Merge order of inputs. It depends on file names only for inputs without any process or command.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone)]
 pub(super) struct InputOrder {
     pub(super) rank: u32,
-    /// Each process.
+    /// Sort key of each process.
     pub(super) processes: Vec<ProcessOrder>,
-    /// The command of a shard that describes no traced process.
+    /// Sort key of the command, for a shard that describes no traced process.
     pub(super) command: Option<ProcessOrder>,
     pub(super) path: Option<PathBuf>,
 }
 
 /// Why an input cannot be merged.
 pub(super) enum RefusedInput {
-    /// The others can be merged without it.
+    /// The problem is in this file; the other inputs can be merged without it.
     LeaveOut(String),
-    /// A full table of open files, or an I/O error of the file system, would hit any of them.
+    /// The problem would affect any input, for example a full table of open files or an I/O error of the file system.
     All(String),
 }
 
 impl InputCandidate {
-    /// Looks into a shard.
+    /// Reads the description of a shard.
     pub(super) fn of_shard(path: &Path) -> Result<InputCandidate, RefusedInput> {
         let shard = Shard::open(path).map_err(refused_shard)?;
         let mut ranks: Vec<u32> =
@@ -92,7 +92,7 @@ impl InputCandidate {
         let mut processes: Vec<_> = shard
             .processes
             .values()
-            // The counters of a node are not what a rank has done.
+            // System counters of a node are no work of a rank, so they do not determine the order.
             .filter(|p| p.source != SYSTEM_SOURCE)
             .map(process_order)
             .collect();
@@ -101,13 +101,13 @@ impl InputCandidate {
         let path = (processes.is_empty() && command.is_none()).then(|| path.to_owned());
         let mut homes = HostClocks::default();
         homes.add(&shard);
-        // What a collector made a shard of may be of any version.
+        // A collector can write a shard from a database of any RocPD version.
         let carries = !same_tables(shard.schema());
         let version = version_of(shard.schema());
         Ok(InputCandidate {
             path: shard.path().to_owned(),
             format: Format::Shard,
-            // Another format's file was translated, and belongs to whatever run it is merged with.
+            // A translated foreign file has no run id; it belongs to whatever run it is merged with.
             run_id: Some(shard.identity.run_id.clone()).filter(|id| !id.is_empty()),
             bytes: shard.bytes(),
             complete: shard.complete(),
@@ -151,7 +151,7 @@ impl InputCandidate {
         })
     }
 
-    /// Looks into a RocPD database.
+    /// Reads the description of a RocPD database.
     pub(super) fn of_database(path: &Path) -> Result<InputCandidate, RefusedInput> {
         let database = Database::open(path).map_err(refused_database)?;
         let spaces = database.spaces();
@@ -217,7 +217,7 @@ fn process_order(p: &Process) -> ProcessOrder {
     (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid.into(), p.start_ticks)
 }
 
-/// A process of a database that says nothing of its node.
+/// Returns a process of a database that does not identify its node.
 fn nameless(spaces: &[Space]) -> Option<Process> {
     let is_nameless = |space: &&Space| {
         let node = space.nodes.first().map(|(_, node)| node);
@@ -230,12 +230,12 @@ fn nameless(spaces: &[Space]) -> Option<Process> {
     Some(Process { rank, size, pid, first_seen: start, ..Process::of_file(node, Clock::Boottime) })
 }
 
-/// The guid of a process of a shard.
+/// Returns the guid of a process of a shard.
 fn member(id: u128) -> String {
     Guid::from_bits(id).to_string()
 }
 
-/// Guids of the processes of a database: what a merge noted, and else those of the spaces.
+/// Returns the guids of a database's processes: those that a merge stored, otherwise those of the table sets.
 fn members(database: &Database) -> Vec<String> {
     let mut members = Vec::new();
     for (i, space) in database.spaces().iter().enumerate() {
@@ -248,7 +248,7 @@ fn members(database: &Database) -> Vec<String> {
     members
 }
 
-/// What a merge noted in `extdata` of the processes of a space.
+/// Returns the guids that a merge stored in `extdata` of the processes of a table set.
 fn noted_guids(database: &Database, space: usize) -> Vec<String> {
     let Some(table) = database.spaces()[space].position(rocpd::INFO_PROCESS) else { return Vec::new() };
     let pieces = &database.spaces()[space].tables[table].pieces;
@@ -267,7 +267,7 @@ fn noted_guids(database: &Database, space: usize) -> Vec<String> {
     guids
 }
 
-/// The ledgers of the merges that a space went through.
+/// Returns the loss ledgers of the merges that wrote a table set, oldest first.
 fn former_losses(space: &Space) -> Vec<String> {
     let before = space.tags.get("rpd.former_losses").and_then(|text| serde_json::from_str(text).ok());
     let mut losses: Vec<String> = before.unwrap_or_default();
@@ -275,7 +275,7 @@ fn former_losses(space: &Space) -> Vec<String> {
     losses
 }
 
-/// Whether a tag of the metadata is somebody else's.
+/// Returns whether a metadata tag is neither RocPD's nor `rpd-merge`'s.
 fn is_foreign(tag: &str) -> bool {
     !tag.starts_with("rpd.") && !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
 }
@@ -284,7 +284,7 @@ fn own((tag, value): (&String, &String)) -> (String, String) {
     (tag.clone(), value.clone())
 }
 
-/// Whether any table has a row. An empty table may have a piece.
+/// Returns whether any table has a row. An empty table can have a piece.
 fn has_rows(database: &Database) -> bool {
     let tables = database.spaces().iter().enumerate().flat_map(|(i, space)| {
         let numbered = space.tables.iter().enumerate();
@@ -292,12 +292,12 @@ fn has_rows(database: &Database) -> bool {
     });
     let mut pieces = tables.take(MOST_EMPTY);
     pieces.any(|(space, table, piece)| {
-        // What cannot be read is no reason to say that there is nothing.
+        // A piece that cannot be read counts as rows: it does not show that the table is empty.
         database.rows(space, table, piece, Wanted::Links).map_or(true, |rows| rows.len > 0)
     })
 }
 
-/// Whether these are the built-in tables.
+/// Returns whether a schema equals the built-in tables.
 fn same_tables(schema: &Schema) -> bool {
     let builtin = Schema::builtin();
     schema.tables().len() == builtin.tables().len()

@@ -1,5 +1,5 @@
-//! The collectives of an input: what its blocks told is completed, and regions of other formats are read
-//! once more if their names say that there are any.
+//! Collectives of an input. Completes what its blocks contain, and reads regions of foreign formats a second time if
+//! their names show collectives.
 
 use super::home::{HostClocks, to_boottime};
 use super::opened::block_rows;
@@ -13,10 +13,11 @@ use rpd_shard::file::{BlockKind, ShardStrings};
 use rpd_shard::model::{Local, Rows, TableId, rocpd};
 use rpd_shard::record::Process;
 
-/// Pieces that are decoded at once.
+/// Pieces that are decoded at the same time.
 const PIECES_AT_ONCE: usize = 16;
 
-/// What the blocks of a shard told is completed: by the regions of a translated file, and by ranks. `sources` are in output order.
+/// Completes the collectives that the blocks of a shard contain: adds the regions of a translated file, ranks and job
+/// times. `sources` are in output order.
 pub(super) fn settle_collectives(
     shard: &Shard,
     strings: &ShardStrings,
@@ -25,8 +26,8 @@ pub(super) fn settle_collectives(
     sources: &mut [InputSource],
 ) {
     let nodes = sources.windows(2).any(|two| two[0].process.node != two[1].process.node);
-    // A file of another format with several nodes is a merge: its times are job times.
-    // Where our own library recorded the calls, that says more than regions.
+    // A foreign file with several nodes is a merge already, and its times are job times. Calls that `rpd`'s own
+    // library recorded carry more details than regions, so their regions are not read.
     let has_regions_alone = |source: &InputSource| {
         let is_region = |piece: &SourcePiece| match piece {
             SourcePiece::Block(block, None) => block.header.kind == BlockKind::Rows(rocpd::REGION),
@@ -54,7 +55,7 @@ pub(super) fn settle_collectives(
     }
 }
 
-/// The regions of a source of a translated file.
+/// Reads collectives from the regions of one source of a translated file.
 fn of_blocks(
     shard: &Shard,
     source: &InputSource,
@@ -79,8 +80,9 @@ fn of_blocks(
     collectives_of_regions(names, &mut read, sample)
 }
 
-/// The regions of a space of a database. Those of a merge of ours are not looked at: what follows from them was
-/// told then, and its times are job times. Of several processes in one space nobody can say whose they are.
+/// Reads collectives from the regions of a database's table set. Skips previous merges, because their results are
+/// stored and their times are job times. Skips sets with several processes, because regions do not show which process
+/// made a call.
 pub(super) fn of_space(
     database: &Database,
     space: &Space,

@@ -1,4 +1,4 @@
-//! How the commands of a run ended, grouped: each collector records the end of its command, traced or not.
+//! Endings of a run's commands, grouped. Each collector records the end of its command, traced or not.
 
 use super::death::{ProcessCrash, signal_name};
 use rpd_console::wording::{counted, noun, rank_ranges};
@@ -6,43 +6,43 @@ use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ways of ending that the summary prints; it counts the others.
+/// Maximum number of endings that the summary prints; it counts the others.
 const MAX_PRINTED: usize = 10;
 
-/// The commands that ended in each way: how many there are, and their ranks.
+/// Commands by the way they ended: their number and their ranks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CommandEndings(BTreeMap<Exit, EndedCommands>);
 
-/// The commands that ended in one way.
+/// Commands that ended in one way.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct EndedCommands {
     count: u64,
-    /// Those of the commands that have one.
+    /// Ranks of those commands that have one.
     ranks: BTreeSet<u32>,
-    /// The process id of the only one.
+    /// Process id, if only one command ended in this way.
     pid: Option<i32>,
 }
 
-/// One way in which commands ended. Neither code nor signal: how they ended is not known.
+/// One way in which commands ended. If there is neither code nor signal, the ending is unknown.
 #[derive(Clone, Debug, Serialize)]
 pub struct CommandEnding {
-    /// The exit code.
+    /// Exit code.
     pub code: Option<i32>,
-    /// The signal's number.
+    /// Signal number.
     pub signal: Option<i32>,
-    /// The signal's name, where it has one.
+    /// Signal name, if the signal has one.
     pub signal_name: Option<&'static str>,
     /// Number of commands.
     pub commands: u64,
-    /// Ranks of those that have one, ascending.
+    /// Ranks of those commands that have one, ascending.
     pub ranks: Vec<u32>,
-    /// The process id of the command, where it is the only one.
+    /// Process id of the command, if it is the only one.
     #[serde(skip)]
     pub pid: Option<i32>,
 }
 
 impl CommandEndings {
-    /// The ending of one command; nothing if its collector was killed before.
+    /// Returns the ending of one command; empty if its collector was killed first.
     pub(super) fn of(command: Option<&Process>) -> CommandEndings {
         let ended = command.and_then(|command| {
             let ranks = BTreeSet::from_iter(command.rank);
@@ -51,7 +51,7 @@ impl CommandEndings {
         CommandEndings(ended.into_iter().collect())
     }
 
-    /// Adds those of another input or merge rank.
+    /// Adds the endings of another input or merge rank.
     pub fn join(&mut self, other: CommandEndings) {
         for (exit, ended) in other.0 {
             let own = self.0.entry(exit).or_default();
@@ -61,12 +61,12 @@ impl CommandEndings {
         }
     }
 
-    /// Whether the endings of the commands of one shard include that of this process of it.
+    /// Returns whether the command endings of a shard include the ending of this process of the same shard.
     pub fn include(&self, death: &ProcessCrash) -> bool {
         self.0.get(&death.exit()).is_some_and(|ended| ended.pid == Some(death.pid))
     }
 
-    /// Each way in which commands ended.
+    /// Returns each way in which commands ended.
     pub fn list(self) -> Vec<CommandEnding> {
         let listed = |(exit, ended): (Exit, EndedCommands)| {
             let EndedCommands { count: commands, ranks, pid } = ended;
@@ -83,12 +83,12 @@ impl CommandEndings {
 }
 
 impl CommandEnding {
-    /// Whether it is that of one command, and this process of it.
+    /// Returns whether this is the ending of a single command, and `death` describes the same process.
     pub fn is_of(&self, death: &ProcessCrash) -> bool {
         self.pid == Some(death.pid) && (self.code, self.signal) == (death.code, death.signal)
     }
 
-    /// `ranks 0-2 exit code 0`.
+    /// Returns a text such as `ranks 0-2 exit code 0`.
     fn text(&self, is_only: bool) -> String {
         let how = match (self.code, self.signal, self.signal_name) {
             (Some(code), ..) => format!("exit code {code}"),
@@ -106,7 +106,7 @@ impl CommandEnding {
     }
 }
 
-/// All endings in one line; `None` if every command ended with exit code 0. The lowest ranks come first.
+/// Returns all endings in one line, lowest ranks first; `None` if every command ended with exit code 0.
 pub(crate) fn endings_line(endings: &[CommandEnding]) -> Option<String> {
     if endings.iter().all(|ending| ending.code == Some(0)) {
         return None;

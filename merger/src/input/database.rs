@@ -1,4 +1,4 @@
-//! The survey of a RocPD database: what `survey.rs` is for shards.
+//! Survey of a RocPD database, as `survey.rs` does it for shards.
 
 use super::collectives::of_space;
 use super::expand::BuiltinString;
@@ -20,12 +20,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Arc;
 
-/// Pieces that are read before what they told is put together.
+/// Pieces that are read at the same time, before their facts are combined.
 const PIECES_AT_ONCE: usize = 64;
-/// Lines that are told of one database; more damage is counted.
+/// Maximum number of warnings per database; further damage is only counted.
 const MAX_WARNINGS: usize = 20;
 
-/// Surveys the spaces of a database, the pieces of each table in parallel.
+/// Surveys the table sets of a database, with the pieces of each table in parallel.
 pub(super) fn survey_database(
     database: Database,
     taken: &[usize],
@@ -52,7 +52,7 @@ pub(super) fn survey_database(
         }
         survey.sources.push(source);
     }
-    // Damage is met when a file is opened, and again where its rows are read.
+    // The same damage can be found when a file is opened and again when its rows are read.
     let mut told = BTreeSet::new();
     survey.warnings.retain(|line| told.insert(line.clone()));
     shorten(&mut survey.warnings, MAX_WARNINGS, database.path());
@@ -70,24 +70,24 @@ struct Reader<'a> {
     room: &'a RowRoom,
 }
 
-/// The strings of a space.
+/// Strings of a table set.
 struct Texts {
     keys: KeySpace,
-    /// Place and hash of each.
+    /// Position and hash of each string.
     hashes: Vec<(u32, StringHash)>,
-    /// The pieces that they are in.
+    /// Pieces that contain the strings and can be read.
     readable: StringPieces,
-    /// Those that name collectives and messages.
+    /// Names of regions that are collectives and messages.
     names: RegionNames,
 }
 
-/// What one piece tells.
+/// Facts of one piece.
 #[derive(Default)]
 struct PieceFacts {
     /// Runs of consecutive keys.
     runs: Vec<(i64, i64)>,
     rows: u64,
-    /// Tables in which a row is missing that must be there.
+    /// Tables that lack a row to which a mandatory reference points.
     missing: BTreeSet<TableId>,
     lost_strings: bool,
     /// Smallest and largest stack id.
@@ -202,7 +202,7 @@ impl Reader<'_> {
         Texts { keys: space, hashes, readable, names }
     }
 
-    /// Hands on the strings of a piece, page by page where one has the last of all ids.
+    /// Passes the strings of a piece to `take`; page by page if the piece contains the largest possible id.
     fn each_string(&self, place: usize, piece: &rpd_rocpd::read::Piece, take: &mut TakeRows<'_>) {
         let name = &self.found.tables[place].table.name;
         self.database.each(self.space, place, piece, &mut |piece, rows| {
@@ -216,7 +216,7 @@ impl Reader<'_> {
         });
     }
 
-    /// The nodes by their keys; one that stands for them where they are lost.
+    /// Returns the nodes by key; a placeholder if the nodes are lost.
     fn nodes(&self) -> Vec<(i64, Node)> {
         if self.found.nodes.is_empty() {
             let boot_id = unknown_boot(&self.found.guid);
@@ -230,7 +230,7 @@ impl Reader<'_> {
             let mut node = node.clone();
             node.boot_id = match boot_of_machine(&node) {
                 Some(boot_id) => boot_id,
-                // All sets of a merge have the same nodes.
+                // All table sets of a merge have the same nodes.
                 None if is_merged_set(self.found) => unknown_boot(""),
                 None => {
                     let Node { machine_id, boot_id, hostname, .. } =
@@ -244,13 +244,13 @@ impl Reader<'_> {
         self.found.nodes.iter().enumerate().map(node).collect()
     }
 
-    /// Pid and first time of each process.
+    /// Returns pid and first time of each process.
     fn processes(&self) -> Vec<(i32, i64)> {
         let seen = |p: &ProcessFacts| (i32::try_from(p.pid).unwrap_or(-1), p.start.unwrap_or(0));
         self.found.processes.iter().map(seen).collect()
     }
 
-    /// The pieces of a table that can be read, with what they tell. What cannot be read is noted.
+    /// Returns the readable pieces of a table with their facts. Records the rows that cannot be read as losses.
     fn table(
         &self,
         place: usize,
@@ -271,9 +271,9 @@ impl Reader<'_> {
                 match told {
                     Ok(facts) if facts.rows == 0 => {}
                     Ok(facts) => good.push((piece, facts)),
-                    // Page by page, so that one that is damaged costs no other.
+                    // Reads page by page, so that a damaged page costs only its own rows.
                     Err(error) if piece.is_divisible() => {
-                        // That is told with the number of rows that it costs.
+                        // The parts report this error with the number of rows that it costs.
                         let is_told = !matches!(error, ReadError::LastId { .. });
                         if is_told {
                             survey.warn(&error);
@@ -293,7 +293,7 @@ impl Reader<'_> {
         good
     }
 
-    /// Checks that there is an id behind those of some rows, which runs of keys need.
+    /// Fails if the last row has the largest possible id: half-open key runs need an id after it.
     fn ends_before_the_last_id(&self, table: &str, rows: &Rows<Local>) -> Result<(), ReadError> {
         if rows.len == 0 || rows.keys.get(rows.len - 1) != i64::MAX {
             return Ok(());
@@ -302,15 +302,15 @@ impl Reader<'_> {
         Err(ReadError::LastId { path, table, rows: rows.len as u64 })
     }
 
-    /// What a piece tells; where its rows are too long to be read at once, what its parts tell.
+    /// Returns the facts of a piece, or of its parts if its rows are too long to be read at once.
     fn in_parts(
         &self,
         place: usize,
         piece: rpd_rocpd::read::Piece,
         read: &(impl Fn(&rpd_rocpd::read::Piece) -> Result<PieceFacts, ReadError> + Sync),
     ) -> Vec<(rpd_rocpd::read::Piece, Result<PieceFacts, ReadError>)> {
-        // The merge is refused for a row that there is no room for, so nobody needs to know what it says. One that is
-        // longer than the file is damaged.
+        // The merge rejects rows that exceed the memory for a row, so such a row is not read here. A row longer than
+        // the file is damaged.
         if piece.bytes <= self.database.bytes() && !self.room.has(piece.bytes) {
             return Vec::new();
         }
@@ -324,7 +324,7 @@ impl Reader<'_> {
         vec![(piece, told)]
     }
 
-    /// The rows of all tables that have stack ids, read anew.
+    /// Reads the rows of all tables with stack ids again.
     fn rows_with_stacks(&self, pieces: &[SourcePiece]) -> impl Iterator<Item = Rows<Local>> {
         pieces.iter().filter_map(|piece| {
             let SourcePiece::Rows { space, table, piece } = piece else { return None };
@@ -334,7 +334,7 @@ impl Reader<'_> {
     }
 }
 
-/// What references may lead to: tables are surveyed behind those that they refer to.
+/// Keys to which references can point. Tables are surveyed after those that they refer to.
 struct Known<'a> {
     strings: &'a KeySpace,
     nodes: &'a [(i64, Node)],
@@ -353,7 +353,7 @@ impl Known<'_> {
                         rocpd::INFO_NODE => self.nodes.iter().any(|(node, _)| *node == key),
                         _ => space.is_some_and(|s| s.stored(key).is_some()),
                     };
-                    // Neighbours mostly refer to the same row.
+                    // Adjacent rows mostly refer to the same row.
                     let mut last = None;
                     let is_missing = (0..rows.len).any(|i| {
                         let key = cells.int(i);
@@ -398,7 +398,7 @@ fn text_of(value: Value<'_>) -> &[u8] {
     }
 }
 
-/// The process that gives a space its place: that of the lowest rank.
+/// Returns the process of the lowest rank, which determines the position of a table set in the merge order.
 fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
     let main = space.processes.iter().min_by_key(|p| (p.rank.unwrap_or(u32::MAX), p.start, p.pid));
     let facts = main.cloned().unwrap_or_default();
@@ -428,7 +428,7 @@ impl InputSurvey {
         self.losses.push(Loss { source: 0, table, cause, rows });
     }
 
-    /// Notes the rows that cannot be read for a reason, and tells it.
+    /// Records rows that cannot be read as a loss, with a warning if `tell`.
     fn lose_to(&mut self, table: TableId, error: &ReadError, tell: bool) {
         if tell {
             self.warn(error);
@@ -437,7 +437,7 @@ impl InputSurvey {
         self.lose(Some(table), LossCause::DamagedBlock, rows);
     }
 
-    /// Tells what cannot be read. That the file was cut is told already.
+    /// Adds a warning about unreadable data. A cut file has a warning already.
     fn warn(&mut self, error: &ReadError) {
         if matches!(error, ReadError::Cut { .. }) {
             return;

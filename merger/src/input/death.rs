@@ -1,4 +1,4 @@
-//! Processes that died by a signal, ranks that failed, and what they were doing.
+//! Processes that died by a signal, ranks that failed, and their open calls.
 
 use super::expand::{BuiltinString, REGIONS};
 use rpd_console::wording::{counted, rank_ranges};
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Open ranges and calls of one process that are kept, the last begun ones.
+/// Maximum number of open ranges and calls kept per process; the latest ones are kept.
 const MAX_KEPT: usize = 1_024;
-/// Names that are told of one process.
+/// Maximum number of names that are printed per process.
 const MAX_NAMES: usize = 3;
-/// Longest name that is told.
+/// Maximum length of a printed name.
 const MAX_NAME_CHARS: usize = 60;
 
-/// Ranges and calls that never ended.
+/// Ranges and calls without an end.
 #[derive(Debug, Default)]
 pub(super) struct OpenSpans {
     count: u64,
-    /// The last begun ones.
+    /// The ones that began last.
     kept: Vec<OpenSpan>,
 }
 
@@ -33,7 +33,7 @@ struct OpenSpan {
 }
 
 impl OpenSpans {
-    /// Those of a block.
+    /// Returns the open ranges and calls of a block.
     pub(super) fn of(rows: &Rows<Local>) -> OpenSpans {
         let ends = rows.column("end");
         let all_ended = matches!(ends, Cells::Int { nulls, .. } if !nulls.any());
@@ -67,8 +67,8 @@ impl OpenSpans {
         }
     }
 
-    /// The one that began last and those around it, outermost first; one more than are told, if there
-    /// are more.
+    /// Returns the span that began last and its enclosing spans, outermost first. Returns one more than is printed if
+    /// there are more.
     fn innermost(&self) -> Vec<OpenSpan> {
         let mut found: Vec<OpenSpan> = Vec::new();
         let mut next = self.kept.iter().max_by_key(|span| (span.start, span.stack));
@@ -84,27 +84,27 @@ impl OpenSpans {
 /// A process that died by a signal, or a rank that ended with an exit code other than 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessCrash {
-    /// Its rank, where it has one.
+    /// Rank, if the process has one.
     pub rank: Option<u32>,
-    /// A process below the rank, not the rank itself.
+    /// Whether the process is a worker below the rank.
     pub worker: bool,
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// The signal's number.
+    /// Signal number.
     pub signal: Option<i32>,
-    /// The exit code.
+    /// Exit code.
     pub code: Option<i32>,
-    /// The signal's name, where it has one.
+    /// Signal name, if the signal has one.
     pub signal_name: Option<String>,
-    /// Ranges and calls that were open.
+    /// Number of open ranges and calls.
     pub open: u64,
-    /// Of those the one that began last and the ones around it, outermost first; `...` for more.
+    /// Names of the open span that began last and of its enclosing spans, outermost first; `...` stands for more.
     pub innermost: Vec<String>,
 }
 
 impl ProcessCrash {
-    /// If the process died by a signal, or is a rank that failed. What a worker returns is between it and
-    /// its parent.
+    /// Returns a crash if the process died by a signal or is a rank that failed. Exit codes of workers concern only
+    /// their parent process.
     pub(super) fn of(process: &Process, open: &OpenSpans, strings: &ShardStrings) -> Option<ProcessCrash> {
         let (signal, code) = match process.exit? {
             Exit::Signal(signal) => (Some(signal), None),
@@ -127,18 +127,18 @@ impl ProcessCrash {
         })
     }
 
-    /// Order of telling: first those that died by their own doing. When one rank crashes, the launcher
-    /// ends all others, and the one must not be lost among them.
+    /// Returns the order of printing: processes that caused their own end come first. When one rank crashes, the
+    /// launcher ends all others, and the crashed rank must not be lost among them.
     pub fn order(&self) -> impl Ord + use<> {
         (self.sent_signal().is_some(), self.rank.unwrap_or(u32::MAX), self.worker, self.pid)
     }
 
-    /// The signal, if it is one that comes from outside: of a launcher that ends a job, or of a user.
+    /// Returns the signal if it usually comes from outside: from a launcher that ends a job, or from a user.
     pub fn sent_signal(&self) -> Option<i32> {
         self.signal.filter(|signal| matches!(*signal, SIGHUP | SIGINT | SIGKILL | SIGTERM))
     }
 
-    /// How it ended.
+    /// Returns how the process ended.
     pub fn exit(&self) -> Exit {
         match (self.signal, self.code) {
             (Some(signal), _) => Exit::Signal(signal),
@@ -147,7 +147,7 @@ impl ProcessCrash {
         }
     }
 
-    /// One line.
+    /// Returns the printed line.
     pub fn line(&self) -> String {
         let worker = if self.worker { ", worker" } else { "" };
         let who = match self.rank {
@@ -162,20 +162,20 @@ impl ProcessCrash {
     }
 }
 
-/// Processes that were ended from outside, by the signal that did it.
+/// Processes that a signal from outside ended, grouped by signal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StoppedProcesses(BTreeMap<i32, StoppedGroup>);
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct StoppedGroup {
     count: u64,
-    /// Those of them whose ending the line of all commands has, too.
+    /// Number of these processes whose ending is in the line of all commands, too.
     commands: u64,
     ranks: BTreeSet<u32>,
 }
 
 impl StoppedProcesses {
-    /// Counts a process if it was ended from outside.
+    /// Counts a process if a signal from outside ended it.
     pub fn add(&mut self, death: &ProcessCrash, is_command: bool) {
         if let Some(signal) = death.sent_signal() {
             let group = self.0.entry(signal).or_default();
@@ -185,7 +185,7 @@ impl StoppedProcesses {
         }
     }
 
-    /// Adds those of another merge rank.
+    /// Adds the processes of another merge rank.
     pub fn join(&mut self, other: StoppedProcesses) {
         for (signal, theirs) in other.0 {
             let own = self.0.entry(signal).or_default();
@@ -195,13 +195,13 @@ impl StoppedProcesses {
         }
     }
 
-    /// Whether a line of several processes names this one.
+    /// Returns whether a line about several processes includes this process.
     pub fn names(&self, death: &ProcessCrash) -> bool {
         death.sent_signal().and_then(|signal| self.0.get(&signal)).is_some_and(|group| group.count > 1)
     }
 
-    /// For each signal that ended several processes the number of these, and a line, unless the line of all commands
-    /// has them all.
+    /// Returns, for each signal that ended several processes, their number and a line. The line is omitted if the
+    /// line of all commands covers all of them.
     pub fn lines(&self) -> Vec<(u64, Option<String>)> {
         let several = self.0.iter().filter(|(_, group)| group.count > 1);
         several
@@ -217,7 +217,7 @@ impl StoppedProcesses {
     }
 }
 
-/// A name on a terminal: short, without control characters.
+/// Shortens a name for a terminal and removes control characters.
 fn name_of(text: Option<&[u8]>) -> String {
     let text = String::from_utf8_lossy(text.unwrap_or(BuiltinString::Lost.text().as_bytes()));
     let mut name: String = text.chars().take(MAX_NAME_CHARS).filter(|c| !c.is_control()).collect();
@@ -227,12 +227,12 @@ fn name_of(text: Option<&[u8]>) -> String {
     name
 }
 
-/// `SIGSEGV` for 11; a real-time signal has no name.
+/// Returns, for example, `SIGSEGV` for 11. Real-time signals have no name.
 pub(crate) fn signal_name(signal: i32) -> Option<&'static str> {
     signal_hook::low_level::signal_name(signal)
 }
 
-/// How a process ended, in words.
+/// Describes how a process ended.
 pub(crate) fn ending(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("ended with exit code {code}"),
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_last_begun_span_is_told_with_those_around_it() {
-        // 1 > 2 > 4 in one thread, 3 in another one, 5 ended.
+        // 1 > 2 > 4 in one thread, 3 in another one; 5 has ended.
         let mut open = spans([(10, None, 1, 0), (20, None, 2, 1), (50, Some(60), 5, 4)].into_iter());
         open.add(spans([(30, None, 3, 0), (40, None, 4, 2)].into_iter()));
         assert_eq!((open.count, names(&open)), (4, vec![1, 2, 4]));

@@ -1,6 +1,5 @@
-//! Native rows as rows of RocPD. What takes time (a range, a call) is an event and a region; what
-//! happens at a moment (a mark, a request that was complete, a new communicator) is an event and a
-//! sample. Either has an arg for each value.
+//! Expands native rows into rows of RocPD. A range or call becomes an event and a region. A mark, a completed request
+//! or a new communicator becomes an event and a sample. Each value becomes an arg of the event.
 
 use super::source::{ExpandedKeys, NO_THREAD, SourceTracks};
 use rpd_shard::file::ShardStrings;
@@ -11,7 +10,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Strings that expanded rows need. Their local ids are negative, where no shard has any.
+/// Strings that expanded rows need. Their local ids are negative, so they collide with no id of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum BuiltinString {
     /// Category of ranges, as rocprofv3 spells it.
@@ -24,18 +23,18 @@ pub(crate) enum BuiltinString {
     RcclCategory,
     /// Name of the track that holds a thread's marks.
     MarkTrack,
-    /// Name of the track that holds the requests that a thread saw complete.
+    /// Name of the track that holds the requests whose completion a thread observed.
     RequestTrack,
-    /// Category of communicators, of MPI as of RCCL.
+    /// Category of communicators, both of MPI and of RCCL.
     CommunicatorCategory,
-    /// Name of the track that holds the communicators that a thread made or named.
+    /// Name of the track that holds the communicators that a thread created or named.
     CommunicatorTrack,
-    /// Stands for a string that was lost.
+    /// Placeholder for a lost string.
     Lost,
 }
 
 impl BuiltinString {
-    /// All of them, in the order of their ids.
+    /// All builtin strings, in the order of their ids.
     pub(crate) const ALL: [BuiltinString; 9] = [
         BuiltinString::RangeCategory,
         BuiltinString::MarkCategory,
@@ -48,7 +47,7 @@ impl BuiltinString {
         BuiltinString::Lost,
     ];
 
-    /// The string.
+    /// Returns the text.
     pub(crate) fn text(self) -> &'static str {
         match self {
             BuiltinString::RangeCategory => "MARKER_CORE_RANGE_API",
@@ -63,27 +62,27 @@ impl BuiltinString {
         }
     }
 
-    /// Its local id.
+    /// Returns the local id.
     pub(crate) fn id(self) -> i64 {
         -1 - self as i64
     }
 
-    /// Its place among the strings of a table: behind all others.
+    /// Returns the position among the strings of a table: after all others.
     pub(crate) fn index(self) -> u32 {
         WORDS_FROM + self as u32
     }
 
-    /// The word at this place.
+    /// Returns the builtin string at this position.
     pub(crate) fn at(index: u32) -> Option<BuiltinString> {
         BuiltinString::ALL.get(index.checked_sub(WORDS_FROM)? as usize).copied()
     }
 
-    /// The word with this local id.
+    /// Returns the builtin string with this local id.
     pub(crate) fn from_id(id: i64) -> Option<BuiltinString> {
         BuiltinString::ALL.into_iter().find(|word| word.id() == id)
     }
 
-    /// The words that rows of this native table bring along.
+    /// Returns the builtin strings that rows of this native table need.
     pub(crate) fn of_table(table: TableId) -> &'static [BuiltinString] {
         match table {
             native::RANGE => &[BuiltinString::RangeCategory],
@@ -96,7 +95,7 @@ impl BuiltinString {
         }
     }
 
-    /// Name of the track that rows of this table stand on, where they become samples.
+    /// Returns the name of the track for rows of this table, if they become samples.
     pub(crate) fn track_of(table: TableId) -> Option<BuiltinString> {
         match table {
             native::MARK => Some(BuiltinString::MarkTrack),
@@ -107,10 +106,10 @@ impl BuiltinString {
     }
 }
 
-/// Where words begin among the strings of a table. No input has so many strings.
+/// First position of builtin strings among the strings of a table. No input has that many strings.
 const WORDS_FROM: u32 = u32::MAX - 64;
 
-/// Columns that become args: name of the arg and C type. A communicator's type is its library's.
+/// Columns that become args: column, name of the arg, C type. For a communicator, the C type depends on its library.
 pub(super) const ARGS: [(&str, &str, &str); 11] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
@@ -124,10 +123,10 @@ pub(super) const ARGS: [(&str, &str, &str); 11] = [
     ("bytes", "bytes", "size_t"),
     ("seq", "seq", "uint64_t"),
 ];
-/// How all functions of RCCL begin.
+/// Common prefix of all RCCL functions.
 const RCCL_PREFIX: &[u8] = b"nccl";
 
-/// Longest name that is repeated as an event's message: what the collector records of one at most.
+/// Maximum bytes of a name that is repeated as an event's message; the collector records at most this much of a name.
 pub(super) const MESSAGE_LIMIT: usize = 4096;
 
 /// Tables whose rows become regions.
@@ -135,18 +134,18 @@ pub(crate) const REGIONS: [TableId; 3] = [native::RANGE, native::MPI_CALL, nativ
 /// Tables whose rows become samples.
 pub(crate) const SAMPLES: [TableId; 3] = [native::MARK, native::MPI_REQUEST, native::COMMUNICATOR];
 
-/// Whether rows of this table are expanded.
+/// Returns whether rows of this table are expanded.
 pub(crate) fn is_native(table: TableId) -> bool {
     REGIONS.contains(&table) || SAMPLES.contains(&table)
 }
 
-/// Whether events of rows of this table have the name as a message. AMD's tools read the text of a marker there. A
-/// call has its name in its region, a sample nowhere else.
+/// Returns whether events of this table have the name as their message. AMD's tools read the text of a marker there.
+/// A call has its name in its region, a sample has it nowhere else.
 pub(super) fn has_message(table: TableId) -> bool {
     !matches!(table, native::MPI_CALL | native::RCCL_CALL)
 }
 
-/// How many rows of each table these native rows become.
+/// Returns the number of rows per table that these native rows become.
 pub(crate) fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
     let n = rows.len as u64;
     let args: usize = ARGS.iter().map(|(column, ..)| rows.column(column).filled(rows.len)).sum();
@@ -154,28 +153,28 @@ pub(crate) fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
     vec![(rocpd::EVENT, n), (shown, n), (rocpd::ARG, args as u64)]
 }
 
-/// What an expansion needs to know of the source.
+/// Properties of the source that an expansion needs.
 #[derive(Debug)]
 pub(crate) struct ExpansionContext<'a> {
     /// Strings of the shard.
     pub strings: &'a ShardStrings,
     /// Tracks of samples.
     pub tracks: &'a SourceTracks,
-    /// When the process was last seen, ns of its clock: the end of what was open at its death.
+    /// Time at which the process was last seen, ns of its clock. Spans that were open at its death end there.
     pub last_seen: i64,
 }
 
-/// Strings of native rows that were lost and show as text only, per column of the native table.
+/// Number of lost strings of native rows that appear only as text, per column of the native table.
 pub(crate) type LostTexts = BTreeMap<(TableId, String), u64>;
 
-/// The RocPD rows of a block of native rows.
+/// Expands a block of native rows into RocPD rows.
 pub(crate) fn expand(
     rows: &Rows<Local>,
     keys: &ExpandedKeys,
     context: &ExpansionContext<'_>,
     lost: &mut LostTexts,
 ) -> Vec<Rows<Local>> {
-    // Of ranges and calls the name is the region's, and is counted there.
+    // The name of a range or call belongs to its region; a loss of it is counted there.
     let name = SAMPLES.contains(&rows.id()).then_some("name_id");
     for column in name.iter().chain(&["comm_id", "label_id", "datatype_id"]) {
         let cells = rows.column(column);
@@ -204,7 +203,7 @@ pub(crate) fn expand(
     expanded
 }
 
-/// The text of a string column's cell.
+/// Returns the text of a string column's cell.
 fn text_of<'a>(cell: Value<'_>, context: &ExpansionContext<'a>) -> Option<&'a [u8]> {
     match cell {
         Value::Int(id) => context.strings.get(id),
@@ -212,7 +211,7 @@ fn text_of<'a>(cell: Value<'_>, context: &ExpansionContext<'a>) -> Option<&'a [u
     }
 }
 
-/// The rows of these tracks.
+/// Returns the rows of these tracks.
 pub(crate) fn tracks(tracks: &SourceTracks) -> Option<Rows<Local>> {
     let first = *tracks.values().next()?;
     let mut rows = RowsBuilder::new(table(rocpd::TRACK));
@@ -230,7 +229,7 @@ fn table(id: TableId) -> &'static Arc<Table> {
     }
 }
 
-/// Rows of `id` from `first` on with the named columns; the others are absent.
+/// Builds rows of table `id` with keys from `first` on. Columns that are not in `named` are absent.
 fn build(id: TableId, first: i64, len: usize, named: Vec<(&str, Cells)>) -> Rows<Local> {
     let table = table(id);
     let mut columns = vec![Cells::Absent; table.columns.len()];
@@ -261,7 +260,7 @@ fn events(
     build(rocpd::EVENT, keys.event, n, named)
 }
 
-/// `{"message": NAME}` for each row.
+/// Returns `{"message": NAME}` for each row.
 fn messages(rows: &Rows<Local>, strings: &ShardStrings) -> Cells {
     let names = rows.column("name_id");
     let mut cells = TextCells { codes: Vec::with_capacity(rows.len), ..TextCells::default() };
@@ -270,7 +269,7 @@ fn messages(rows: &Rows<Local>, strings: &ShardStrings) -> Cells {
         let name = names.int(i).unwrap_or(0);
         let code = *codes.entry(name).or_insert_with(|| {
             let text = strings.get(name).unwrap_or(BuiltinString::Lost.text().as_bytes());
-            // The name is whole in the string table; here it is repeated in every row.
+            // The string table has the complete name; this copy is repeated in every row and therefore cut.
             let text = String::from_utf8_lossy(&text[..text.len().min(MESSAGE_LIMIT)]);
             cells.add_entry(json!({ "message": text }).to_string().as_bytes())
         });
@@ -309,7 +308,7 @@ fn regions(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'
     build(rocpd::REGION, keys.region, n, named)
 }
 
-/// The names, but negative ids, which are those of words and none of a shard's.
+/// Returns the names. Negative ids become 0: they belong to builtin strings and never to a shard.
 fn names(rows: &Rows<Local>) -> Cells {
     let mut names = rows.column("name_id").clone();
     if let Cells::Int { values, .. } = &mut names {

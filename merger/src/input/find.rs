@@ -1,4 +1,4 @@
-//! From what was typed to a list of files.
+//! Lists the files to merge from the paths on the command line.
 
 use super::others::{closed_run, runs_of_others};
 use super::path_text::{self, path_text};
@@ -15,64 +15,64 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Ending of a shard's file name.
+/// Extension of a shard's file name.
 pub(crate) const SHARD_ENDING: &str = "rpdshard";
-/// Endings of files that are looked into, in lower case: databases, JSON of rocprofv3 and the PyTorch profiler, Perfetto traces,
-/// tables of omnistat. Other programs write files of such names, too, so that only their content tells.
+/// Lowercase name endings of files that are examined: databases, JSON of rocprofv3 and of the PyTorch profiler,
+/// Perfetto traces, tables of omnistat. Other programs use these endings, too, so only the content decides.
 const ENDINGS: [&str; 8] = [".db", ".rpd", ".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
 const TRACE_ENDINGS: [&str; 3] = [".proto", ".pftrace", ".pftrace.gz"];
-/// Where runs are collected unless something else is said.
+/// Default output root of `rpd-collect`.
 const DEFAULT_ROOT: &str = "rpd-out";
-/// Name of the output unless something else is said.
+/// Default name of the output.
 pub(crate) const DEFAULT_OUTPUT: &str = "trace.db";
-/// The same with `--format rpd`. It is also what rocmProfileData calls a trace.
+/// Default name of the output with `--format rpd`. rocmProfileData uses the same name for its traces.
 pub(crate) const DEFAULT_RPD: &str = "trace.rpd";
 
 /// A file to merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct ListedFile {
-    /// Where it is.
+    /// Path of the file.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// What it is; why it cannot be merged.
+    /// Format of the file, or the reason why it cannot be merged.
     pub format: Result<Format, String>,
-    /// Whether it was named on the command line itself.
+    /// Whether the command line names this file itself.
     pub named: bool,
-    /// What it was translated from.
+    /// File that this one was translated from.
     pub origin: Option<PathBuf>,
 }
 
 impl ListedFile {
-    /// Its name and that of the file that it was translated from.
+    /// Returns the name of the file and the name of the file that it was translated from.
     pub(super) fn names(&self) -> Option<(String, String)> {
         Some((self.path.display().to_string(), self.origin.as_ref()?.display().to_string()))
     }
 }
 
-/// The files to merge and where the output goes by default.
+/// The files to merge and the default output folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InputListing {
-    /// The files.
+    /// Files to merge.
     pub files: Vec<ListedFile>,
-    /// Folder for the output unless `-o` says otherwise.
+    /// Folder for the output without `-o`.
     pub home: PathBuf,
-    /// The inputs that are folders.
+    /// Inputs that are folders.
     pub(super) folders: Vec<PathBuf>,
-    /// Folders of which every file was looked at.
+    /// Folders of which every file was examined.
     pub(super) searched: Vec<PathBuf>,
 }
 
-/// Lists the files of these inputs; without any, the shards of the newest run below the output root. Files of other
-/// formats that cannot be merged are listed only if they were named: [`super::unused::find_all`] lists the others, too.
+/// Lists the files of these inputs; without inputs, the shards of the newest run below the output root. Foreign files
+/// that cannot be merged are listed only if named: [`super::unused::find_all`] lists the others, too.
 ///
 /// # Errors
-/// [`Failure::input`], if an input cannot be listed, or holds nothing to merge.
+/// [`Failure::input`], if an input cannot be listed or contains nothing to merge.
 pub(crate) fn find(inputs: &[PathBuf]) -> Result<InputListing, Failure> {
     search(inputs, &|_| false)
 }
 
-/// Lists the files of these inputs. A folder without any is an error, unless `says_why` finds files in the folders that were
-/// searched that say themselves why they cannot be merged.
+/// Lists the files of these inputs. A folder without any is an error, unless `says_why` finds files in the searched
+/// folders for which the reason can be reported.
 pub(super) fn search(
     inputs: &[PathBuf],
     says_why: &dyn Fn(&[PathBuf]) -> bool,
@@ -102,7 +102,8 @@ pub(super) fn search(
         folders.push(input.clone());
         let mut found = Profiles::of_folder(input)?;
         if found.files.is_empty() && found.passed_over.is_empty() && !found.has_unsearched {
-            // The output root instead of a run is a common slip; with one run in it, it is clear.
+            // Naming the output root instead of a run is a common mistake; if it contains exactly one run, the intent
+            // is clear.
             match one_run_in(input)? {
                 Some(run) if !is_text(&run) => return Err(Failure::input(not_text(&run))),
                 Some(run) => {
@@ -139,13 +140,13 @@ pub(super) fn search(
     Ok(InputListing { files, home, folders, searched })
 }
 
-/// Why a file is not opened though the file system would open it.
+/// Returns why the merge refuses to open a file that the file system would open.
 pub(super) fn refused(path: &Path) -> Option<String> {
     let error = open_input(path).err()?;
     FileRefused::in_error(&error).map(ToString::to_string)
 }
 
-/// Holds a searched folder by its descriptor; files below it are opened relative to that.
+/// Opens a searched folder and keeps its descriptor; files below it are opened relative to that descriptor.
 pub(crate) fn hold(folder: &Path) -> Result<(), Failure> {
     let held = anchor(folder, AnchorUse::Inputs);
     held.map(drop).map_err(|error| {
@@ -153,7 +154,7 @@ pub(crate) fn hold(folder: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Whether a path can be told to other ranks, and written into the output.
+/// Returns whether a path is UTF-8, so that it can be sent to other ranks and written into the output.
 pub(crate) fn is_text(path: &Path) -> bool {
     path.to_str().is_some()
 }
@@ -162,21 +163,21 @@ fn not_text(path: &Path) -> String {
     format!("{}: its name is no UTF-8: rename it, and merge again", path_text(path))
 }
 
-/// What collectors and profilers left in a folder.
+/// Files of collectors and profilers in a folder.
 #[derive(Default)]
 struct Profiles {
     files: Vec<PathBuf>,
-    /// Folders that were not looked into, though they may hold some, and why.
+    /// Folders that could not be listed although they may contain profiles, with the reason.
     passed_over: Vec<(PathBuf, String)>,
-    /// Folders of which every file was looked at.
+    /// Folders of which every file was examined.
     searched: Vec<PathBuf>,
-    /// Whether a folder that was not looked into holds some.
+    /// Whether a folder that was not searched contains profiles.
     has_unsearched: bool,
 }
 
-/// What profilers left in a folder; where that is `all` there is, also what is in the folders below, since
-/// rocprofv3 makes one for each host. JSON of others is passed over, and so is a merge of ours, unless there
-/// is nothing else.
+/// Lists the profiler files in a folder. If `all`, the folder contains no shards; then folders below it are searched,
+/// too, because rocprofv3 creates one per host. Foreign JSON files are skipped. Merged databases are skipped unless
+/// there is nothing else.
 fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
     let mut found = Profiles {
         files: entries(dir)?.into_iter().filter(|path| is_profile(path)).collect(),
@@ -190,7 +191,7 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
     for below in folders(dir)? {
         let inside = match entries(&below) {
             Ok(inside) => inside,
-            // Beside shards there may be anything.
+            // Beside shards there may be unrelated folders.
             Err(error) if all => {
                 let reason = closed_run(&below).unwrap_or_else(|| error.to_string());
                 found.passed_over.push((below, reason));
@@ -198,7 +199,7 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
             }
             Err(_) => continue,
         };
-        // Runs of rpd-collect are chosen by name, or by being the only one.
+        // A run of rpd-collect is selected by name, or because it is the only one.
         if is_of_ranks(&below) || inside.iter().any(|path| is_shard(path) || is_of_ranks(path)) {
             continue;
         }
@@ -219,13 +220,13 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
 }
 
 impl Profiles {
-    /// The shards of a folder, and what profilers left in it.
+    /// Lists the shards and profiler files of a folder.
     fn of_folder(dir: &Path) -> Result<Profiles, Failure> {
         let shards = shards_in(dir)?;
         let mut found = profiles_in(dir, shards.is_empty())?;
         let profiles = std::mem::replace(&mut found.files, shards);
         found.files.extend(profiles);
-        // A name that is no text is refused by the walk over all folders.
+        // The walk over all folders reports names that are not UTF-8.
         found.files.retain(|path| is_text(path));
         Ok(found)
     }
@@ -237,10 +238,10 @@ impl Profiles {
         self.has_unsearched |= other.has_unsearched;
     }
 
-    /// Leaves traces out that lie beside databases: rocprofv3 and rocprof-sys write what they saw in both forms, and it
-    /// would be there twice.
+    /// Skips traces beside databases: rocprofv3 and rocprof-sys write the same rows in both formats, and a merge of
+    /// both would duplicate them.
     fn pass_over_traces(&mut self) {
-        // Looking into databases takes time: thousands of them are usual, and traces beside them are not.
+        // Opening databases takes time. Thousands of them are usual, traces beside them are not.
         if !self.files.iter().any(|path| is_called_trace(path)) {
             return;
         }
@@ -264,20 +265,21 @@ impl Profiles {
         }
     }
 
-    /// Notes that a folder with these entries is not looked into. The walk over all folders counts its profiles.
+    /// Notes that a folder with these entries is not searched. The walk over all folders counts its profiles.
     fn note_unsearched(&mut self, inside: &[PathBuf]) {
         self.has_unsearched =
             self.has_unsearched || inside.iter().any(|path| is_profile(path) && !is_output(path));
     }
 }
 
-/// Whether files of such a name are looked into. The case of its letters does not matter.
+/// Returns whether files with this name are examined. Letter case does not matter.
 pub(super) fn is_looked_into(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ENDINGS.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
 }
 
-/// Whether a file is a profile that can be merged: by its content, since other programs give files the same names.
+/// Returns whether a file is a profile that can be merged. Its content decides, because other programs use the same
+/// names.
 fn is_profile(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     is_text(path)
@@ -287,23 +289,23 @@ fn is_profile(path: &Path) -> bool {
         && (format_of(path).is_ok() || is_gone(path))
 }
 
-/// Whether a file that was listed does not exist any more: it is an input that cannot be read.
+/// Returns whether a listed file does not exist anymore; then it is an input that cannot be read.
 fn is_gone(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The same of traces, too, which a merge leaves beside its inputs.
+/// Returns whether a file is a merged database or a trace of a merge; a merge leaves both beside its inputs.
 pub(super) fn is_output(path: &Path) -> bool {
     if is_called_trace(path) { rpd_perfetto::read::is_ours(path) } else { is_merge(path) }
 }
 
-/// Whether a file has the name of a Perfetto trace. Those that are listed are some, by their content.
+/// Returns whether a file has the name of a Perfetto trace. The content of listed files was checked already.
 fn is_called_trace(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Whether a file has the name that a merge gives its output.
+/// Returns whether a file has the default name of a merge output.
 pub(super) fn is_default_output(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == DEFAULT_OUTPUT)
 }
@@ -315,19 +317,19 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
 }
 
-/// Whether a path leads to a folder, by links of this user at most.
+/// Returns whether a path leads to a folder. Follows only links of this user.
 pub(super) fn is_folder(path: &Path) -> bool {
     entry_stat(path).is_ok_and(|found| found.kind == EntryKind::Folder)
 }
 
-/// `$RPD_OUTPUT` or `./rpd-out`.
+/// Returns `$RPD_OUTPUT` or `./rpd-out`.
 fn output_root() -> PathBuf {
     std::env::var_os("RPD_OUTPUT")
         .filter(|v| !v.is_empty())
         .map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
 }
 
-/// The run below `root` whose shards were written last.
+/// Returns the run below `root` whose shards were written last.
 fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
     let missing = |e: io::Error| {
         Failure::input(format!(
@@ -335,7 +337,7 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
             root.display()
         ))
     };
-    // Runs of this user come before those of others, which may lie below a shared root.
+    // Runs of this user precede runs of other users, which a shared root can contain.
     let mut newest: Option<(bool, SystemTime, PathBuf)> = None;
     for run in fs::read_dir(root).map_err(missing)? {
         let run = run.map_err(missing)?.path();
@@ -374,7 +376,7 @@ pub(crate) fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(shards)
 }
 
-/// Whether something in the folder of a run is a folder of its ranks.
+/// Returns whether an entry of a run's folder is a folder of its ranks.
 fn is_of_ranks(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(is_folder_of_ranks) && is_folder(path)
 }
@@ -383,7 +385,7 @@ pub(crate) fn is_shard(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == SHARD_ENDING)
 }
 
-/// Whether a folder has a log of a collector.
+/// Returns whether a folder contains the log of a collector.
 pub(crate) fn has_log(folder: &Path) -> bool {
     let is_log = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -392,7 +394,8 @@ pub(crate) fn has_log(folder: &Path) -> bool {
     entries(folder).is_ok_and(|entries| entries.iter().any(is_log))
 }
 
-/// The run in an output root that holds just one; `None` where there is none. Of several it says which there are.
+/// Returns the run in an output root that contains exactly one; `None` if there is none. For several runs, the error
+/// lists them.
 fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     let mut runs: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
@@ -423,7 +426,7 @@ fn nothing_in(folder: &Path) -> Failure {
     ))
 }
 
-/// One file named twice, or by two paths, is merged once.
+/// Removes repeated paths: a file that is named twice or by two paths is merged once.
 fn remove_repeated(shards: &mut Vec<(PathBuf, bool)>) {
     let mut seen = std::collections::HashSet::new();
     shards.retain(|(path, _)| seen.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone())));

@@ -1,5 +1,5 @@
-//! Blocks of another shard among those of a shard. Each of them is whole, so only what they refer to, and how many
-//! rows there are, shows that they are not its own.
+//! Detects blocks of another shard within a shard. Each such block is intact by itself; only its references and its
+//! row count show that it does not belong here.
 
 use super::opened::{InputTables, needed_rows};
 use super::source::KeySpace;
@@ -11,12 +11,12 @@ use rpd_shard::model::{Column, Kind, TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause, Process};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ends each line about such blocks.
+/// Ends each warning about such blocks.
 const LIKELY_CAUSE: &str = "blocks of another shard may be among its own";
-/// Most missing threads that are counted.
+/// Maximum number of missing threads that are counted.
 const MAX_THREADS: usize = 65_536;
 
-/// Why parts of a shard are not its own, and what is missing for them.
+/// Warnings about parts of a shard that belong to another one, and the rows that are missing for them.
 #[derive(Debug, Default)]
 pub(super) struct ForeignBlocks {
     pub(super) warnings: Vec<String>,
@@ -37,13 +37,13 @@ impl ForeignBlocks {
         self.warnings.push(format!("{}: {what}: {LIKELY_CAUSE}", shard.path().display()));
     }
 
-    /// Notes a process that has rows and no record.
+    /// Notes a process that has rows but no record.
     pub(super) fn without_record(&mut self, shard: &Shard, source: u32) {
         self.lose(source, rocpd::INFO_PROCESS, 1);
         self.warn(shard, &format!("process {source} has rows and no record"));
     }
 
-    /// Replaces a pid that no process has by 0, which stands for an unknown one.
+    /// Replaces a pid that no process can have by 0, which means unknown.
     pub(super) fn check_pid(
         &mut self,
         shard: &Shard,
@@ -59,8 +59,8 @@ impl ForeignBlocks {
         process.pid = 0;
     }
 
-    /// Notes threads that native rows of a process refer to and that the shard does not hold, unless as many are lost
-    /// for a known cause. `known` are the threads that it holds.
+    /// Notes threads that native rows of a process refer to but the shard does not contain, unless a known cause
+    /// explains as many lost threads. `known` are the threads in the shard.
     pub(super) fn check_threads(
         &mut self,
         (shard, tables): (&Shard, &InputTables),
@@ -68,7 +68,7 @@ impl ForeignBlocks {
         native: &[BlockRef],
         known: Option<&KeySpace>,
     ) {
-        // Of a shard without its end nobody knows what else is missing.
+        // In a shard without its end, anything else may be missing as well.
         if shard.ledger.is_none() || known.is_some_and(|known| known.placeholder.is_none()) {
             return;
         }
@@ -77,7 +77,7 @@ impl ForeignBlocks {
         for block in native {
             let Ok(rows) = needed_rows(shard, tables, block, &is_thread) else { continue };
             let keys = rows.column("tid");
-            // A value that is no key counts as replaced.
+            // A value that is not a key counts as a replaced value.
             for key in (0..rows.len).filter_map(|row| keys.int(row)) {
                 if known.is_some_and(|known| known.stored(key).is_some()) {
                     continue;
@@ -119,11 +119,11 @@ impl ForeignBlocks {
     }
 }
 
-/// Threads of a process that are missing for a cause that the ledger has, or that a damaged block explains.
+/// Returns the number of missing threads of a process that the loss ledger or a damaged block explains.
 fn lost_threads(shard: &Shard, source: u32, known: Option<&KeySpace>) -> u64 {
     let ledger = shard.ledger.iter();
     let losses = ledger.clone().flat_map(|ledger| &ledger.losses);
-    // A loss without a table may be of any.
+    // A loss without a table can concern any table.
     let is_about_threads = |loss: &&Loss| {
         (loss.source == 0 || loss.source == source)
             && loss.table.is_none_or(|table| table == rocpd::INFO_THREAD)

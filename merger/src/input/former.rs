@@ -1,11 +1,12 @@
-//! What former merges among the inputs say of their clocks: they are not aligned again, so it stays true.
+//! Clock metadata of previous merges among the inputs. Their clocks are not aligned again, so this metadata remains
+//! valid.
 
 use rpd_rocpd::read::Space;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Tags of the metadata that tell of clocks and of what was compared by them.
+/// Metadata tags about clocks, and about collectives that were compared with these clocks.
 const TAGS: [&str; 10] = [
     "rpd.clock",
     "rpd.clock.reference",
@@ -18,22 +19,22 @@ const TAGS: [&str; 10] = [
     "rpd.lateness",
     "rpd.former_merges",
 ];
-/// Longest value that is taken over, bytes: clocks of 10,000 nodes.
+/// Maximum size of an adopted value in bytes; enough for the clocks of 10,000 nodes.
 const MAX_VALUE: usize = 8 << 20;
 
-/// A merge of ours among the inputs.
+/// An input that is the output of a previous merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FormerMerge {
-    /// Where it is.
+    /// Path of the input.
     pub path: PathBuf,
-    /// The guid of its rows, in a partitioned one of its first set.
+    /// Guid of its rows; of the first table set if it is partitioned.
     pub guid: String,
-    /// What its metadata says, by tag.
+    /// Values of [`TAGS`] in its metadata, by tag.
     pub tags: BTreeMap<String, String>,
 }
 
 impl FormerMerge {
-    /// That of the first set, which speaks for all.
+    /// Reads the metadata of the first table set with clock metadata; all sets have the same.
     pub(super) fn of(path: PathBuf, spaces: &[&Space]) -> Option<FormerMerge> {
         let told = |space: &&&Space| space.tags.contains_key("rpd.clock.domains");
         let space = spaces.iter().find(told).or(spaces.first())?;

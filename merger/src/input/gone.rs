@@ -1,5 +1,4 @@
-//! Inputs that vanish, shrink or become unreadable while they are merged: the merge begins anew without
-//! them.
+//! Inputs that vanish, shrink or become unreadable during a merge. The merge restarts without them.
 
 use super::find::ListedFile;
 use super::lost::{LostCause, LostRows};
@@ -14,11 +13,11 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often a merge begins anew. It is in vain where inputs go as fast as they are read.
+/// Maximum number of restarts. If inputs vanish as fast as they are read, more restarts do not help.
 const MOST_TIMES: usize = 16;
 
-/// What was read before cannot be read now. Where the system has no room for open files or memory, the input
-/// is not to blame, and the next one would fare no better.
+/// Converts an error of an input that was readable before. If the system lacks descriptors or memory, the input is
+/// not the cause and a restart would fail as well, so this is no vanished input.
 pub(crate) fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -39,7 +38,7 @@ pub(crate) fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
     }])
 }
 
-/// The same failure, with the rows that are known of the inputs.
+/// Adds the known row counts of the vanished inputs to a failure.
 pub(crate) fn with_rows(failure: Failure, surveys: &[InputSurvey], schema: &JobSchema) -> Failure {
     let mut all = match failure.into_vanished_inputs() {
         Ok(all) => all,
@@ -55,20 +54,20 @@ pub(crate) fn with_rows(failure: Failure, surveys: &[InputSurvey], schema: &JobS
     Failure::inputs_vanished(all)
 }
 
-/// What was found out since the inputs were listed.
+/// Inputs and ranks that are excluded after restarts.
 #[derive(Debug, Default)]
 pub(crate) struct ExcludedInputs {
     times: usize,
     /// Inputs that are not merged.
     gone: Vec<VanishedInput>,
-    /// Merge ranks that cannot read what rank 0 can, and an input of each.
+    /// Merge ranks that cannot read inputs which rank 0 can read, with one such input for each rank.
     blind: Vec<(usize, PathBuf)>,
-    /// Lines that the user has read.
+    /// Warnings that were printed already.
     printed: BTreeSet<String>,
 }
 
 impl ExcludedInputs {
-    /// Prints the warnings that were not printed before the merge began anew.
+    /// Prints the warnings that were not printed before the merge restarted.
     pub(crate) fn print(&mut self, warnings: Vec<String>) {
         for line in warnings {
             if !self.printed.contains(&line) {
@@ -78,8 +77,8 @@ impl ExcludedInputs {
         }
     }
 
-    /// Takes what all ranks agreed on. An input that rank 0 can open is still there: the rank that cannot
-    /// gets none to read.
+    /// Adds the vanished inputs of all ranks. If rank 0 can open an input, it still exists; then the rank that cannot
+    /// open it gets no inputs.
     pub(crate) fn add(&mut self, all: Vec<VanishedInput>) -> Result<(), Failure> {
         self.times += 1;
         if self.times > MOST_TIMES {
@@ -107,12 +106,12 @@ impl ExcludedInputs {
         self.blind.iter().any(|(blind, _)| *blind == rank)
     }
 
-    /// The merge ranks that get no input to read.
+    /// Returns the merge ranks that get no inputs.
     pub(crate) fn blind_ranks(&self) -> Vec<usize> {
         self.blind.iter().map(|(rank, _)| *rank).collect()
     }
 
-    /// A line for each rank that reads nothing.
+    /// Returns a note for each rank that reads no inputs.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         self.blind.iter().map(|(rank, path)| {
             let path = path.display();
@@ -120,7 +119,7 @@ impl ExcludedInputs {
         })
     }
 
-    /// Marks the listed files that cannot be read any more.
+    /// Marks the listed files that have become unreadable.
     pub(crate) fn mark(&self, files: &mut [ListedFile]) {
         for listed in files {
             if let Some(gone) = self.gone.iter().find(|gone| gone.path == listed.path) {
@@ -130,12 +129,12 @@ impl ExcludedInputs {
         }
     }
 
-    /// Whether a listed file cannot be read any more.
+    /// Returns whether a listed file has become unreadable.
     pub(crate) fn has(&self, path: &Path) -> bool {
         self.gone.iter().any(|gone| gone.path == path)
     }
 
-    /// What is lost with them.
+    /// Returns the rows that are lost with the vanished inputs.
     pub(crate) fn lost(&self) -> Vec<LostRows> {
         let lost = |gone: &VanishedInput| match &gone.rows {
             Some(rows) => {

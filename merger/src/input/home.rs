@@ -1,5 +1,5 @@
-//! The nodes of the job and their clocks, as shards tell them: where a file of another profiler was recorded, which
-//! names a host at best, and how its clock becomes that node's `CLOCK_BOOTTIME`.
+//! Nodes of the job and their clocks, from shards. Finds the node of a foreign file, which names a host at best, and
+//! the offset from the file's clock to that node's `CLOCK_BOOTTIME`.
 
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::Shard;
@@ -11,37 +11,39 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Begins the machine id of a node that no file names.
+/// Prefix of the machine id of a node that no file names.
 const UNNAMED: &str = "unknown-";
-/// Variables that tell how many nodes a job has; that of the step first, which may be on some of them.
+/// Environment variables with the number of nodes of a job. The one of the step comes first, because a step can use a
+/// part of the nodes.
 const NODES_OF_JOB: [&str; 4] =
     ["SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "FLUX_JOB_NNODES"];
-/// Variables that tell how many ranks are on a node.
+/// Environment variables with the number of ranks on a node.
 const RANKS_OF_NODE: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
 
-/// Two readings of how far two clocks are apart that differ by no more than this, and their brackets, are one, ns.
+/// Largest difference of two offset readings, beyond their brackets, that still counts as the same offset, ns.
 const SAME: i64 = 1_000;
-/// Times that a wall clock was set, of one node, that are kept.
+/// Maximum number of steps of a wall clock that are kept per node.
 const MOST_STEPS: usize = 1_024;
-/// A file belongs to a boot if its times are so near to those of the shards of that boot, ns.
+/// Maximum distance between a file's times and the times of a boot's shards for which the file can belong to that
+/// boot, ns.
 const NEAR: i64 = 3_600 * 1_000_000_000;
 
-/// From some moment on a clock is so far behind BOOTTIME.
+/// Offset of a clock from BOOTTIME, valid from a given time on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct RealtimeStep {
-    /// When that was read first, BOOTTIME, ns.
+    /// BOOTTIME of the first reading with this offset, ns.
     from: i64,
     /// BOOTTIME minus the clock, ns.
     pub offset: i64,
-    /// The offset is exact to half of this, ns.
+    /// Width of the bracket of the reading, ns. The offset is exact to half of it.
     pub bracket: i64,
 }
 
-/// The clocks of one boot of a node.
+/// Clocks of one boot of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct NodeClocks {
-    /// As a process of it says; without a name where no process does.
+    /// Node as recorded by one of its processes; empty if no process records it.
     node: Node,
     /// First and last BOOTTIME that was read, ns.
     first: i64,
@@ -50,20 +52,20 @@ struct NodeClocks {
     realtime: Vec<RealtimeStep>,
 }
 
-/// All that have shards.
+/// Clocks of all nodes that have shards.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostClocks {
     nodes: BTreeMap<ClockDomain, NodeClocks>,
-    /// All names of hosts that shards and translated files say.
+    /// All host names in shards and translated files.
     names: BTreeSet<String>,
     job: JobExtent,
-    /// Processes that torch has spawned, by run, boot and number: what they are, which only torch's own files say.
+    /// Rank and size of processes that torch spawned, by run, boot id and pid. Only torch's own files contain them.
     spawned: BTreeMap<ProcessKey, RankAndSize>,
-    /// Files that name no host, and a process of each.
+    /// Files that do not name a host, with one process of each.
     nameless: Vec<(String, Process)>,
 }
 
-/// How far the job goes, as shards with clocks tell it.
+/// Size of the job, from shards with clock records.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct JobExtent {
     ranks: BTreeSet<u32>,
@@ -91,7 +93,8 @@ impl JobExtent {
         self.ranks_of_node = self.ranks_of_node.max(other.ranks_of_node);
     }
 
-    /// Whether a process may be elsewhere than on the only node that has shards. One of a rank that has a shard is not.
+    /// Returns whether a process may have run on another node than the only one that has shards. A process of a rank
+    /// that has a shard did not.
     fn goes_beyond(&self, process: &Process) -> bool {
         if process.rank.is_some_and(|rank| self.ranks.contains(&rank)) {
             return false;
@@ -102,7 +105,7 @@ impl JobExtent {
     }
 }
 
-/// Readings that follow one another, put together while they say the same.
+/// Combines successive readings with the same offset.
 fn steps(mut readings: Vec<RealtimeStep>) -> Vec<RealtimeStep> {
     readings.sort_unstable();
     let mut steps: Vec<RealtimeStep> = Vec::new();
@@ -124,21 +127,22 @@ fn steps(mut readings: Vec<RealtimeStep>) -> Vec<RealtimeStep> {
     steps
 }
 
-/// Run, boot and number of a process.
+/// Run id, boot id and pid of a process.
 type ProcessKey = (String, String, i32);
-/// Of a process, as far as they are known.
+/// Rank and size of a process, as far as known.
 type RankAndSize = (Option<u32>, Option<u32>);
 
 fn key_of(run: &str, process: &Process) -> ProcessKey {
     (run.to_owned(), process.node.boot_id.clone(), process.pid)
 }
 
-/// Whether a file says nothing of its node.
+/// Returns whether a file does not identify its node.
 fn is_nameless(node: &Node) -> bool {
     node.machine_id.starts_with(UNNAMED)
 }
 
-/// The BOOTTIME at which a clock showed a time. Where it was set back, a time that it showed twice is the first one.
+/// Returns the BOOTTIME at which a clock showed a time. If the clock was set back and showed a time twice, returns
+/// the first BOOTTIME.
 pub(crate) fn to_boottime(steps: &[RealtimeStep], time: i64) -> i64 {
     let next = |place: usize| steps.get(place + 1).map_or(i64::MAX, |next| next.from);
     let mut all = steps.iter().enumerate().map(|(place, step)| (place, time.saturating_add(step.offset)));
@@ -190,7 +194,7 @@ impl NodeClocks {
         }
     }
 
-    /// Whether a file that names its node so is of this machine. `same` tells whether two names are of one host.
+    /// Returns whether a file with this node is from this machine. `same` compares two host names.
     fn is_called(&self, node: &Node, same: impl Fn(&str, &str) -> bool) -> bool {
         let (machine, host) = (&node.machine_id, &node.hostname);
         match machine.is_empty() || machine == host {
@@ -201,7 +205,7 @@ impl NodeClocks {
         }
     }
 
-    /// Whether it ran when something happened.
+    /// Returns whether this boot was running at the time, within [`NEAR`].
     fn was_there(&self, clock: Clock, time: i64) -> bool {
         let boottime = to_boottime(self.steps(clock), time);
         time != 0 && boottime >= self.first.saturating_sub(NEAR) && boottime <= self.last.saturating_add(NEAR)
@@ -209,12 +213,12 @@ impl NodeClocks {
 }
 
 impl HostClocks {
-    /// Whether no shard tells of clocks.
+    /// Returns whether no shard contains clock records.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Adds what a shard says.
+    /// Adds the clocks, host names and processes of a shard.
     pub(super) fn add(&mut self, shard: &Shard) {
         NodeClocks::of(shard).into_iter().for_each(|(domain, found)| self.put(domain, found));
         self.names.extend(shard.processes.values().map(|process| process.node.hostname.clone()));
@@ -234,12 +238,12 @@ impl HostClocks {
         }
     }
 
-    /// Adds a file that is no shard and names no host.
+    /// Adds a file that is not a shard and does not name a host.
     pub(super) fn add_nameless(&mut self, path: &Path, process: Process) {
         self.nameless.push((path.display().to_string(), process));
     }
 
-    /// What is to be said of files that name no host, where there is one node that has shards.
+    /// Returns notes about files that do not name a host, if exactly one node has shards.
     pub(super) fn notes(&mut self) -> Vec<String> {
         let nameless = std::mem::take(&mut self.nameless);
         let Some(only) = self.nodes.values().next().filter(|_| self.nodes.len() == 1) else {
@@ -268,7 +272,7 @@ impl HostClocks {
         assumed.into_iter().chain(elsewhere).collect()
     }
 
-    /// Adds what others say.
+    /// Adds the clocks of other inputs.
     pub(super) fn join(&mut self, others: HostClocks) {
         for (domain, found) in others.nodes {
             self.put(domain, found);
@@ -279,8 +283,8 @@ impl HostClocks {
         self.nameless.extend(others.nameless);
     }
 
-    /// Whether two names are of one host: the same, or one is the other without its domain and all others that begin
-    /// so are the same.
+    /// Returns whether two names denote one host. They do if they are equal, or if one is the other without its
+    /// domain and no third known name has the same prefix.
     fn are_of_one(&self, a: &str, b: &str) -> bool {
         let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
         let is_long = |name: &str| name.strip_prefix(short).is_some_and(|rest| rest.starts_with('.'));
@@ -296,19 +300,19 @@ impl HostClocks {
         }
     }
 
-    /// Whether shards tell of the clocks of a boot.
+    /// Returns whether shards contain clocks of this boot.
     fn knows_boot(&self, boot_id: &str) -> bool {
         let first = ClockDomain { boot_id: boot_id.to_owned(), time_namespace: 0 };
         self.nodes.range(first..).next().is_some_and(|(domain, _)| domain.boot_id == boot_id)
     }
 
-    /// How a clock of a domain becomes its BOOTTIME; empty where that is not known, or there is nothing to do.
+    /// Returns the offsets from a clock to the BOOTTIME of its domain; empty if they are unknown or not needed.
     pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[RealtimeStep] {
         self.nodes.get(domain).map_or(&[], |known| known.steps(clock))
     }
 
-    /// Gives a process that torch has spawned, and that another collector's library or profiler saw, too, the rank that it
-    /// has in torch: to a launcher it is part of what it started.
+    /// Assigns the torch rank to a process that torch spawned and that another collector or profiler recorded, too.
+    /// For a launcher, such a process is only a part of the process that it started.
     pub(super) fn settle_rank(&self, run: &str, process: &mut Process) {
         if self.spawned.is_empty() || process.rank_from.as_deref() == Some(SPAWNED_MEMBER) {
             return;
@@ -319,9 +323,9 @@ impl HostClocks {
         }
     }
 
-    /// Finds the node and the boot of a process of which no collector told, and puts them in the place of what its file
-    /// says. That is the node of the same name that ran at the time; where a file names none, the only node that there
-    /// is, if no shard says that the job goes beyond it. Returns whether it was found.
+    /// Finds node and boot of a process that no collector recorded, and replaces the values of its file. The node has
+    /// the same host name and was running at the time. If the file names no host, the only node with shards is used,
+    /// unless shards show that the job is larger. Returns whether a node was found.
     pub(super) fn agree_on_result(&self, process: &mut Process) -> bool {
         let is_unknown = process.domain.time_namespace != MERGED_TIME_NAMESPACE
             && process.domain.boot_id == process.node.boot_id
@@ -368,7 +372,7 @@ mod tests {
             reading(12, 7 * SECOND + 30),
         ]);
         assert_eq!(found.iter().map(|step| step.from / SECOND).collect::<Vec<_>>(), [1, 9]);
-        // Before the first reading, between both, and behind the second.
+        // Before the first reading, between both, and after the second.
         assert_eq!(to_boottime(&found, -3 * SECOND), -3 * SECOND - 50);
         assert_eq!(to_boottime(&found, 8 * SECOND), 8 * SECOND - 50);
         assert_eq!(to_boottime(&found, 20 * SECOND), 27 * SECOND);

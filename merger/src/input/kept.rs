@@ -1,5 +1,5 @@
-//! What is kept of an input between its survey and the end of the merge. There are thousands of inputs, so it
-//! is little, and it is counted.
+//! Memory that an input occupies from its survey to the end of the merge. A job can have thousands of inputs, so this
+//! is kept small and counted against `--memory`.
 
 use super::opened::OpenInput;
 use super::piece_ref::PieceRef;
@@ -12,23 +12,23 @@ use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockSet, Node};
 
-/// What an allocation takes on top of its bytes, about.
+/// Approximate overhead of an allocation, bytes.
 const ALLOCATION: usize = 16;
-/// What lists of plans, units and messages take for an input.
+/// Bytes per input in lists of plans, units and messages.
 const LISTED: usize = 512;
-/// What a string takes beside its text: place and hash in the survey; id, and hash of the set, later.
+/// Bytes per string beside its text: position and hash in the survey; later its id, and its hash in a table set.
 const PER_STRING: usize = 56;
-/// Bytes of a piece that a thread has room for anyway.
+/// Largest piece in bytes that each thread's memory includes anyway.
 const USUAL_PIECE: u64 = 1 << 20;
-/// How often a long row is there while it is read, rewritten and put into pages.
+/// Number of copies of a long row that exist while it is read, rewritten and put into pages.
 const TIMES_IN_WORK: u64 = 8;
-/// What the pages of its unit may take more than those of others: their memory grows to twice its length.
+/// Additional bytes of the pages of such a row's unit: the page buffer grows to twice its length.
 const GROWN_PAGES: u64 = 16 << 20;
-/// What a number in a B-tree takes.
+/// Bytes of an entry of a B-tree with an integer value.
 const TREE_ENTRY: usize = 40;
 
 impl InputSurvey {
-    /// Drops what no later phase looks at, and the room that lists have left.
+    /// Drops data that no later phase reads, and the spare capacity of lists.
     pub(crate) fn shrink(&mut self) {
         match &mut self.input {
             OpenInput::None => {}
@@ -46,7 +46,8 @@ impl InputSurvey {
         self.warnings.shrink_to_fit();
     }
 
-    /// Bytes that its strings take while it is read or written, about. They are known until they are counted.
+    /// Returns the approximate bytes that the input's strings take while it is read or written. Valid until its
+    /// hashes are taken.
     pub(crate) fn string_bytes(&self) -> usize {
         let strings: usize = self.hashes.iter().map(Vec::len).sum();
         let texts = match &self.input {
@@ -60,7 +61,8 @@ impl InputSurvey {
         2 * texts + strings * PER_STRING
     }
 
-    /// Bytes that its longest piece takes while it is in work, about; 0 where that is what any piece takes.
+    /// Returns the approximate bytes that the input's longest piece takes while it is processed; 0 if it is no longer
+    /// than a usual piece.
     pub(crate) fn longest_piece(&self) -> u64 {
         let bytes = |piece: &SourcePiece| match piece {
             SourcePiece::Rows { piece, .. } => piece.bytes,
@@ -82,7 +84,7 @@ impl InputSurvey {
         }
     }
 
-    /// Bytes that it takes until the end of the merge, about.
+    /// Returns the approximate bytes that the input occupies until the end of the merge.
     pub(crate) fn bytes(&self) -> usize {
         let input = match &self.input {
             OpenInput::None => 0,
@@ -106,8 +108,8 @@ impl InputSurvey {
     }
 }
 
-/// A shard has a clock set for every few seconds, and the best one of each domain is used. The first domain stays
-/// the first.
+/// Keeps only the best clock set of each domain, which is the one that later phases use. A shard has a clock set
+/// every few seconds. The first domain remains the first.
 fn keep_best_clocks(shard: &mut Shard) {
     let first = shard.clocks.first().map(|set| set.domain.clone());
     let mut best = BestSets::new();
@@ -155,7 +157,7 @@ fn of_source(source: &InputSource) -> usize {
         StackSpace::Offset(_) => 0,
         StackSpace::Dictionary(values) => size_of_val(&values[..]),
     };
-    // Of every table the base of its ids, and how many.
+    // For each table, the first id and the number of ids.
     let bases = source.tables.len() * (TREE_ENTRY + size_of::<u64>() + size_of::<TableId>());
     size_of::<InputSource>()
         + source.pieces.iter().map(of_piece).sum::<usize>()

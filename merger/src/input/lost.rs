@@ -1,4 +1,4 @@
-//! Rows that are lost with whole inputs.
+//! Rows that are lost because a whole input is not merged.
 
 use super::path_text::path_text;
 use rpd_console::wording::counted;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 /// Why the rows of an input are not in the output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum LostCause {
-    /// It could not be read any more while it was merged.
+    /// The input became unreadable during the merge.
     InputVanished,
-    /// Another input claims to be the same, has other rows, and is merged instead.
+    /// Another input has the same identity but other rows, and is merged instead.
     OtherContents,
-    /// It looks like data of a profiler, and cannot be merged or was not looked into.
+    /// The file looks like data of a profiler, but cannot be merged or was not examined.
     FileNotUsed,
 }
 
 impl LostCause {
-    /// Short name for reports and metadata.
+    /// Returns the short name for reports and metadata.
     pub fn name(self) -> &'static str {
         match self {
             LostCause::InputVanished => "input_vanished",
@@ -32,30 +32,30 @@ impl LostCause {
 /// Rows of inputs that are not merged.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LostRows {
-    /// Name of the table, where it is known.
+    /// Name of the table, if known.
     pub table: Option<String>,
-    /// Why.
+    /// Cause of the loss.
     pub cause: LostCause,
-    /// How many, where it is known.
+    /// Number of rows, if known.
     pub rows: Option<u64>,
-    /// Of which file, where it is lost as a whole.
+    /// The file, if all of it is lost.
     pub file: Option<LostFile>,
 }
 
-/// A file that is lost as a whole.
+/// A file that is lost completely.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct LostFile {
-    /// Its path below the folder of the inputs, so that the ledger does not depend on where that is.
+    /// Path below the folder of the inputs, so that the ledger does not depend on the folder's location.
     pub name: String,
-    /// Why, in words that follow the name.
+    /// Reason, worded to follow the name.
     pub reason: String,
 }
 
-/// Files that the ledger names; further ones are counted.
+/// Maximum number of files that the ledger names; it counts the others.
 const MAX_NAMED: usize = 100;
 
-/// The ledger entries of files that are not used: their paths, and reasons that may name them. `folders` are the inputs that
-/// are folders.
+/// Returns the ledger entries of files that are not used. `files` has paths, and reasons that may contain these
+/// paths; `folders` are the inputs that are folders.
 pub(crate) fn files_not_used(files: &[(PathBuf, String)], folders: &[PathBuf]) -> Vec<LostRows> {
     let (first, further) = files.split_at(files.len().min(MAX_NAMED));
     let paths: Vec<&Path> = first.iter().map(|(path, _)| path.as_path()).collect();
@@ -69,7 +69,7 @@ pub(crate) fn files_not_used(files: &[(PathBuf, String)], folders: &[PathBuf]) -
         LostFile { reason: reason.trim_start_matches([':', ' ']).to_owned(), name }
     });
     let mut named: Vec<LostFile> = named.collect();
-    // The order of names, and not that of paths.
+    // Ordered by name, not by path.
     named.sort();
     let more = (!further.is_empty())
         .then(|| LostFile { name: counted(further.len() as u64, "further file"), reason: String::new() });
@@ -77,8 +77,8 @@ pub(crate) fn files_not_used(files: &[(PathBuf, String)], folders: &[PathBuf]) -
     named.into_iter().chain(more).map(lost).collect()
 }
 
-/// Names of files that do not depend on where the inputs are: the paths below the folders of the inputs. Names that are equal
-/// get folders in front, until they differ.
+/// Returns file names that do not depend on the location of the inputs: paths below the input folders. Equal names
+/// are extended by parent folders until they differ.
 fn short_names(paths: &[&Path], folders: &[PathBuf]) -> Vec<String> {
     let parts: Vec<Vec<&OsStr>> = paths.iter().map(|path| path.iter().collect()).collect();
     let mut lengths: Vec<usize> = paths.iter().map(|path| below(path, folders).max(1)).collect();
@@ -107,13 +107,13 @@ fn short_names(paths: &[&Path], folders: &[PathBuf]) -> Vec<String> {
     lengths.into_iter().enumerate().map(name).collect()
 }
 
-/// Parts of a path below the innermost of these folders that holds it; 0 if none does.
+/// Returns the number of path components below the innermost of these folders that contains the path; 0 if none does.
 fn below(path: &Path, folders: &[PathBuf]) -> usize {
     let below = folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
     below.map(|rest| rest.iter().count()).min().unwrap_or(0)
 }
 
-/// A reason without the folders that a path in it begins with.
+/// Removes the folders of `path` from a reason.
 fn without_folders(reason: &str, path: &Path, folders: &[PathBuf]) -> String {
     let holds = folders.iter().filter(|folder| path.starts_with(folder));
     let parents = holds.map(PathBuf::as_path).chain(path.parent());
@@ -124,7 +124,7 @@ fn without_folders(reason: &str, path: &Path, folders: &[PathBuf]) -> String {
     reason
 }
 
-/// One entry per table, cause and file.
+/// Sums up the rows, with one entry per table, cause and file.
 pub(crate) fn sum(lost: impl IntoIterator<Item = LostRows>) -> Vec<LostRows> {
     let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
     for LostRows { table, cause, rows, file } in lost {

@@ -1,4 +1,4 @@
-//! Phase 1 and the reading half of phases 2 and 4: which inputs there are, what is in them, their rows.
+//! Phase 1, and the reading part of phases 2 and 4: lists the inputs, surveys them and reads their rows.
 
 mod block_facts;
 pub(crate) mod candidate;

@@ -1,4 +1,4 @@
-//! An input while it is merged, whatever its format.
+//! An input during the merge, independent of its format.
 
 use super::expand::BuiltinString;
 use super::gone::changed;
@@ -15,54 +15,54 @@ use std::path::Path;
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Tables of an input in the job's terms, by their number in the input.
+/// Tables of an input as tables of the job, by their number in the input.
 pub(crate) type InputTables = Arc<BTreeMap<TableId, Arc<Table>>>;
 
-/// What is done with a string, given its place in its table.
+/// Callback for a string; gets its position in its table, and its text.
 pub(crate) type TakeString<'a> = dyn FnMut(u32, &[u8]) -> Result<(), Failure> + 'a;
 
-/// The same, given its key too.
+/// Callback for a string; gets its key, its position in its table, and its text.
 type TakeStringRow<'a> = dyn FnMut(i64, u32, &[u8]) -> Result<(), Failure> + 'a;
 
 /// An input.
 #[derive(Debug, Default)]
 pub(crate) enum OpenInput {
-    /// Nothing.
+    /// No input.
     #[default]
     None,
-    /// A shard of rpd-collect, or what another format was translated to.
+    /// A shard of rpd-collect or of a translated foreign file.
     Shard(Shard),
     /// A RocPD database.
     Database(OpenDatabase),
 }
 
-/// A RocPD database of which some spaces are merged.
+/// A RocPD database of which at least some table sets are merged.
 #[derive(Debug)]
 pub(crate) struct OpenDatabase {
     /// The database.
     pub database: Database,
-    /// The string tables of the spaces that are merged; other spaces are in another input too.
+    /// String tables of the table sets that are merged. Other table sets are merged from another input.
     pub strings: Vec<StringPieces>,
 }
 
-/// A string table.
+/// A string table of a database.
 #[derive(Debug)]
 pub(crate) struct StringPieces {
-    /// Position of its space in the file.
+    /// Position of the table set in the file.
     pub space: usize,
-    /// Position of the table in the space.
+    /// Position of the table in the table set.
     pub table: usize,
-    /// What of it could be read in the survey.
+    /// Pieces that the survey could read.
     pub pieces: Vec<Piece>,
 }
 
 impl OpenDatabase {
-    /// The space that a source was made of.
+    /// Returns the table set that a source was made from.
     pub(crate) fn space_of(&self, source: &InputSource) -> Option<&Space> {
         self.database.spaces().get(self.strings.get(source.string_table)?.space)
     }
 
-    /// Each string of a string table.
+    /// Calls `take` for each string of a string table.
     fn each_string_row(&self, table: usize, take: &mut TakeStringRow<'_>) -> Result<(), Failure> {
         let Some(StringPieces { space, table, pieces }) = self.strings.get(table) else { return Ok(()) };
         let mut index = 0;
@@ -83,7 +83,7 @@ impl OpenDatabase {
     }
 }
 
-/// The strings of a shard, in which no more is missing than in the survey.
+/// Reads the strings of a shard. Fails if a block cannot be read because of an I/O error.
 pub(crate) fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
     let (strings, errors) = shard.strings();
     match errors.into_iter().find(|error| matches!(error.cause, BlockDamage::Io(_))) {
@@ -93,7 +93,7 @@ pub(crate) fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
 }
 
 impl OpenInput {
-    /// Where it is.
+    /// Returns the path.
     pub(crate) fn path(&self) -> &Path {
         match self {
             OpenInput::None => Path::new(""),
@@ -102,7 +102,7 @@ impl OpenInput {
         }
     }
 
-    /// Its length.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             OpenInput::None => 0,
@@ -111,7 +111,7 @@ impl OpenInput {
         }
     }
 
-    /// Names one source of this input, whatever the path of the file.
+    /// Returns an id of one source of this input. It does not depend on the path of the file.
     pub(crate) fn id_of(&self, source: &InputSource) -> u128 {
         match self {
             OpenInput::None => 0,
@@ -123,7 +123,7 @@ impl OpenInput {
         }
     }
 
-    /// Whether a piece of a source has rows of processes.
+    /// Returns whether a piece of a source has rows of processes.
     pub(crate) fn has_processes(&self, source: &InputSource, piece: &SourcePiece) -> bool {
         match (piece, self) {
             (SourcePiece::Process, _) => true,
@@ -147,7 +147,7 @@ impl OpenInput {
         }
     }
 
-    /// How many string tables it has.
+    /// Returns the number of string tables.
     pub(crate) fn string_tables(&self) -> u32 {
         match self {
             OpenInput::None => 0,
@@ -156,7 +156,7 @@ impl OpenInput {
         }
     }
 
-    /// Each string of one of its tables, with its place in it.
+    /// Calls `take` for each string of one string table, with its position in the table.
     pub(crate) fn each_string(&self, table: usize, take: &mut TakeString<'_>) -> Result<(), Failure> {
         debug_assert!(table < self.string_tables() as usize);
         match self {
@@ -169,7 +169,7 @@ impl OpenInput {
         }
     }
 
-    /// Clock sets that were recorded in it.
+    /// Returns the clock sets recorded in the input.
     pub(crate) fn clocks(&self) -> &[ClockSet] {
         match self {
             OpenInput::Shard(shard) => &shard.clocks,
@@ -177,7 +177,7 @@ impl OpenInput {
         }
     }
 
-    /// Bursts of probes that were recorded in it.
+    /// Returns the probe bursts recorded in the input.
     pub(crate) fn probes(&self) -> &[ProbeBurst] {
         match self {
             OpenInput::Shard(shard) => &shard.probes,
@@ -186,7 +186,7 @@ impl OpenInput {
     }
 }
 
-/// Names one process of one shard, whatever the path of the file.
+/// Returns an id of one process of a shard. It does not depend on the path of the file.
 pub(crate) fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
     let run = &shard.identity.run_id;
     let name =
@@ -194,7 +194,7 @@ pub(crate) fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
     XxHash3_128::oneshot(name.as_bytes())
 }
 
-/// The rows of a block, in the job's terms.
+/// Reads the rows of a block as rows of the job's table.
 pub(crate) fn block_rows(
     shard: &Shard,
     tables: &InputTables,
@@ -203,7 +203,7 @@ pub(crate) fn block_rows(
     Ok(adopted(shard.rows(block)?, tables, block))
 }
 
-/// The same, without the columns of integers that are not `needed`, see [`Shard::needed_rows`].
+/// Reads the rows of a block without the integer columns that are not `needed`, see [`Shard::needed_rows`].
 pub(crate) fn needed_rows(
     shard: &Shard,
     tables: &InputTables,
@@ -225,11 +225,11 @@ fn adopted(mut rows: Rows<Local>, tables: &InputTables, block: &BlockRef) -> Row
 /// Global ids of the strings of one string table of an input.
 #[derive(Debug, Default)]
 pub(crate) struct StringMap {
-    /// By local id minus one; 0 where there is none.
+    /// Global ids, indexed by local id minus one; 0 for an unused local id.
     dense: Vec<i64>,
-    /// Local ids that would leave holes: local and global id, ascending.
+    /// Local ids that would leave gaps in `dense`: local and global id, ascending.
     sparse: Vec<(i64, i64)>,
-    /// By word; 0 where not in use.
+    /// Global ids of builtin strings; 0 if unused.
     words: [i64; BuiltinString::ALL.len()],
 }
 
@@ -244,7 +244,7 @@ impl StringMap {
         map
     }
 
-    /// Looks up the strings of each space of a database.
+    /// Looks up the strings of each table set of a database.
     pub(crate) fn of_database(open: &OpenDatabase, ids: &StringIds) -> Result<Vec<StringMap>, Failure> {
         let map = |table| {
             let mut map = StringMap::with_words(ids);
@@ -257,13 +257,13 @@ impl StringMap {
         (0..open.strings.len()).map(map).collect()
     }
 
-    /// The words alone.
+    /// Returns a map that contains only the builtin strings.
     pub(crate) fn with_words(ids: &StringIds) -> StringMap {
         let words = BuiltinString::ALL.map(|word| ids.id(hash(word.text().as_bytes())).unwrap_or(0));
         StringMap { words, ..StringMap::default() }
     }
 
-    /// Adds a string. Local ids ascend.
+    /// Adds a string. Local ids must ascend.
     pub(crate) fn add(&mut self, local: i64, global: i64) {
         match usize::try_from(local) {
             Ok(local) if self.sparse.is_empty() && local == self.dense.len() + 1 => self.dense.push(global),
@@ -271,7 +271,7 @@ impl StringMap {
         }
     }
 
-    /// The global id of a string.
+    /// Returns the global id of a string.
     #[inline]
     pub(crate) fn id(&self, local: i64) -> Option<i64> {
         let dense = usize::try_from(local).ok().and_then(|i| self.dense.get(i.checked_sub(1)?));
@@ -282,7 +282,7 @@ impl StringMap {
         (found != 0).then_some(found)
     }
 
-    /// The global id of a word.
+    /// Returns the global id of a builtin string.
     pub(crate) fn word(&self, word: BuiltinString) -> Option<i64> {
         Some(self.words[word as usize]).filter(|id| *id != 0)
     }

@@ -1,21 +1,22 @@
-//! Runs in an output folder that only other users may read.
+//! Runs in an output folder that only other users can read.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Runs that are named.
+/// Maximum number of runs that are named.
 const MAX_NAMED: usize = 3;
-/// Entries of the folder that are looked at.
+/// Maximum number of entries of the folder that are examined.
 const MAX_LOOKED_AT: usize = 10_000;
 
-/// Whose run a folder is that this user may not read, and how it is merged; `None` for any other folder.
+/// Returns the owner of a run's folder that this user cannot read, and advice how to merge it; `None` for any other
+/// folder.
 pub(super) fn closed_run(folder: &Path) -> Option<String> {
     is_closed(folder).then(|| advice(&owned(folder), folder))
 }
 
-/// The same of the runs in an output folder; `None` if there are none.
+/// Returns the same for all such runs in an output folder; `None` if there are none.
 pub(super) fn runs_of_others(root: &Path) -> Option<String> {
     let entries = fs::read_dir(root).ok()?.flatten().take(MAX_LOOKED_AT).map(|entry| entry.path());
     let mut runs: Vec<PathBuf> = entries.filter(|path| is_closed(path)).collect();

@@ -1,38 +1,38 @@
-//! What the user calls the files that were translated.
+//! Original names of the files that were translated.
 
 use super::translate::TRANSLATED_ENDING;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The names of translated files, all in one folder, and of what they were made of.
+/// Names of translated files, all in one folder, and of the files that they were translated from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OwnNames {
-    /// Begins the names of the translated.
+    /// Common prefix of the names of translated files.
     folder: String,
     names: HashMap<String, String>,
 }
 
 impl OwnNames {
-    /// Of pairs of both names.
+    /// Builds the map from pairs of translated and original name.
     pub(super) fn new(names: impl Iterator<Item = (String, String)>) -> OwnNames {
         let names: HashMap<String, String> = names.collect();
         let folder = names.keys().next().and_then(|name| Some(name.rsplit_once('/')?.0));
         OwnNames { folder: folder.map_or(String::new(), |folder| format!("{folder}/")), names }
     }
 
-    /// Whether this is the path of a translated file.
+    /// Returns whether this is the path of a translated file.
     pub(crate) fn is_translated(&self, path: &str) -> bool {
         self.names.contains_key(path)
     }
 
-    /// The path of the file that a path was translated from; any other path as it is.
+    /// Returns the path of the original of a translated file; any other path unchanged.
     pub(super) fn own_path(&self, path: &Path) -> PathBuf {
         path.to_str().map_or_else(|| path.to_owned(), |text| self.put_into(text).into())
     }
 
-    /// A text with the user's names in the place of those of translated files. Of ten thousand files ten thousand texts
-    /// may speak: it looks for what all names have in common.
+    /// Replaces the names of translated files in a text by the original names. Searches for the common prefix only,
+    /// because a merge can have ten thousand files and as many texts.
     pub(crate) fn put_into(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -73,7 +73,7 @@ mod tests {
                 "both /out.db.translated/1.rpdshard and /out.db.translated/11.rpdshard",
                 "both /a.json and /b.json",
             ),
-            // Of no file.
+            // No name of any file.
             ("/out.db.translated/2.rpdshard", "/out.db.translated/2.rpdshard"),
             ("/out.db.translated/: /out.db.translated/1.rpdshard", "/out.db.translated/: /a.json"),
             ("/run/1.rpdshard", "/run/1.rpdshard"),

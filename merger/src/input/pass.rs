@@ -1,15 +1,16 @@
-//! The pass that a database is of: rocprof-compute and rocprofv3 run a program again for each set of counters.
+//! Counter pass of a database: rocprof-compute and rocprofv3 run a program again for each set of counters.
 //!
-//! The databases do not say it, but their names do. rocprof-compute keeps `pmc_perf_0.db`, or `pmc_perf_0_PID.db`, in its
-//! folder of the workload, and `SQ_LEVEL_WAVES.db` and the like; until then they are in `pmc_1/HOST/PID_results.db`.
-//! rocprofv3 makes a folder `pass_1` for each line of counters. This is the one thing that a merge takes from a path.
+//! The databases do not contain the pass, but their names do. rocprof-compute stores `pmc_perf_0.db`, or
+//! `pmc_perf_0_PID.db`, in the folder of its workload, and files such as `SQ_LEVEL_WAVES.db`. Before that they are in
+//! `pmc_1/HOST/PID_results.db`. rocprofv3 creates a folder `pass_1` for each line of counters. The pass is the only
+//! fact that a merge reads from a path.
 
 use std::path::Path;
 
-/// Folders above a database that may be named after its pass.
+/// Number of parent folders whose name can be that of a pass.
 const FOLDERS: usize = 3;
 
-/// The name of the pass, where the name of the file or of a folder is that of one.
+/// Returns the name of the pass, if the file or one of its folders has such a name.
 pub(crate) fn pass_of(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_str()?;
     if let Some(pass) = of_file(stem) {
@@ -22,7 +23,7 @@ pub(crate) fn pass_of(path: &Path) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The name of a file of counters that rocprof-compute makes, without the process id behind it.
+/// Returns the pass from the name of a counter file of rocprof-compute, without the process id at its end.
 fn of_file(stem: &str) -> Option<&str> {
     let numbers = stem.strip_prefix("pmc_perf").map(|rest| rest.trim_start_matches('_'));
     if let Some(numbers) = numbers {

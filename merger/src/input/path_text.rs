@@ -1,4 +1,4 @@
-//! Paths as texts. A path that is UTF-8 is its own text; other bytes are escaped, so that two paths never have one text.
+//! Paths as text. A UTF-8 path is its own text. Other bytes are escaped such that two paths never have the same text.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::OsString;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A path as a text: a byte that is no UTF-8 becomes `\xff`, and so does the backslash of a name that has such a text itself
-/// (`\x5cxff`).
+/// Returns a path as text. A byte that is not UTF-8 becomes `\xff`. The backslash of a name that contains such an
+/// escape is itself escaped (`\x5cxff`).
 pub(crate) fn path_text(path: &Path) -> String {
     let mut text = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -19,24 +19,24 @@ pub(crate) fn path_text(path: &Path) -> String {
             }
         }
         for byte in chunk.invalid() {
-            // A String takes all that is written.
+            // Writing to a String cannot fail.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
     text
 }
 
-/// Whether bytes begin like an escaped byte.
+/// Returns whether bytes start like an escaped byte.
 fn is_escape(bytes: &[u8]) -> bool {
     matches!(bytes, [b'\\', b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }
 
-/// Writes a path for other merge ranks, whatever its bytes are.
+/// Serializes a path with any bytes, for other merge ranks.
 pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_os_str().as_bytes().serialize(serializer)
 }
 
-/// Reads what [`serialize`] wrote.
+/// Deserializes a path that [`serialize`] wrote.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     Vec::<u8>::deserialize(deserializer).map(|bytes| OsString::from_vec(bytes).into())
 }
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(text("/run/trace \u{e4}\\n.json".as_bytes()), "/run/trace \u{e4}\\n.json");
         assert_eq!(text(b"a\xff.json"), "a\\xff.json");
         assert_eq!(text(b"a\\xff.json"), "a\\x5cxff.json");
-        // All names of these bytes, of up to five.
+        // All names of up to five of these bytes.
         let mut names: Vec<Vec<u8>> = vec![Vec::new()];
         let mut texts = BTreeSet::new();
         for _ in 0..5 {

@@ -1,6 +1,6 @@
-//! A piece of an input, by its place.
+//! Position of a piece among the inputs.
 
-/// A piece, by its place among this rank's inputs.
+/// Position of a piece among this rank's inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PieceRef {
     /// Position of the input.

@@ -1,4 +1,4 @@
-//! Phase 1: which inputs are merged, in which order, by whom.
+//! Phase 1: determines which inputs are merged, in which order, and by which merge ranks.
 
 use super::candidate::{InputCandidate, RefusedInput};
 use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING};
@@ -29,79 +29,79 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Rows of foreign metadata that are passed on.
+/// Maximum number of foreign metadata rows that are copied to the output.
 const MAX_TAGS: usize = 1_000;
 
-/// What rank 0 found, told to all.
+/// The plan of a merge. Rank 0 makes it and sends it to all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MergePlan {
-    /// The run that all inputs belong to; empty where none of them says.
+    /// Run id of all inputs; empty if no input records one.
     pub run_id: String,
-    /// In merge order.
+    /// Inputs, in merge order.
     pub inputs: Vec<PlannedInput>,
-    /// The tables of the output.
+    /// Tables of the output.
     pub schema: PlannedSchema,
-    /// Where the database goes.
+    /// Path of the output.
     pub output: PathBuf,
-    /// The job's ranks.
+    /// Ranks of the job.
     pub ranks: JobRanks,
-    /// Ranks whose processes called nothing that is recorded.
+    /// Ranks whose processes called no recorded function.
     pub silent_ranks: Vec<u32>,
-    /// Ranks of which two collectors wrote a shard: two jobs under one run id.
+    /// Ranks for which two collectors wrote a shard: two jobs used the same run id.
     pub repeated_ranks: Vec<u32>,
-    /// Inputs that are left out, with the reason.
+    /// Inputs that are skipped, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
     /// All files below the inputs that are not merged.
     pub unused: UnusedFiles,
-    /// What translated inputs lack, one line each.
+    /// Warnings about data missing from translated inputs, one line each.
     pub warnings: Vec<String>,
-    /// What they have and no RocPD database has, one line each.
+    /// Notes about data of translated inputs that RocPD cannot represent, one line each.
     pub notes: Vec<String>,
-    /// Rows of inputs that are left out.
+    /// Rows of skipped inputs.
     pub lost: Vec<LostRows>,
-    /// Merge ranks that get no input to read.
+    /// Merge ranks that get no inputs.
     pub blind_ranks: Vec<usize>,
-    /// Ledgers of former merges.
+    /// Loss ledgers of previous merges.
     pub former_losses: Vec<String>,
-    /// Merges of ours among the inputs.
+    /// Inputs that are outputs of previous merges.
     pub former_merges: Vec<FormerMerge>,
-    /// Metadata of the inputs that is passed on: tag and value.
+    /// Metadata of the inputs that is copied to the output: tag and value.
     pub tags: Vec<(String, String)>,
-    /// Names of translated files, and what the user calls them.
+    /// Names of translated files, and their original names.
     pub names: OwnNames,
-    /// The nodes that have shards, and their clocks.
+    /// Clocks of the nodes that have shards.
     pub homes: HostClocks,
-    /// Guid of the only input, where it is a merge of ours: it stays the same database.
+    /// Guid of the only input, if that is a previous merge: the output remains the same database.
     pub kept_guid: Option<String>,
 }
 
 /// One input of the plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlannedInput {
-    /// Where it is, or what it was translated to.
+    /// Path of the input, or of the shard that it was translated to.
     pub path: PathBuf,
-    /// Shard or RocPD.
+    /// Shard or RocPD database.
     pub format: Format,
-    /// Positions of the spaces of a database that are merged.
+    /// Positions of the table sets of a database that are merged.
     pub spaces: Vec<usize>,
-    /// Guid of each of them.
+    /// Guid of each of these table sets.
     pub guids: Vec<String>,
-    /// Lowest rank in it.
+    /// Lowest rank in the input.
     pub rank: Option<u32>,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
     /// Whether its collector finished it.
     pub complete: bool,
     /// Wall time up to which it is complete, if its collector is still writing it, ns since 1970.
     pub running_until: Option<i64>,
-    /// Whether it describes no process: a shard of which no more than the header was written, or of a silent rank.
+    /// Whether it describes no process: a shard with nothing but a header, or of a silent rank.
     pub has_no_process: bool,
-    /// Whether its command becomes a process: no shard describes a traced process of its rank.
+    /// Whether its command becomes a process, because no shard describes a traced process of its rank.
     pub shows_command: bool,
 }
 
 impl MergePlan {
-    /// The only input, if that is a merge of ours: what it says stays as it is.
+    /// Returns the only input, if that is a previous merge; its results are kept unchanged.
     pub fn only_former(&self) -> Option<&FormerMerge> {
         match (&self.inputs[..], &self.former_merges[..]) {
             ([input], [only]) if input.path == only.path => Some(only),
@@ -109,19 +109,19 @@ impl MergePlan {
         }
     }
 
-    /// The merge ranks that read inputs.
+    /// Returns the merge ranks that read inputs.
     pub fn readers(&self, ranks: usize) -> Vec<usize> {
         (0..ranks).filter(|rank| !self.blind_ranks.contains(rank)).collect()
     }
 
-    /// Ranks whose collector did not have its last word.
+    /// Returns the ranks whose collector did not finish its shard.
     pub fn unfinished_ranks(&self) -> Vec<Option<u32>> {
         self.inputs.iter().filter(|s| !s.complete).map(|s| s.rank).collect()
     }
 }
 
-/// Where the output of these inputs goes. A file of that name that lies in a folder of inputs is none of them, nor
-/// is what a killed merge left beside it.
+/// Returns the output path for these inputs. Removes from the inputs an existing output file, and what a killed merge
+/// left beside it.
 pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let name = match args.form() {
         OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
@@ -152,8 +152,7 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
     }
 }
 
-/// Looks into each of the listed files and checks that they belong together. What was found out `since` they
-/// were listed counts.
+/// Examines each of the listed files and checks that they belong together. Excludes the inputs and ranks in `since`.
 pub(crate) fn plan(
     (files, unused): (&[ListedFile], &UnusedFiles),
     output: PathBuf,
@@ -173,12 +172,12 @@ pub(crate) fn plan(
     let mut unreadable = Vec::new();
     for (listed, looked_at) in looked_at {
         match looked_at {
-            // What was not finished when the job ended never will be.
+            // A shard that was unfinished when the job ended remains unfinished.
             Ok(candidate) if is_job_over => {
                 candidates.push(InputCandidate { running_until: None, ..candidate })
             }
             Ok(candidate) => candidates.push(candidate),
-            // A shard that was named is meant; one that lies in the run's folder may be half-written.
+            // A shard named by the user must be readable; a shard found in the run's folder may be incomplete.
             Err(RefusedInput::LeaveOut(reason))
                 if listed.named && listed.format == Ok(Format::Shard) && listed.path.exists() =>
             {
@@ -206,10 +205,10 @@ pub(crate) fn plan(
     candidates = keep_each_guid_once(candidates, &mut left);
     let mut unreadable = left.files;
     let repeated_ranks = repeated_ranks(&candidates);
-    // A rank whose collector was killed at once may have called anything.
+    // A rank whose collector was killed immediately may have called any function.
     let is_silent = |s: &&InputCandidate| s.order.processes.is_empty() && s.complete;
     let silent = candidates.iter().filter(is_silent).filter_map(|s| s.collector);
-    // What a profiler recorded of a rank is in a shard of its own.
+    // Rows that a profiler recorded for a rank are in a separate shard.
     let heard: BTreeSet<u32> =
         candidates.iter().filter(|s| s.collector.is_none()).flat_map(|s| s.ranks.iter().copied()).collect();
     let silent_ranks = silent.filter(|rank| !heard.contains(rank)).collect();
@@ -219,7 +218,7 @@ pub(crate) fn plan(
         s.command.is_some() && s.collector.map_or(!is_heard_without_rank, |rank| !heard.contains(&rank))
     };
     let names = OwnNames::new(files.iter().filter_map(ListedFile::names));
-    // What a file that vanished had is counted otherwise, or not known.
+    // Rows of vanished files are counted elsewhere, or unknown.
     let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !since.has(path));
     let not_used: Vec<_> =
         not_used.map(|(path, reason)| (names.own_path(path), names.put_into(reason))).collect();
@@ -233,7 +232,7 @@ pub(crate) fn plan(
     let named: HashSet<String> = unused.files().iter().map(|file| file.path.clone()).collect();
     for (place, (path, reason)) in unreadable.iter().enumerate() {
         let kind = if place < refused { UnusedKind::Refused } else { UnusedKind::Duplicate };
-        // Of some inputs only a part is merged.
+        // Some inputs are merged only in part.
         let is_named = path.is_dir() || named.contains(&path_text(path)) || merged.contains(path);
         if is_there(path) && !is_named {
             unused.add(kind, path, reason);
@@ -296,12 +295,12 @@ pub(crate) fn plan(
     })
 }
 
-/// Whether a file is still there, be it a link that leads nowhere. One that cannot be looked at is.
+/// Returns whether a file still exists, even as a dangling link. A file that cannot be examined counts as existing.
 fn is_there(path: &Path) -> bool {
     !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// A note for each version of RocPD's schema that came after this release, with the number of its inputs.
+/// Returns a note for each version of RocPD's schema that is newer than this release, with the number of its inputs.
 fn newer_versions(candidates: &[InputCandidate]) -> Vec<String> {
     let mut inputs: BTreeMap<[u32; 3], usize> = BTreeMap::new();
     for candidate in candidates {
@@ -320,7 +319,7 @@ fn newer_versions(candidates: &[InputCandidate]) -> Vec<String> {
     inputs.iter().map(note).collect()
 }
 
-/// The run that the inputs belong to. Databases of profilers do not say.
+/// Returns the run that the inputs belong to. Databases of profilers do not record a run.
 fn one_run(candidates: &[InputCandidate]) -> Result<String, Failure> {
     let mut named = candidates.iter().filter_map(|c| Some((c, c.run_id.as_ref()?)));
     let Some((first, run_id)) = named.next() else { return Ok(String::new()) };
@@ -334,8 +333,8 @@ fn one_run(candidates: &[InputCandidate]) -> Result<String, Failure> {
     }
 }
 
-/// Leaves out what a former merge among the inputs holds already. Two merges that share a process cannot be
-/// taken apart.
+/// Removes inputs whose processes are already in a previous merge among the inputs. Fails if two previous merges
+/// share a process, because they cannot be separated.
 fn leave_out_merged(
     candidates: &mut Vec<InputCandidate>,
     unreadable: &mut Vec<(PathBuf, String)>,
@@ -386,7 +385,7 @@ fn planned(shows_command: bool, candidate: InputCandidate) -> PlannedInput {
     }
 }
 
-/// Resolves the output to the file that it names, and refuses what is better not overwritten.
+/// Resolves the output to the file that it names, and refuses files that must not be overwritten.
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
     require_utf8(output)?;
@@ -396,7 +395,7 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     if fs::symlink_metadata(output).is_err() {
         return Ok(output.to_owned());
     }
-    // A link keeps being one: the file that it points at is written. It must not be one of another user.
+    // A link is kept, and its target is overwritten. The link must not belong to another user.
     let checked = entry_stat(output);
     if let Some(refused) = checked.as_ref().err().and_then(FileRefused::in_error) {
         return refuse(&format!("is not written: {refused}"));
@@ -422,7 +421,7 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     if args.dry_run {
         return Ok(target);
     }
-    // That it is of the same run is known when the inputs have been looked at.
+    // Whether the output is of the same run is checked after the inputs were examined.
     if !args.force && unfinished_run(&target).is_none() {
         return refuse("is there already: use --force to overwrite it, or -o for another place");
     }
@@ -443,7 +442,7 @@ fn nothing_readable(files: usize, unreadable: &[(PathBuf, String)]) -> Failure {
     }
 }
 
-/// Ranks that more than one collector had.
+/// Returns the ranks for which more than one collector wrote a shard.
 fn repeated_ranks(shards: &[InputCandidate]) -> Vec<u32> {
     let mut ranks: Vec<u32> = shards.iter().filter_map(|s| s.collector).collect();
     ranks.sort_unstable();

@@ -1,4 +1,4 @@
-//! Profilers whose rows are missing, grouped over the ranks that they were to record.
+//! Profilers whose rows are missing, grouped over the ranks that they were started for.
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
@@ -6,21 +6,21 @@ use rpd_shard::record::{Loss, LossCause, ProfilerLoss, ProfilerLossReason};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ranks without rows, by profiler and reason.
+/// Ranks without rows, by profiler and reason.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProfilerLosses(BTreeMap<(String, ProfilerLossReason), AffectedRanks>);
 
 /// The commands that one profiler did not record for one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AffectedRanks {
-    /// Ranks of those that have one.
+    /// Ranks of those commands that have one.
     pub ranks: BTreeSet<u32>,
-    /// Number of those that have none.
+    /// Number of commands without a rank.
     pub without_rank: u64,
 }
 
 impl ProfilerLosses {
-    /// Those that one collector recorded.
+    /// Returns the losses that one collector recorded.
     pub(super) fn of(recorded: &[ProfilerLoss]) -> ProfilerLosses {
         let mut losses = ProfilerLosses::default();
         for ProfilerLoss { profiler, rank, reason } in recorded {
@@ -31,7 +31,7 @@ impl ProfilerLosses {
         losses
     }
 
-    /// Adds those of another input or merge rank.
+    /// Adds the losses of another input or merge rank.
     pub fn join(&mut self, other: ProfilerLosses) {
         for (loss, affected) in other.0 {
             let own = self.0.entry(loss).or_default();
@@ -40,7 +40,7 @@ impl ProfilerLosses {
         }
     }
 
-    /// Each profiler with a reason and the ranks, in the order of names.
+    /// Returns each profiler with a reason and the ranks, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, ProfilerLossReason, &AffectedRanks)> {
         self.0.iter().map(|((profiler, reason), affected)| (profiler.as_str(), *reason, affected))
     }

@@ -1,31 +1,31 @@
-//! Which ranks of the job are there, which are missing, and which were left out on purpose.
+//! Ranks of the job: which are present, which are missing, and which were excluded on purpose.
 
 use rpd_console::wording::rank_list;
 use rpd_shard::record::Selection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Most ranges of ranks of one choice that a warning names.
+/// Maximum number of rank ranges that a warning names per selection.
 const MAX_NAMED_RANGES: usize = 4;
 
-/// What is known of the job's ranks.
+/// Ranks of the job, as far as known.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct JobRanks {
-    /// Ranks that some shard holds.
+    /// Ranks that some shard contains.
     pub seen: Vec<u32>,
-    /// Ranks of the job that were to be recorded and that no shard holds.
+    /// Ranks that should have been recorded, but that no shard contains.
     pub missing: Vec<u32>,
-    /// Ranks of the job that `--ranks` left out.
+    /// Ranks that `--ranks` excluded.
     pub left_out: Vec<u32>,
-    /// Number of ranks of the job, where it is known.
+    /// Number of ranks of the job; 0 if unknown.
     pub size: u32,
-    /// The choices of ranks, where shards disagree. What any of them chose was to be recorded.
+    /// Rank selections, if shards disagree. A rank in any selection should have been recorded.
     pub choices: Vec<String>,
 }
 
 impl JobRanks {
-    /// From the ranks that shards hold, the size of the job, and what each shard says was chosen; a
-    /// shard that says nothing is one of a job that records all ranks.
+    /// Derives the ranks from those in shards, the size of the job, and the rank selection that each shard records. A
+    /// shard without a selection belongs to a job that records all ranks.
     pub fn new<'a>(
         seen: BTreeSet<u32>,
         size: u32,
@@ -42,7 +42,7 @@ impl JobRanks {
         JobRanks { seen: seen.into_iter().collect(), missing, left_out, size, choices }
     }
 
-    /// What shards disagree on, in one line.
+    /// Returns a line about differing selections of the shards.
     pub fn disagreement(&self) -> Option<String> {
         let choices = self.choices.join(", ");
         (!choices.is_empty()).then(|| {

@@ -1,16 +1,17 @@
-//! Bytes of text that rows have in the output, where every row has its texts written out. A shard stores each text
-//! once per block, so they can be thousands of times as long as the block.
+//! Bytes of text that rows have in the output, where every row contains its own copy. A shard stores each text once
+//! per block, so the output can be thousands of times as long as the block.
 
 use super::expand::{ARGS, MESSAGE_LIMIT, has_message, is_native};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, OwnedValue, Rows, TableId, TextCells, Value, rocpd};
 
-/// Bytes of `{"message": ""}` as an event has it.
+/// Bytes of `{"message": ""}` as an event stores it.
 const MESSAGE_BYTES: u64 = 14;
-/// Integers of a column that are looked at for the number of their digits.
+/// Maximum number of integers of a column that are sampled to estimate their digits.
 const SAMPLED: usize = 256;
 
-/// The bytes of text of these rows, per table of the output. Of integers that become text they are estimated.
+/// Returns the bytes of text of these rows, per table of the output. The length of integers that become text is
+/// estimated.
 pub(super) fn text_bytes(rows: &Rows<Local>, strings: &ShardStrings) -> Vec<(TableId, u64)> {
     if !is_native(rows.id()) {
         let texts = rows.columns.iter().map(of_cells).fold(0, u64::saturating_add);
@@ -38,7 +39,7 @@ pub(super) fn text_bytes(rows: &Rows<Local>, strings: &ShardStrings) -> Vec<(Tab
     vec![(rocpd::EVENT, events), (rocpd::ARG, args)]
 }
 
-/// Bytes of the texts of a column.
+/// Returns the bytes of the texts of a column.
 fn of_cells(cells: &Cells) -> u64 {
     match cells {
         Cells::Text(text) => {
@@ -60,9 +61,9 @@ fn of_value(value: &OwnedValue) -> u64 {
     }
 }
 
-/// Bytes of the texts that a column of string ids stands for.
+/// Returns the bytes of the texts that a column of string ids refers to.
 fn each_text(cells: &Cells, rows: usize, length: &dyn Fn(i64) -> usize) -> u64 {
-    // Neighbours mostly have the same one.
+    // Adjacent rows mostly have the same string.
     let (mut last, mut bytes) = ((0, 0), 0u64);
     for row in 0..rows {
         let Value::Int(id) = cells.get(row) else { continue };
@@ -74,7 +75,7 @@ fn each_text(cells: &Cells, rows: usize, length: &dyn Fn(i64) -> usize) -> u64 {
     bytes
 }
 
-/// Characters of an integer of this column, on the average of some of them, rounded up.
+/// Returns the average number of characters of a column's integers, estimated from a sample and rounded up.
 fn digits(cells: &Cells, rows: usize) -> u64 {
     let step = rows.div_ceil(SAMPLED).max(1);
     let sampled = (0..rows).step_by(step).filter_map(|row| cells.int(row));

@@ -1,9 +1,10 @@
-//! Whether the collector of a shard without an end is still at work.
+//! Detects whether the collector of an unfinished shard is still running.
 //!
-//! A collector reads the clocks of its node every 5 s and writes what it has every second. So a shard whose last reading is
-//! older than a minute is not written any more. One with a newer reading is being written, or its collector was
-//! killed within that minute. On the node of the collector, the open files of its processes tell which; another node cannot
-//! know. Locks are not asked: file systems that nodes share may have none, or none that other nodes see.
+//! A collector reads its node's clocks every 5 s and writes its data every second. A shard whose last clock reading
+//! is older than a minute is therefore no longer written. If the reading is newer, either the shard is being written,
+//! or its collector was killed within that minute. On the collector's node, the open files of its processes show
+//! which; another node cannot decide. File locks are not used: shared file systems may lack them, or not show them on
+//! other nodes.
 
 use super::plan::PlannedInput;
 use rpd_files::entry_stat;
@@ -15,10 +16,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A reading of the clocks is not older in a shard that is being written, ns: the wall clocks of two nodes are compared,
-/// and a file system that nodes share may show a file late.
+/// Maximum age of the last clock reading in a shard that is being written, ns. The margin is large because it
+/// compares wall clocks of two nodes, and because a shared file system may show a file late.
 const MAX_READING_AGE: i64 = 60 * 1_000_000_000;
-/// Rows are in the file so long after they were recorded at the latest, ns.
+/// Maximum delay between recording a row and writing it to the file, ns.
 const WRITING_LAG: i64 = 2 * 1_000_000_000;
 /// Name of the collector's process.
 const COLLECTOR: &str = "rpd-collector";
@@ -26,23 +27,23 @@ const COLLECTOR: &str = "rpd-collector";
 /// Inputs that are still being written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StillRunning {
-    /// Ranks of them, in order; a process without launcher has none.
+    /// Ranks of these inputs, ascending; a process without a launcher has none.
     pub ranks: Vec<u32>,
-    /// How many there are.
+    /// Number of these inputs.
     pub shards: usize,
     /// Wall time up to which all of them are complete, ns since 1970.
     pub complete_up_to_ns: i64,
 }
 
 impl PlannedInput {
-    /// Whether its collector did not finish it, and does not write it any more.
+    /// Returns whether the collector stopped without finishing the input.
     pub fn is_abandoned(&self) -> bool {
         !self.complete && self.running_until.is_none()
     }
 }
 
 impl StillRunning {
-    /// Those of the inputs whose collectors are still at work; `None` if there are none.
+    /// Returns the inputs whose collectors are still running; `None` if there are none.
     pub fn among(inputs: &[PlannedInput]) -> Option<StillRunning> {
         let running = || inputs.iter().filter(|input| input.running_until.is_some());
         let complete_up_to_ns = running().filter_map(|input| input.running_until).min()?;
@@ -52,7 +53,8 @@ impl StillRunning {
     }
 }
 
-/// The wall time up to which a shard is complete that is still being written, ns since 1970; `None` of any other.
+/// Returns the wall time up to which a shard that is being written is complete, ns since 1970; `None` for any other
+/// shard.
 pub(super) fn running_until(shard: &Shard) -> Option<i64> {
     if shard.complete() {
         return None;
@@ -71,7 +73,8 @@ pub(super) fn running_until(shard: &Shard) -> Option<i64> {
     last.realtime.checked_sub(WRITING_LAG)
 }
 
-/// Whether a collector on this node has a file open, or may have it open and is of another user.
+/// Returns whether a collector on this node has the file open. A collector of another user counts, because its open
+/// files are not readable.
 fn has_collector(path: &Path) -> bool {
     let Ok(shard) = entry_stat(path) else { return false };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

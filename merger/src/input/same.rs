@@ -1,8 +1,9 @@
-//! Inputs that say they are the same: a copy is left out, and so is one with other rows, which count as lost.
+//! Inputs with the same identity: copies are not merged, and an input with other rows is not merged either, but its
+//! rows count as lost.
 //!
-//! Which one is merged depends on what is in them, never on their names or their order. Two databases with one
-//! guid are two states of one file, as far as anybody can tell, unless they have different processes: then
-//! they have nothing in common but the guid, and both are merged.
+//! The choice depends only on the contents, never on file names or their order. Two databases with one guid are
+//! assumed to be two states of one file. If they have different processes, they have only the guid in common, and
+//! both are merged.
 
 use super::candidate::InputCandidate;
 use super::lost::{LostCause, LostRows};
@@ -22,14 +23,14 @@ use twox_hash::xxhash3_128::Hasher;
 /// Bytes of a file that are compared at once.
 const AT_ONCE: usize = 1 << 20;
 
-/// What is not merged because something else is.
+/// Inputs that are not merged because another input has the same identity.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     /// Files with the reason.
     pub(super) files: Vec<(PathBuf, String)>,
-    /// Their rows that are in no other input.
+    /// Rows of these files that are in no other input.
     pub(super) lost: Vec<LostRows>,
-    /// What is merged and yet worth a line.
+    /// Warnings about inputs that are merged nevertheless.
     pub(super) warnings: Vec<String>,
 }
 
@@ -39,15 +40,15 @@ impl LeftOut {
     }
 }
 
-/// The rows of an input, or of one of its guids.
+/// Rows of an input, or of one of its guids.
 struct Contents {
-    /// Of all that can be read.
+    /// Hash of all readable rows.
     hash: u128,
-    /// By table; `None` where some cannot be read.
+    /// Number of rows by table; `None` if some cannot be read.
     rows: BTreeMap<String, Option<u64>>,
-    /// How many can be read.
+    /// Number of readable rows.
     readable: u64,
-    /// Process ids, and when the processes with it began, where that is known.
+    /// Process ids, with the start times of the processes that had this id; `None` for an unknown start.
     processes: BTreeMap<i64, BTreeSet<Option<i64>>>,
 }
 
@@ -62,7 +63,7 @@ impl Contents {
         })
     }
 
-    /// Whether both may be states of one file: they have a process in common, as far as is known.
+    /// Returns whether both may be states of one file: they share a process, as far as is known.
     fn may_be_one(&self, other: &Contents) -> bool {
         let unknown = self.processes.is_empty() || other.processes.is_empty();
         let is_common = |(pid, own): (&i64, &BTreeSet<Option<i64>>)| {
@@ -75,7 +76,7 @@ impl Contents {
     }
 }
 
-/// Of candidates that stand at the same place, in the order of merging, one is kept.
+/// Keeps one of each group of candidates with the same position in the merge order.
 pub(super) fn keep_one_of_each(candidates: Vec<InputCandidate>, left: &mut LeftOut) -> Vec<InputCandidate> {
     let mut groups: Vec<Vec<InputCandidate>> = Vec::new();
     for candidate in candidates {
@@ -94,10 +95,10 @@ pub(super) fn keep_one_of_each(candidates: Vec<InputCandidate>, left: &mut LeftO
     groups.into_iter().flat_map(one).collect()
 }
 
-/// Of shards of the same processes the one with the most rows is kept. What begins like it, up to its own end, is
-/// a copy that was made earlier.
+/// Keeps the one with the most rows of several shards of the same processes. A shard that equals the beginning of the
+/// kept one, up to its own end, is an earlier copy.
 fn keep_one_shard(mut group: Vec<InputCandidate>, left: &mut LeftOut) -> InputCandidate {
-    // Of copies the whole one, of cut ones the longest.
+    // Complete copies come first, then the longest of the cut ones.
     group.sort_by_key(|c| (!c.complete, Reverse(c.bytes)));
     let is_copy =
         |kept: &InputCandidate, other: &InputCandidate| begins_with(&kept.path, &other.path).unwrap_or(false);
@@ -130,12 +131,12 @@ fn other_contents(kept: &impl std::fmt::Display) -> String {
     format!("it claims to be the same as {kept}, and has other rows: that one is merged, these count as lost")
 }
 
-/// Of databases that have the same guid the one with the most rows under it is kept.
+/// Keeps, for each guid, the database that has the most rows under it.
 pub(super) fn keep_each_guid_once(
     mut candidates: Vec<InputCandidate>,
     left: &mut LeftOut,
 ) -> Vec<InputCandidate> {
-    // Position of the candidate, and of the space in it.
+    // Position of the candidate, and of the table set in it.
     let mut holders: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, candidate) in candidates.iter().enumerate() {
         for space in &candidate.spaces {
@@ -143,13 +144,13 @@ pub(super) fn keep_each_guid_once(
         }
     }
     holders.retain(|_, holders| holders.len() > 1);
-    // What a candidate has that is merged from another one: how many guids, and where.
+    // Per candidate, the guids that are merged from another candidate: their number, and the other path.
     let mut copies: BTreeMap<usize, (usize, PathBuf)> = BTreeMap::new();
     let mut others: BTreeMap<usize, (usize, PathBuf)> = BTreeMap::new();
     for holders in holders.into_values() {
         let read = |(i, space): &(usize, usize)| contents_of_space(&candidates[*i].path, *space);
         let contents: Vec<Contents> = holders.par_iter().map(read).collect();
-        // Those that may be one another.
+        // Groups of holders that may be states of the same file.
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for own in 0..holders.len() {
             let is_akin =
@@ -161,7 +162,7 @@ pub(super) fn keep_each_guid_once(
         }
         for group in &groups {
             let key = |k: &usize| (contents[*k].readable, contents[*k].hash);
-            // The first of the best.
+            // If several are equally good, the first one.
             let Some(kept) = group.iter().copied().max_by_key(|k| (key(k), Reverse(*k))) else { continue };
             let name = candidates[holders[kept].0].path.clone();
             for k in group.iter().filter(|k| **k != kept) {
@@ -213,7 +214,7 @@ pub(super) fn keep_each_guid_once(
     candidates
 }
 
-/// Whether a file begins with all bytes of another one.
+/// Returns whether a file begins with all bytes of another one.
 fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
     let (mut long, mut short) = (open_input(long)?, open_input(short)?);
     let (mut own, mut other) = (Vec::new(), Vec::new());
@@ -249,7 +250,7 @@ fn contents_of_shard(path: &Path) -> Contents {
     Contents { hash: hasher.finish_128(), rows, readable, processes: BTreeMap::new() }
 }
 
-/// Table by table, row by row: the pages that hold them do not matter.
+/// Reads the contents table by table and row by row, so that the distribution of rows over pages does not matter.
 fn contents_of_space(path: &Path, space: usize) -> Contents {
     let mut hasher = Hasher::new();
     let mut rows: BTreeMap<String, Option<u64>> = BTreeMap::new();
@@ -287,7 +288,7 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
     Contents { hash: hasher.finish_128(), rows, readable, processes }
 }
 
-/// A value, so that no two sequences of values are the same bytes.
+/// Adds a value to a hash, encoded such that two different sequences of values never yield the same bytes.
 fn add(hasher: &mut Hasher, value: Value<'_>) {
     let (kind, bytes) = match value {
         Value::Null => (0, &[][..]),

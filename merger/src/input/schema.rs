@@ -1,5 +1,4 @@
-//! The tables of the job's output: those of RocPD, wider where an input has more columns, and tables
-//! that only an input knows.
+//! Tables of the output: those of RocPD, with additional columns from inputs, and tables that only inputs define.
 
 use super::opened::InputTables;
 use super::source::{RowRoom, StackRoom};
@@ -10,19 +9,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Oldest version that is written: every later one adds to it.
+/// Oldest schema version that is written; every later one extends it.
 const OLDEST: [u32; 3] = [3, 0, 0];
-/// Most tables that inputs may bring along.
+/// Maximum number of tables that inputs may add.
 const MAX_CARRIED: usize = 1_000;
-/// Different sets of tables that are looked for among the inputs.
+/// Maximum number of different input schemas whose adopted tables are cached.
 const MAX_ADOPTED: usize = 64;
 
-/// What differs from the built-in tables, told to all ranks.
+/// Differences from the built-in tables; the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedSchema {
     /// Version of the output: the newest of the inputs.
     pub version: [u32; 3],
-    /// Tables that have more columns than the built-in ones, and carried ones.
+    /// Tables with more columns than the built-in ones, and carried tables.
     pub widened: Vec<Table>,
 }
 
@@ -33,8 +32,8 @@ impl Default for PlannedSchema {
 }
 
 impl PlannedSchema {
-    /// Joins the tables of all inputs, given in merge order. The order of columns is that of the first
-    /// input of the newest version; what others have beside it stands behind.
+    /// Joins the tables of all inputs, given in merge order. Columns have the order of the first input with the
+    /// newest version. Further columns of other inputs follow.
     pub fn join(inputs: &[([u32; 3], &Schema)]) -> PlannedSchema {
         let mut sorted: Vec<_> = inputs.to_vec();
         sorted.sort_by_key(|(version, _)| Reverse(*version));
@@ -58,7 +57,7 @@ impl PlannedSchema {
     }
 }
 
-/// Gives a number to each table that is new.
+/// Assigns a number to each new table.
 fn name_carried(job: &mut Schema, found: &Schema) {
     for table in found.output_tables().filter(|t| t.id >= FIRST_CARRIED_TABLE) {
         let carried = job.tables().iter().filter(|t| t.id >= FIRST_CARRIED_TABLE).count();
@@ -69,7 +68,7 @@ fn name_carried(job: &mut Schema, found: &Schema) {
     }
 }
 
-/// The table with the numbers of the job's tables in its references.
+/// Returns the table with references to the job's tables.
 fn translate(table: &Table, local: &Schema, job: &Schema, id: TableId) -> Table {
     let target = |of: TableId| local.get(of).and_then(|t| job.by_name(&t.name)).map(|t| t.id);
     let column = |column: &Column| {
@@ -82,7 +81,7 @@ fn translate(table: &Table, local: &Schema, job: &Schema, id: TableId) -> Table 
     Table { id, name: table.name.clone(), columns: table.columns.iter().map(column).collect() }
 }
 
-/// The job's table with the columns of this one; `None` where it has nothing new.
+/// Returns the job's table extended by the columns of this one; `None` if nothing is new.
 fn widen(known: &Table, found: &Table, leads: bool) -> Option<Table> {
     let builtin = Schema::builtin().get(known.id);
     let is_builtin = |name: &str| builtin.is_some_and(|t| t.position(name).is_some());
@@ -102,7 +101,7 @@ fn widen(known: &Table, found: &Table, leads: bool) -> Option<Table> {
     if leads && wider.columns.iter().all(|c| found.position(&c.name).is_some()) {
         wider.columns.sort_by_key(|c| found.position(&c.name));
     }
-    // Rows of an input that lacks a column have nothing to put there.
+    // Rows of an input without the column contain NULL there.
     let is_new_table = known.columns.is_empty();
     for column in wider.columns.iter_mut().filter(|c| !is_builtin(&c.name) && c.sql.default.is_none()) {
         let everywhere = found.position(&column.name).is_some()
@@ -120,16 +119,16 @@ pub struct JobSchema {
     pub version: [u32; 3],
     schema: Schema,
     numbered: Vec<TableId>,
-    /// How many stack ids of an input may be numbered anew.
+    /// Limit for stack ids of an input that need new numbers.
     pub stacks: StackRoom,
-    /// How long a row of a database may be.
+    /// Limit for the length of a database row.
     pub rows: RowRoom,
-    /// Tables of inputs that are adopted already: most inputs of a job have the same.
+    /// Adopted tables of input schemas. Most inputs of a job have the same schema.
     adopted: Mutex<Vec<(Schema, InputTables)>>,
 }
 
 impl JobSchema {
-    /// From the plan.
+    /// Creates the schema from the plan.
     pub fn new(planned: &PlannedSchema) -> JobSchema {
         let mut schema = Schema::builtin().clone();
         planned.widened.iter().for_each(|table| schema.define(table.clone()));
@@ -139,28 +138,29 @@ impl JobSchema {
         JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted }
     }
 
-    /// All tables, native ones too.
+    /// Returns all tables, including native ones.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The description of a table.
+    /// Returns the description of a table.
     pub fn get(&self, id: TableId) -> Option<&Arc<Table>> {
         self.schema.get(id)
     }
 
-    /// Name of a table in reports.
+    /// Returns the name of a table for reports.
     pub fn name(&self, id: TableId) -> Cow<'_, str> {
         self.get(id).map_or_else(|| id.to_string().into(), |t| t.name.as_str().into())
     }
 
-    /// Tables whose ids are given per source: all but strings and nodes, in merge order.
+    /// Returns the tables whose ids are assigned per source: all but strings and nodes, in merge order.
     pub fn numbered(&self) -> &[TableId] {
         &self.numbered
     }
 
-    /// The tables of an input in the job's terms, by their number in the input: its own columns, with
-    /// references to and the declarations of the job's tables. Inputs with the same tables share them.
+    /// Returns the tables of an input as tables of the job, by their number in the input. They have the input's
+    /// columns, with the declarations of the job's tables and references to these. Inputs with the same tables share
+    /// the result.
     pub fn adopt(&self, local: &Schema) -> InputTables {
         let find = || {
             let adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +192,7 @@ impl JobSchema {
     }
 }
 
-/// Whether two inputs describe the same tables.
+/// Returns whether two inputs describe the same tables.
 fn same_tables(a: &Schema, b: &Schema) -> bool {
     let same = |(a, b): (&Arc<Table>, &Arc<Table>)| Arc::ptr_eq(a, b) || a == b;
     a.tables().len() == b.tables().len() && a.tables().iter().zip(b.tables()).all(same)

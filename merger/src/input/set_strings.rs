@@ -1,19 +1,19 @@
-//! The strings of a source, for a set of tables of its own.
+//! Strings of a source that has its own table set.
 
 use super::expand::BuiltinString;
 use crate::strings::StringHash;
 
-/// What a set needs to know of the strings of its source.
+/// Properties of a source's strings that its table set needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SetStrings {
-    /// Words in use.
+    /// Builtin strings in use.
     pub words: Vec<BuiltinString>,
-    /// Different strings, the words among them.
+    /// Number of distinct strings, including builtin ones.
     pub distinct: u64,
 }
 
 impl SetStrings {
-    /// From the place and hash of each string of a table.
+    /// Builds the properties from position and hash of each string of a table.
     pub(crate) fn new(hashes: &[(u32, StringHash)]) -> SetStrings {
         let words = hashes.iter().filter_map(|(index, _)| BuiltinString::at(*index)).collect();
         let mut distinct: Vec<StringHash> = hashes.iter().map(|(_, hash)| *hash).collect();

@@ -1,24 +1,24 @@
-//! Which merge rank reads which inputs.
+//! Distribution of the inputs over the merge ranks.
 
 use super::plan::PlannedInput;
 use rpd_foreign::Format;
 use std::ops::Range;
 
-/// Inputs are grouped until their rows take so many bytes, about.
+/// Approximate bytes of rows at which a group of inputs ends.
 const GROUP_BYTES: u64 = 1 << 20;
-/// Bytes of a database for each byte of a shard, about.
+/// Approximate bytes of a database per byte of a shard.
 const SHARD_WEIGHT: u64 = 32;
 
 impl PlannedInput {
-    /// Bytes that its rows take in the output, about; never 0.
+    /// Returns the approximate bytes of the input's rows in the output; never 0.
     fn weight(&self) -> u64 {
         let factor = if self.format == Format::Shard { SHARD_WEIGHT } else { 1 };
         self.bytes.saturating_mul(factor).max(1)
     }
 }
 
-/// Inputs that stand together in the output: small ones share pages. The groups depend on the inputs
-/// alone.
+/// Groups inputs that are adjacent in the output, so that small ones share pages. The groups depend only on the
+/// inputs.
 pub(crate) fn groups(inputs: &[PlannedInput]) -> Vec<Range<usize>> {
     let mut groups = Vec::new();
     let (mut first, mut bytes) = (0, 0);
@@ -35,12 +35,12 @@ pub(crate) fn groups(inputs: &[PlannedInput]) -> Vec<Range<usize>> {
     groups
 }
 
-/// Deals the groups to `ranks` in one run each, by bytes: the groups of `rank`.
+/// Assigns the groups to `ranks` ranks by bytes, one contiguous run each. Returns the groups of `rank`.
 pub(crate) fn share(inputs: &[PlannedInput], rank: usize, ranks: usize) -> Vec<Range<usize>> {
     let groups = groups(inputs);
     let weight = |group: &Range<usize>| inputs[group.clone()].iter().map(PlannedInput::weight).sum::<u64>();
     let total: u64 = groups.iter().map(weight).sum();
-    // A group goes to the rank in whose share of the bytes its middle lies.
+    // A group belongs to the rank whose share of the bytes contains the group's middle.
     let owner = |before: u64, bytes: u64| {
         ((before + bytes / 2) as u128 * ranks as u128 / total.max(1) as u128) as usize
     };

@@ -1,5 +1,5 @@
-//! A source: one space of keys and stack ids. A shard has one for each process, a database one for
-//! each guid; a merged database has many processes in one.
+//! A source: one space of keys and stack ids. A shard has one source per process, a database one per guid. In a
+//! merged database, one source can contain many processes.
 
 use super::expand::BuiltinString;
 use rpd_collectives::ProcessCollectives;
@@ -10,45 +10,44 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Stack ids beyond this are numbered anew instead of shifted.
+/// Larger stack ids are renumbered instead of shifted.
 const MAX_SHIFTED_STACK: i64 = 1 << 40;
-/// Distinct stack ids of one source that are kept when they have to be numbered anew.
+/// Maximum number of distinct stack ids per source that can be renumbered.
 pub(crate) const MAX_STACK_VALUES: usize = 8 << 20;
 
-/// Where rows come from, and so which rows their references mean. A stored row must not find an
-/// expanded one under the key of a row that was lost.
+/// Origin of rows, which determines the rows that their references mean. A stored row must not refer to an expanded
+/// row that has the key of a lost row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RowOrigin {
-    /// Rows as the shard holds them.
+    /// Rows as the shard stores them.
     Stored,
-    /// Rows that native ones expanded to: their keys are numbers already, and their events and tracks
-    /// are expanded ones too.
+    /// Rows expanded from native ones. Their keys are numbers already, and they refer to expanded events and tracks.
     Expanded,
-    /// Rows that stand for lost ones: their keys are numbers already.
+    /// Placeholder rows. Their keys are numbers already.
     Placeholder,
 }
 
-/// Consecutive keys, and the number that the first of them has among the source's rows.
+/// Consecutive keys, and the number of the first one among the source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRun {
-    /// The first key.
+    /// First key.
     pub first: i64,
-    /// Behind the last key.
+    /// Key after the last one.
     pub next: i64,
     /// Number of the first row.
     pub number: i64,
 }
 
-/// The keys that rows of one table have in one source.
+/// Keys of one table in one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpace {
-    /// Stored rows, ascending. More than one run where blocks were lost, or where keys are handles.
+    /// Stored rows, ascending. There are several runs if blocks were lost or if keys are handles.
     pub stored: Vec<KeyRun>,
-    /// Rows that native rows expand to, numbered behind the stored ones: `first..next`.
+    /// Numbers of rows expanded from native ones, after the stored rows: `first..next`.
     pub expanded: (i64, i64),
-    /// The row that stands for lost ones, where something refers to them.
+    /// Number of the placeholder row, if references to lost rows need one.
     pub placeholder: Option<i64>,
-    /// Behind the last number in use.
+    /// Number after the last one in use.
     pub next: i64,
 }
 
@@ -59,7 +58,7 @@ impl Default for KeySpace {
 }
 
 impl KeySpace {
-    /// The space of a table with one row.
+    /// Returns the key space of a table with one row.
     pub(crate) fn one(key: i64) -> KeySpace {
         let mut space = KeySpace::default();
         space.add_keys(key, key + 1);
@@ -67,8 +66,7 @@ impl KeySpace {
         space
     }
 
-    /// Adds stored rows with the keys `first..next`, which stand behind all others. They are numbered
-    /// without holes.
+    /// Adds stored rows with the keys `first..next`, which must follow all previous keys. Numbers have no gaps.
     pub(crate) fn add_keys(&mut self, first: i64, next: i64) {
         match self.stored.last_mut() {
             Some(last) if last.next == first => last.next = next,
@@ -77,8 +75,8 @@ impl KeySpace {
         self.next += next - first;
     }
 
-    /// The number of the stored row with this key among the source's rows of the table; `None` where
-    /// there is no such row.
+    /// Returns the number of the stored row with this key among the source's rows of the table; `None` if there is no
+    /// such row.
     #[inline]
     pub(crate) fn stored(&self, key: i64) -> Option<i64> {
         self.stored_run(key).map(|run| run.number + (key - run.first))
@@ -93,7 +91,7 @@ impl KeySpace {
         (run.first <= key && key < run.next).then_some(run)
     }
 
-    /// The rows among which is the one that a row of this origin means by `key`.
+    /// Returns the run that contains the row to which a row of this origin refers by `key`.
     pub(crate) fn run(&self, key: i64, table: TableId, origin: RowOrigin) -> Option<KeyRun> {
         match (origin, table) {
             (RowOrigin::Expanded, rocpd::EVENT | rocpd::TRACK) => {
@@ -104,14 +102,14 @@ impl KeySpace {
         }
     }
 
-    /// Number of rows that reach the output.
+    /// Returns the number of rows in the output.
     pub(crate) fn rows(&self) -> u64 {
         let stored: i64 = self.stored.iter().map(|run| run.next - run.first).sum();
         (stored + self.expanded.1 - self.expanded.0) as u64 + u64::from(self.placeholder.is_some())
     }
 }
 
-/// The key spaces of a source, by table: as small as they can be, there are thousands of sources.
+/// Key spaces of a source, by table. Stored as compactly as possible, because a job can have thousands of sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeySpaces(Box<[(TableId, KeySpace)]>);
 
@@ -126,19 +124,19 @@ impl From<BTreeMap<TableId, KeySpace>> for KeySpaces {
 }
 
 impl KeySpaces {
-    /// The space of a table.
+    /// Returns the key space of a table.
     #[inline]
     pub(crate) fn get(&self, table: &TableId) -> Option<&KeySpace> {
         let at = self.0.binary_search_by_key(table, |(table, _)| *table).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// All of them, by table.
+    /// Iterates over tables and their key spaces.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TableId, &KeySpace)> {
         self.0.iter().map(|(table, space)| (*table, space))
     }
 
-    /// All of them.
+    /// Iterates over the key spaces.
     pub(crate) fn values(&self) -> impl Iterator<Item = &KeySpace> {
         self.0.iter().map(|(_, space)| space)
     }
@@ -147,18 +145,18 @@ impl KeySpaces {
 /// Keys of the first rows that a native block expands to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpandedKeys {
-    /// `rocpd_event`.
+    /// First key in `rocpd_event`.
     pub event: i64,
-    /// `rocpd_region`.
+    /// First key in `rocpd_region`.
     pub region: i64,
-    /// `rocpd_sample`.
+    /// First key in `rocpd_sample`.
     pub sample: i64,
-    /// `rocpd_arg`.
+    /// First key in `rocpd_arg`.
     pub arg: i64,
 }
 
 impl ExpandedKeys {
-    /// Goes past so many rows of a table.
+    /// Advances the key of a table by a number of rows.
     pub(crate) fn advance(&mut self, table: TableId, rows: i64) {
         match table {
             rocpd::EVENT => self.event += rows,
@@ -169,13 +167,13 @@ impl ExpandedKeys {
     }
 }
 
-/// How many stack ids of one source may be numbered anew.
+/// Limit for stack ids of one source that are renumbered.
 #[derive(Debug)]
 pub struct StackRoom {
     most: usize,
-    /// One source at a time.
+    /// Held while one source is renumbered, so that the ids of only one source are in memory.
     turn: Mutex<()>,
-    /// What would have been enough for a source that had more; 0 where none had.
+    /// Sufficient limit for a source that exceeded this one; 0 if none did.
     wanted: AtomicUsize,
 }
 
@@ -186,22 +184,22 @@ impl Default for StackRoom {
 }
 
 impl StackRoom {
-    /// For so many, [`MAX_STACK_VALUES`] at most.
+    /// Creates a limit, capped at [`MAX_STACK_VALUES`].
     pub fn new(most: usize) -> StackRoom {
         StackRoom { most: most.min(MAX_STACK_VALUES), turn: Mutex::default(), wanted: AtomicUsize::new(0) }
     }
 
-    /// How many would have been enough, where a source had more.
+    /// Returns a limit that would have been sufficient, if a source exceeded this one.
     pub fn wanted(&self) -> Option<usize> {
         Some(self.wanted.load(Ordering::Relaxed)).filter(|wanted| *wanted > 0)
     }
 }
 
-/// How long a row may be that is read whole.
+/// Limit for the length of a row that is read into memory.
 #[derive(Debug)]
 pub struct RowRoom {
     most: u64,
-    /// The longest that was longer; 0 where none was.
+    /// Length of the longest row beyond the limit, bytes; 0 if there is none.
     longest: AtomicU64,
 }
 
@@ -212,12 +210,12 @@ impl Default for RowRoom {
 }
 
 impl RowRoom {
-    /// For rows of so many bytes.
+    /// Creates a limit in bytes.
     pub fn new(most: u64) -> RowRoom {
         RowRoom { most, longest: AtomicU64::new(0) }
     }
 
-    /// Whether there is room for so many bytes; it is noted where there is not.
+    /// Returns whether a row of this many bytes is within the limit; records the length if it is not.
     pub(super) fn has(&self, bytes: u64) -> bool {
         if bytes > self.most {
             self.longest.fetch_max(bytes, Ordering::Relaxed);
@@ -225,7 +223,7 @@ impl RowRoom {
         bytes <= self.most
     }
 
-    /// The longest row that there was no room for.
+    /// Returns the length of the longest row beyond the limit, bytes.
     pub fn longest(&self) -> Option<u64> {
         Some(self.longest.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
@@ -234,16 +232,17 @@ impl RowRoom {
 /// The stack ids of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StackSpace {
-    /// Small values: shifted. The largest one.
+    /// Small values, which are shifted; contains the largest one.
     Offset(i64),
-    /// Negative or huge values: numbered from 1. All of them, ascending; see [`rpd_shard::model::Value::stack_id`].
+    /// Negative or huge values, which are renumbered from 1. Contains all of them, ascending; see
+    /// [`rpd_shard::model::Value::stack_id`].
     Dictionary(Vec<i64>),
 }
 
 impl StackSpace {
-    /// Of ids within these bounds. All `rows` with ids are read only where the ids have to be numbered anew;
-    /// past [`MAX_STACK_VALUES`] some are left out, and count as lost when they are looked up. Where there is
-    /// less room than that, it is said how much there should be, and the space is empty.
+    /// Returns the space for ids within these bounds. Reads all `rows` with stack ids only if the ids must be
+    /// renumbered. Beyond [`MAX_STACK_VALUES`], ids are dropped and count as lost when they are looked up. If the
+    /// limit `room` is lower and exceeded, records the sufficient limit and returns an empty space.
     pub(super) fn of(
         bounds: Option<(i64, i64)>,
         room: &StackRoom,
@@ -254,7 +253,7 @@ impl StackSpace {
             Some((low, high)) if low >= 0 && high <= MAX_SHIFTED_STACK => return StackSpace::Offset(high),
             Some(_) => {}
         }
-        // Such ids are rare, and there is room for those of one source.
+        // Such ids are rare, and the memory suffices for the ids of one source.
         let _turn = room.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut values: Vec<i64> = Vec::new();
         let (mut found, mut is_full) = (0, false);
@@ -284,7 +283,7 @@ impl StackSpace {
         StackSpace::Dictionary(values)
     }
 
-    /// How many ids the output sets aside for this source.
+    /// Returns the number of ids that the output reserves for this source.
     pub(crate) fn len(&self) -> i64 {
         match self {
             StackSpace::Offset(max) => *max,
@@ -293,7 +292,7 @@ impl StackSpace {
     }
 }
 
-/// Keeps so many different values; returns whether there were more.
+/// Keeps at most `most` distinct values; returns whether there were more.
 fn keep_distinct(values: &mut Vec<i64>, most: usize) -> bool {
     values.sort_unstable();
     values.dedup();
@@ -302,7 +301,7 @@ fn keep_distinct(values: &mut Vec<i64>, most: usize) -> bool {
     is_more
 }
 
-/// The bounds of what two parts hold.
+/// Returns the bounds that enclose both ranges.
 pub(super) fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
@@ -313,60 +312,60 @@ pub(super) fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64,
 /// Rows of a source that are read at once.
 #[derive(Clone, Debug)]
 pub(crate) enum SourcePiece {
-    /// The process itself, made from its record.
+    /// The process itself, made from its process record.
     Process,
-    /// A block of a shard; of native rows with the keys of the first rows that they expand to.
+    /// A block of a shard. For native rows, with the keys of the first rows that they expand to.
     Block(BlockRef, Option<Box<ExpandedKeys>>),
-    /// Rows of a database: its space, the table of that space, and the place.
+    /// Rows of a database.
     Rows {
-        /// Position of the space in the file.
+        /// Position of the table set in the file.
         space: usize,
-        /// Position of the table in the space.
+        /// Position of the table in the table set.
         table: usize,
-        /// Which rows.
+        /// Range of rows in the table.
         piece: rpd_rocpd::read::Piece,
     },
-    /// Tracks of expanded samples, and rows that stand for lost ones.
+    /// Tracks of expanded samples, and placeholder rows.
     Tail,
 }
 
-/// What a survey found of one source.
+/// Survey of one source.
 #[derive(Clone, Debug)]
 pub(crate) struct InputSource {
-    /// The process; of several in one space the one that gives the source its place.
+    /// The process. If the source has several, the one that determines its position in the merge order.
     pub process: Process,
-    /// Its nodes, by their keys.
+    /// Nodes by key.
     pub nodes: Vec<(i64, Node)>,
-    /// Its keys, per table of the output.
+    /// Keys, per table of the output.
     pub spaces: KeySpaces,
-    /// Its stack ids.
+    /// Stack ids.
     pub stacks: StackSpace,
-    /// Its rows in the order of writing. In every table their ids ascend.
+    /// Rows in the order of writing. In every table their ids ascend.
     pub pieces: Box<[SourcePiece]>,
-    /// Tracks of its samples.
+    /// Tracks of the samples.
     pub tracks: SourceTracks,
-    /// Position of its string table in the input.
+    /// Position of the string table in the input.
     pub string_table: usize,
-    /// Its tables in the job's terms, by their number in the input.
+    /// Tables of the input as tables of the job, by their number in the input.
     pub tables: Arc<BTreeMap<TableId, Arc<Table>>>,
-    /// Its collectives, until they are compared.
+    /// Collectives; moved out when collectives are matched.
     pub collectives: ProcessCollectives,
 }
 
-/// Key of the track of each thread and name. The thread is [`NO_THREAD`] where it is not known.
+/// Key of the track for each thread and name. The thread is [`NO_THREAD`] if it is unknown.
 pub(crate) type SourceTracks = BTreeMap<(i64, BuiltinString), i64>;
 
-/// Stands for threads that are not in the shard, or that are too many: their samples share a track.
+/// Stands for threads that are not in the shard or beyond the maximum number: their samples share a track.
 pub(crate) const NO_THREAD: i64 = 0;
 
 impl InputSource {
-    /// Key of its first process.
+    /// Returns the key of the first process.
     pub(crate) fn first_process(&self) -> i64 {
         let processes = self.spaces.get(&rocpd::INFO_PROCESS);
         processes.and_then(|space| space.stored.first()).map_or(0, |run| run.first)
     }
 
-    /// Order in the output: rank, workers behind it, start.
+    /// Returns the order in the output: by rank, workers after their rank, then by start.
     pub(crate) fn order(&self) -> impl Ord + use<> {
         let p = &self.process;
         (p.rank.unwrap_or(u32::MAX), p.restart, p.worker, p.first_seen, p.pid, p.source)

@@ -1,5 +1,5 @@
-//! Reads an input once, before anything is numbered: how many rows, which keys, strings and stack ids
-//! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
+//! Reads an input once, before ids are assigned. Counts rows, keys, strings and stack ids, and finds damage. Decodes
+//! every block, so that the counts are exact.
 
 use super::block_facts::{BlockFacts, SourceFacts, facts};
 use super::collectives::settle_collectives;
@@ -30,41 +30,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-/// Warnings that are told of one shard; the rest is counted.
+/// Maximum number of warnings per shard; it counts the others.
 const MAX_WARNINGS: usize = 20;
-/// Blocks that are decoded before what they told is put together.
+/// Blocks that are decoded at the same time, before their facts are combined.
 const BLOCKS_AT_ONCE: usize = 256;
 
 /// An input after its survey.
 #[derive(Debug, Default)]
 pub(crate) struct InputSurvey {
-    /// The input, its file closed.
+    /// The input, with its file closed.
     pub input: OpenInput,
-    /// For each of its string tables the place and the hash of each string, then of the words in use.
-    /// The texts are read again when they are written: a job has many inputs with the same strings.
+    /// For each string table, position and hash of each string, followed by the builtin strings in use. Texts are
+    /// read again when they are written, because a job has many inputs with the same strings.
     pub hashes: Vec<Vec<(u32, StringHash)>>,
-    /// For each of its string tables what a table set has to know of it; only for the partitioned layout.
+    /// For each string table, the properties that a table set needs; only for the partitioned layout.
     pub set_strings: Vec<SetStrings>,
-    /// Its id spaces, in output order.
+    /// Sources, in output order.
     pub sources: Vec<InputSource>,
-    /// Rows that are missing, by the collector's word and by what was found.
+    /// Missing rows: those that the collector recorded as lost, and those that the survey found missing.
     pub losses: Vec<Loss>,
     /// Rows read, per table of the input.
     pub rows_read: BTreeMap<TableId, u64>,
-    /// One line for each damaged place.
+    /// One line per damaged place.
     pub warnings: Vec<String>,
-    /// Processes that died by a signal.
+    /// Processes that died by a signal, and ranks that failed.
     pub deaths: Vec<ProcessCrash>,
     /// How the command of a shard ended.
     pub commands: CommandEndings,
     /// Profilers whose rows are missing.
     pub profiler_losses: ProfilerLosses,
-    /// Bytes of text that rows of a shard have in the output, per table, until they are counted.
+    /// Bytes of text that the shard's rows have in the output, per table. Cleared after they were added to the
+    /// planned size.
     pub texts: BTreeMap<TableId, u64>,
 }
 
-/// Surveys an input as it was planned. One that vanished, shrank or became another one in the meantime is
-/// gone; a shard may have grown.
+/// Surveys a planned input. An input that vanished, shrank or was replaced since the plan is a vanished input; a
+/// shard may have grown.
 pub(crate) fn survey(
     planned: &PlannedInput,
     job: &JobSchema,
@@ -93,7 +94,7 @@ pub(crate) fn survey(
     Ok(survey_shard(shard, planned.running_until.is_some(), job, homes, sample))
 }
 
-/// Surveys a shard, its blocks in parallel. What is missing at the end of one that is running is still to come.
+/// Surveys a shard, with its blocks in parallel. If its collector is still running, a missing end is not a loss.
 fn survey_shard(
     shard: Shard,
     is_running: bool,
@@ -146,7 +147,7 @@ fn survey_shard(
         deaths.extend(ProcessCrash::of(&source.process, &gathered.open, &strings));
         sources.push(source);
     }
-    // A translated file tells the order itself: the nodes of a `.rpd` are numbered.
+    // A translated file determines its own order, because the nodes of a `.rpd` file are numbered.
     if shard.identity.run_id_from != TRANSLATED {
         sources.sort_by_cached_key(InputSource::order);
     }
@@ -197,14 +198,14 @@ fn survey_shard(
     }
 }
 
-/// The words in use. They stand behind the strings of their table.
+/// Returns the hashes of the builtin strings in use. They follow the strings of their table.
 pub(super) fn hashes_of_words(
     words: &BTreeSet<BuiltinString>,
 ) -> impl Iterator<Item = (u32, StringHash)> + '_ {
     words.iter().map(|word| (word.index(), hash(word.text().as_bytes())))
 }
 
-/// Keeps the first warnings of an input and counts the rest.
+/// Keeps the first warnings of an input and counts the others.
 pub(super) fn shorten(warnings: &mut Vec<String>, most: usize, path: &Path) {
     if warnings.len() > most {
         let more = warnings.len() - most;
@@ -213,7 +214,7 @@ pub(super) fn shorten(warnings: &mut Vec<String>, most: usize, path: &Path) {
     }
 }
 
-/// The blocks of rows per process, in the order of the file. Tables that no output has are counted.
+/// Returns the row blocks per process, in file order. Blocks of tables without an output table are counted as losses.
 fn blocks_by_source(
     shard: &Shard,
     is_merged: impl Fn(TableId) -> bool,
@@ -240,15 +241,15 @@ fn blocks_by_source(
     by_source
 }
 
-/// Whether rows of a table reach the output, as they are or expanded. Node and process rows come from
-/// the process record instead.
+/// Returns whether rows of a table reach the output, as they are or expanded. Node and process rows are made from the
+/// process record instead.
 fn is_merged(table: TableId, tables: &InputTables) -> bool {
     expand::is_native(table)
         || tables.contains_key(&table)
             && !matches!(table, rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS)
 }
 
-/// Decodes the blocks of one process and puts together what they tell.
+/// Decodes the blocks of one process and combines their facts.
 fn gather(
     shard: &Shard,
     tables: &InputTables,
@@ -278,7 +279,8 @@ fn gather(
                     continue;
                 }
             };
-            // Keys of one process's table ascend through the file. A block that repeats some is not ours.
+            // Keys of one process's table ascend through the file. A block that repeats keys belongs to another
+            // shard.
             let header = &fact.block.header;
             let (next, next_key) = next.entry(header.kind).or_insert((1, i64::MIN));
             let first = fact.runs.first().map_or(header.first_key, |run| run.0);
@@ -299,7 +301,7 @@ fn gather(
     (gathered, good)
 }
 
-/// Lays out the key spaces of one process.
+/// Assigns the key spaces of one process.
 fn source(
     shard: &Shard,
     number: u32,
@@ -321,7 +323,7 @@ fn source(
         space.expanded = (space.next, space.next);
     }
 
-    // Expanded rows are numbered behind the stored ones. Samples need a track of each thread.
+    // Expanded rows are numbered after the stored ones. Samples need a track for each thread.
     let mut take = |table: TableId, rows: u64| {
         let space = spaces.entry(table).or_default();
         let first = space.next;
@@ -350,7 +352,7 @@ fn source(
     };
     let missing = gathered.refs.iter().filter(|(table, (low, high))| holes(table, *low, *high));
     let mut missing: BTreeSet<TableId> = missing.map(|(table, _)| *table).collect();
-    // Keys that are handles have holes where nothing is lost.
+    // Keys that are handles have gaps even if nothing is lost.
     if stored.iter().any(|fact| fact.block.header.handles) {
         missing.retain(|target| {
             let leads_nowhere =
@@ -375,7 +377,7 @@ fn source(
     InputSource { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
 }
 
-/// Whether a row of a block lacks a row of `target` that must be there.
+/// Returns whether a row of a block has a mandatory reference to a row of `target` that does not exist.
 fn leads_nowhere(
     shard: &Shard,
     tables: &InputTables,
@@ -386,27 +388,27 @@ fn leads_nowhere(
     let is_link = |column: &Column| column.kind == Kind::Ref(target) && column.sql.not_null;
     let space = spaces.get(&target);
     let is_there = |key| space.is_some_and(|space| space.stored(key).is_some());
-    // What cannot be read was told before.
+    // An unreadable block was reported before.
     let Ok(rows) = needed_rows(shard, tables, block, &is_link) else { return false };
     let links = rows.table.columns.iter().zip(&rows.columns).filter(|(column, _)| is_link(column));
     let mut missing = links.flat_map(|(_, cells)| (0..rows.len).map(|i| cells.int(i)));
     missing.any(|key| !key.is_some_and(is_there))
 }
 
-/// Sets a number aside in every table that is referred to where it has no row.
+/// Reserves a placeholder row in every table that lacks a referenced row.
 pub(super) fn reserve_placeholders(
     spaces: &mut BTreeMap<TableId, KeySpace>,
     missing: BTreeSet<TableId>,
     job: &JobSchema,
 ) {
-    // A node is always there, and what belongs to a process that is lost goes to the first one there is.
+    // A node always exists, and rows of a lost process are assigned to the first existing process.
     let has_process = spaces.get(&rocpd::INFO_PROCESS).is_some_and(|space| !space.stored.is_empty());
     let has_own_row = |table: &TableId| match *table {
         rocpd::INFO_PROCESS => has_process,
         table => table == rocpd::INFO_NODE,
     };
     let mut needed: BTreeSet<TableId> = missing.into_iter().filter(|table| !has_own_row(table)).collect();
-    // A placeholder refers to placeholders itself: a kernel symbol needs a code object.
+    // A placeholder can need other placeholders: a kernel symbol refers to a code object.
     let mut queue: Vec<TableId> = needed.iter().copied().collect();
     while let Some(table) = queue.pop() {
         for column in job.get(table).iter().flat_map(|t| &t.columns) {
@@ -426,7 +428,7 @@ pub(super) fn reserve_placeholders(
     }
 }
 
-/// Rows that were written, by the ledger or by the headers, and could not be read.
+/// Returns the rows that were written according to the ledger or block headers, but could not be read.
 fn missing_rows(
     shard: &Shard,
     is_merged: impl Fn(TableId) -> bool,
@@ -454,15 +456,15 @@ fn missing_rows(
             (lost > 0).then_some(Loss { source, table: Some(table), cause, rows: Some(lost) })
         })
         .collect();
-    // Without the collector's last word nobody knows what else there was.
+    // Without the ledger at the end of a shard, further losses are unknown.
     if shard.ledger.is_none() {
         losses.push(Loss { source: 0, table: None, cause, rows: None });
     }
     losses
 }
 
-/// Whether a loss may have been a call of MPI of this process. What the cut end of a shard held came after all calls that are
-/// there.
+/// Returns whether a loss may include an MPI call of this process. Rows at the cut end of a shard are later than all
+/// recorded calls.
 fn may_be_call_of(loss: &Loss, source: u32) -> bool {
     let is_of_process = loss.source == source || loss.source == 0;
     let is_of_table =
@@ -470,7 +472,7 @@ fn may_be_call_of(loss: &Loss, source: u32) -> bool {
     is_of_process && is_of_table && loss.rows != Some(0)
 }
 
-/// Stands for a process whose records were both lost. The others of its shard ran on the same node.
+/// Returns a placeholder for a process without a process record. Other processes of its shard ran on the same node.
 fn unknown_process(shard: &Shard, number: u32) -> Process {
     let sibling = shard.processes.values().next();
     let recorded = shard.clocks.first().map(|set| set.domain.clone());

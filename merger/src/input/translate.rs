@@ -1,4 +1,4 @@
-//! Files of other formats become shards, before anything is planned: each rank translates some.
+//! Translates foreign files into shards before the merge is planned. Each merge rank translates a part of the files.
 
 use super::find::ListedFile;
 use rayon::prelude::*;
@@ -15,21 +15,22 @@ use std::fs::{self};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the run id of a translated file comes from: it has none.
+/// Source of the run id of a translated file, which has none.
 pub(crate) const TRANSLATED: &str = "translated";
-/// Ends the names of translated files, behind their number.
+/// File name ending of translated files, after their number.
 pub(super) const TRANSLATED_ENDING: &str = ".rpdshard";
 
-/// The folder of translated files: beside the output, so that all ranks see it. Removed when the merge ends.
+/// Folder of translated files. It is beside the output, so that all ranks can read it, and is removed when the merge
+/// ends.
 #[derive(Debug)]
 pub(crate) struct TranslatedFolder {
     path: PathBuf,
-    /// Whether this rank removes it.
+    /// Whether this rank removes the folder.
     owned: bool,
 }
 
 impl TranslatedFolder {
-    /// Names the folder for this output; its owner makes it, and clears away what a killed merge left.
+    /// Determines the folder for this output. Its owner creates it, after removing what a killed merge left.
     pub(crate) fn begin(output: &Path, owned: bool) -> Result<TranslatedFolder, Failure> {
         let failed = |error: io::Error| Failure::write(output, &error);
         let mut path = output.as_os_str().to_owned();
@@ -52,7 +53,7 @@ impl TranslatedFolder {
     }
 }
 
-/// Whether this is a folder of translated files, and holds nothing else.
+/// Returns whether this is a folder that contains nothing but translated files.
 fn is_left(path: &Path) -> bool {
     let is_number = |name: &OsStr| {
         let number = name.to_str().and_then(|name| name.strip_suffix(TRANSLATED_ENDING));
@@ -72,31 +73,31 @@ impl Drop for TranslatedFolder {
     }
 }
 
-/// What became of one file.
+/// Result of translating one file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TranslatedFile {
     /// Position among the listed files.
     position: usize,
-    /// The shard that it is now; why not.
+    /// The resulting shard, or why there is none.
     shard: Result<PathBuf, String>,
     told: TranslationNotes,
 }
 
-/// What there is to say about translated files.
+/// Warnings and notes from translating foreign files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TranslationNotes {
-    /// What is missing or wrong, one line each.
+    /// Missing or wrong data, one line each.
     pub warnings: Vec<String>,
-    /// What has no place in RocPD, one line each.
+    /// Data that RocPD cannot represent, one line each.
     pub notes: Vec<String>,
 }
 
-/// Whether a file has to be translated.
+/// Returns whether a file has to be translated.
 pub(crate) fn is_foreign(listed: &ListedFile) -> bool {
     !matches!(listed.format, Ok(Format::Shard | Format::RocPd) | Err(_))
 }
 
-/// Translates every `ranks`th of the files that need it, beginning with that of `rank`.
+/// Translates every `ranks`-th foreign file, starting with the `rank`-th.
 pub(crate) fn translate(
     files: &[ListedFile],
     folder: &TranslatedFolder,
@@ -115,8 +116,7 @@ pub(crate) fn translate(
         .collect()
 }
 
-/// Puts the shards in the place of the files that they were made of; returns what is to
-/// be said about them.
+/// Replaces foreign files by the shards that they were translated to. Returns the notes about all of them.
 pub(crate) fn replace(
     files: &mut [ListedFile],
     translated: impl IntoIterator<Item = TranslatedFile>,
@@ -128,7 +128,7 @@ pub(crate) fn replace(
     for TranslatedFile { position, shard, told } in sorted {
         let Some(listed) = files.get_mut(position) else { continue };
         all.warnings.extend(told.warnings);
-        // What many files have in common is told once.
+        // Notes that many files have in common appear once.
         all.notes.extend(told.notes.into_iter().filter(|note| told_notes.insert(note.clone())));
         match shard {
             Ok(path) => {
@@ -147,7 +147,7 @@ fn translate_file(listed: &ListedFile, to: &Path, told: &mut TranslationNotes) -
         |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());
     let file = create_output(to, 0o600).map_err(write)?;
     let sink = BufWriter::with_capacity(1 << 20, file);
-    // The run is whatever it is merged with.
+    // The file belongs to whatever run it is merged with.
     let run = RunIdentity {
         run_id: String::new(),
         run_id_from: TRANSLATED.to_owned(),

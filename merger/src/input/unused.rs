@@ -1,9 +1,9 @@
-//! The files below the inputs that are not merged, each with its reason: every file that a search of these folders finds is
-//! either merged or counted here.
+//! Files below the inputs that are not merged, each with its reason. Every file that a search of these folders finds
+//! is either merged or counted here.
 //!
-//! [`find_all`] walks the folders once more after [`super::find`] has listed what it merges. Files that a profiler wrote, or may
-//! have written, become listed inputs that cannot be read, so that the merge warns of each and counts it as lost; all others
-//! are only counted, and named in `--json`.
+//! [`find_all`] walks the folders again after [`super::find`] has listed the files to merge. Files that a profiler
+//! wrote, or may have written, become listed inputs that cannot be read: the merge warns about each and counts it as
+//! lost. All other files are only counted, and named in `--json`.
 
 mod judge;
 mod walk;
@@ -20,11 +20,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use walk::{FolderWalk, MAX_ENTRIES, MAX_SNIFFED};
 
-/// Files that are named; further ones are counted.
+/// Maximum number of files that are named; further ones are counted.
 const MAX_NAMED: usize = 10_000;
-/// Different endings of unrelated files that are counted one by one.
+/// Maximum number of different name endings of unrelated files that are counted separately.
 const MAX_ENDINGS: usize = 1_000;
-/// Longest ending that counts as one, bytes.
+/// Maximum length of a name ending, bytes.
 const MAX_ENDING: usize = 12;
 const OUTPUT: &str = "is where the output of this merge goes";
 
@@ -32,75 +32,76 @@ const OUTPUT: &str = "is where the output of this merge goes";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnusedKind {
-    /// A profiler wrote it, or may have, and it cannot be merged or was not looked into; or a folder that cannot be listed.
+    /// A profiler wrote it, or may have written it, but it cannot be merged or was not examined. Also a folder that
+    /// cannot be listed.
     Refused,
-    /// Its rows come from another input.
+    /// Its rows are merged from another input.
     Duplicate,
-    /// A profiler wrote it beside data that is merged, and it holds less than these: sums, descriptions, tables.
+    /// A profiler wrote it beside data that is merged. It contains less than that data: sums, descriptions, tables.
     Companion,
     /// `rpd-merge` wrote it.
     Result,
-    /// It belongs to a run of `rpd-collect` and holds no events: logs, locks, addresses of agents.
+    /// It belongs to a run of `rpd-collect` and contains no events: logs, locks, addresses of agents.
     RunFile,
-    /// No profiler wrote it, by its name or content.
+    /// No profiler wrote it, judged by its name or content.
     Unrelated,
 }
 
 /// A file that is not merged.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct UnusedFile {
-    /// Why, in short.
+    /// Category of the reason.
     pub kind: UnusedKind,
-    /// Where it is, as [`path_text`] writes it.
+    /// Path, as [`path_text`] writes it.
     pub path: String,
-    /// Why, in words that follow its path.
+    /// Reason, worded to follow the path.
     pub reason: String,
 }
 
 /// All files that are not merged.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnusedFiles {
-    /// The first of them, by kind and path.
+    /// The first files, by kind and path.
     files: Vec<UnusedFile>,
-    /// How many there are of each kind, with those that are not named.
+    /// Number of files of each kind, including those that are not named.
     counts: BTreeMap<UnusedKind, u64>,
-    /// Unrelated files, by the ending of their names.
+    /// Number of unrelated files, by the ending of their names.
     endings: BTreeMap<String, u64>,
-    /// Files with names of profilers' files that were not read, and count as unrelated.
+    /// Number of files that have names of profiler files but were not read; they count as unrelated.
     not_read: u64,
-    /// The inputs that are folders.
+    /// Inputs that are folders.
     folders: Vec<PathBuf>,
-    /// Whether the walk ended before all entries were looked at.
+    /// Whether the walk ended before it examined all entries.
     is_cut: bool,
 }
 
 impl UnusedFiles {
-    /// The files that are named, at most 10,000, by kind and path.
+    /// Returns the named files, at most 10,000, by kind and path.
     pub fn files(&self) -> &[UnusedFile] {
         &self.files
     }
 
-    /// How many further files are not merged, and not named.
+    /// Returns the number of further files that are not merged and not named.
     pub fn not_named(&self) -> u64 {
         self.counts.values().sum::<u64>().saturating_sub(self.files.len() as u64)
     }
 
-    /// Files of a kind.
+    /// Returns the number of files of a kind.
     pub fn count(&self, kind: UnusedKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Unrelated files by the ending of their names, with their counts.
+    /// Returns the number of unrelated files by the ending of their names.
     pub fn endings(&self) -> &BTreeMap<String, u64> {
         &self.endings
     }
 
-    /// The inputs that are folders.
+    /// Returns the inputs that are folders.
     pub(super) fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// One line for each limit that was reached, so that the content of files is not known.
+    /// Returns a line for each limit that was reached. Contents of the files beyond it are unknown.
     pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
         let cut = self.is_cut.then(|| {
             format!(
@@ -132,8 +133,8 @@ impl UnusedFiles {
         }
     }
 
-    /// Notes the place of the output: the result that lies there is replaced, and so are files that were listed `before` and are
-    /// not `left`.
+    /// Records the output path. An existing output there will be replaced, and so will files that were listed
+    /// `before` and are not in `left`.
     pub(crate) fn note_output(&mut self, output: &Path, before: &[PathBuf], left: &[ListedFile]) {
         let place = canonical(output);
         let former = |file: &&mut UnusedFile| {
@@ -151,7 +152,7 @@ impl UnusedFiles {
         });
     }
 
-    /// Puts the named files in order, when all are there.
+    /// Sorts the named files, after all were added.
     pub(super) fn order(&mut self) {
         self.files.sort();
     }
@@ -167,11 +168,11 @@ impl UnusedFiles {
     }
 }
 
-/// Lists the files to merge as [`super::find::find`] does, and all other files below the inputs. Files that look like data of
-/// profilers and cannot be merged are listed with their reasons, also where there is nothing else.
+/// Lists the files to merge as [`super::find::find`] does, and all other files below the inputs. Files that look like
+/// profiler data but cannot be merged are listed with their reasons, even if there is nothing to merge.
 ///
 /// # Errors
-/// [`Failure::input`], if an input cannot be listed, or holds no file that looks like data of a profiler.
+/// [`Failure::input`], if an input cannot be listed or contains no file that looks like profiler data.
 pub(crate) fn find_all(inputs: &[PathBuf]) -> Result<(InputListing, UnusedFiles), Failure> {
     let mut found = search(inputs, &has_refused)?;
     let mut walk = FolderWalk::new(&found);
@@ -184,7 +185,8 @@ pub(crate) fn find_all(inputs: &[PathBuf]) -> Result<(InputListing, UnusedFiles)
     Ok((found, unused))
 }
 
-/// Whether one of these folders, which were searched, has a file that says itself why it cannot be merged.
+/// Returns whether one of these searched folders contains a file that will be listed with the reason why it cannot be
+/// merged.
 fn has_refused(searched: &[PathBuf]) -> bool {
     let mut looked_at = 0;
     let mut is_refused = |path: &Path| {

@@ -1,4 +1,5 @@
-//! Waiting for shards: on a shared file system a file may be visible on another node only some seconds after it was closed.
+//! Waits for shards. On a shared file system, a file may become visible on another node only some seconds after it
+//! was closed.
 
 use super::find::{SHARD_ENDING, find};
 use rpd_files::entry_stat;
@@ -8,17 +9,17 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time between two looks.
+/// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What is not there yet.
+/// What is still missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Missing {
-    /// No shard, and nothing else to merge.
+    /// Any shard or other input.
     All,
-    /// So many ranks of the job.
+    /// The shards of this number of ranks.
     Ranks(usize),
-    /// So many shards have no end.
+    /// The ends of this number of shards.
     Ends(usize),
 }
 
@@ -32,8 +33,8 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// Waits until the shards of all ranks of the job are there and ended, at most so long, and not if nothing was written for as
-/// long. Says what was still missing, if something was.
+/// Waits until the shards of all ranks of the job exist and are finished. Gives up after `most`, or at once if
+/// nothing was written for that long. Returns what is missing in that case.
 pub(crate) fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<String> {
     let (first, newest) = missing(inputs)?;
     if let Some(quiet) = newest.and_then(|newest| newest.elapsed().ok()).filter(|quiet| *quiet > most) {
@@ -50,7 +51,7 @@ pub(crate) fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<Stri
     }
 }
 
-/// What is missing, and when the newest shard was written.
+/// Returns what is missing, and when the newest shard was written.
 fn missing(inputs: &[PathBuf]) -> Option<(Missing, Option<SystemTime>)> {
     let Ok(found) = find(inputs) else { return Some((Missing::All, None)) };
     let is_shard = |path: &PathBuf| path.extension().is_some_and(|ending| ending == SHARD_ENDING);
@@ -63,19 +64,19 @@ fn missing(inputs: &[PathBuf]) -> Option<(Missing, Option<SystemTime>)> {
     let mut newest = None;
     for path in shards {
         newest = newest.max(entry_stat(path).map(|found| found.modified).ok());
-        // One that cannot be opened has no header yet.
+        // A shard that cannot be opened has no header yet.
         let Ok(shard) = Shard::open(path) else {
             open += 1;
             continue;
         };
         open += usize::from(!shard.complete());
-        // What was not to be recorded does not come.
+        // With `--ranks`, some ranks never write a shard.
         if shard.selection.is_none() {
             size = size.max(shard.identity.size.unwrap_or(0) as usize);
         }
         ranks.extend(shard.identity.rank);
     }
-    // Who names single shards does not want those of the others.
+    // If the user names single shards, the other ranks' shards are not expected.
     let wants_all = inputs.iter().any(|input| !input.is_file());
     let without = if wants_all { size.saturating_sub(ranks.len()) } else { 0 };
     let missing = match (without, open) {

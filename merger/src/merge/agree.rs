@@ -1,4 +1,4 @@
-//! Phase 3: what the ranks know after they have exchanged it. Every step is collective.
+//! Phase 3: the ranks exchange what they read and agree on ids, clocks and table sets. Every step is collective.
 
 use super::job::MergeJob;
 use super::survey::SurveyedInputs;
@@ -17,34 +17,34 @@ use rpd_comm::{Comm, agree_on_result, gather_counts};
 use rpd_console::{Failure, Progress};
 use rpd_shard::model::rocpd;
 
-/// What all ranks know.
+/// Results that are the same on all ranks, and the ids and memory of this rank that follow from them.
 pub(super) struct JobAgreement {
-    /// Ids of the strings of this rank.
+    /// Ids of this rank's strings.
     pub(super) strings: StringIds,
-    /// What the inputs of all ranks hold.
+    /// Totals over the inputs of all ranks.
     pub(super) findings: JobFindings,
-    /// Collectives of all ranks, counted.
+    /// Matched collectives of all ranks. Only their counts remain after this phase.
     pub(super) collectives: MatchedCollectives,
-    /// Ranks that the others waited for, and the verdict.
+    /// Late ranks, and the summary of their lateness.
     pub(super) late_ranks: (Vec<LateRank>, Option<LatenessSummary>),
-    /// How local times become job time.
+    /// Conversion of local times to job time.
     pub(super) clocks: JobClocks,
-    /// A note about files that are far apart in time.
+    /// Note about files that are far apart in time.
     pub(super) far_apart: Option<String>,
-    /// The sets of tables of the output.
+    /// Table sets of the output.
     pub(super) sets: TableSets,
-    /// The ids of rows.
+    /// Ids of rows.
     pub(super) numbering: RowNumbering,
-    /// Rows of tables that are not numbered by inputs.
+    /// Row counts of the string and node tables, whose rows are shared by several inputs.
     pub(super) small_rows: SmallRows,
-    /// The memory of this rank that is left for writing.
+    /// Memory of this rank that is left for writing.
     pub(super) memory: MemoryBudget,
 }
 
 /// Exchanges strings, findings, collectives, clocks and row counts, in this order.
 ///
 /// # Errors
-/// What one rank fails with, all fail with.
+/// If any rank fails, all ranks return its failure.
 pub(super) fn agree(
     comm: &impl Comm,
     args: &MergeArgs,
@@ -90,14 +90,14 @@ pub(super) fn agree(
     })
 }
 
-/// The memory that is left beside what this rank holds, and beside the strings that it gives ids for other ranks.
+/// Returns the memory that is left after what this rank holds, including the strings that it numbers for other ranks.
 fn agree_on_memory(
     comm: &impl Comm,
     args: &MergeArgs,
     inputs: &mut SurveyedInputs,
 ) -> Result<MemoryBudget, Failure> {
     if comm.size() > 1 {
-        // Hashes deal them evenly.
+        // Hashes distribute the strings evenly over the ranks.
         let asked: u64 = gather_counts(comm, &[inputs.strings.len()])?.iter().map(|counts| counts[0]).sum();
         inputs.memory.asked = asked / comm.size() as u64 + 1;
         agree_on_result(comm, args.memory.check(inputs.memory, (1, 1)))?;

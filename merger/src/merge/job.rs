@@ -1,4 +1,4 @@
-//! What a merge works on, as rank 0 lists it for all merge ranks.
+//! Inputs, output and options of a merge. Rank 0 lists them and sends them to all merge ranks.
 
 use crate::cli::MergeArgs;
 use crate::input::find::{ListedFile, hold, is_text};
@@ -16,22 +16,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What was listed and is the same in all ranks: the files to merge, where their merge goes, and what limits it.
+/// Files to merge, output and limits of a merge; the same on all ranks.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MergeJob {
     pub(crate) files: Vec<ListedFile>,
-    /// Folders that hold them: every merge rank opens what lies below from the descriptor that it holds.
+    /// Folders that contain the files. Each merge rank opens them once and opens files relative to these descriptors.
     folders: Vec<PathBuf>,
-    /// Files below the inputs that are not listed.
+    /// Files below the inputs that are not merged.
     pub(crate) unused: UnusedFiles,
     pub(crate) output: PathBuf,
-    /// The run that was merged to there while it was still being written: a merge of the same run replaces that.
+    /// Run id of an output that was merged while its run was still being written. A merge of the same run replaces
+    /// it.
     pub(crate) replaces_run: Option<String>,
-    /// What there is to say about the files that are translated.
+    /// Warnings and notes from translating foreign files.
     pub(crate) told: TranslationNotes,
-    /// What a site says of its clocks.
+    /// Clock relations that the site specifies with `--clock-file`.
     pub(crate) clock_file: Option<ClockFile>,
-    /// The most that the output may take.
+    /// Maximum size of the output.
     pub(crate) limit: SizeLimit,
 }
 
@@ -39,7 +40,7 @@ impl MergeJob {
     /// Lists the inputs and chooses the output.
     ///
     /// # Errors
-    /// If options do not go together, or an input or the place of the output cannot be used.
+    /// If options contradict each other, or if an input or the output path cannot be used.
     pub(crate) fn list(args: &MergeArgs) -> Result<MergeJob, Failure> {
         args.check()?;
         let (mut found, mut unused) = find_all(&args.inputs)?;
@@ -49,7 +50,7 @@ impl MergeJob {
         MergeJob::of((found.files, unused), output, args)
     }
 
-    /// Of files that were found, and of others that are not merged.
+    /// Builds the job from listed files and from files that are not merged.
     pub(crate) fn of(
         (files, unused): (Vec<ListedFile>, UnusedFiles),
         output: PathBuf,
@@ -75,7 +76,7 @@ impl MergeJob {
         })
     }
 
-    /// Refuses to replace a merge of another run.
+    /// Refuses to replace the merged database of another run.
     pub(crate) fn check_replaced(&self, run_id: &str) -> Result<(), Failure> {
         match &self.replaces_run {
             Some(run) if run != run_id => Err(Failure::output(format!(
@@ -86,13 +87,13 @@ impl MergeJob {
         }
     }
 
-    /// Holds the folders of the inputs. A merge rank that cannot open one finds out when it reads an input.
+    /// Opens the folders of the inputs and keeps them open. Failures are ignored here: reading an input reports them.
     pub(crate) fn hold_folders(&self) {
         self.folders.iter().for_each(|folder| drop(hold(folder)));
     }
 }
 
-/// The folders that are named, or else those of the files.
+/// Returns the folders named on the command line, or the parent folders of the files if no input is named.
 fn folders_of(args: &MergeArgs, files: &[ListedFile]) -> Vec<PathBuf> {
     if !args.inputs.is_empty() {
         return args.inputs.iter().filter(|input| input.is_dir()).cloned().collect();
@@ -106,8 +107,8 @@ fn folders_of(args: &MergeArgs, files: &[ListedFile]) -> Vec<PathBuf> {
     folders.into_iter().collect()
 }
 
-/// Translates the files that are neither shards nor RocPD, and puts the shards in their place; returns the
-/// folder that holds them.
+/// Translates the foreign files and replaces them in the list by the resulting shards. Returns the folder that holds
+/// these shards.
 pub(crate) fn translate_foreign(
     comm: &impl Comm,
     listing: &mut MergeJob,

@@ -1,6 +1,6 @@
 //! The merge in five phases: plan, survey, agree, write, seal.
 //!
-//! Every rank calls every function here in the same order. Collective calls are made below them, on the main thread.
+//! Every rank calls every function here in the same order. These functions make collective calls on the main thread.
 
 mod agree;
 mod job;
@@ -30,11 +30,11 @@ use std::time::Instant;
 use survey::{SurveyedInputs, survey_inputs};
 use write::write;
 
-/// Merges the inputs into one database. Every rank calls this; every rank gets the same report, except for what only rank
-/// 0 measures.
+/// Merges the inputs into one database. Every rank calls this. Every rank gets the same report, except for
+/// measurements that only rank 0 makes.
 ///
 /// # Errors
-/// If an option, an input or the output cannot be used. The file of a failed merge is removed.
+/// If an option, an input or the output cannot be used. A failed merge removes its file.
 pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<MergeReport, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
@@ -50,7 +50,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<MergeReport, Failure>
     Ok(report)
 }
 
-/// Merges listed inputs into a file that has no name yet. Restarts without inputs that vanish meanwhile.
+/// Merges listed inputs into a temporary file. If inputs vanish during the merge, it restarts without them.
 ///
 /// # Errors
 /// As [`merge`].
@@ -103,7 +103,7 @@ fn run_phases(
     Ok(report)
 }
 
-/// Locks the output and begins it under a temporary name.
+/// Locks the output path and creates the output under a temporary name.
 fn begin_output(comm: &impl Comm, args: &MergeArgs, job: &MergeJob) -> Result<PartialOutput, Failure> {
     let replaces = args.force || job.replaces_run.is_some();
     let mut output = agree_on_result(comm, PartialOutput::begin(&job.output, comm.rank() == 0, replaces))?;
@@ -111,7 +111,7 @@ fn begin_output(comm: &impl Comm, args: &MergeArgs, job: &MergeJob) -> Result<Pa
     Ok(output)
 }
 
-/// Gives the finished file its name.
+/// Renames the finished file to its final name.
 fn publish(
     comm: &impl Comm,
     args: &MergeArgs,
@@ -130,7 +130,7 @@ fn publish(
     Ok(())
 }
 
-/// Chooses which inputs are merged, and discards what a restarted merge has written.
+/// Chooses the inputs to merge, and discards what a merge wrote before its restart.
 fn plan_inputs(
     args: &MergeArgs,
     job: &MergeJob,
@@ -143,7 +143,7 @@ fn plan_inputs(
     Ok(plan)
 }
 
-/// What there is to report before anything is written.
+/// Returns the report as far as it is known before rows are written.
 fn first_report(
     args: &MergeArgs,
     plan: &MergePlan,
@@ -170,7 +170,7 @@ fn first_report(
     report
 }
 
-/// Prints the warnings that no earlier start of this merge has printed, and stops a strict merge of an incomplete run.
+/// Prints the warnings that were not printed before a restart. With `--strict`, fails if the run is incomplete.
 fn print_warnings(
     comm: &impl Comm,
     args: &MergeArgs,
@@ -180,7 +180,7 @@ fn print_warnings(
     let incomplete = if args.strict { report.incomplete() } else { None };
     if comm.rank() == 0 {
         let mut warnings = report.warning_lines();
-        // What the error will say is not said before it.
+        // The error repeats this warning, so it is not printed here.
         let in_error = incomplete.as_ref().and_then(|(_, warning)| warning.as_ref());
         warnings.retain(|line| Some(line) != in_error);
         excluded.print(warnings);
@@ -191,7 +191,7 @@ fn print_warnings(
     }
 }
 
-/// Refuses an output that would be larger than its limit; a dry run notes it.
+/// Fails if the output would exceed its size limit; a dry run only adds a note.
 fn check_size(
     comm: &impl Comm,
     args: &MergeArgs,

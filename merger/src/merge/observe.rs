@@ -1,4 +1,4 @@
-//! What a merge knows of the clocks of a job, for measurements of how well they are aligned.
+//! Clock observations of a job, for measurements of how well clocks are aligned.
 
 use super::job::MergeJob;
 use super::survey::survey_inputs;
@@ -11,16 +11,16 @@ use rpd_collectives::{clock_observations, match_calls};
 use rpd_comm::Solo;
 use rpd_console::{Failure, Progress};
 
-/// The clocks of a job as its collectors observed them.
+/// Clock observations of a job, as its collectors recorded them.
 #[derive(Clone, Debug)]
 pub struct JobObservations {
-    /// What [`rpd_clocks::align`] takes.
+    /// Input of [`rpd_clocks::align`].
     pub observations: ClockObservations,
-    /// From when to when each domain was recorded, ns of its BOOTTIME; `None` if that is not known.
+    /// Recorded time span of each clock domain, ns of its BOOTTIME; `None` if unknown.
     pub spans: Vec<Option<(i64, i64)>>,
 }
 
-/// Reads the inputs as a merge does, up to the moment at which it would align the clocks. Writes nothing.
+/// Reads the inputs like a merge, up to the point where a merge aligns the clocks. Writes nothing.
 ///
 /// # Errors
 /// As a merge, if an input cannot be read or belongs to another run.

@@ -1,4 +1,5 @@
-//! Phase 5: the pages above the leaves, small tables, metadata; then the file is verified and converted.
+//! Phase 5: writes the pages above the leaf pages, the small tables and the metadata, then verifies and converts the
+//! file.
 
 use super::agree::JobAgreement;
 use super::survey::SurveyedInputs;
@@ -15,10 +16,10 @@ use rpd_comm::{Comm, agree_on_result};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::Writer;
 
-/// Completes the file, and adds the rows of the output to the report, which becomes part of its metadata.
+/// Completes the file and adds the output's row counts to the report, which becomes part of the file's metadata.
 ///
 /// # Errors
-/// What one rank fails with, all fail with.
+/// If any rank fails, all ranks return its failure.
 #[expect(clippy::too_many_arguments, reason = "each is the result of one of the phases before")]
 pub(super) fn seal(
     comm: &impl Comm,
@@ -62,7 +63,7 @@ pub(super) fn seal(
         let metadata = metadata(plan, report, &agreed.clocks, nodes);
         seal::finish(path, sets, schema, nodes, &index, &metadata)?;
     }
-    // Every rank reads the whole file if a trace is drawn of it.
+    // Every rank reads the complete file if a trace is drawn from it.
     comm.barrier();
     if args.verify {
         progress.phase("verify");

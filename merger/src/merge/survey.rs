@@ -1,4 +1,4 @@
-//! Phase 2: every rank reads its inputs once. Nothing is numbered yet.
+//! Phase 2: every rank reads its inputs once. Ids are assigned in the next phase.
 
 use crate::agree::clocks::RecordedClocks;
 use crate::budget::HeldMemory;
@@ -18,11 +18,11 @@ use rpd_comm::Comm;
 use rpd_console::{Failure, Progress};
 use std::ops::Range;
 
-/// The inputs that this rank reads.
+/// Inputs that this rank reads.
 struct RankInputs<'a> {
     inputs: &'a [PlannedInput],
     homes: &'a HostClocks,
-    /// Runs of them that stand together, counted from the first.
+    /// Contiguous runs of these inputs, as indices from this rank's first input.
     groups: Vec<Range<usize>>,
 }
 
@@ -42,25 +42,25 @@ impl<'a> RankInputs<'a> {
     }
 }
 
-/// What one rank read of its inputs.
+/// What one rank read from its inputs.
 pub(super) struct SurveyedInputs {
-    /// A survey of each input, in merge order.
+    /// Survey of each input, in merge order.
     pub(super) surveys: Vec<InputSurvey>,
-    /// Runs of inputs that stand together in the job, counted from the first of this rank.
+    /// Contiguous runs of inputs in merge order, as indices from this rank's first input.
     pub(super) groups: Vec<Range<usize>>,
-    /// Bytes of the inputs.
+    /// Total bytes of the inputs.
     pub(super) bytes: u64,
-    /// The tables of the output.
+    /// Tables of the output.
     pub(super) schema: JobSchema,
-    /// Which collectives are kept.
+    /// Selection of the collectives that are kept.
     pub(super) sample: CallSample,
-    /// Distinct strings; they are taken when the ranks agree on their ids.
+    /// Distinct strings. Phase 3 takes them to agree on string ids.
     pub(super) strings: DistinctStrings,
-    /// What the inputs have recorded of the clocks; it is taken when they are aligned.
+    /// Clock records of the inputs. Phase 3 takes them to align the clocks.
     pub(super) clocks: RecordedClocks,
-    /// Memory that is held to the end of the merge.
+    /// Memory that is held until the merge ends.
     pub(super) memory: HeldMemory,
-    /// How much the output will have.
+    /// Planned size of the output.
     pub(super) content: PlannedContent,
 }
 
@@ -82,7 +82,7 @@ impl SurveyedInputs {
         }
     }
 
-    /// Adds the survey of the next input. Of its strings only those that are new are kept.
+    /// Adds the survey of the next input. Keeps only those of its strings that are new.
     fn add(&mut self, mut survey: InputSurvey, layout: TableLayout) -> Result<(), Failure> {
         let largest = (survey.string_bytes() as u64).saturating_add(survey.longest_piece());
         self.memory.largest = self.memory.largest.max(largest);
@@ -101,16 +101,16 @@ impl SurveyedInputs {
         Ok(())
     }
 
-    /// The collectives of this rank's processes, in merge order.
+    /// Takes the collectives of this rank's processes out of the surveys, in merge order.
     pub(super) fn take_collectives(&mut self) -> Vec<(JobParticipant, ProcessCollectives)> {
         take_collectives(&mut self.surveys)
     }
 }
 
-/// Surveys the inputs of this rank, as many at once as there are threads and memory.
+/// Surveys the inputs of this rank, in parallel as far as threads and memory allow.
 ///
 /// # Errors
-/// If an input cannot be read, or memory does not suffice. Inputs that vanished are reported once all others are read.
+/// If an input cannot be read or memory does not suffice. Vanished inputs are reported after all others were read.
 pub(super) fn survey_inputs(
     comm: &impl Comm,
     args: &MergeArgs,
@@ -149,7 +149,7 @@ pub(super) fn survey_inputs(
     if vanished.is_empty() { Ok(inputs) } else { Err(Failure::inputs_vanished(vanished)) }
 }
 
-/// The collectives of this rank's processes, in merge order.
+/// Takes the collectives of the processes out of the surveys, in merge order.
 fn take_collectives(surveys: &mut [InputSurvey]) -> Vec<(JobParticipant, ProcessCollectives)> {
     let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
     let takes_part = |said: &ProcessCollectives| !said.is_empty() || said.alone > 0 || said.is_singleton;
@@ -159,7 +159,7 @@ fn take_collectives(surveys: &mut [InputSurvey]) -> Vec<(JobParticipant, Process
         let said = &mut source.collectives;
         let began = said.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
         let last_exit = said.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
-        // Files that say nothing of the start of a process have 0 there.
+        // `first_seen` is 0 in files that do not record the start of a process.
         let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
         let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
         said.untimed.close(last_seen);

@@ -1,5 +1,5 @@
-//! Phase 4: rank 0 makes the empty tables. Then every thread of every rank turns units of rows into leaf pages, and
-//! writes them to their place.
+//! Phase 4: rank 0 creates the empty tables. Then every thread of every rank encodes units of rows into leaf pages
+//! and writes them to their final position.
 
 use super::agree::JobAgreement;
 use super::job::MergeJob;
@@ -15,18 +15,18 @@ use rpd_console::{Failure, Progress};
 use rpd_rocpd::read::Keep;
 use std::path::Path;
 
-/// The file after this phase: every leaf page is in place, nothing above them is.
+/// The file after this phase: all leaf pages are in place, the pages above them are missing.
 pub(super) struct WrittenPages {
     /// The empty tables.
     pub(super) base: BaseFile,
-    /// What this rank wrote.
+    /// Pages that this rank wrote.
     pub(super) placed: RankPages,
 }
 
-/// Writes the rows of all ranks to a file that has no name yet.
+/// Writes the rows of all ranks to a file under its temporary name.
 ///
 /// # Errors
-/// What one rank fails with, all fail with.
+/// If any rank fails, all ranks return its failure.
 pub(super) fn write(
     comm: &impl Comm,
     args: &MergeArgs,
@@ -59,7 +59,7 @@ pub(super) fn write(
     Ok(WrittenPages { base, placed })
 }
 
-/// What all rows of the output depend on.
+/// Returns the context that all output rows share.
 pub(super) fn output_rows<'a>(
     args: &'a MergeArgs,
     inputs: &'a SurveyedInputs,
@@ -69,7 +69,7 @@ pub(super) fn output_rows<'a>(
     RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes: &agreed.findings.nodes, keep }
 }
 
-/// Makes rows of the output from those of this rank's inputs.
+/// Returns the maker that turns rows of this rank's inputs into output rows.
 pub(super) fn row_maker<'a>(
     job: &'a RowContext<'a>,
     inputs: &'a SurveyedInputs,

@@ -1,4 +1,4 @@
-//! Ids inside JSON text: found by path, rewritten in place, everything else byte for byte as it was.
+//! Finds ids in JSON text by path and rewrites them in place. All other bytes stay unchanged.
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -8,27 +8,27 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-/// Deepest nesting of JSON text. SQLite goes to 1000, nobody writes 100.
+/// Maximum nesting of JSON text. SQLite allows 1000; real texts stay far below 100.
 const MAX_DEPTH: usize = 128;
 
-/// What stands at a path.
+/// What a path of a JSON text contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum JsonId {
-    /// Nothing, or no number: there is no id.
+    /// Nothing, or not a number: there is no id.
     Nothing,
-    /// An integer, at this place in the text.
+    /// An integer, at this position in the text.
     Id(Range<usize>, i64),
-    /// A number that is no key of anything.
+    /// A number that cannot be a key.
     NoId(Range<usize>),
-    /// Readers would not agree on what stands there: a key twice, or one that is no Unicode.
+    /// A key that occurs twice or is not Unicode, so that readers would disagree about the value.
     Ambiguous,
 }
 
-/// A key of an object. Borrowed unless it has escapes.
+/// A key of an object. Borrowed unless it contains escapes.
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of an object, in their order.
+/// Members of an object, in their order.
 struct Members<'a>(Vec<(Key<'a>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -51,12 +51,12 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// Whether a text is JSON of bearable depth.
+/// Returns whether a text is JSON of at most [`MAX_DEPTH`] levels.
 pub(super) fn is_json(text: &[u8]) -> bool {
     depth(text) <= MAX_DEPTH && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
-/// Deepest nesting of brackets outside of strings.
+/// Returns the deepest nesting of brackets outside of strings.
 fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
     for byte in text {
@@ -75,12 +75,12 @@ fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// A text that is no JSON, as JSON.
+/// Wraps a text that is not JSON into a JSON object.
 pub(super) fn wrapped(text: &[u8]) -> Vec<u8> {
     json!({ "rpd": { "no_json": String::from_utf8_lossy(text) } }).to_string().into_bytes()
 }
 
-/// Looks `path` up in the JSON text `json`.
+/// Looks up `path` in the JSON text `json`.
 pub(super) fn find(json: &str, path: &[String]) -> JsonId {
     let mut text = json.trim();
     for key in path {
@@ -95,7 +95,7 @@ pub(super) fn find(json: &str, path: &[String]) -> JsonId {
             (Some(_), Some(_)) => return JsonId::Ambiguous,
         };
     }
-    // `text` is a slice of `json`: RawValue borrows.
+    // `text` is a slice of `json`, because RawValue borrows.
     let start = text.as_ptr() as usize - json.as_ptr() as usize;
     let place = start..start + text.len();
     match text.parse() {

@@ -1,4 +1,4 @@
-//! Phase 3: bases for every source, and the rewriting of rows that follows from them.
+//! Assigns id bases to every source in phase 3, and renumbers rows accordingly.
 
 mod json_ids;
 mod placeholder;
@@ -14,19 +14,19 @@ use crate::input::source::InputSource;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
 
-/// What is added to a source's keys, per table, and to its stack ids.
+/// Offsets that are added to a source's keys, per table, and to its stack ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceBases {
-    /// Per table, but for processes.
+    /// Offsets per table, except processes.
     keys: BTreeMap<TableId, i64>,
     /// Ids of the processes, by their numbers in the source.
     processes: Box<[i64]>,
-    /// Stack ids.
+    /// Offset of stack ids.
     pub stacks: i64,
 }
 
 impl SourceBases {
-    /// The id of the row with this number among the source's rows of a table.
+    /// Returns the id of the row with this number among the source's rows of a table.
     pub(crate) fn id(&self, table: TableId, number: i64) -> i64 {
         match table {
             rocpd::INFO_PROCESS => {
@@ -38,14 +38,15 @@ impl SourceBases {
     }
 }
 
-/// How much of each id space a source takes: one number per numbered table, then stack ids.
+/// Returns how many ids a source needs: one count per numbered table, then the count of stack ids.
 pub(crate) fn demand(source: &InputSource, job: &JobSchema) -> Vec<u64> {
     let space = |table: &TableId| source.spaces.get(table).map_or(0, |s| (s.next - 1).max(0) as u64);
     job.numbered().iter().map(space).chain([source.stacks.len() as u64]).collect()
 }
 
-/// The bases of consecutive sources, the first of which begins at `start`; `processes` are the ids of theirs.
-/// `samples_behind` is the number of region ids of the whole job: samples share the id space of regions.
+/// Returns the bases of consecutive sources. The first source begins at `start`; `processes` are the ids of the
+/// sources' processes. `samples_behind` is the number of region ids of the whole job, because samples share the id
+/// space of regions.
 pub(crate) fn bases(
     job: &JobSchema,
     start: &[u64],

@@ -1,11 +1,11 @@
-//! Rows that stand for lost ones, where a reference may not be NULL.
+//! Placeholder rows, for mandatory references to lost rows.
 
 use crate::input::expand::BuiltinString;
 use crate::input::schema::JobSchema;
 use crate::input::source::InputSource;
 use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Value, rocpd};
 
-/// The placeholder rows that a survey set keys aside for.
+/// Returns the placeholder rows for which the survey reserved keys.
 pub(crate) fn placeholders(source: &InputSource, job: &JobSchema) -> Vec<Rows<Local>> {
     let mut all = Vec::new();
     for (id, space) in source.spaces.iter() {
@@ -15,7 +15,7 @@ pub(crate) fn placeholders(source: &InputSource, job: &JobSchema) -> Vec<Rows<Lo
             .columns
             .iter()
             .map(|column| match &column.kind {
-                // What it refers to is a placeholder too, or the source's first node and process.
+                // The referenced row is a placeholder, too, or the source's first node or process.
                 Kind::Ref(rocpd::INFO_NODE) => OwnedValue::Int(source.nodes.first().map_or(0, |n| n.0)),
                 Kind::Ref(rocpd::INFO_PROCESS) => OwnedValue::Int(source.first_process()),
                 Kind::Ref(_) if column.sql.not_null => OwnedValue::Int(0),

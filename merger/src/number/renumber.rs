@@ -10,41 +10,41 @@ use rpd_shard::model::{
 };
 use std::collections::BTreeMap;
 
-/// Values that could not be kept, per table and column: references that led nowhere and became NULL or
-/// point at a placeholder, and what SQLite would have refused.
+/// Number of replaced values, per table and column. These are references to missing rows, which became NULL or refer
+/// to a placeholder, and values that SQLite would reject.
 pub(crate) type ReplacedValues = BTreeMap<(TableId, String), u64>;
 
-/// Everything that turns ids and times of one source into those of the output.
+/// Mappings from ids and times of one source to those of the output.
 #[derive(Debug)]
 pub(crate) struct SourceMap<'a> {
     /// The source.
     pub source: &'a InputSource,
-    /// Its bases.
+    /// Id bases of the source.
     pub bases: &'a SourceBases,
     /// Global ids of its nodes, by their keys.
     pub nodes: Vec<(i64, i64)>,
     /// Global ids of its strings.
     pub strings: &'a StringMap,
-    /// The clock.
+    /// Conversion of its times to job time.
     pub fit: ProcessFit<'a>,
 }
 
-/// What an id of a column becomes.
+/// Result of mapping an id of a column.
 enum Mapped {
     Id(i64),
     Null,
-    /// It led nowhere.
+    /// The id refers to no row.
     Lost,
 }
 
-/// The ids of rows with consecutive keys.
+/// Ids of rows with consecutive keys.
 #[derive(Clone, Copy)]
 struct Ids {
-    /// The first key.
+    /// First key.
     first: i64,
-    /// How many there are.
+    /// Number of keys.
     len: u64,
-    /// Id of the first.
+    /// Id of the first row.
     id: i64,
 }
 
@@ -61,7 +61,7 @@ impl Ids {
 }
 
 impl SourceMap<'_> {
-    /// Rewrites rows. The only way from [`Local`] to [`Merged`].
+    /// Renumbers rows. This is the only conversion from [`Local`] to [`Merged`].
     pub(crate) fn renumber(
         &self,
         mut rows: Rows<Local>,
@@ -70,7 +70,7 @@ impl SourceMap<'_> {
     ) -> Rows<Merged> {
         let table = rows.table.clone();
         let keys = self.keys(table.id, &rows.keys, rows.len, origin);
-        // What a span without a start or an end falls back to: its other time.
+        // If a span lacks its start or end, the other time replaces it.
         let has_time = |cells: &Cells| matches!(cells, Cells::Int { nulls, .. } if !nulls.any());
         let incomplete = |(column, cells): (&Column, &Cells)| column.kind == Kind::Time && !has_time(cells);
         let some_incomplete = table.columns.iter().zip(&rows.columns).any(incomplete);
@@ -103,7 +103,7 @@ impl SourceMap<'_> {
         rows.into_merged(keys, columns)
     }
 
-    /// Ids of consecutive rows: stored ones are numbered without holes, whatever their keys are.
+    /// Returns the ids of consecutive rows. Stored rows are numbered without gaps, whatever their keys are.
     fn keys(&self, table: TableId, keys: &Keys, rows: usize, origin: RowOrigin) -> Keys {
         let number = |key| match origin {
             RowOrigin::Stored => self.source.spaces.get(&table).and_then(|s| s.stored(key)).unwrap_or(key),
@@ -150,7 +150,7 @@ impl SourceMap<'_> {
             _ => space.and_then(|s| s.placeholder).map(|number| self.bases.id(target, number)),
         };
         let fallback = placeholder.filter(|_| column.sql.not_null);
-        // Neighbours mostly refer to rows of one run.
+        // Adjacent rows mostly refer to rows of one run.
         let mut run = Ids { first: 0, len: 0, id: 0 };
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
@@ -198,7 +198,7 @@ impl SourceMap<'_> {
 
     fn strings(&self, column: &Column, origin: RowOrigin, cells: &mut Cells, rows: usize, lost: &mut u64) {
         let word = |word: BuiltinString| self.strings.word(word);
-        // A name that is lost still counts in AMD's views, which join strings inside.
+        // A row with a lost name still counts in AMD's views, because they use inner joins with strings.
         map_ids(
             cells,
             rows,
@@ -221,7 +221,7 @@ impl SourceMap<'_> {
     fn stacks(&self, cells: &mut Cells, rows: usize, lost: &mut u64) {
         let base = self.bases.stacks;
         if let (Cells::Int { values, .. }, StackSpace::Offset(_)) = (&mut *cells, &self.source.stacks) {
-            // Wrapping: a row that is NULL may hold any number.
+            // Wrapping, because a NULL row may contain any number.
             values.iter_mut().filter(|v| **v != 0).for_each(|v| *v = v.wrapping_add(base));
             return;
         }
@@ -244,7 +244,7 @@ impl SourceMap<'_> {
         );
     }
 
-    /// `other` has the other times of the rows, of a span.
+    /// `other` contains the other times of the rows if the column belongs to a span.
     fn times(&self, column: &Column, cells: &mut Cells, rows: usize, other: Option<&Cells>, lost: &mut u64) {
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
@@ -277,7 +277,7 @@ impl SourceMap<'_> {
 
     fn json(&self, refs: &[JsonRef], cells: &mut Cells, lost: &mut u64) {
         match cells {
-            // Distinct texts once, however many rows have them.
+            // Rewrites each distinct text once, however many rows contain it.
             Cells::Text(text) => {
                 let mut rewritten =
                     TextCells { codes: std::mem::take(&mut text.codes), ..TextCells::default() };
@@ -290,7 +290,7 @@ impl SourceMap<'_> {
                 for value in values {
                     match value {
                         OwnedValue::Text(text) => *text = self.json_text(refs, text, lost).into(),
-                        // SQLite would take a blob for its own binary JSON.
+                        // SQLite would interpret a blob as its binary JSON format.
                         OwnedValue::Blob(_) => {
                             *lost += 1;
                             *value = OwnedValue::Null;
@@ -308,11 +308,11 @@ impl SourceMap<'_> {
             return text.to_vec();
         }
         if !json_ids::is_json(text) {
-            // One bad text would fail every query of a view that looks into the column.
+            // One invalid text would make every query of a view fail that reads JSON from the column.
             *lost += 1;
             return json_ids::wrapped(text);
         }
-        // Texts need not be Unicode; where there is no id to look for they stay as they are.
+        // Texts may be invalid UTF-8. They stay unchanged if they cannot contain ids.
         let mut json = match String::from_utf8(text.to_vec()) {
             Ok(json) => json,
             Err(_) if refs.is_empty() => return text.to_vec(),
@@ -346,7 +346,7 @@ impl SourceMap<'_> {
     }
 }
 
-/// Maps the ids of a column. What leads nowhere becomes `fallback`, or NULL where there is none.
+/// Maps the ids of a column. An id that refers to no row becomes `fallback`, or NULL without a fallback.
 fn map_ids(
     cells: &mut Cells,
     rows: usize,
@@ -373,7 +373,7 @@ fn map_ids(
         })
     };
     match &mut *cells {
-        // Mostly integers without NULL, all of which lead somewhere.
+        // Mostly integers without NULL that all refer to rows.
         Cells::Int { values, nulls } if !nulls.any() => {
             values.iter_mut().enumerate().for_each(|(i, value)| *value = place(i, id_of(Value::Int(*value))));
             *nulls = none;
@@ -385,14 +385,14 @@ fn map_ids(
     }
 }
 
-/// Values that SQLite would refuse: NULL where it is not allowed (NaN is stored as NULL), a word that a
-/// CHECK does not list. Only a damaged or hostile shard has any.
+/// Replaces values that SQLite would reject: NULL where it is not allowed (NaN is stored as NULL), and a word that a
+/// CHECK does not list. Only a damaged or hostile shard contains such values.
 fn keep_constraints(column: &Column, cells: &mut Cells, rows: usize, lost: &mut u64) {
     let sql = &column.sql;
     let is_nan = |v: Value<'_>| matches!(v, Value::Real(r) if r.is_nan());
     let is_null = |v: Value<'_>| v == Value::Null || is_nan(v);
     if sql.not_null {
-        // Where there is a default, the writer puts it in the place of NULL.
+        // If the column has a default, the writer replaces NULL by it.
         let has_default = sql.default.is_some();
         let refused = match &*cells {
             Cells::Absent if has_default => 0,

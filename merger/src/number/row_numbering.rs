@@ -1,4 +1,4 @@
-//! The numbers of all rows, agreed between the merge ranks.
+//! Assigns ids to all rows, by agreement of the merge ranks.
 
 use super::{SourceBases, bases, demand};
 use crate::agree::processes::{self, JobProcesses};
@@ -9,17 +9,17 @@ use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
 
-/// The ids that rows get.
+/// Ids of the output's rows.
 pub(crate) struct RowNumbering {
-    /// First ids of this rank's sources, input by input.
+    /// Id bases of this rank's sources, per input.
     pub bases: Vec<Vec<SourceBases>>,
-    /// Rows of the whole job, by table.
+    /// Number of rows of the whole job, by table.
     pub totals: BTreeMap<TableId, u64>,
-    /// The processes of the whole job.
+    /// Properties of all processes of the job.
     pub processes: JobProcesses,
 }
 
-/// Gives each source of every rank the first id of each of its tables.
+/// Assigns to each source of every rank the first id of each of its tables.
 ///
 /// # Errors
 /// If the inputs have more rows than a database can number.

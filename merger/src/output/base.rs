@@ -1,4 +1,4 @@
-//! The output as rank 0 makes it: a database with empty tables, behind which all ranks write.
+//! The output as rank 0 creates it: a database with empty tables, after which all ranks write pages.
 
 use super::index::LeafSlot;
 use super::sets::TableSets;
@@ -12,17 +12,17 @@ use rpd_sqlite::write::LogicalPage;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What its pages are.
+/// Pages of the empty database.
 #[derive(Debug)]
 pub(crate) struct BaseFile {
-    /// Root page of each table, in rank 0.
+    /// Root page of each table, on rank 0.
     pub roots: BTreeMap<LeafSlot, u32>,
-    /// The first page behind the empty tables.
+    /// First page after the empty tables.
     pub behind: LogicalPage,
 }
 
 impl BaseFile {
-    /// Rank 0 makes it, all learn where it ends.
+    /// Creates the file on rank 0. All ranks learn its number of pages.
     pub(crate) fn create(
         comm: &impl Comm,
         path: &Path,

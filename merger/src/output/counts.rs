@@ -1,4 +1,4 @@
-//! Rows in = rows out, table by table.
+//! Verifies that the output has as many rows as the inputs, table by table.
 
 use super::rows::WrittenRows;
 use super::verify::TableAccount;
@@ -11,32 +11,32 @@ use rpd_shard::record::wire;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Rows of one table.
+/// Row count of one table.
 #[derive(Debug, Serialize)]
 pub struct RowCount {
-    /// Its name.
+    /// Name of the table.
     pub table: String,
-    /// How many were written.
+    /// Number of rows.
     pub rows: u64,
 }
 
-/// The rows of the output.
+/// Row counts of the output.
 #[derive(Debug)]
 pub struct RowAccounts {
-    /// The account of each table.
+    /// Account of each table.
     pub accounts: BTreeMap<TableId, TableAccount>,
     /// Rows of each table.
     pub rows: Vec<RowCount>,
-    /// Rows of each table that stand for lost ones.
+    /// Placeholder rows of each table.
     pub placeholders: Vec<RowCount>,
-    /// Table, column, and how many of its values were replaced.
+    /// Table, column, and number of replaced values.
     pub replaced: Vec<(String, String, u64)>,
 }
 
-/// Compares the rows that all ranks wrote with those that they read and those that were numbered.
+/// Compares the rows that all ranks wrote with those that they read and with those that were numbered.
 ///
 /// # Errors
-/// If they differ, in all ranks.
+/// On all ranks, if the counts differ.
 pub(crate) fn compare_counts(
     comm: &impl Comm,
     schema: &JobSchema,
@@ -75,7 +75,7 @@ pub(crate) fn compare_counts(
     })
 }
 
-/// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.
+/// Returns the number of rows of a RocPD table that result from the rows read; `None` if it depends on their values.
 fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
     let of = |tables: &[TableId]| -> u64 { tables.iter().filter_map(|t| read.get(t)).sum() };
     match table {
@@ -87,7 +87,7 @@ fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
     }
 }
 
-/// Tables by name.
+/// Returns the row counts by table name.
 pub(crate) fn row_counts(schema: &JobSchema, rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
     rows.iter()
         .map(|(table, rows)| RowCount { table: schema.name(*table).into_owned(), rows: *rows })

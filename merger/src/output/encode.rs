@@ -1,4 +1,4 @@
-//! Merged rows of a unit as finished leaf pages.
+//! Encodes the merged rows of a unit as leaf pages.
 
 use super::index::LeafSlot;
 use super::rows::{RowMaker, WrittenRows};
@@ -14,22 +14,22 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Pages of a unit that are in memory at once.
+/// Page bytes of a unit at which its pages are emitted before the unit is complete.
 const MOST_BYTES: usize = 6 << 20;
-/// Bytes of text that are turned into pages at once.
+/// Bytes of text that are encoded at once.
 const MOST_TEXT: usize = 2 << 20;
 
-/// How rows of one table are stored: its columns with what SQLite would do to their values.
+/// How rows of one table are stored: columns with their names, SQLite affinities and values for missing cells.
 #[derive(Debug)]
 struct Form {
     columns: Vec<(String, Affinity, Absent)>,
 }
 
-/// What stands where an input has no value.
+/// Value for cells that an input lacks.
 #[derive(Debug)]
 struct Absent {
     value: OwnedValue,
-    /// Also where it has NULL.
+    /// Whether it also replaces NULL.
     for_null: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct TableForms {
 }
 
 impl TableForms {
-    /// Of this schema; the rows of each table set carry its guid.
+    /// Derives the forms from this schema. Rows of each table set carry its guid.
     pub(crate) fn new(schema: &JobSchema, sets: TableSets) -> TableForms {
         let tables = schema.schema().output_tables();
         let guids = sets.guids();
@@ -68,20 +68,20 @@ impl TableForms {
     }
 }
 
-/// A unit as pages.
+/// An encoded unit.
 #[derive(Debug)]
 pub(crate) struct EncodedUnit {
-    /// The leaves of each table that it has rows of.
+    /// Leaf pages of each table of which the unit has rows.
     pub runs: Vec<(LeafSlot, LeafRun)>,
-    /// Pages of all runs.
+    /// Number of pages of all runs.
     pub pages: u64,
-    /// Its rows.
+    /// Rows of the unit.
     pub written: WrittenRows,
-    /// Length of the inputs that it is the last unit of.
+    /// Bytes of the inputs whose last unit this is.
     pub finished: u64,
 }
 
-/// The pages of a unit that are not handed on yet.
+/// Pages of a unit that were not emitted yet.
 #[derive(Debug, Default)]
 struct OpenUnit {
     writers: BTreeMap<LeafSlot, LeafWriter>,
@@ -99,8 +99,8 @@ impl OpenUnit {
     }
 }
 
-/// The rows, or a few at a time where their texts are long: a block of a shard has each text once, the
-/// pages have it in each row.
+/// Returns the rows, divided into small portions if their texts are long. A block of a shard contains each text once,
+/// but the pages contain it in each row.
 fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
     let bytes = |row: usize| -> usize { rows.columns.iter().map(|cells| text_bytes(cells, row)).sum() };
     let is_long = |cells: &Cells| match cells {
@@ -133,7 +133,7 @@ fn text_bytes(cells: &Cells, row: usize) -> usize {
     }
 }
 
-/// Turns this rank's units into pages. Threads share it.
+/// Encodes this rank's units into pages. Threads share it.
 #[derive(Debug)]
 pub(crate) struct UnitEncoder<'a> {
     units: Vec<PieceUnit>,
@@ -144,7 +144,7 @@ pub(crate) struct UnitEncoder<'a> {
 }
 
 impl<'a> UnitEncoder<'a> {
-    /// For these units. Memory of at most `spare_bytes` is kept for those to come.
+    /// Creates an encoder for these units. Keeps at most `spare_bytes` of page memory for reuse.
     pub(crate) fn new(
         units: Vec<PieceUnit>,
         rows: RowMaker<'a>,
@@ -155,18 +155,18 @@ impl<'a> UnitEncoder<'a> {
         UnitEncoder { units, rows, forms, progress, memory: Arc::new(PageMemory::new(spare_bytes)) }
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     pub(crate) fn units(&self) -> usize {
         self.units.len()
     }
 
-    /// Told before units are asked for: which ones will be, each once.
+    /// Announces the units that will be encoded, each exactly once. Must be called before the first `encode`.
     pub(crate) fn expect(&self, units: impl Iterator<Item = usize>) {
         self.rows.expect(units.flat_map(|unit| &self.units[unit]));
     }
 
-    /// A unit's pages, always the same ones. If they come to more than [`MOST_BYTES`], parts of them are
-    /// handed on before.
+    /// Encodes a unit; the result is always the same. If the pages exceed [`MOST_BYTES`], emits parts of them through
+    /// `hand_on` first.
     pub(crate) fn encode(
         &self,
         unit: usize,
@@ -196,12 +196,12 @@ impl<'a> UnitEncoder<'a> {
         append(writer, &self.forms, set, rows)
     }
 
-    /// Where the memory of pages that were written goes.
+    /// Returns the memory pool to which written pages return.
     pub(crate) fn memory(&self) -> &Arc<PageMemory> {
         &self.memory
     }
 
-    /// So many bytes of inputs are done.
+    /// Reports progress: this many bytes of inputs are completed.
     pub(crate) fn finished(&self, bytes: u64) {
         self.progress.add(bytes);
     }

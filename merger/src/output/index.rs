@@ -1,10 +1,10 @@
-//! Where the leaf pages of each table are: what rank 0 needs for the pages above them.
+//! Positions of the leaf pages of each table. Rank 0 needs them to write the pages above.
 
 use rpd_console::Failure;
 use rpd_shard::model::TableId;
 use std::collections::BTreeMap;
 
-/// A table of the output, by its set and number. There is one set, or one for each source.
+/// A table of the output, by table set and number. There is one set, or one for each source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct LeafSlot {
     /// Number of the table set.
@@ -13,43 +13,43 @@ pub(crate) struct LeafSlot {
     pub table: TableId,
 }
 
-/// Leaves of one table, in the order of their rows.
+/// Leaf pages of one table, in the order of their rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TableLeaves {
-    /// Logical number of the first page, and number of leaves, of each run.
+    /// Logical number of the first page and number of leaf pages, for each run.
     runs: Vec<(u64, u64)>,
-    /// Last rowid of each leaf.
+    /// Last rowid of each leaf page.
     last_rowids: Vec<i64>,
 }
 
 impl TableLeaves {
-    /// Logical page and last rowid of each leaf.
+    /// Returns logical page and last rowid of each leaf page.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, i64)> {
         let pages = self.runs.iter().flat_map(|(first, leaves)| *first..first + leaves);
         pages.zip(self.last_rowids.iter().copied())
     }
 
-    /// The highest rowid.
+    /// Returns the highest rowid.
     pub(crate) fn last_rowid(&self) -> Option<i64> {
         self.last_rowids.last().copied()
     }
 }
 
-/// The leaves of all tables. Eight bytes for each page of 4096.
+/// Leaf pages of all tables. Takes eight bytes for each page of 4096 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeafIndex {
     tables: BTreeMap<LeafSlot, TableLeaves>,
 }
 
 impl LeafIndex {
-    /// Adds a run of leaves behind those that are there.
+    /// Appends a run of leaf pages to a table.
     pub(crate) fn add(&mut self, slot: LeafSlot, first: u64, last_rowids: &[i64]) {
         let leaves = self.tables.entry(slot).or_default();
         leaves.runs.push((first, last_rowids.len() as u64));
         leaves.last_rowids.extend_from_slice(last_rowids);
     }
 
-    /// Adds the index of the next rank.
+    /// Appends the index of the next rank.
     pub(crate) fn append(&mut self, next: LeafIndex) {
         for (slot, leaves) in next.tables {
             let own = self.tables.entry(slot).or_default();
@@ -58,12 +58,13 @@ impl LeafIndex {
         }
     }
 
-    /// The tables that have rows.
+    /// Returns the tables that have rows.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (&LeafSlot, &TableLeaves)> {
         self.tables.iter()
     }
 
-    /// Pages of runs, as a message: per table its slot, the number of runs and of leaves, then both.
+    /// Serializes the index. Each table has its slot, the numbers of runs and of leaf pages, the runs, and the last
+    /// rowids, all little-endian.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (slot, leaves) in &self.tables {
@@ -80,7 +81,7 @@ impl LeafIndex {
         bytes
     }
 
-    /// Reads such a message.
+    /// Deserializes an index that `to_bytes` wrote.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<LeafIndex, Failure> {
         LeafIndex::parse(bytes).ok_or_else(|| Failure::message("an index of leaves is cut"))
     }

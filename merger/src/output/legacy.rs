@@ -1,4 +1,4 @@
-//! `--format rpd`: the merged database becomes a `.rpd`.
+//! Converts the merged database to a `.rpd` for `--format rpd`.
 
 use super::verify::OutputVerification;
 use rpd_console::Failure;
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-/// Writes the database at `path` as a `.rpd` to `beside`, and puts that in its place. A verification of the database
-/// becomes one of the `.rpd`. Returns what a `.rpd` has no place for.
+/// Converts the database at `path` to a `.rpd` at `beside`, and moves that to `path`. Replaces a verification of the
+/// database by one of the `.rpd`. Returns what a `.rpd` cannot represent.
 ///
 /// # Errors
 /// If the `.rpd` cannot be written, or the verification finds a problem.
@@ -33,7 +33,7 @@ pub(crate) fn replace_by_rpd(
     Ok(written.left_out)
 }
 
-/// Whether SQLite finds the file sound.
+/// Verifies the file with SQLite.
 fn check(path: &Path, verification: &mut OutputVerification) -> Result<(), Failure> {
     let problems = check_integrity(path);
     match problems {

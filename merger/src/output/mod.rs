@@ -1,4 +1,4 @@
-//! Phases 4 and 5: rows into the database, and the database into its place.
+//! Phases 4 and 5: writes rows into the database and completes it.
 
 pub(crate) mod base;
 pub(crate) mod counts;

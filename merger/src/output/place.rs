@@ -1,9 +1,9 @@
-//! Pages into their places: every rank, and every thread of it, writes its own part of the file.
+//! Writes pages to their position: every thread of every rank writes its own part of the file.
 //!
-//! A unit's pages stand behind those of the units before it. Alone, a rank knows how many those are when it
-//! is a unit's turn. Of several ranks each first learns how many pages the ranks before it have: they
-//! encode their units, keep what memory allows, and encode the rest again when it is written. Rank 0 has
-//! nobody before it and writes at once.
+//! The pages of a unit follow those of the units before it. A single rank knows their number when the unit is next in
+//! order. Several ranks first exchange how many pages each of them has. For this, each rank encodes its units, keeps
+//! as many pages as memory allows, and encodes the others again when it writes. No rank precedes rank 0, so rank 0
+//! writes at once.
 
 use super::encode::{EncodedUnit, UnitEncoder};
 use super::index::LeafIndex;
@@ -17,27 +17,27 @@ use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What a rank may use.
+/// Limits for the writing of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteLimits {
-    /// Threads that encode.
+    /// Number of encoding threads.
     pub threads: usize,
-    /// Bytes of pages on their way to the disk.
+    /// Maximum bytes of pages that wait to be written to disk.
     pub stream_bytes: usize,
-    /// Bytes of pages that are kept between the two passes of several ranks.
+    /// Maximum bytes of pages that are kept between the two passes, if there are several ranks.
     pub kept_bytes: u64,
-    /// Bytes that the output may have.
+    /// Maximum bytes of the output.
     pub most_bytes: u64,
 }
 
-/// What this rank wrote.
+/// Pages that this rank wrote.
 #[derive(Debug, Default)]
 pub(crate) struct RankPages {
-    /// Rows.
+    /// Number of rows.
     pub written: WrittenRows,
-    /// Leaves; page numbers count from the first page behind the schema.
+    /// Leaf pages; page numbers count from the first page after the schema.
     pub index: LeafIndex,
-    /// Pages of all ranks.
+    /// Number of pages of all ranks.
     pub pages: u64,
 }
 
@@ -47,17 +47,17 @@ struct Progressing {
     stream: PageStream,
 }
 
-/// Where the pages go.
+/// Destination of the pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteTarget<'a> {
     /// The file, with empty tables.
     pub path: &'a Path,
-    /// The logical page that those of all ranks begin at.
+    /// Logical page at which the pages of all ranks begin.
     pub first: LogicalPage,
 }
 
-/// Encodes this rank's units and writes their pages, behind those of the ranks before. What one rank fails
-/// with, all do.
+/// Encodes this rank's units and writes their pages after those of the previous ranks. If any rank fails, all ranks
+/// return its failure.
 pub(crate) fn place(
     comm: &impl Comm,
     target: WriteTarget<'_>,
@@ -69,7 +69,7 @@ pub(crate) fn place(
         encoder.expect(0..encoder.units());
         return agree_on_result(comm, write(target, 0, encoder, &kept, means));
     }
-    // Rank 0 has nobody before it, and writes while the others count.
+    // No rank precedes rank 0, so it writes while the others count.
     encoder.expect(0..encoder.units());
     let counted = match comm.rank() {
         0 => write(target, 0, encoder, &kept, means).map(|placed| (placed.pages, Some(placed))),
@@ -89,8 +89,8 @@ pub(crate) fn place(
     Ok(RankPages { pages: total, ..agree_on_result(comm, placed)? })
 }
 
-/// Writes this rank's pages behind `before` pages; what is kept is not encoded again. The pages returned are
-/// this rank's.
+/// Writes this rank's pages after `before` pages. Kept pages are not encoded again. The returned page count is that
+/// of this rank.
 fn write(
     target: WriteTarget<'_>,
     before: u64,
@@ -130,19 +130,19 @@ fn write(
     Ok(RankPages { pages: ready.next - before, ..ready.placed })
 }
 
-/// The parts of a unit, where memory allows to keep all of them.
+/// Parts of a unit, if memory suffices to keep all of them.
 type Kept = Mutex<Option<Vec<EncodedUnit>>>;
 
 #[derive(Default)]
 struct Counted {
     pages: u64,
-    /// Bytes that are kept.
+    /// Bytes of the kept pages.
     bytes: u64,
-    /// The last unit that found no room.
+    /// The last unit that exceeded the memory limit.
     dropped: Option<usize>,
 }
 
-/// Counts the pages of all units, and keeps the first ones.
+/// Counts the pages of all units, and keeps pages as long as memory suffices.
 fn measure(kept: &[Kept], means: WriteLimits, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
     let counted = in_turns(
         kept.len(),
@@ -158,7 +158,7 @@ fn measure(kept: &[Kept], means: WriteLimits, encoder: &UnitEncoder<'_>) -> Resu
                 counted.bytes += length;
                 parts.get_or_insert_default().push(part);
             } else {
-                // A unit is kept whole, or encoded again.
+                // A unit is either kept completely or encoded again.
                 counted.dropped = Some(number);
                 let pages: u64 = parts.take().iter().flatten().map(|part| part.pages).sum();
                 counted.bytes -= pages * PAGE_SIZE as u64;

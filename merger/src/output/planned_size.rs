@@ -1,9 +1,9 @@
-//! How large an output becomes, estimated from the survey before the output is written.
+//! Estimates the size of an output from the survey, before the output is written.
 //!
-//! Rows of shards are counted by table and by the bytes of their texts; pages of SQLite are computed from both. A
-//! database that is an input takes about as much in the output. The estimate is between 5 % too low and 30 % too
-//! high on the inputs of the tests (`tests/tests/planned_sizes.rs`); a merge that grows beyond `--max-output` all the
-//! same ends while it is written.
+//! Rows of shards are counted by table, together with the bytes of their texts; the pages of SQLite are computed from
+//! both. An input database takes about as much space in the output. On the inputs of the tests
+//! (`tests/tests/planned_sizes.rs`), the estimate is between 5 % too low and 30 % too high. A merge that grows beyond
+//! `--max-output` nevertheless is stopped while it writes.
 
 use crate::cli::OutputFormat;
 use crate::input::opened::OpenInput;
@@ -15,36 +15,36 @@ use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Column, Kind, Table, TableId, Value, rocpd};
 use std::collections::BTreeMap;
 
-/// Bytes of a guid and of its length in a row.
+/// Bytes of a guid and its length in a row.
 const GUID_BYTES: u64 = 37;
-/// Bytes of a page that cells and their pointers share.
+/// Bytes of a page that are available to cells and their pointers.
 const PAGE_ROOM: u64 = 4088;
-/// Bytes of the tables and views of a database with one set, without rows.
+/// Bytes of the tables and views of a database with one table set, without rows.
 const BASE_BYTES: u64 = 160 << 10;
-/// Bytes of the tables and views that each further set adds.
+/// Bytes of the tables and views of each further table set.
 const SET_BYTES: u64 = 110 << 10;
-/// Bytes of metadata for each process and node, about.
+/// Approximate bytes of metadata per process and node.
 const METADATA_BYTES: u64 = 700;
-/// Bytes of a process row beside the command and the environment, about.
+/// Approximate bytes of a process row beside command and environment.
 const PROCESS_BYTES: u64 = 1_600;
-/// Bytes of an integer column, about.
+/// Approximate bytes of an integer column.
 const INT_BYTES: u64 = 3;
-/// Bytes by which ids of a row of a database may grow, about.
+/// Approximate bytes by which ids of a database row may grow.
 const WIDER_ROW: u64 = 2;
 
-/// What the inputs of one merge rank bring into the output.
+/// What the inputs of one merge rank contribute to the output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedContent {
     /// Rows and bytes of text of shards, per table.
     tables: BTreeMap<TableId, (u64, u64)>,
     /// Rows of databases, per table.
     database_rows: BTreeMap<TableId, u64>,
-    /// Length of all databases, without the tables and views themselves.
+    /// Bytes of all databases, without the empty tables and views.
     database_bytes: u64,
 }
 
 impl PlannedContent {
-    /// Adds an input that was surveyed.
+    /// Adds a surveyed input.
     pub(crate) fn add(&mut self, survey: &InputSurvey) {
         if let OpenInput::Database(open) = &survey.input {
             let rows = open.database.bytes().saturating_sub(BASE_BYTES);
@@ -73,7 +73,7 @@ impl PlannedContent {
         *known_text = known_text.saturating_add(text);
     }
 
-    /// Sums the content over all ranks.
+    /// Returns the sum over all ranks.
     fn of_all(&self, comm: &impl Comm, tables: &[TableId]) -> Result<PlannedContent, Failure> {
         let mut own = vec![self.database_bytes];
         for table in tables {
@@ -91,18 +91,18 @@ impl PlannedContent {
     }
 }
 
-/// What the ranks have agreed on.
+/// Properties of the output that are the same on all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedRows<'a> {
-    /// The tables of the output.
+    /// Tables of the output.
     pub schema: &'a JobSchema,
     /// Rows of the output, per table.
     pub totals: &'a BTreeMap<TableId, u64>,
-    /// Sets of tables.
+    /// Number of table sets.
     pub sets: u64,
 }
 
-/// Estimates the bytes of the database. Every rank calls this, and gets the same.
+/// Estimates the bytes of the database. Every rank calls this and gets the same result.
 pub(crate) fn planned_bytes(
     comm: &impl Comm,
     content: &PlannedContent,
@@ -131,7 +131,8 @@ pub(crate) fn planned_bytes(
     Ok(bytes.saturating_add(content.database_bytes.max(least_of_databases)).saturating_add(always))
 }
 
-/// The bytes that are on the disk at once where a database is converted: its own, and those of what it becomes.
+/// Returns the bytes that are on disk at the same time while a database is converted: the database and the result of
+/// the conversion.
 pub(crate) fn with_converted(database: u64, form: OutputFormat) -> u64 {
     match form {
         OutputFormat::Rocpd => database,
@@ -140,8 +141,8 @@ pub(crate) fn with_converted(database: u64, form: OutputFormat) -> u64 {
     }
 }
 
-/// The bytes that the traces of a database take while they are made: up to a tenth of it, and as much for the pieces
-/// that they are put together from.
+/// Returns the bytes that traces of a database take while they are made. Traces take up to a tenth of the database;
+/// the temporary parts from which they are assembled take as much again.
 pub(crate) fn trace_bytes(database: u64) -> u64 {
     database / 4
 }
@@ -152,19 +153,20 @@ impl PlannedRows<'_> {
     }
 }
 
-/// Bytes of a table and of the pages above its leaves.
+/// Returns the bytes of a table, including the pages above its leaf pages.
 fn table_bytes(rows: u64, row: u64, text: u64) -> u64 {
     if rows == 0 {
         return 0;
     }
     let content = rows.saturating_mul(row).saturating_add(text);
     let cell = (content / rows).max(1);
-    // The last cell of a page seldom fits. Leaves begin anew in each unit, and have pages above them.
+    // The last cell of a page seldom fits exactly. Each unit starts new leaf pages, and there are pages above them.
     let unused = content / PAGE_ROOM * (cell.min(1_500) / 2 + 8) + content / 80;
     content.saturating_add(unused).saturating_add(4096)
 }
 
-/// Bytes of the distinct strings, with the index that keeps them so. Its pages are filled by two thirds.
+/// Returns the bytes of the distinct strings and of the unique index on them. The pages of the index are two thirds
+/// full.
 fn strings_bytes(rows: u64, text: u64, row: u64, distinct: u64) -> u64 {
     let distinct = distinct.min(rows);
     let text = (u128::from(text) * u128::from(distinct) / u128::from(rows.max(1))) as u64;
@@ -172,7 +174,7 @@ fn strings_bytes(rows: u64, text: u64, row: u64, distinct: u64) -> u64 {
     table_bytes(distinct, row, text).saturating_add(index).saturating_add(index / 2)
 }
 
-/// Bytes of a row without its texts: the cell, its header, and its numbers.
+/// Returns the bytes of a row without its texts: the cell, its header, and its numbers.
 fn row_bytes(table: &Table, numbers: &PlannedRows<'_>) -> u64 {
     let total = numbers.total(table.id);
     let cell = 2 + 2 + varint_bytes(total);
@@ -194,7 +196,7 @@ fn column_bytes(column: &Column, numbers: &PlannedRows<'_>) -> u64 {
     }
 }
 
-/// Bytes of an integer in a row of SQLite.
+/// Returns the bytes of an integer in a row of SQLite.
 fn int_bytes(value: u64) -> u64 {
     match value {
         0..2 => 0,
@@ -206,7 +208,7 @@ fn int_bytes(value: u64) -> u64 {
     }
 }
 
-/// Bytes of a key.
+/// Returns the bytes of a key.
 fn varint_bytes(value: u64) -> u64 {
     u64::from(u64::BITS - value.leading_zeros()).div_ceil(7).max(1)
 }

@@ -1,5 +1,5 @@
-//! The rows of `rocpd_info_process`. Their ids are not in the order of the inputs, which leaf pages need, and they
-//! are few: SQLite writes them.
+//! Writes the rows of `rocpd_info_process` with SQLite. Their ids do not ascend in the order of the inputs, as leaf
+//! pages would require, and there are few of them.
 
 use super::rows::{RowMaker, WrittenRows};
 use super::seal::OpenWriter;
@@ -10,8 +10,8 @@ use crate::output::write_failure;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;
 
-/// Rank behind rank adds the processes of its inputs, in merge order: the file does not tell which rank wrote them.
-/// Returns what this rank wrote.
+/// Adds the processes of each rank's inputs, one rank after the other, in merge order. The file does not depend on
+/// which rank wrote them. Returns the rows that this rank wrote.
 pub(crate) fn write_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn write_in_turns(
     Ok(own)
 }
 
-/// The pieces that may have rows of processes.
+/// Returns the pieces that can contain process rows.
 fn process_parts(surveys: &[InputSurvey]) -> Vec<PieceRef> {
     let mut parts = Vec::new();
     for (input, survey) in surveys.iter().enumerate() {

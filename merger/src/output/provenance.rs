@@ -1,7 +1,7 @@
-//! Where the rows come from: process rows with rank and clock.
+//! Origin of the rows: process rows with rank and clock.
 //!
-//! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs
-//! give the same database. Only the name of a pass comes from the name of its file.
+//! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs yield the same
+//! database. The only exception is the name of a counter pass, which comes from the file name.
 
 use crate::input::death::signal_name;
 use crate::input::opened::shard_source_id;
@@ -20,9 +20,9 @@ use rpd_shard::record::{Clock, Exit};
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 
-/// The row of `rocpd_info_process`; `extdata.rpd` says what RocPD has no column for.
+/// Returns the row of `rocpd_info_process`. `extdata.rpd` has the values for which RocPD has no column.
 ///
-/// Secrets are masked here: what another format's file says comes as it was recorded.
+/// Masks secrets here, because foreign files contain them as recorded.
 pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &RowContext<'_>) -> Option<Rows<Merged>> {
     let process = &map.source.process;
     let environment: Map<String, Json> =
@@ -46,7 +46,7 @@ pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &RowContext<'
         "rows": row_ranges(map, job.schema),
     }});
     let environment = redacted_environment(&Json::Object(environment).to_string(), job.keep);
-    // What another format's file does not tell is 0.
+    // 0 is the value that a foreign file does not record.
     let started = Value::from(Some(process.first_seen).filter(|start| *start != 0));
     let mut rows = RowsBuilder::new(Schema::builtin().get(rocpd::INFO_PROCESS)?);
     rows.push(&[
@@ -64,7 +64,7 @@ pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &RowContext<'
     Some(map.renumber(rows.finish(1), RowOrigin::Stored, &mut ReplacedValues::new()))
 }
 
-/// How the times of a process became job times.
+/// Describes how the times of a process became job times.
 fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &RowContext<'_>) -> Json {
     let fit = map.fit.fit;
     json!({
@@ -76,7 +76,8 @@ fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &RowContext<'_>) -> Json
     })
 }
 
-/// First id and number of ids of this process in each table: readers find its rows without an index.
+/// Returns the first id and the number of ids of this process in each table, so that readers find its rows without an
+/// index.
 fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
     let spaces = map.source.spaces.iter().filter(|(_, space)| space.next > 1);
     let ranges = spaces.map(|(table, space)| {
@@ -85,8 +86,8 @@ fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
     Json::Object(ranges.collect())
 }
 
-/// What the ids of runtime objects were in their input, in `extdata`: the renumbered row says nothing of
-/// the handle that other tools show. `keys` are the input's.
+/// Stores the input's ids of runtime objects in `extdata`. Other tools show these handles, but the renumbered row
+/// does not contain them. `keys` are the input's.
 pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
     if !matches!(rows.id(), rocpd::INFO_QUEUE | rocpd::INFO_STREAM | rocpd::INFO_AGENT) {
         return;
@@ -100,8 +101,9 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
     });
 }
 
-/// Rows of `rocpd_info_process` of a database: rank, host and clock are noted as for shards, and secrets
-/// are masked; of one pass of several, which it was. `keys` are the input's. A process that a merge has noted already keeps what it said.
+/// Completes rows of `rocpd_info_process` from a database: adds rank, host and clock as for shards, masks secrets,
+/// and adds the counter pass if there are several. `keys` are the input's. Values that a previous merge stored for a
+/// process are kept.
 pub(crate) fn complete_processes(
     rows: &mut Rows<Merged>,
     keys: &Keys,
@@ -112,7 +114,7 @@ pub(crate) fn complete_processes(
     let len = rows.len;
     edit_texts(rows, "environment", len, |_, text| redacted_environment(text, job.keep));
     edit_texts(rows, "command", len, |_, text| redacted_command(text));
-    // What is no JSON is a text.
+    // Text that is not JSON is treated as plain text.
     edit_texts(rows, "extdata", len, |_, text| match serde_json::from_str::<Json>(text) {
         Ok(Json::Object(_)) => text.to_owned(),
         _ => redacted_command(text),
@@ -145,7 +147,7 @@ pub(crate) fn complete_processes(
     });
 }
 
-/// First ids in this output, for those in the merged input.
+/// Replaces the first ids of the merged input by those of this output.
 fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &JobSchema) {
     let named = std::mem::take(ranges).into_iter();
     ranges.extend(named.map(|(table, range)| (current_table_name(&table).into_owned(), range)));
@@ -171,13 +173,13 @@ fn edit_extdata(rows: &mut Rows<Merged>, len: usize, edit: impl Fn(usize, &mut M
     });
 }
 
-/// Replaces the texts of a column; what is absent counts as `{}` in a JSON column.
+/// Edits the texts of a column; a missing value counts as `{}` in a JSON column.
 fn edit_texts(rows: &mut Rows<Merged>, column: &str, len: usize, edit: impl Fn(usize, &str) -> String) {
     let Some(place) = rows.table.position(column) else { return };
     let is_json = matches!(rows.table.columns[place].kind, Kind::Json(_));
     let cells = &rows.columns[place];
     let text = |i| match cells.get(i) {
-        // Of a BLOB in a column of texts only what is changed becomes a text.
+        // A BLOB in a text column becomes text only if it changes.
         Value::Text(text) | Value::Blob(text) => {
             let text = String::from_utf8_lossy(text);
             match edit(i, &text) {

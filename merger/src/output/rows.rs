@@ -1,4 +1,4 @@
-//! Phase 4: the rows of this rank's sources, read again, expanded and renumbered.
+//! Phase 4: reads the rows of this rank's sources again, expands and renumbers them.
 
 use super::provenance;
 use crate::agree::clocks::JobClocks;
@@ -22,33 +22,33 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Native rows that are expanded at once: what they become stays in a core's cache.
+/// Number of native rows that are expanded at once; their results stay in a core's cache.
 const EXPANDED_AT_ONCE: usize = 2_048;
 
-/// What is done with rows.
+/// Callback that receives rows.
 type TakeRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
 
-/// What all ranks agreed on.
+/// Results that all ranks agreed on.
 #[derive(Debug)]
 pub(crate) struct RowContext<'a> {
-    /// Its tables.
+    /// Tables of the output.
     pub schema: &'a JobSchema,
-    /// All clocks.
+    /// Clocks of the job.
     pub clocks: &'a JobClocks,
-    /// All nodes.
+    /// Nodes of the job.
     pub nodes: &'a JobNodes,
-    /// Which variables of recorded environments are kept.
+    /// Selection of recorded environment variables that are kept.
     pub keep: Keep<'a>,
 }
 
-/// What was written.
+/// Counts of written rows.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct WrittenRows {
     /// Rows per table.
     pub rows: BTreeMap<TableId, u64>,
-    /// Of those, rows that stand for lost ones.
+    /// Placeholder rows per table; included in `rows`.
     pub placeholders: BTreeMap<TableId, u64>,
-    /// Values that could not be kept.
+    /// Replaced values.
     pub replaced: ReplacedValues,
 }
 
@@ -58,7 +58,7 @@ impl WrittenRows {
         *self.rows.entry(table).or_default() += rows;
     }
 
-    /// Adds what another thread or rank wrote.
+    /// Adds the counts of another thread or rank.
     pub(crate) fn add(&mut self, other: WrittenRows) {
         other.rows.into_iter().for_each(|(table, rows)| self.count(table, rows));
         for (table, rows) in other.placeholders {
@@ -70,12 +70,12 @@ impl WrittenRows {
     }
 }
 
-/// The strings of one input while units of it are in work.
+/// Strings of one input while its units are processed.
 #[derive(Debug)]
 struct Loaded {
-    /// The texts, of a shard.
+    /// Texts of a shard.
     texts: ShardStrings,
-    /// The global ids, per string table.
+    /// Global ids, per string table.
     maps: Vec<StringMap>,
 }
 
@@ -91,16 +91,16 @@ enum Made {
 pub(crate) struct RowMaker<'a> {
     job: &'a RowContext<'a>,
     surveys: &'a [InputSurvey],
-    /// Per input and source.
+    /// Id bases, per input and source.
     bases: &'a [Vec<SourceBases>],
     strings: &'a StringIds,
     loaded: Vec<Mutex<Option<Arc<Loaded>>>>,
-    /// Pieces of each input that are still to be read.
+    /// Pieces of each input that were not read yet.
     left: Vec<AtomicUsize>,
 }
 
 impl<'a> RowMaker<'a> {
-    /// For pieces of these inputs that [`RowMaker::expect`] names.
+    /// Creates a maker for the pieces of these inputs that [`RowMaker::expect`] announces.
     pub(crate) fn new(
         job: &'a RowContext<'a>,
         surveys: &'a [InputSurvey],
@@ -117,7 +117,7 @@ impl<'a> RowMaker<'a> {
         }
     }
 
-    /// The pieces that will be read, each once.
+    /// Announces the pieces that will be read, each exactly once.
     pub(crate) fn expect<'p>(&self, parts: impl Iterator<Item = &'p PieceRef>) {
         self.left.iter().for_each(|left| left.store(0, Ordering::Release));
         for part in parts {
@@ -125,8 +125,8 @@ impl<'a> RowMaker<'a> {
         }
     }
 
-    /// Hands on the rows of a piece but for processes, table by table with ascending ids. Returns the length of the
-    /// input if this was its last piece.
+    /// Passes the rows of a piece except processes to `take`, table by table with ascending ids. Returns the length
+    /// of the input if this was its last piece.
     pub(crate) fn rows(
         &self,
         part: PieceRef,
@@ -137,7 +137,7 @@ impl<'a> RowMaker<'a> {
         made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
     }
 
-    /// Hands on the rows of processes of a piece.
+    /// Passes the process rows of a piece to `take`.
     pub(crate) fn processes(
         &self,
         part: PieceRef,
@@ -221,7 +221,7 @@ impl<'a> RowMaker<'a> {
                 let is_process = |rows: &Rows<Local>| rows.id() == rocpd::INFO_PROCESS;
                 let all = placeholders(source, self.job.schema).into_iter();
                 for rows in all.filter(|rows| is_process(rows) == (what == Made::Processes)) {
-                    // It stands for rows: what it refers to is not counted as lost once more.
+                    // References of a placeholder to other placeholders are not counted as lost again.
                     let rows = map.renumber(rows, RowOrigin::Placeholder, &mut ReplacedValues::new());
                     count(&rows)?;
                     *stand_ins.entry(rows.id()).or_default() += 1;
@@ -254,7 +254,7 @@ impl<'a> RowMaker<'a> {
         Ok(slot.insert(Arc::new(Loaded { texts, maps })).clone())
     }
 
-    /// The strings, where rows of processes need any.
+    /// Loads the strings if process rows need them.
     fn load_for_processes(&self, input: usize, source: &InputSource) -> Result<Arc<Loaded>, Failure> {
         let table = source.tables.get(&rocpd::INFO_PROCESS);
         match table.is_some_and(|table| table.columns.iter().any(|column| column.kind == Kind::Str)) {
@@ -263,7 +263,7 @@ impl<'a> RowMaker<'a> {
         }
     }
 
-    /// One piece less. Behind the last one the input is closed and its strings are forgotten.
+    /// Counts a piece as read. After the last one, closes the input and drops its strings.
     fn done(&self, input: usize) -> u64 {
         if self.left[input].fetch_sub(1, Ordering::AcqRel) > 1 {
             return 0;
@@ -283,7 +283,7 @@ fn context<'a>(source: &'a InputSource, texts: &'a ShardStrings) -> ExpansionCon
     }
 }
 
-/// The rows of a block; native ones a portion at a time.
+/// Passes the rows of a block to `take`; native rows are expanded in portions.
 fn block_pieces(
     shard: &Shard,
     block: &BlockRef,

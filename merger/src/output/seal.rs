@@ -1,4 +1,4 @@
-//! Phase 5: what stands above the leaves, and the tables that SQLite writes.
+//! Phase 5: writes the pages above the leaf pages, and the tables that SQLite writes.
 
 use super::index::{LeafIndex, LeafSlot};
 use super::rows::WrittenRows;
@@ -19,12 +19,12 @@ use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Rows of strings that are written at once.
+/// Maximum number of string rows that are written at once.
 const STRING_BATCH: usize = 16_384;
 /// Bytes of strings that are written at once.
 const STRING_BATCH_BYTES: usize = 2 << 20;
 
-/// Gathers the leaves of all ranks in rank 0; the others get none.
+/// Gathers the leaf index of all ranks on rank 0; the other ranks get an empty one.
 pub(crate) fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
     outgoing[0] = own.to_bytes();
@@ -35,8 +35,8 @@ pub(crate) fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafInd
     Ok(all)
 }
 
-/// Builds the pages above the leaves and brings the header up to date. `roots` are the root pages of the
-/// tables, `first` is the page that the index counts from, `pages` how many there are.
+/// Writes the pages above the leaf pages and updates the header. `roots` are the root pages of the tables, `first` is
+/// the page from which the index counts, `pages` is the number of pages after it.
 pub(crate) fn seal_pages(
     path: &Path,
     index: &LeafIndex,
@@ -56,10 +56,10 @@ pub(crate) fn seal_pages(
     sealer.finish().map_err(|e| cannot(&e))
 }
 
-/// Opens the output for SQLite.
+/// Opens the output with SQLite.
 pub(crate) type OpenWriter<'a> = dyn Fn() -> Result<Writer, Failure> + 'a;
 
-/// Rank behind rank adds its strings: ids ascend, so that the table is appended to.
+/// Adds the strings of one rank after the other. Ids ascend, so that SQLite appends to the table.
 pub(crate) fn strings_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn strings_in_turns(
     Ok(written)
 }
 
-/// Adds the strings that no input before has, input by input.
+/// Adds the strings that no previous input has, input by input.
 fn add_strings(
     writer: &mut Writer,
     schema: &JobSchema,
@@ -119,7 +119,7 @@ fn add_strings(
                 Some((id, _)) => add(Some(id), text),
                 None => Ok(()),
             })?;
-            // The words stand behind the strings of their table.
+            // Builtin strings follow the strings of their table.
             while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
                 let word = BuiltinString::at(seen.index).unwrap_or(BuiltinString::Lost);
                 add(Some(id), word.text().as_bytes())?;
@@ -132,8 +132,8 @@ fn add_strings(
     Ok(written)
 }
 
-/// The last rows and facts: nodes, where they are not in the sets already, metadata, the highest ids. What is
-/// said of the job is in the first set.
+/// Writes the last rows: nodes, unless the table sets contain them already, metadata, and the highest ids. Metadata
+/// of the job is in the first table set.
 pub(crate) fn finish(
     path: &Path,
     sets: &TableSets,
@@ -162,11 +162,11 @@ pub(crate) fn finish(
             .map_err(write_failure)?;
     }
     writer.commit().map_err(write_failure)?;
-    // One rank commits its strings once, several ranks do it more often.
+    // A single rank commits its strings once, several ranks do so more often. The counter must not depend on that.
     reset_change_counter(path).map_err(|e| Failure::output(format!("cannot finish the output: {e}")))
 }
 
-/// Rows of tables that SQLite writes, as counted by all ranks.
+/// Adds the counts of all ranks for tables that SQLite writes.
 pub(crate) fn count_small(written: &mut WrittenRows, SmallRows { strings, nodes }: SmallRows) {
     let counts: [(TableId, u64); 2] = [(rocpd::STRING, strings), (rocpd::INFO_NODE, nodes)];
     counts.into_iter().filter(|(_, rows)| *rows > 0).for_each(|(table, rows)| written.count(table, rows));

@@ -1,7 +1,7 @@
-//! The table sets of the output: one for the job, or one for each source.
+//! Table sets of the output: one for the job, or one for each source.
 //!
-//! In the partitioned layout ids count through the job as in the other one; only strings and nodes are in every
-//! set that uses them, under the ids that they have in the job.
+//! In the partitioned layout, ids count through the whole job, as in the merged layout. Only strings and nodes are
+//! repeated in every table set that uses them, with their ids in the job.
 
 use super::seal::OpenWriter;
 use crate::agree::findings::JobFindings;
@@ -23,28 +23,28 @@ use rpd_shard::record::wire;
 use std::collections::{BTreeSet, HashSet};
 use twox_hash::XxHash3_128;
 
-/// Rows of strings that are written at once.
+/// Maximum number of string rows that are written at once.
 const STRING_BATCH: usize = 16_384;
 /// Bytes of strings that are written at once.
 const STRING_BATCH_BYTES: usize = 2 << 20;
 
-/// The table sets, and which of them each source of this rank has.
+/// The table sets, and their assignment to this rank's sources.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSets {
     all: Vec<TableSet>,
-    /// Set of the first source of each of this rank's inputs; `None` where all share one.
+    /// Table set of the first source of each of this rank's inputs; `None` if all share one.
     first: Option<Vec<usize>>,
 }
 
 impl TableSets {
-    /// One for all.
+    /// Returns a single table set for all sources.
     pub(crate) fn one(guid: &Guid) -> TableSets {
         TableSets { all: vec![guid.into()], first: None }
     }
 
-    /// One for each source, in merge order. All ranks find the same, or the same failure.
+    /// Returns one table set for each source, in merge order. All ranks get the same sets, or the same failure.
     ///
-    /// The guid of a set is that of its source. One that rows cannot carry, and one that is there twice, is
+    /// The guid of a table set is that of its source. A guid that rows cannot contain, or that occurs twice, is
     /// replaced by a hash.
     pub(crate) fn for_each_source(
         comm: &impl Comm,
@@ -69,7 +69,7 @@ impl TableSets {
             all.extend(wire::decode_message::<Vec<String>>(message).map_err(Failure::message)?);
         }
         if all.is_empty() {
-            // The metadata has to be somewhere.
+            // The metadata needs a table set.
             return Ok(TableSets::one(job));
         }
         let mut taken = HashSet::new();
@@ -82,28 +82,28 @@ impl TableSets {
         Ok(TableSets { all, first: Some(first.collect()) })
     }
 
-    /// All of them, the same in all ranks.
+    /// Returns all table sets; the same on all ranks.
     pub(crate) fn all(&self) -> &[TableSet] {
         &self.all
     }
 
-    /// The guid of each.
+    /// Returns the guid of each table set.
     pub(crate) fn guids(&self) -> Vec<String> {
         self.all.iter().map(|set| set.guid().to_owned()).collect()
     }
 
-    /// Whether each source has its own.
+    /// Returns whether each source has its own table set.
     pub(crate) fn is_partitioned(&self) -> bool {
         self.first.is_some()
     }
 
-    /// Position of the set of a source, by its place among this rank's inputs.
+    /// Returns the position of a source's table set. `input` and `source` count among this rank's inputs.
     pub(crate) fn of(&self, input: usize, source: usize) -> usize {
         self.first.as_ref().map_or(0, |first| first[input] + source)
     }
 }
 
-/// The guid that the process of a source was recorded under.
+/// Returns the guid under which the process of a source was recorded.
 fn guid_of(input: &OpenInput, source: &InputSource) -> String {
     match input {
         OpenInput::Database(open) => open.space_of(source).map_or(String::new(), |space| space.guid.clone()),
@@ -111,7 +111,7 @@ fn guid_of(input: &OpenInput, source: &InputSource) -> String {
     }
 }
 
-/// The set for this guid, or for what stands for it.
+/// Returns the table set for this guid, or for the hash that replaces it.
 fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
     let mut number = 0u64;
     loop {
@@ -130,16 +130,16 @@ fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
     }
 }
 
-/// Rows of strings and of nodes in all sets together.
+/// Row counts of strings and nodes in all table sets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SmallRows {
-    /// Strings.
+    /// String rows.
     pub strings: u64,
-    /// Nodes.
+    /// Node rows.
     pub nodes: u64,
 }
 
-/// Counts the strings and nodes of the sets of all ranks.
+/// Counts the strings and nodes in the table sets of all ranks.
 pub(crate) fn count_small(
     comm: &impl Comm,
     surveys: &[InputSurvey],
@@ -155,12 +155,12 @@ pub(crate) fn count_small(
     Ok(SmallRows { strings: sum(0), nodes: sum(1) })
 }
 
-/// Ids of the nodes of a source, ascending.
+/// Returns the ids of a source's nodes, ascending.
 fn node_ids(source: &InputSource, nodes: &JobNodes) -> BTreeSet<i64> {
     source.nodes.iter().filter_map(|(_, node)| nodes.id(node)).collect()
 }
 
-/// Rank behind rank adds the strings and nodes of its sets. Returns what this rank wrote.
+/// Adds the strings and nodes of each rank's table sets, one rank after the other. Returns what this rank wrote.
 pub(crate) fn write_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
@@ -191,7 +191,7 @@ pub(crate) fn write_in_turns(
     Ok(written)
 }
 
-/// Adds the strings of a source: all of its string table, and the words that its rows use.
+/// Adds the strings of a source: all of its string table, and the builtin strings that its rows use.
 fn add_strings(
     writer: &mut Writer,
     set: usize,
@@ -203,7 +203,7 @@ fn add_strings(
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
     let mut rows = RowsBuilder::new(table);
     let mut keys: Vec<i64> = Vec::new();
-    // A text that is there twice, or is a word as well, is one row.
+    // A text that occurs twice, or is a builtin string as well, is one row.
     let mut seen: HashSet<i64> = HashSet::new();
     let mut written = 0;
     let mut add = |text: Option<&[u8]>| -> Result<(), Failure> {
@@ -244,10 +244,10 @@ fn add_nodes(
     Ok(written)
 }
 
-/// The sets of tables of the output: one for all, or one for each source.
+/// Returns the table sets of the output: one for all sources, or one for each source.
 ///
 /// # Errors
-/// If there are too many sources, in all ranks.
+/// On all ranks, if there are too many sources.
 pub(crate) fn table_sets(
     comm: &impl Comm,
     layout: TableLayout,
@@ -265,7 +265,7 @@ pub(crate) fn table_sets(
     }
 }
 
-/// The merged guid: the same for the same inputs, wherever and however often they are merged.
+/// Returns the guid of the merged database: the same for the same inputs, wherever and however often they are merged.
 fn job_guid(plan: &MergePlan, inputs: &[u128]) -> Guid {
     if let Some(kept) = plan.kept_guid.as_ref().and_then(|guid| guid.parse().ok()) {
         return kept;

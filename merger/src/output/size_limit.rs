@@ -1,4 +1,4 @@
-//! What an output may take: `--max-output`, and the free space of its file system.
+//! Limits of the output's size: `--max-output`, and the free space of its file system.
 
 use crate::cli::MergeArgs;
 use crate::input::find::ListedFile;
@@ -9,13 +9,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of an output for each byte of its inputs, where nobody chose a limit and the inputs are not trusted. Real
-/// runs grow up to 400-fold.
+/// Maximum bytes of output per byte of input, if the user sets no limit and the inputs are not trusted. Real runs
+/// grow up to 400-fold.
 const MAX_GROWTH: u64 = 2_000;
-/// The least that this limit is.
+/// Lower bound of this limit, bytes.
 const MIN_LIMIT: u64 = 16 << 30;
 
-/// The most bytes that a merge may write.
+/// Maximum bytes that a merge may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct SizeLimit {
     bytes: u64,
@@ -23,8 +23,8 @@ pub(crate) struct SizeLimit {
 }
 
 impl SizeLimit {
-    /// `--max-output`. Without it, outputs of `--epilog` and of files of another owner are limited by the length of
-    /// the files.
+    /// Returns the limit of `--max-output`. Without that option, only outputs of `--epilog` and of files of another
+    /// owner are limited, in proportion to the length of the files.
     pub(crate) fn of(args: &MergeArgs, files: &[ListedFile]) -> SizeLimit {
         if let Some(Size(bytes)) = args.max_output {
             return SizeLimit { bytes, is_typed: true };
@@ -37,12 +37,12 @@ impl SizeLimit {
         SizeLimit { bytes: if is_trusted { u64::MAX } else { limit }, is_typed: false }
     }
 
-    /// The limit, `u64::MAX` where there is none.
+    /// Returns the limit; `u64::MAX` if there is none.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Refuses an output that takes more than is allowed, or than is free.
+    /// Fails if an output takes more than the limit, or more than the free space.
     ///
     /// # Errors
     /// [`Failure::output`] with both figures and the next step.
@@ -71,7 +71,7 @@ impl SizeLimit {
         }
     }
 
-    /// The failure of an output that has grown beyond the limit while it is written.
+    /// Returns the failure of an output that exceeded the limit while it was written.
     pub(crate) fn exceeded(bytes: u64, output: &Path) -> Failure {
         Failure::output(format!(
             "cannot write {}: it takes more than the {} that are its limit; raise it with --max-output, or merge fewer \
@@ -82,14 +82,14 @@ impl SizeLimit {
     }
 }
 
-/// Free bytes of the file system of an output, for this user; `None` where the file system does not say.
+/// Returns the free bytes of an output's file system, for this user; `None` if the file system does not report them.
 pub(crate) fn free_bytes(output: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(folder_of(output)).ok()?;
     let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
     (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
 }
 
-/// The folder whose file system an output is on.
+/// Returns the folder whose file system contains an output.
 pub(crate) fn folder_of(output: &Path) -> PathBuf {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_owned()

@@ -1,8 +1,8 @@
-//! This rank's pages on their way to the disk.
+//! Writes this rank's pages to disk.
 //!
-//! Runs of pages come in the order of their places. A thread of its own writes them past the page cache, from the
-//! memory that they were encoded to: nobody reads them soon, and the first touch of a page of the cache takes as
-//! long as encoding it. Where the file system wants the cache, they go through it.
+//! Runs of pages arrive in the order of their positions. A separate thread writes them, bypassing the page cache,
+//! from the memory into which they were encoded. No process reads them soon, and the first touch of a cache page
+//! takes as long as encoding it. If the file system does not support this, the pages are written through the cache.
 
 use rpd_console::Failure;
 use rpd_files::{FileAccess, open_output};
@@ -13,12 +13,12 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Writes at once that the memory has room for: some wait while one is written.
+/// Number of writes for which the memory suffices: some wait while one is written.
 const WRITES: usize = 6;
-/// Pieces of memory in one call; the system takes 1,024.
+/// Maximum number of memory pieces per system call; the kernel allows 1,024.
 const MOST_SLICES: usize = 512;
 
-/// Writes pages to their places, in the order in which they come.
+/// Writes pages to their positions, in the order of their arrival.
 #[derive(Debug)]
 pub(crate) struct PageStream {
     queue: Arc<Queue>,
@@ -27,7 +27,8 @@ pub(crate) struct PageStream {
 }
 
 impl PageStream {
-    /// Into this file, with so many bytes of pages on their way; what is written is given back to `spare`.
+    /// Starts writing into this file, with at most `bytes` bytes of pages waiting. Returns the memory of written
+    /// pages to `spare`.
     pub(crate) fn begin(path: &Path, bytes: usize, spare: Arc<PageMemory>) -> Result<PageStream, Failure> {
         let mut files = Files::open(path).map_err(|error| Failure::write(path, &error))?;
         let queue = Arc::new(Queue { state: Mutex::default(), changed: Condvar::new(), most: bytes });
@@ -36,7 +37,7 @@ impl PageStream {
             let _ended = Ended(&runs);
             let mut result = Ok(());
             while let Some(some) = runs.next() {
-                // Behind an error runs are thrown away, so that nobody waits.
+                // After an error, runs are discarded, so that no encoding thread waits.
                 result = result.and_then(|()| files.write(&some));
                 runs.done();
                 some.into_iter().for_each(|run| run.recycle(&spare));
@@ -51,7 +52,7 @@ impl PageStream {
         Ok(PageStream { queue, writer: Some(writer), path: path.into() })
     }
 
-    /// Adds a run; waits while there are too many bytes on their way.
+    /// Adds a run; waits while too many bytes are waiting.
     pub(crate) fn push(&mut self, run: PlacedRun) -> Result<(), Failure> {
         if self.queue.push(run) { Ok(()) } else { self.ended() }
     }
@@ -61,7 +62,7 @@ impl PageStream {
         self.ended()
     }
 
-    /// The writing thread's last word.
+    /// Waits for the writing thread and returns its result.
     fn ended(&mut self) -> Result<(), Failure> {
         self.queue.end(false);
         let Some(writer) = self.writer.take() else {
@@ -75,13 +76,14 @@ impl PageStream {
 }
 
 impl Drop for PageStream {
-    /// Where the merge failed, the thread ends with what it has.
+    /// If the merge failed, the thread ends after the runs that it has.
     fn drop(&mut self) {
         self.queue.end(false);
     }
 }
 
-/// Tells those who encode that nobody writes any more, also where the thread panicked: they would wait for ever.
+/// Informs the encoding threads that the writing thread has ended, even by a panic; otherwise they would wait
+/// forever.
 struct Ended<'a>(&'a Queue);
 
 impl Drop for Ended<'_> {
@@ -90,27 +92,27 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Runs between those who encode and the one who writes.
+/// Runs between the encoding threads and the writing thread.
 #[derive(Debug)]
 struct Queue {
     state: Mutex<Waiting>,
     changed: Condvar,
-    /// Most bytes on their way.
+    /// Maximum bytes that wait or are being written.
     most: usize,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     runs: Vec<PlacedRun>,
-    /// Bytes of these.
+    /// Bytes of the waiting runs.
     bytes: usize,
-    /// Bytes of those that are being written.
+    /// Bytes of the runs that are being written.
     in_work: usize,
-    /// Somebody waits for room.
+    /// Whether a thread waits for memory.
     is_full: bool,
-    /// No more come.
+    /// Whether no more runs will arrive.
     ended: bool,
-    /// Nobody writes any more.
+    /// Whether the writing thread has stopped.
     failed: bool,
 }
 
@@ -123,11 +125,11 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a run, unless nobody writes any more.
+    /// Adds a run, unless the writing thread has stopped.
     fn push(&self, run: PlacedRun) -> bool {
         let bytes = bytes_of(&run);
         let mut state = self.lock();
-        // A run that is larger than all there may be goes alone.
+        // A run larger than the limit is written alone.
         while !state.failed
             && state.bytes + state.in_work > 0
             && state.bytes + state.in_work + bytes > self.most
@@ -145,7 +147,8 @@ impl Queue {
         !state.failed
     }
 
-    /// What is to be written next: some MiB, or less where somebody waits. `None` behind the last.
+    /// Returns the runs to write next: some MiB, or less if a thread waits for memory. Returns `None` after the last
+    /// ones.
     fn next(&self) -> Option<Vec<PlacedRun>> {
         let mut state = self.lock();
         loop {
@@ -161,7 +164,7 @@ impl Queue {
         }
     }
 
-    /// What was to be written next, is.
+    /// Marks the runs from `next` as written.
     fn done(&self) {
         self.lock().in_work = 0;
         self.changed.notify_all();
@@ -183,7 +186,7 @@ fn bytes_of(run: &PlacedRun) -> usize {
 /// The file, opened twice.
 struct Files {
     cached: File,
-    /// Past the page cache, where the file system can.
+    /// Bypasses the page cache, if the file system supports that.
     direct: Option<File>,
 }
 
@@ -193,7 +196,7 @@ impl Files {
         Ok(Files { cached: open_output(path, FileAccess::Write)?, direct })
     }
 
-    /// Runs in the order of their places: what is together in the file is written together.
+    /// Writes runs in the order of their positions; adjacent runs are written together.
     fn write(&mut self, runs: &[PlacedRun]) -> io::Result<()> {
         let mut together: Vec<&[u8]> = Vec::new();
         let (mut first, mut next) = (0, 0);
@@ -212,7 +215,7 @@ impl Files {
     fn write_together(&mut self, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
         if let Some(direct) = &self.direct {
             match write_all(direct, offset, pieces) {
-                // The device wants other limits than pages: as before, through the cache.
+                // The device requires another alignment than pages have, so write through the cache.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => self.direct = None,
                 done => return done,
             }

@@ -1,4 +1,4 @@
-//! Work in parallel, results in order.
+//! Parallel work with results in order.
 
 use rpd_console::Failure;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,11 +6,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 struct State<S> {
-    /// Whose turn it is.
+    /// Number of the item that is next in order.
     next: usize,
     shared: S,
     failure: Option<Failure>,
-    /// A thread is gone that others wait for.
+    /// A thread ended for which others would wait.
     broken: bool,
 }
 
@@ -33,7 +33,7 @@ impl<S> Turns<S> {
     }
 }
 
-/// Tells the others when a thread panics: they would wait for its turn for ever.
+/// Wakes the other threads if a thread panics; otherwise they would wait forever for its item.
 struct Alarm<'a, S>(&'a Turns<S>);
 
 impl<S> Drop for Alarm<'_, S> {
@@ -44,15 +44,16 @@ impl<S> Drop for Alarm<'_, S> {
     }
 }
 
-/// What a thing hands on before it is complete: waits for its turn first, and keeps it.
+/// Emits a finished part of an item. Blocks until the item is next in order and keeps that position until the item is
+/// complete.
 pub(crate) type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 
-/// Makes `count` things with `threads` threads. `turn` gets them one by one in their order and may change
-/// what all share. A thing that grows too large is
-/// handed on in parts by `make`; its last part is what `make` returns. The first failure ends the work.
+/// Makes `count` items with `threads` threads. `turn` receives them one by one in their order and may change the
+/// shared state. `make` emits an item that grows too large in parts, and returns the last part. The first failure
+/// ends the work.
 ///
-/// The threads are those of rayon, so `make` must not use rayon itself: a thread that waits there may be given a
-/// thing that waits for its own.
+/// The threads are those of rayon, so `make` must not use rayon itself: a waiting rayon thread could start an item
+/// that waits for the thread's own item.
 pub(crate) fn in_turns<T, S: Send>(
     count: usize,
     threads: usize,
@@ -63,7 +64,7 @@ pub(crate) fn in_turns<T, S: Send>(
     let state = State { next: 0, shared, failure: None, broken: false };
     let turns = Turns { state: Mutex::new(state), changed: Condvar::new() };
     let taken = AtomicUsize::new(0);
-    // Hands a part on; the last one ends the turn.
+    // Emits a part; the last one completes the item.
     let hand_on = |number: usize, part: T, is_last: bool| {
         let mut state = turns.lock();
         while state.next != number && !state.broken {
@@ -90,7 +91,8 @@ pub(crate) fn in_turns<T, S: Send>(
             hand_on(number, last, true)?;
         }
     };
-    // Threads that are there already: each new one would have a heap of its own, beside what the others keep.
+    // Existing threads are used, because each new one would have a separate heap beside the memory that the others
+    // keep.
     rayon::scope(|scope| {
         for _ in 0..threads.min(count) {
             scope.spawn(|_| work().unwrap_or_else(|failure| turns.fail(Some(failure))));

@@ -1,7 +1,7 @@
-//! Units of work: consecutive pieces of this rank's sources, which one thread turns into pages.
+//! Units of work: consecutive pieces of this rank's sources, which one thread encodes into pages.
 //!
-//! Where a unit ends depends on the inputs alone, never on ranks or threads, because leaf pages begin
-//! anew in each unit.
+//! The limits of a unit depend only on the inputs, never on ranks or threads, because each unit starts new leaf
+//! pages.
 
 use crate::input::piece_ref::PieceRef;
 use crate::input::source::SourcePiece;
@@ -9,19 +9,19 @@ use crate::input::survey::InputSurvey;
 use rpd_shard::file::BlockKind;
 use std::ops::Range;
 
-/// A unit is full when its rows come to so many bytes, by estimate. Small enough that its rows stay in
-/// a core's cache, large enough that a last page that is half empty does not count.
+/// Estimated bytes of rows at which a unit ends. Small enough for a core's cache, large enough that a half-empty last
+/// page does not matter.
 const UNIT_BYTES: u64 = 2 << 20;
-/// What a row of the output takes, about.
+/// Approximate bytes of a row in the output.
 const ROW_BYTES: u64 = 64;
-/// Rows that a native row becomes, about.
+/// Approximate number of rows that a native row becomes.
 const EXPANDED_ROWS: u64 = 5;
 
-/// The pieces of one unit, in the order of writing.
+/// Pieces of one unit, in the order of writing.
 pub(crate) type PieceUnit = Vec<PieceRef>;
 
-/// Deals the pieces of these inputs to units. `groups` are runs of inputs that stand together in the
-/// plan: no unit has pieces of two of them.
+/// Divides the pieces of these inputs into units. `groups` are contiguous runs of inputs in the plan; no unit has
+/// pieces of two groups.
 pub(crate) fn units(surveys: &[InputSurvey], groups: &[Range<usize>]) -> Vec<PieceUnit> {
     let mut units = Vec::new();
     for group in groups {
@@ -46,7 +46,7 @@ pub(crate) fn units(surveys: &[InputSurvey], groups: &[Range<usize>]) -> Vec<Pie
     units
 }
 
-/// Bytes that the rows of a piece take in the output, by estimate.
+/// Returns the estimated bytes of a piece's rows in the output.
 fn weight(piece: &SourcePiece) -> u64 {
     match piece {
         SourcePiece::Process | SourcePiece::Tail => 256,

@@ -1,4 +1,4 @@
-//! `--verify`: the finished file is read again, before it gets its name.
+//! `--verify`: reads the finished file again before it is renamed.
 
 use crate::input::schema::JobSchema;
 use rpd_console::{Exit, Failure};
@@ -12,58 +12,58 @@ use std::error::Error;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// What a table has to hold.
+/// Expected contents of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableAccount {
-    /// Rows of the table that were read; what the ledger has as lost is not among them.
+    /// Rows of the table that were read. Rows in the loss ledger are not included.
     pub read: u64,
-    /// Rows that stand for lost ones.
+    /// Placeholder rows.
     pub placeholders: u64,
-    /// Rows that were numbered, those included.
+    /// Rows that were numbered, including placeholder rows.
     pub numbered: u64,
 }
 
-/// A table of the file against what was read.
+/// Comparison of a table in the file with what was read.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct VerifiedTable {
-    /// Its name.
+    /// Name of the table.
     pub table: String,
-    /// Rows of it that were read.
+    /// Rows of the table that were read.
     pub read: u64,
-    /// Rows that others expanded to, or that more than one table set needs.
+    /// Rows that were expanded from other rows, or repeated in several table sets.
     pub made: u64,
-    /// Rows that stand for lost ones.
+    /// Placeholder rows.
     pub placeholders: u64,
-    /// Rows that were there before, as strings and nodes are.
+    /// Rows that existed already, for example strings and nodes.
     pub repeated: u64,
     /// Rows in the file.
     pub in_file: u64,
 }
 
-/// What was found in the file.
+/// Result of verifying the file.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct OutputVerification {
-    /// Each table that has rows, or should have.
+    /// Each table that has rows, or should have rows.
     pub tables: Vec<VerifiedTable>,
-    /// Of a `.rpd`: what was written into it of calls, operations and values: rows read from the database, and
+    /// For a `.rpd`, the kinds of rows converted (calls, operations, values), with rows read from the database and
     /// rows written.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub converted: BTreeMap<String, (u64, u64)>,
     /// Version of the schema.
     pub version: String,
-    /// Whether this release knows AMD's rules for that version.
+    /// Whether this release contains AMD's rules for that version.
     pub rules_known: bool,
-    /// What AMD's strict validators refuse in a file that is as it was planned, one line each.
+    /// What AMD's strict validators reject although the file is as planned, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused_by_amd: Vec<String>,
-    /// Tables beside those of RocPD, under names that are not RocPD's.
+    /// Tables beside those of RocPD, with names that RocPD does not define.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extras: Vec<String>,
-    /// Sets of tables.
+    /// Number of table sets.
     pub sets: usize,
-    /// Broken rules, none in a good file.
+    /// Violated rules; empty for a valid file.
     pub problems: Vec<String>,
-    /// Rows of every table by its whole name, to be found again under the name of the output.
+    /// Rows of every table by its full name, to compare them again after the file is renamed.
     #[serde(skip)]
     pub contents: BTreeMap<String, u64>,
 }
@@ -71,8 +71,9 @@ pub struct OutputVerification {
 /// Bytes that are read at once.
 const READ_AHEAD: usize = 4 << 20;
 
-/// Reads the file from its begin to its end. It was written past the page cache, and tables stand in it in turns: SQLite
-/// would fetch page after page from all over the disk, which takes fifty times as long.
+/// Reads the file sequentially, from beginning to end. The file was written past the page cache, and pages of
+/// different tables alternate in it. SQLite would read single pages from all over the disk, which takes fifty times
+/// as long.
 fn read_ahead(path: &Path) -> io::Result<()> {
     let mut file = open_input(path)?;
     let mut some = vec![0; READ_AHEAD];
@@ -80,7 +81,7 @@ fn read_ahead(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Compares the file with what was read, and looks at its integrity, its references and AMD's rules.
+/// Compares the file with what was read, and checks its integrity, its references and AMD's rules.
 pub(crate) fn verify(
     path: &Path,
     schema: &JobSchema,
@@ -117,8 +118,8 @@ pub(crate) fn verify(
     Ok(found)
 }
 
-/// Opens the output under its own name, as its users do, and compares the rows of each table with those that were
-/// found before it got that name. An output that differs is removed: what stands beside it changes what is read.
+/// Opens the output under its final name, as its users do. Compares the rows of each table with those found before it
+/// was renamed. Removes an output that differs, because files beside it change what SQLite reads.
 ///
 /// # Errors
 /// Exit code 1 if it differs or cannot be read.
@@ -148,14 +149,14 @@ pub fn verify_published(
     ))
 }
 
-/// A file that was just written and cannot be read is broken.
+/// Returns an internal failure: a file that was just written but cannot be read is broken.
 fn unreadable(error: &CheckError) -> Failure {
     let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
     Failure::internal(format!("the output cannot be read again: {error}{cause}"))
 }
 
 impl OutputVerification {
-    /// What it says, one line each, also of tables with odd names.
+    /// Returns the result, one line each, with control characters in table names escaped.
     pub fn lines(&self) -> Vec<String> {
         let lines = self.plain_lines().into_iter();
         lines
@@ -195,7 +196,7 @@ impl OutputVerification {
         lines
     }
 
-    /// What was compared and is as it should be.
+    /// Returns the line about everything that was compared without problems.
     fn verdict(&self) -> String {
         let OutputVerification { version, sets, .. } = self;
         let (rules, unknown) = match (self.rules_known, self.refused_by_amd.is_empty()) {
@@ -207,7 +208,7 @@ impl OutputVerification {
         format!("integrity_check{rules}: ok, schema {version}{unknown}, {sets} table set{plural}")
     }
 
-    /// Why the file must not be used, if so. All problems are told on stderr.
+    /// Returns why the file must not be used, if there are problems. All problems are printed on stderr.
     pub fn failure(&self) -> Option<Failure> {
         let first = self.problems.first()?;
         let more = match self.problems.len() {
@@ -227,7 +228,7 @@ mod tests {
     use rpd_rocpd::{Guid, TableSet, Writer};
     use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};
 
-    /// Writes events with these ids, and a track of a node that is there if `node`.
+    /// Writes events with these ids, and a track of a node that exists if `node`.
     fn write(path: &Path, events: &[i64], node: bool) {
         let sets: [TableSet; 1] = [(&Guid::from_bits(7)).into()];
         let mut writer = Writer::create_of(path, &sets, [3, 0, 0], Schema::builtin()).unwrap();

@@ -1,8 +1,8 @@
-//! Journals of SQLite beside a database: `-wal`, `-shm` and `-journal`.
+//! SQLite journals beside a database: `-wal`, `-shm` and `-journal`.
 //!
-//! SQLite finds them by name. One that an older file of the same name left is replayed into the new
-//! file by the next reader. [`check`] refuses journals that are in use, [`clear`] also removes the others, and
-//! [`clear_published`] those that appear while a file gets its name.
+//! SQLite finds them by name. If an older file of the same name left a journal, the next reader replays it into the
+//! new file. [`check`] rejects journals that are in use. [`clear`] also removes the others, and [`clear_published`]
+//! those that appear while a file is renamed.
 
 use rpd_console::Failure;
 use rpd_files::{EntryKind, EntryStat, HeldFolder, output_place};
@@ -14,23 +14,23 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Ends the names of journals, in the order in which they are removed.
+/// Endings of journal names, in the order in which journals are removed.
 const ENDINGS: [&str; 3] = ["-wal", "-shm", "-journal"];
-/// First byte of a database on which SQLite takes locks (`PENDING_BYTE`).
+/// First byte of a database that SQLite uses for locks (`PENDING_BYTE`).
 const FIRST_LOCK_BYTE: u64 = 0x4000_0000;
-/// Bytes from there on which SQLite takes locks: pending, reserved, and 510 shared ones.
+/// Number of bytes from there that SQLite uses for locks: pending, reserved, and 510 shared ones.
 const LOCK_BYTES: u64 = 512;
-/// First bytes of a write-ahead log, without the bit for the order of its checksums.
+/// First bytes of a write-ahead log, without the bit for the byte order of its checksums.
 const WAL_MAGIC: [u8; 4] = [0x37, 0x7f, 0x06, 0x82];
 /// First bytes of a rollback journal.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// Version of the index of a write-ahead log, in the byte order of the machine.
 const INDEX_VERSION: u32 = 3_007_000;
 
-/// Refuses a database whose journals are in use, or are no journals.
+/// Fails if journals of a database are in use, or if files with their names are not journals.
 ///
-/// A process counts as a user of a journal if it holds a lock of SQLite on the index or on the database, or if
-/// `/proc` shows that it has a journal open. Processes on other nodes are found by their locks alone.
+/// A process uses a journal if it holds a lock of SQLite on the index or on the database, or if `/proc` shows that it
+/// has a journal open. Processes on other nodes are found only by their locks.
 ///
 /// # Errors
 /// [`Failure::output`] that names the journal, its user and the next step.
@@ -39,7 +39,7 @@ pub(crate) fn check(database: &Path) -> Result<(), Failure> {
     checked.map_err(|obstacle| obstacle.before(database))
 }
 
-/// Removes the journals of a database that gets its name next. Links are never followed.
+/// Removes the journals of a database before it is renamed to its final name. Links are never followed.
 ///
 /// # Errors
 /// As [`check`], or if a journal cannot be removed.
@@ -47,11 +47,11 @@ pub(crate) fn clear(database: &Path) -> Result<(), Failure> {
     remove_all(database).map_err(|obstacle| obstacle.before(database))
 }
 
-/// Removes the journals of a database that has just got its name: a program that opened the older file of that name may
+/// Removes the journals of a database that was just renamed: a program that opened the older file of that name may
 /// have left new ones.
 ///
 /// # Errors
-/// As [`clear`]. The database stays, since it is complete; the message names the journal.
+/// As [`clear`]. The database is complete and is kept; the message names the journal.
 pub(crate) fn clear_published(database: &Path) -> Result<(), Failure> {
     remove_all(database).map_err(|obstacle| obstacle.after(database))
 }
@@ -62,7 +62,7 @@ fn remove_all(database: &Path) -> Result<(), Obstacle> {
     beside.remove()
 }
 
-/// What keeps a database from having no journals.
+/// Why the journals of a database cannot be removed.
 #[derive(Debug, thiserror::Error)]
 enum Obstacle {
     #[error("the names beside it cannot be looked up ({0})")]
@@ -78,13 +78,13 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    /// Of a database that is not written yet.
+    /// Returns the failure for a database that is not written yet.
     fn before(&self, database: &Path) -> Failure {
         let (database, remedy) = (database.display(), self.remedy());
         Failure::output(format!("cannot write {database}: {self}; {remedy}, or choose another name with -o"))
     }
 
-    /// Of a database that has its name.
+    /// Returns the failure for a database that has its final name.
     fn after(&self, database: &Path) -> Failure {
         let (database, remedy) = (database.display(), self.remedy());
         let left =
@@ -106,7 +106,7 @@ impl Obstacle {
     }
 }
 
-/// The journals beside a database.
+/// Journals beside a database.
 struct Beside<'a> {
     database: &'a Path,
     folder: Arc<HeldFolder>,
@@ -121,7 +121,7 @@ struct Journal {
 }
 
 impl<'a> Beside<'a> {
-    /// Lists what has the name of a journal.
+    /// Lists the files with names of journals.
     fn look(database: &'a Path) -> Result<Beside<'a>, Obstacle> {
         let (folder, _) = output_place(database).map_err(Obstacle::Folder)?;
         let mut beside = Beside { database, folder, found: Vec::new() };
@@ -137,7 +137,7 @@ impl<'a> Beside<'a> {
         Ok(beside)
     }
 
-    /// Adds a journal. Anything else of that name belongs to its owner.
+    /// Adds a journal. Fails for any other file with this name, because it belongs to its owner.
     fn add(&mut self, name: OsString, found: &EntryStat) -> Result<(), Obstacle> {
         let is_journal = match found.kind {
             EntryKind::File => {
@@ -148,7 +148,7 @@ impl<'a> Beside<'a> {
         match is_journal {
             Ok(true) => self.found.push(Journal { name, identity: found.identity }),
             Ok(false) => return Err(Obstacle::NoJournal(self.path(&name))),
-            // The program that had it open has removed it.
+            // The program that had it open removed it.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(Obstacle::Unreadable { journal: self.path(&name), source: error }),
         }
@@ -171,8 +171,8 @@ impl<'a> Beside<'a> {
         Err(Obstacle::Used { journal: self.path(name), user })
     }
 
-    /// The process that holds a lock of SQLite. A reader of a write-ahead log holds one on its index and one on the
-    /// database for as long as it has them open, and so does the owner of a rollback journal on the database.
+    /// Returns the process that holds a lock of SQLite. A reader of a write-ahead log holds a lock on its index and
+    /// one on the database as long as they are open. The owner of a rollback journal holds one on the database.
     fn holder_of_lock(&self) -> Option<String> {
         let lock = Flock {
             start: FIRST_LOCK_BYTE,
@@ -192,7 +192,7 @@ impl<'a> Beside<'a> {
         held.map(|lock| lock.pid.map_or("another process".to_owned(), |pid| named(pid.as_raw_pid()))).next()
     }
 
-    /// The process of this node that has a journal open, as far as this user may know.
+    /// Returns the process of this node that has a journal open, as far as this user can see.
     fn holder_of_file(&self) -> Option<(&Journal, String)> {
         let own = std::process::id();
         let processes = fs::read_dir("/proc").ok()?.flatten();
@@ -204,7 +204,7 @@ impl<'a> Beside<'a> {
     fn opened_by(&self, pid: u32) -> Option<&Journal> {
         let mut files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().map(|entry| entry.path());
         files.find_map(|link| {
-            // The name first: a look at the file itself waits where its file system hangs.
+            // Compares the name first, because `stat` blocks if the file's file system hangs.
             let target = fs::read_link(&link).ok()?;
             let mut named = self.found.iter().filter(|journal| target.file_name() == Some(&journal.name));
             let file = named.clone().next().and_then(|_| fs::metadata(&link).ok())?;
@@ -225,7 +225,8 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Whether a file begins as the journal does that its name says. SQLite leaves empty and zeroed ones, too.
+/// Returns whether a file begins like the kind of journal that its name indicates. SQLite also leaves empty and
+/// zeroed journals.
 fn has_content_of_journal(file: File, name: &OsStr) -> io::Result<bool> {
     let mut head = Vec::new();
     file.take(8).read_to_end(&mut head)?;
@@ -243,7 +244,7 @@ fn has_content_of_journal(file: File, name: &OsStr) -> io::Result<bool> {
     })
 }
 
-/// A process as people find it.
+/// Describes a process by pid and program name.
 fn named(pid: i32) -> String {
     let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     match program.trim_end() {
@@ -257,7 +258,7 @@ mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    /// A process that has a file open, and is ended with this value.
+    /// A process that has a file open; it is killed when this value is dropped.
     struct Reader(Child);
 
     impl Reader {
@@ -291,7 +292,7 @@ mod tests {
             before.starts_with("cannot write") && before.ends_with("or choose another name with -o"),
             "{before}"
         );
-        // It is written, and another name does not help.
+        // The database is written already, and another name does not help.
         assert!(after.contains("out.db is complete, but") && after.ends_with("out.db"), "{after}");
         assert!(!after.contains("cannot write") && !after.contains("-o"), "{after}");
         assert_eq!(

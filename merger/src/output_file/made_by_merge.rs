@@ -1,4 +1,4 @@
-//! What rpd-merge made itself, and may therefore replace or clear away.
+//! Recognises files that rpd-merge wrote and may therefore replace or remove.
 
 use rpd_files::open_input;
 use rpd_foreign::{Format, format_of};
@@ -9,31 +9,32 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// The tag of the run.
+/// Metadata tag of the run.
 const RUN_ID: &str = "rpd.run_id";
-/// The tag of a database whose run was still being written: which ranks, and up to when they are complete.
+/// Metadata tag of a database whose run was still being written: its ranks, and the time up to which they are
+/// complete.
 pub(crate) const STILL_RUNNING: &str = "rpd.still_running";
 /// Bytes of the header of a SQLite database.
 const HEADER: usize = 100;
-/// What it begins with.
+/// First bytes of that header.
 const MAGIC: &[u8] = b"SQLite format 3\0";
-/// Where the application is named in it.
+/// Offset of the application id in it.
 const APPLICATION_ID: usize = 68;
 
-/// Whether a merge of ours made this database, or began to: its header says so, or, of an older one, its metadata.
+/// Returns whether `rpd-merge` created this database. Its header shows that; for older versions, its metadata does.
 pub(crate) fn is_made_by_merge(path: &Path) -> bool {
     header(path).is_some_and(|header| is_marked(&header)) || is_merge(path)
 }
 
-/// Whether a file with the name of an unfinished output may be what a killed merge left. SQLite writes the first page
-/// last: of a file without it only the lock of the merge tells (`was_locked`) whose it was.
+/// Returns whether a file with the name of an unfinished output may be the remainder of a killed merge. SQLite writes
+/// the first page last. Without this page, only the lock of the merge (`was_locked`) shows whose file it was.
 pub(crate) fn may_be_left(path: &Path, was_locked: bool) -> bool {
     let Ok(found) = fs::symlink_metadata(path) else { return false };
     let has_no_header = || was_locked && header(path).is_some_and(|header| header == [0; HEADER]);
     found.is_file() && (found.len() == 0 || is_made_by_merge(path) || has_no_header())
 }
 
-/// The run of a database that was merged while the run was still being written; `None` of any other file.
+/// Returns the run of a database that was merged while the run was still being written; `None` for any other file.
 pub(crate) fn unfinished_run(path: &Path) -> Option<String> {
     if !is_made_by_merge(path) || format_of(path) != Ok(Format::RocPd) {
         return None;
@@ -44,7 +45,7 @@ pub(crate) fn unfinished_run(path: &Path) -> Option<String> {
     tags.get(RUN_ID).filter(|run| !run.is_empty()).cloned()
 }
 
-/// What a file is that no merge made, or why that is not known.
+/// Describes a file that no merge created, or why it cannot be identified.
 pub(crate) fn what_else(path: &Path) -> String {
     if let Err(error) = open_input(path) {
         return format!("cannot be read ({error})");
@@ -71,7 +72,7 @@ fn is_marked(header: &[u8; HEADER]) -> bool {
     header.starts_with(MAGIC) && header[APPLICATION_ID..].starts_with(&MERGE_APPLICATION_ID.to_be_bytes())
 }
 
-/// Whether a file is one that a merge wrote, by its metadata.
+/// Returns whether a merge wrote a file, by its metadata.
 pub(crate) fn is_merge(path: &Path) -> bool {
     match format_of(path) {
         Ok(Format::RocPd) => {

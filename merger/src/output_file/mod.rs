@@ -1,4 +1,4 @@
-//! The output under its temporary name, and which files a merge made and may therefore replace.
+//! The output under its temporary name, and the files that a merge created and may therefore replace.
 
 mod journals;
 pub(crate) mod made_by_merge;

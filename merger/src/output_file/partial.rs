@@ -10,27 +10,28 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Ends the name of the partial file.
+/// Ending of the partial file's name.
 const PARTIAL: &str = ".partial";
-/// Ends the name of what it is turned into.
+/// Ending of the name of the converted file.
 const CONVERTED: &str = ".partial.rpd";
 
-/// `NAME.partial` beside the output; renamed when it is whole, removed when the merge fails.
+/// `NAME.partial` beside the output. It is renamed when complete, and removed when the merge fails.
 #[derive(Debug)]
 pub(crate) struct PartialOutput {
     path: PathBuf,
     output: PathBuf,
-    /// Held by rank 0 for the length of the merge.
+    /// Lock that rank 0 holds during the merge.
     lock: Option<OutputLock>,
-    /// Whether an output that is there may be replaced.
+    /// Whether an existing output may be replaced.
     force: bool,
     /// Whether this rank removes the file on failure.
     armed: bool,
 }
 
 impl PartialOutput {
-    /// `force` says whether an output that is there may be replaced. Names the file; on rank 0 (`owner`) also locks it,
-    /// and clears away what a killed merge left. The others call [`PartialOutput::share`] when that went well.
+    /// Determines the temporary name. On rank 0 (`owner`), also locks the output and removes what a killed merge
+    /// left. `force`: an existing output may be replaced. The other ranks call [`PartialOutput::share`] after rank 0
+    /// succeeded.
     pub(crate) fn begin(output: &Path, owner: bool, force: bool) -> Result<PartialOutput, Failure> {
         let path = beside(output, PARTIAL);
         let cannot = |error: io::Error| {
@@ -55,7 +56,7 @@ impl PartialOutput {
             journals::check(output)?;
             for left in temporary_names(output) {
                 journals::clear(&left)?;
-                // A file of that name that no merge has left is somebody's own.
+                // A file of that name that was not left by a merge belongs to the user.
                 if fs::symlink_metadata(&left).is_ok() && !may_be_left(&left, taken.was_left()) {
                     let left = left.display();
                     return Err(Failure::output(format!(
@@ -76,7 +77,8 @@ impl PartialOutput {
         Ok(partial)
     }
 
-    /// From now on this rank, too, removes the file if it fails. Before, it may be somebody else's.
+    /// From now on this rank, too, removes the file on failure. Before, the file may belong to the user or to another
+    /// merge.
     pub(crate) fn share(&mut self) {
         if !self.armed {
             self.remove_on_interrupt();
@@ -94,13 +96,13 @@ impl PartialOutput {
         temporary_names(&self.output).iter().for_each(|path| keep_on_interrupt(path));
     }
 
-    /// Where to write.
+    /// Returns the path to write to.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Forgets what is written: the merge begins anew. A rank whose writing was cut short may still be at it,
-    /// in the file that has no name any more.
+    /// Removes what was written, because the merge restarts. A rank whose writing was interrupted may still write to
+    /// the removed file.
     pub(crate) fn forget(&self) -> Result<(), Failure> {
         match remove_output(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::write(&self.path, &error)),
@@ -108,13 +110,13 @@ impl PartialOutput {
         }
     }
 
-    /// Where to write what it is turned into.
+    /// Returns the path to which the database is converted.
     pub(crate) fn converted_path(&self) -> PathBuf {
         beside(&self.output, CONVERTED)
     }
 
-    /// Gives the finished file its name, and removes journals that an older file of that name has left. A program that
-    /// opened the older file in between leaves new ones, which are looked for afterwards.
+    /// Renames the finished file to its final name, and removes journals that an older file of that name left. A
+    /// program that opened the older file meanwhile leaves new journals, so they are searched again afterwards.
     ///
     /// Returns device and inode of the file.
     pub(crate) fn publish(&mut self, share: OutputShare) -> Result<(u64, u64), Failure> {
@@ -148,7 +150,7 @@ impl PartialOutput {
         })
     }
 
-    /// The merge went well: the file is no longer this rank's to remove.
+    /// Ends the responsibility of this rank for the file, because the merge succeeded.
     pub(crate) fn release(&mut self) {
         self.armed = false;
         self.keep_on_interrupt();
@@ -156,7 +158,7 @@ impl PartialOutput {
     }
 }
 
-/// What a merge to this output writes before it gets its name. No merge keeps it.
+/// Returns the paths that a merge to this output writes before it renames the result. They are never kept.
 pub(crate) fn temporary_names(output: &Path) -> [PathBuf; 2] {
     [PARTIAL, CONVERTED].map(|ending| beside(output, ending))
 }
@@ -168,7 +170,7 @@ fn beside(output: &Path, ending: &str) -> PathBuf {
 }
 
 impl Drop for PartialOutput {
-    /// A failing rank removes the file, whichever it is: after it the launcher kills the others.
+    /// Any failing rank removes the file, because the launcher kills the other ranks afterwards.
     fn drop(&mut self) {
         if self.armed {
             let _ = remove_output(&self.path);

@@ -1,12 +1,12 @@
-//! Which of AMD's commands would read the output wrongly.
+//! Detects outputs that some of AMD's commands would misread.
 
 use super::MergeReport;
 use crate::agree::processes::JobProcesses;
 use crate::cli::TableLayout;
 
 impl MergeReport {
-    /// Notes in one line what to do for `rocpd summary --summary-by-rank`, which takes a guid for a rank, where it
-    /// would count calls of several processes together or one several times.
+    /// Adds a note about `rocpd summary --summary-by-rank`, which takes a guid for a rank. With this output it would
+    /// add up calls of several processes, or count one process several times. The note says what to do instead.
     pub fn note_amd_tools(&mut self, layout: TableLayout, processes: &JobProcesses) {
         let is_right = match layout {
             TableLayout::Merged => processes.recorded <= 1,

@@ -1,4 +1,4 @@
-//! The lines of the summary about clocks: a table, and below it what has no place in one.
+//! Summary lines about clocks: a table, followed by facts that do not fit into a table.
 
 use super::MergeReport;
 use super::clocks::{ClockRow, names};
@@ -8,19 +8,19 @@ use rpd_shard::record::ClockDomain;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Clocks that are told one by one, if there are no more.
+/// Maximum number of clocks for which the table has one line each.
 const ALL: usize = 24;
-/// Of more, so many that need a look.
+/// Number of clocks in the table if there are more; the most urgent ones are chosen.
 const WORST: usize = 12;
-/// Names in a line that is about several clocks.
+/// Maximum number of names in a line about several clocks.
 const MOST_NAMES: usize = 4;
 
-/// Heads of the columns; the first and the last are aligned to the left.
+/// Column headings; the first and the last column are left-aligned.
 const HEADS: [&str; COLUMNS] = ["node", "offset (ns)", "drift (ppm)", "bar", "certain", "aligned by"];
 const COLUMNS: usize = 6;
 
 impl MergeReport {
-    /// Label and text of each line about clocks.
+    /// Returns label and text of each line about clocks.
     pub(super) fn clock_lines(&self) -> Vec<(&'static str, String)> {
         let names = names(&self.clocks);
         if let ([row], [name]) = (self.clocks.as_slice(), names.as_slice())
@@ -43,7 +43,7 @@ impl MergeReport {
         lines
     }
 
-    /// How times of other clocks of a node were brought to its BOOTTIME.
+    /// Returns the lines about conversions from other clocks of a node to its BOOTTIME.
     fn conversions(&self, names: &[String]) -> Vec<(&'static str, String)> {
         let of = |(row, name): (&ClockRow, &String)| -> Vec<String> {
             row.converted.iter().map(|conversion| format!("{name}: {}", conversion.line())).collect()
@@ -57,7 +57,8 @@ impl MergeReport {
         shown
     }
 
-    /// All, or the reference and those that need a look most, in the order of the nodes; and the others.
+    /// Returns the clocks in the table and the others. The table has all clocks, or the reference and the most urgent
+    /// ones, in the order of nodes.
     fn chosen(&self, mut known: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
         if known.len() <= ALL {
             return (known, Vec::new());
@@ -75,7 +76,7 @@ impl MergeReport {
         }
         let drift = match row.drift_bar_ppm {
             Some(bar) => with_bar(row.drift_ppm, bar),
-            // Walls say nothing of it, and of what a site says it says no more.
+            // Wall clocks do not show a drift, and a clock file need not contain one.
             None if row.method == AlignMethod::RealtimeAnchors => "not known".to_owned(),
             None if row.method == AlignMethod::ClockFile && row.drift_ppm == 0.0 => "not known".to_owned(),
             None => format!("{:+.3}", row.drift_ppm),
@@ -85,13 +86,13 @@ impl MergeReport {
         [name.to_owned(), signed(row.offset_ns), drift, bar, hard, by]
     }
 
-    /// By what a clock was aligned, and what went wrong with it.
+    /// Returns how a clock was aligned, and the problems found.
     fn by(&self, row: &ClockRow) -> String {
         let probes = || format!("probes ({})", counted(row.probes, "burst"));
         let collectives = || format!("collectives ({})", grouped(row.collectives));
         let by = match row.method {
             AlignMethod::Reference if row.former_merge.is_some() => "reference of a former merge".to_owned(),
-            // Whose node the reference should be.
+            // The reference should be the node of rank 0.
             AlignMethod::Reference if self.missing_ranks.contains(&0) => {
                 "reference, times unchanged; of rank 0 nothing is there".to_owned()
             }
@@ -113,7 +114,7 @@ impl MergeReport {
         format!("{by}{former}{}", row.troubles())
     }
 
-    /// How good those are that are not told one by one.
+    /// Returns a line with the range of error bounds of the clocks that are not in the table.
     fn rest(&self, rest: &[usize]) -> Option<String> {
         let bars: Vec<i64> = rest.iter().filter_map(|place| self.clocks[*place].bar_ns).collect();
         let ends = bars.iter().min().zip(bars.iter().max());
@@ -123,7 +124,7 @@ impl MergeReport {
         (!rest.is_empty()).then(|| format!("and {} more{bars}; --json lists all", grouped(rest.len() as u64)))
     }
 
-    /// The clocks of which nothing is known: one line for each reason.
+    /// Returns the lines about clocks that are not aligned, one for each reason.
     fn unknown(&self, unknown: &[usize], names: &[String]) -> Vec<String> {
         let of = |wanted: fn(&ClockRow) -> bool| -> Vec<&str> {
             let some = unknown.iter().filter(|place| wanted(&self.clocks[**place]));
@@ -146,7 +147,7 @@ impl MergeReport {
         lines.into_iter().flatten().collect()
     }
 
-    /// Why times of clocks stay as they are, and what can be done about it.
+    /// Returns why times of clocks are unchanged, and what the user can do.
     fn not_aligned(&self, one: bool) -> String {
         let (its, it) = if one { ("its clock", "it") } else { ("their clocks", "them") };
         let why = match self.align.as_str() {
@@ -170,7 +171,7 @@ impl MergeReport {
         )
     }
 
-    /// What the columns of the table mean, where they are there.
+    /// Returns the meaning of the table's columns, if they are shown.
     fn legend(&self, shown: &[usize]) -> Option<String> {
         let rows = || shown.iter().map(|place| &self.clocks[*place]).filter(|row| !row.is_reference());
         let has_bar = rows().any(|row| row.bar_ns.is_some());
@@ -181,11 +182,12 @@ impl MergeReport {
         has_bar.then(|| format!("times are off by no more than the bar in about 95 of 100 cases{certain}"))
     }
 
-    /// Notes which nodes no probes reach although they reach others, and where the reason is told.
+    /// Adds a note about nodes that no probes reach although other nodes are probed, and names the logs with the
+    /// reason.
     pub fn note_unprobed(&mut self, logs: &BTreeMap<ClockDomain, String>) {
         let own = || self.clocks.iter().filter(|row| row.former_merge.is_none());
         let asked = matches!(self.align.as_str(), "auto" | "probes") && own().any(|row| row.probes > 0);
-        // Of bare databases nobody expects probes.
+        // No probes are expected for databases without shards.
         let is_missed = |row: &&ClockRow| !row.is_reference() && row.probes == 0 && row.time_namespace != 0;
         let missed: Vec<&ClockRow> = own().filter(is_missed).collect();
         if self.merged_before || !asked || missed.is_empty() {
@@ -209,13 +211,13 @@ impl MergeReport {
 }
 
 impl ClockRow {
-    /// The log that says why its clock was not measured.
+    /// Returns the log with the reason why this clock was not measured.
     fn log<'a>(&self, logs: &'a BTreeMap<ClockDomain, String>) -> Option<&'a str> {
         let domain = ClockDomain { boot_id: self.boot_id.clone(), time_namespace: self.time_namespace };
         logs.get(&domain).map(String::as_str)
     }
 
-    /// The more, the more a user should know of it.
+    /// Returns the priority for printing; higher values are more urgent.
     pub(super) fn urgency(&self) -> (u8, i64) {
         let urgent = match self.method {
             AlignMethod::Reference if self.former_merge.is_none() => 3,
@@ -225,7 +227,7 @@ impl ClockRow {
         (urgent, self.bar_ns.unwrap_or(i64::MAX))
     }
 
-    /// Whether it is a node of a `.rpd` that was put together of several, and has a clock of its own.
+    /// Returns whether it is a node of a `.rpd` that was merged from several, with a clock of its own.
     fn is_of_rpd(&self) -> bool {
         self.hosts.iter().any(|host| host.starts_with("unknown-") && host.contains(" (node "))
     }
@@ -245,7 +247,7 @@ impl ClockRow {
     }
 }
 
-/// Rows under their heads. A column in which nothing is, is left out; so are the heads where only names and words are.
+/// Formats the rows with headings. Omits empty columns, and omits the headings if only names and methods remain.
 fn table(rows: &[[String; COLUMNS]]) -> Vec<String> {
     let heads = HEADS.map(str::to_owned);
     let is_used = |column: usize| rows.iter().any(|row| !row[column].is_empty());
@@ -265,7 +267,7 @@ fn table(rows: &[[String; COLUMNS]]) -> Vec<String> {
     all().map(line).collect()
 }
 
-/// A drift and its bar.
+/// Formats a drift with its error bound.
 fn with_bar(drift: f64, bar: f64) -> String {
     match bar < 10.0 {
         true => format!("{drift:+.3} +- {:.3}", (bar * 1e3).ceil() / 1e3),
@@ -287,7 +289,7 @@ fn some_of(names: &[&str]) -> String {
     }
 }
 
-/// What there is to say of bursts that are not used.
+/// Returns a note about bursts that are not used.
 pub(super) fn impossible_bursts(count: u64) -> Option<String> {
     let (has, tells) = if count == 1 { ("has", "tells") } else { ("have", "tell") };
     (count > 0).then(|| {

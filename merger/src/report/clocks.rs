@@ -1,4 +1,4 @@
-//! What is told of each clock.
+//! Report of each clock.
 
 use super::MergeReport;
 use crate::agree::clocks::JobClocks;
@@ -10,73 +10,73 @@ use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hosts of one clock that are named.
+/// Maximum number of hosts that are named per clock.
 const MOST_HOSTS: usize = 3;
-/// Longest list of ranks that is told beside a host, characters.
+/// Maximum length of a list of ranks beside a host, characters.
 const LONGEST_RANKS: usize = 16;
 
-/// How one clock domain was aligned, and how well.
+/// How one clock domain was aligned, and how exactly.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClockRow {
-    /// Names of the nodes that have this boot id.
+    /// Host names of the nodes with this boot id.
     pub hosts: Vec<String>,
-    /// The ranks that read it, as far as they are known.
+    /// Ranks that read this clock, as far as known.
     #[serde(default)]
     pub ranks: Vec<u32>,
-    /// The boot.
+    /// Boot id.
     pub boot_id: String,
     /// Inode of the time namespace.
     pub time_namespace: u64,
-    /// How.
+    /// Method of alignment.
     pub method: AlignMethod,
-    /// Bursts of probes between it and other nodes.
+    /// Number of probe bursts between this domain and other nodes.
     pub probes: u64,
-    /// Collectives in which it was compared with other nodes.
+    /// Number of collectives used to compare it with other nodes.
     pub collectives: u64,
-    /// Its collectives were left out, since the probes show that they mislead.
+    /// Whether its collectives were ignored because probes contradict them.
     #[serde(default)]
     pub collectives_refuted: bool,
-    /// Added to its BOOTTIME in the middle of the run, ns.
+    /// Offset added to its BOOTTIME in the middle of the run, ns.
     pub offset_ns: i64,
-    /// How much faster than the reference's its clock was, parts per million.
+    /// Drift: how much faster its clock ran than the reference clock, parts per million.
     pub drift_ppm: f64,
-    /// The drift is off by no more than this in about 95 of 100 cases, parts per million. `null` where it was not
+    /// Error bound of the drift, which holds in about 95 of 100 cases, parts per million. `null` if the drift was not
     /// measured between the nodes.
     #[serde(default)]
     pub drift_bar_ppm: Option<f64>,
-    /// Job times are off by no more than this in about 95 of 100 cases, ns: the middle one of moments spread over the
-    /// run. `null` if nothing is known.
+    /// Error bound of job times, which holds in about 95 of 100 cases, ns: the median over times spread over the run.
+    /// `null` if unknown.
     pub bar_ns: Option<i64>,
-    /// No job time is off by more, for certain, ns: the most of the same moments. `null` if at one of them nothing is.
+    /// Certain bound of job times, ns: the maximum over the same times. `null` if there is none at one of them.
     pub hard_ns: Option<i64>,
-    /// Jumps of its clock.
+    /// Number of steps of its clock.
     pub steps: usize,
-    /// Times at which certain bounds contradict each other: some observation is wrong.
+    /// Number of times at which certain bounds contradict each other, so that some observation is wrong.
     pub contradictions: u64,
-    /// How often one of its ranks left a collective before another one entered whom it waits for, by the aligned
-    /// times.
+    /// Number of times that one of its ranks left a collective before another rank for which it waits entered it, by
+    /// the aligned times.
     pub violations: u64,
-    /// Other clocks that its times were stamped with.
+    /// Other clocks used for its timestamps.
     #[serde(default)]
     pub converted: Vec<ClockConversion>,
-    /// Guid of the former merge that did this, against a reference of its own; its times were not touched again.
+    /// Guid of the previous merge that aligned it, with a reference of its own. Its times were not changed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_merge: Option<String>,
 }
 
-/// How times of another clock became BOOTTIME of their node.
+/// Conversion of times of another clock to BOOTTIME of their node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClockConversion {
-    /// The clock, as `CLOCK_REALTIME`.
+    /// Name of the clock, such as `CLOCK_REALTIME`.
     pub clock: String,
-    /// Added to it, ns; at first, where the clock was set in the meantime. `null` where nothing is known: the times are
-    /// as they were recorded.
+    /// Offset added to the clock, ns; the first one if the clock was set during the run. `null` if unknown; then
+    /// times are as recorded.
     pub offset_ns: Option<i64>,
-    /// The offset is off by no more than this, ns.
+    /// Certain bound of the offset, ns.
     pub hard_ns: Option<i64>,
-    /// How often the clock was set while it was watched.
+    /// Number of times that the clock was set while it was observed.
     pub steps: usize,
-    /// No shard tells of the node's clocks: its wall clock and that of the reference are taken for one.
+    /// No shard contains clocks of the node, so its wall clock is assumed to equal that of the reference.
     #[serde(default)]
     pub by_wall_clocks: bool,
 }
@@ -93,7 +93,7 @@ impl ClockConversion {
         }
     }
 
-    /// In words.
+    /// Describes the conversion in one line.
     pub(super) fn line(&self) -> String {
         let ClockConversion { clock, offset_ns, hard_ns, steps, by_wall_clocks } = self;
         if *by_wall_clocks {
@@ -148,17 +148,17 @@ impl ClockRow {
         }
     }
 
-    /// The domain.
+    /// Returns the clock domain.
     pub(super) fn domain(&self) -> ClockDomain {
         ClockDomain { boot_id: self.boot_id.clone(), time_namespace: self.time_namespace }
     }
 
-    /// Whether it is the one that all others of its merge were brought to.
+    /// Returns whether it is the reference clock of its merge.
     pub(super) fn is_reference(&self) -> bool {
         self.method == AlignMethod::Reference
     }
 
-    /// Its hosts and ranks: `gpu003 (ranks 8-15)`.
+    /// Returns its hosts and ranks, for example `gpu003 (ranks 8-15)`.
     pub(super) fn name(&self) -> String {
         let ranks = match self.ranks.as_slice() {
             [] => return self.hosts_text(),
@@ -172,7 +172,7 @@ impl ClockRow {
     }
 
     fn hosts_text(&self) -> String {
-        // Files may say anything, and a terminal does what it is told.
+        // Host names come from files, and control characters could manipulate the terminal.
         let shown = |host: &String| host.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let shown: Vec<String> = self.hosts.iter().take(MOST_HOSTS).map(shown).collect();
         match self.hosts.len().checked_sub(MOST_HOSTS) {
@@ -182,7 +182,8 @@ impl ClockRow {
     }
 }
 
-/// A name for each row. What one host has twice is told apart, by ranks or, where these are not known, by boots.
+/// Returns a name for each row. Rows of the same host are distinguished by ranks, or by boot ids if the ranks are
+/// unknown.
 pub(super) fn names(rows: &[ClockRow]) -> Vec<String> {
     let name = |row: &ClockRow| {
         let same_host = || rows.iter().filter(|other| other.hosts == row.hosts);
@@ -198,8 +199,9 @@ pub(super) fn names(rows: &[ClockRow]) -> Vec<String> {
     rows.iter().map(name).collect()
 }
 
-/// What the drift may be off, parts per million: what both ends of the time that it is of may be off, over that time.
-/// What is wrong all the time may be wrong in another way at its end, as after a few bursts of probes.
+/// Returns the error bound of the drift, parts per million. It is the sum of the error bounds at both ends of the
+/// time span, divided by its length. Errors can change during the span, for example if there are few probe bursts, so
+/// both ends count.
 fn drift_bar(fit: &DomainFit) -> Option<f64> {
     if !matches!(fit.method, AlignMethod::Fusion | AlignMethod::Probes | AlignMethod::Collectives) {
         return None;
@@ -210,12 +212,12 @@ fn drift_bar(fit: &DomainFit) -> Option<f64> {
     (seconds > 0.0).then_some(both / seconds / 1e3)
 }
 
-/// The domains that are told, the reference first, then in the order of the nodes.
+/// Returns the reported domains, the reference first, then in the order of nodes.
 pub(super) fn shown_domains(clocks: &JobClocks, found: &JobFindings) -> Vec<ClockDomain> {
     let nodes = &found.nodes;
     let mut domains = clocks.domains.clone();
     let mut boots: BTreeSet<String> = domains.iter().map(|domain| domain.boot_id.clone()).collect();
-    // Nodes of which no clock set came along are in no domain that has one.
+    // Nodes without any clock set belong to no domain that has one.
     for node in nodes.nodes() {
         if boots.insert(node.boot_id.clone()) {
             domains.push(ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 });
@@ -225,7 +227,7 @@ pub(super) fn shown_domains(clocks: &JobClocks, found: &JobFindings) -> Vec<Cloc
     for (place, node) in nodes.nodes().iter().enumerate() {
         places.entry(&node.boot_id).or_insert(place);
     }
-    // Clocks that no process read are nobody's.
+    // Omits clocks that no process read.
     domains.retain(|d| places.contains_key(d.boot_id.as_str()));
     let place = |d: &ClockDomain| places.get(d.boot_id.as_str()).copied();
     let first = |d: &ClockDomain| found.ranks.get(d).and_then(|ranks| ranks.first().copied());
@@ -234,7 +236,7 @@ pub(super) fn shown_domains(clocks: &JobClocks, found: &JobFindings) -> Vec<Cloc
 }
 
 impl MergeReport {
-    /// Notes what of a clock file has no use, or is doubtful.
+    /// Adds the notes about unused or doubtful entries of a clock file.
     pub fn note_clock_file(&mut self, clocks: &JobClocks) {
         self.notes.extend(clocks.clock_file_notes.iter().cloned());
     }

@@ -1,4 +1,4 @@
-//! The lines of the summary about collectives.
+//! Summary lines about collectives.
 
 use super::MergeReport;
 use crate::agree::clocks::CausalityRepair;
@@ -6,7 +6,7 @@ use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives};
 use rpd_console::wording::{counted, duration, grouped, noun};
 
 impl MergeReport {
-    /// Keeps what the comparison of collectives has shown.
+    /// Stores the results of matching collectives.
     pub fn note_collectives(
         &mut self,
         matched: &MatchedCollectives,
@@ -20,7 +20,7 @@ impl MergeReport {
         self.note_lateness(late_ranks, lateness);
     }
 
-    /// Label and text of each line about collectives.
+    /// Returns label and text of each line about collectives.
     pub(super) fn collective_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         let counts = &self.collectives;

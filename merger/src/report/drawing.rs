@@ -1,4 +1,4 @@
-//! The picture of `--clock-plot`: curves on the left, who they are on the right.
+//! Draws the picture of `--clock-plot`: curves on the left, legend on the right.
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -9,42 +9,43 @@ const SIZE: (u32, u32) = (1_240, 720);
 const LEGEND_WIDTH: i32 = 370;
 /// Height of a line of text, pixels.
 const LINE: i32 = 19;
-/// Characters of a line of the legend, and of one of words that fill the picture.
+/// Maximum characters of a line: of the legend, and of text that fills the picture.
 const LEGEND_CHARS: usize = 50;
 const WORDS_CHARS: usize = 150;
-/// Lines of words that fit.
+/// Maximum number of text lines.
 const MOST_WORDS: usize = 32;
-/// Curves with a color of their own; more are not told apart.
+/// Maximum number of curves with their own color; further ones have the same color.
 const COLORED: usize = 24;
-/// Up to so many curves have filled bars; of more there are outlines.
+/// Maximum number of curves with filled error bounds; more curves have outlines only.
 const FILLED: usize = 8;
-/// A curve that goes so many times further than is usual, leaves the picture, or the others were flat.
+/// A curve that reaches further than this multiple of the median reach is clipped. Otherwise the other curves would
+/// look flat.
 const FAR: f64 = 10.0;
 
-/// What is drawn.
+/// Content of the picture.
 pub(super) struct ClockPicture {
     pub(super) title: String,
-    /// Who is at zero.
+    /// Name of the reference, which is at zero.
     pub(super) reference: String,
-    /// Those that need a look first.
+    /// Curves, the most urgent ones first.
     pub(super) curves: Vec<ClockCurve>,
-    /// What is not drawn, and why; all there is to say if there are no curves.
+    /// Lines about what is not drawn and why; all of the text if there are no curves.
     pub(super) words: Vec<String>,
     /// Length of the job, s.
     pub(super) seconds: f64,
 }
 
-/// One clock.
+/// Curve of one clock.
 pub(super) struct ClockCurve {
     pub(super) name: String,
-    /// The middle one of its bars, as it is told.
+    /// Median of its error bounds, formatted.
     pub(super) bar: String,
-    /// Seconds of the job, microseconds beside its straight line, and of the bar.
+    /// Time in the job, s; deviation from its straight line, us; error bound, us.
     pub(super) points: Vec<(f64, f64, f64)>,
 }
 
 impl ClockCurve {
-    /// How far from zero it goes with its bar.
+    /// Returns the distance from zero that the curve reaches, including its error bound.
     fn reach(&self) -> f64 {
         self.points.iter().map(|p| p.1.abs() + p.2).filter(|y| y.is_finite()).fold(0.0, f64::max)
     }
@@ -52,7 +53,7 @@ impl ClockCurve {
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// The SVG.
+/// Draws the picture as SVG.
 pub(super) fn draw(picture: &ClockPicture) -> Result<String, Box<dyn Error>> {
     let mut svg = String::new();
     {
@@ -78,14 +79,14 @@ fn write_words(area: &Area<'_>, words: &[String]) -> Result<(), Box<dyn Error>> 
     let left = words.len().saturating_sub(MOST_WORDS);
     let more = (left > 0).then(|| format!("and {left} more lines"));
     for (i, line) in words.iter().take(MOST_WORDS).chain(&more).enumerate() {
-        // XML makes one space of several.
+        // XML collapses several spaces into one.
         let line = cut(line, WORDS_CHARS).replace("  ", "\u{a0}\u{a0}");
         area.draw(&Text::new(line, (24, 24 + LINE * i as i32), ("monospace", 13)))?;
     }
     Ok(())
 }
 
-/// Where the picture ends above and below, microseconds.
+/// Returns the limit of the vertical axis, microseconds.
 fn most(curves: &[ClockCurve]) -> f64 {
     let mut reaches: Vec<f64> = curves.iter().map(ClockCurve::reach).collect();
     reaches.sort_by(f64::total_cmp);
@@ -94,7 +95,7 @@ fn most(curves: &[ClockCurve]) -> f64 {
     inside.max(0.1) * 1.05
 }
 
-/// One that can be seen on white: the third of the palette is yellow.
+/// Returns a color that is visible on white: the third color of the palette is yellow and is skipped.
 fn color(place: usize) -> RGBAColor {
     Palette99::pick(if place < 2 { place } else { place + 1 }).to_rgba()
 }
@@ -107,7 +108,7 @@ fn draw_curves(area: &Area<'_>, picture: &ClockPicture, most: f64) -> Result<(),
         .build_cartesian_2d(0.0..picture.seconds, -most..most)?;
     let mut mesh = chart.configure_mesh();
     mesh.max_light_lines(0).bold_line_style(BLACK.mix(0.12));
-    // Rounding makes a -0 of the zero.
+    // Rounding can turn zero into -0.
     let number = |y: &f64| match format!("{y:.2}").trim_end_matches('0').trim_end_matches('.') {
         "-0" => "0".to_owned(),
         number => number.to_owned(),
@@ -116,7 +117,7 @@ fn draw_curves(area: &Area<'_>, picture: &ClockPicture, most: f64) -> Result<(),
     chart
         .draw_series(LineSeries::new([(0.0, 0.0), (picture.seconds, 0.0)], BLACK.mix(0.5).stroke_width(1)))?;
     let inside = |x: f64, y: f64| (x.clamp(0.0, picture.seconds), y.clamp(-most, most));
-    // Those that need a look lie on top.
+    // Draws in reverse order, so that the most urgent curves are on top.
     for (place, curve) in picture.curves.iter().enumerate().rev() {
         let points = curve.points.iter();
         let line = points.clone().map(|p| inside(p.0, p.1));
@@ -162,7 +163,7 @@ fn draw_legend(area: &Area<'_>, picture: &ClockPicture, most: f64) -> Result<(),
     picture.words.iter().take(3).try_for_each(|words| line(words.clone(), None))
 }
 
-/// A text that is no longer than fits.
+/// Shortens a text to at most `most` characters.
 fn cut(text: &str, most: usize) -> String {
     match text.chars().count() <= most {
         true => text.to_owned(),
@@ -189,7 +190,7 @@ mod tests {
         }
     }
 
-    /// All places of lines and areas.
+    /// Returns all points of lines and areas.
     fn places(svg: &str) -> Vec<(i32, i32)> {
         let lists = svg.split("points=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let pairs = lists.flat_map(|list| list.split_whitespace().filter_map(|pair| pair.split_once(',')));
@@ -203,7 +204,7 @@ mod tests {
             assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
             assert!(svg.contains("a&lt;b&gt; 0: bar 2.0 us") && svg.contains("1 more clock was not aligned"));
             let chart = SIZE.0 as i32 - LEGEND_WIDTH;
-            // Strokes of the legend are the only lines that begin right of the chart.
+            // Strokes of the legend are the only lines to the right of the chart.
             let inside = |(x, y): &(i32, i32)| *x <= chart || (*x <= chart + 18 && *y < SIZE.1 as i32);
             assert!(places(&svg).iter().all(inside), "{curves}");
             assert!(places(&svg).iter().all(|(x, y)| *x >= 0 && (0..SIZE.1 as i32).contains(y)), "{curves}");

@@ -1,11 +1,12 @@
-//! The lines of the summary about how commands and processes ended.
+//! Summary lines about the endings of commands and processes.
 
 use super::MergeReport;
 use crate::input::command_endings::endings_line;
 use crate::input::death::ProcessCrash;
 
 impl MergeReport {
-    /// How all commands ended; `None` if all ended well, or if the line of the only one that there is says more.
+    /// Returns the line about all commands; `None` if all succeeded, or if the crash line of the only command says
+    /// more.
     pub(super) fn endings_line(&self) -> Option<String> {
         match (self.commands_ended.as_slice(), self.crashes.as_slice()) {
             ([only], [death]) if only.is_of(death) => None,
@@ -13,7 +14,7 @@ impl MergeReport {
         }
     }
 
-    /// Lines of processes that died, beside the line of all commands.
+    /// Returns the lines of crashed processes that the line of all commands does not cover.
     pub(super) fn death_lines(&self) -> Vec<String> {
         let single = self.crashes.iter().filter(|death| !self.stopped.names(death));
         let mut lines: Vec<String> = single.map(ProcessCrash::line).collect();

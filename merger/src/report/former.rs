@@ -1,4 +1,4 @@
-//! Words of former merges. What they measured stays true of their rows, and is told as they told it.
+//! Results stored by previous merges. They remain valid for the rows of that merge and are reported unchanged.
 
 use super::MergeReport;
 use super::clocks::{ClockRow, names, shown_domains};
@@ -19,7 +19,7 @@ impl FormerMerge {
         serde_json::from_str(self.tags.get(tag)?).ok()
     }
 
-    /// How it aligned its clocks.
+    /// Returns the report of its clocks.
     fn clocks(&self) -> Vec<ClockRow> {
         let rows: Vec<ClockRow> = self.json("rpd.clock.domains").unwrap_or_default();
         let noted = |row: ClockRow| {
@@ -29,7 +29,7 @@ impl FormerMerge {
         rows.into_iter().map(noted).collect()
     }
 
-    /// The clock that its times are of; `None` if it does not say so, or has times of several.
+    /// Returns the reference clock of its times; `None` if it is unknown or there are several.
     pub fn reference(&self) -> Option<ClockDomain> {
         match self.references().as_slice() {
             [one] => Some(one.domain()),
@@ -37,7 +37,7 @@ impl FormerMerge {
         }
     }
 
-    /// The clocks that its times are of: several if it was made of merges that nothing joined.
+    /// Returns the reference clocks of its times. There are several if its inputs were merges with unrelated clocks.
     fn references(&self) -> Vec<ClockRow> {
         let rows: Vec<ClockRow> = self.json("rpd.clock.domains").unwrap_or_default();
         let mut references: Vec<ClockRow> = Vec::new();
@@ -49,7 +49,7 @@ impl FormerMerge {
         references
     }
 
-    /// The clocks that its times are of, in words: `the clocks of n0 (rank 2) and n0 (rank 0)`.
+    /// Describes the reference clocks of its times, for example `the clocks of n0 (rank 2) and n0 (rank 0)`.
     fn clocks_in_words(&self) -> String {
         let references = self.references();
         match names(&references).as_slice() {
@@ -59,7 +59,7 @@ impl FormerMerge {
         }
     }
 
-    /// What there is to say if its times are of several clocks.
+    /// Returns a note if its times have several reference clocks.
     fn of_several(&self) -> Option<String> {
         (self.references().len() > 1).then(|| {
             format!(
@@ -74,7 +74,7 @@ impl FormerMerge {
         self.tags.get("rpd.clock.reference").map_or("", String::as_str)
     }
 
-    /// For the metadata of another merge: what this one's clocks are, and those before it.
+    /// Returns the entries for the metadata of another merge: its own results, and those of merges before it.
     fn words(&self) -> Vec<Json> {
         let mut words: Vec<Json> = self.json("rpd.former_merges").unwrap_or_default();
         words.push(json!({
@@ -90,10 +90,10 @@ impl FormerMerge {
     }
 }
 
-/// Rows of the metadata that tell of former merges.
+/// Adds the metadata rows about previous merges.
 pub(crate) fn metadata_of_former(plan: &MergePlan, own: &mut Vec<(String, String)>) {
     match plan.only_former() {
-        // Nothing was measured anew.
+        // The clocks were not measured again.
         Some(only) => {
             own.retain(|(tag, _)| !only.tags.contains_key(tag));
             own.extend(only.tags.iter().map(|(tag, value)| (tag.clone(), value.clone())));
@@ -106,7 +106,7 @@ pub(crate) fn metadata_of_former(plan: &MergePlan, own: &mut Vec<(String, String
     }
 }
 
-/// The clocks of the job, and those of former merges behind them.
+/// Returns the clocks of the job, followed by those of previous merges.
 pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindings) -> Vec<ClockRow> {
     if let Some(only) = plan.only_former() {
         let rows: Vec<ClockRow> = only.json("rpd.clock.domains").unwrap_or_default();
@@ -115,7 +115,7 @@ pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindin
         }
     }
     let former: Vec<ClockRow> = plan.former_merges.iter().flat_map(FormerMerge::clocks).collect();
-    // Of what a former merge tells nothing of, this is told.
+    // Clocks that a previous merge describes are not repeated.
     let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED_TIME_NAMESPACE && !former.is_empty();
     let own = shown_domains(clocks, found).into_iter().filter(|domain| !is_told(domain));
     let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, found)).collect();
@@ -123,7 +123,7 @@ pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindin
     rows
 }
 
-/// What there is to say of times of former merges beside others.
+/// Returns notes about times of previous merges beside other inputs.
 pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> Vec<String> {
     if let Some(only) = plan.only_former() {
         return only.of_several().into_iter().collect();
@@ -159,7 +159,7 @@ pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> V
 }
 
 impl MergeReport {
-    /// Takes over what the only input, a former merge, told of its collectives.
+    /// Adopts the results of the only input, a previous merge.
     pub fn take_over(&mut self, only: &FormerMerge) {
         self.merged_before = true;
         if let Some(align) = only.tags.get("rpd.clock.align") {
@@ -171,12 +171,12 @@ impl MergeReport {
         self.repaired = only.json("rpd.clock.repair");
     }
 
-    /// Whether a former merge is among the inputs.
+    /// Returns whether a previous merge is among the inputs.
     pub(super) fn has_former_merge(&self) -> bool {
         self.clocks.iter().any(|row| row.former_merge.is_some())
     }
 
-    /// Notes which of the options that were typed say nothing to former merges among the inputs.
+    /// Adds a note about options on the command line that have no effect on previous merges among the inputs.
     pub fn note_options_without_effect(&mut self, args: &MergeArgs, plan: &MergePlan) {
         let typed = [
             (args.align != AlignChoice::Auto, "--align"),

@@ -1,4 +1,4 @@
-//! `rpd-merge inspect PATH`: what is in a shard; of anything else what it is, and what to do.
+//! `rpd-merge inspect PATH`: prints the content of a shard; for any other path, what it is and what to do next.
 
 use super::inspect_other::describe;
 use crate::input::death::ending;
@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Prints a shard's header, processes, blocks, clocks and ledger on standard output, or what else a path is.
+/// Prints header, processes, blocks, clocks and ledger of a shard on standard output, or a description of another
+/// path.
 pub(crate) fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let printed = match describe(path)? {
@@ -20,7 +21,7 @@ pub(crate) fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
         None => print(&Shard::open(path)?, every_block, &mut out),
     };
     match printed {
-        // `| head` closed the pipe: that is no failure.
+        // A pipe closed by the reader, as by `| head`, is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::output(format!("cannot write to standard output: {error}")))
         }
@@ -124,7 +125,7 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
     Ok(())
 }
 
-/// Rows, blocks and bytes of each table.
+/// Prints rows, blocks and bytes of each table.
 fn tables(shard: &Shard, out: &mut impl Write) -> io::Result<()> {
     let mut tables: BTreeMap<TableId, (u64, u64, u64)> = BTreeMap::new();
     for block in shard.blocks() {

@@ -1,4 +1,4 @@
-//! `rpd-merge inspect` of anything but a shard: what it is, and what to do with it.
+//! `rpd-merge inspect` for anything but a shard: what it is, and what to do next.
 
 use crate::input::find::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Shards, runs or files that get a line each.
+/// Maximum number of shards, runs or files with their own line.
 const MAX_LINES: usize = 10;
-/// Shards that are opened to know their ranks, and entries of a folder that are looked at.
+/// Maximum number of shards that are opened to read their ranks, and of folder entries that are examined.
 const MAX_OPENED: usize = 10_000;
-/// Characters of a text that comes from a file.
+/// Maximum characters of a text from a file.
 const MAX_TEXT_CHARS: usize = 200;
 
-/// Describes a folder or a file that is no shard, one line for each fact; `None` for a shard.
+/// Describes a folder, or a file that is not a shard, one line for each fact; `None` for a shard.
 ///
 /// # Errors
-/// [`Failure::input`] if the path cannot be read or is of no format that rpd-merge reads.
+/// [`Failure::input`] if the path cannot be read, or has a format that rpd-merge does not read.
 pub(super) fn describe(path: &Path) -> Result<Option<Vec<String>>, Failure> {
     let found = fs::metadata(path).map_err(|error| {
         Failure::input(format!("{} cannot be inspected ({error}); check the path", path.display()))
@@ -43,7 +43,7 @@ pub(super) fn describe(path: &Path) -> Result<Option<Vec<String>>, Failure> {
     }
 }
 
-/// What a file of 0 bytes is, and what to do.
+/// Describes a file of 0 bytes, and what to do next.
 fn empty(path: &Path) -> String {
     let shown = path.display();
     if !is_shard(path) {
@@ -86,7 +86,7 @@ fn folder(path: &Path) -> Result<Vec<String>, Failure> {
     if !runs.is_empty() {
         return Ok(output_root(path, &runs));
     }
-    // What a merge would find, also in the folders below.
+    // Lists the files that a merge would find, including those in folders below.
     let listed = find(&[path.to_owned()]).map(|found| found.files).unwrap_or_default();
     let files: Vec<(&PathBuf, Format)> =
         listed.iter().filter_map(|listed| Some((&listed.path, *listed.format.as_ref().ok()?))).collect();
@@ -236,7 +236,7 @@ fn name_of(format: Format) -> &'static str {
     }
 }
 
-/// A line for what has no line of its own.
+/// Returns a line with the number of entries that have no line of their own.
 fn more(all: usize) -> Option<String> {
     let more = all.checked_sub(MAX_LINES).filter(|more| *more > 0)?;
     Some(line("", format!("and {more} more")))
@@ -246,7 +246,7 @@ fn tag(space: &Space, name: &str) -> String {
     space.tags.get(name).map_or_else(String::new, |value| text(value))
 }
 
-/// A text of a file, short.
+/// Shortens a text from a file.
 fn text(value: &str) -> String {
     let mut short: String = value.chars().take(MAX_TEXT_CHARS).collect();
     if value.chars().nth(MAX_TEXT_CHARS).is_some() {

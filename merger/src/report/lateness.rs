@@ -1,20 +1,20 @@
-//! The lines of the summary about the rank that others wait for, and about start-up.
+//! Summary lines about the late rank and about start-up.
 
 use super::MergeReport;
 use rpd_collectives::{LateRank, LatenessSummary, LatenessVerdict, MissingCause, StartUp};
 use rpd_console::wording::{counted, duration, grouped, rank_ranges};
 
-/// Ranks that a line names where no single one is the cause.
+/// Maximum number of ranks that a line names if no single rank is the cause.
 const MAX_NAMED: usize = 3;
-/// Start-up that ranks waited less than this in, ns, is not worth a line.
+/// Minimum wait time in start-up that is reported, ns.
 const MIN_START_UP_WAIT_NS: i64 = 10_000_000;
-/// Smallest part of all wait time that collectives pass on which the line mentions.
+/// Minimum share of the wait time passed on by collectives that is reported.
 const MIN_PASSED_ON: f64 = 0.1;
-/// Time in calls that are not compared is not worth a word below this part of the run.
+/// Minimum share of the run spent in calls that are not compared that is reported.
 const MIN_NOT_COMPARED: f64 = 0.01;
 
 impl MergeReport {
-    /// Keeps the ranks that others wait for, and the verdict, or the reason why there is none.
+    /// Stores the late ranks, and the verdict or the reason why there is none.
     pub(super) fn note_lateness(&mut self, late_ranks: Vec<LateRank>, lateness: Option<LatenessSummary>) {
         self.late_ranks = late_ranks;
         self.lateness = lateness.filter(|_| self.singleton_ranks.len() < 2).or_else(|| {
@@ -23,7 +23,8 @@ impl MergeReport {
         });
     }
 
-    /// Why no collective says when ranks waited; `None` for a single process, beside which others measure or work for it.
+    /// Returns why no collective shows wait times; `None` for a single process, not counting helper processes beside
+    /// it.
     fn nothing_compared(&self) -> Option<&'static str> {
         let counts = &self.collectives;
         let kinds = &self.process_kinds;
@@ -43,7 +44,7 @@ impl MergeReport {
         })
     }
 
-    /// Label and text of each line about late ranks.
+    /// Returns label and text of each line about late ranks.
     pub(super) fn lateness_lines(&self) -> Vec<(&'static str, String)> {
         let Some(lateness) = &self.lateness else { return Vec::new() };
         let mut lines = vec![("late", lateness_line(lateness, &self.late_ranks))];
@@ -67,7 +68,7 @@ fn lateness_without_times(verdict: LatenessVerdict) -> LatenessSummary {
     }
 }
 
-/// Returns the wait time that collectives passed on to others, in words; empty if it is little.
+/// Returns a text about the wait time that collectives passed on to others; empty if it is short.
 fn passed_on(lateness: &LatenessSummary) -> String {
     let part = lateness.passed_on_ns as f64 / lateness.waited_ns.max(1) as f64;
     if part < MIN_PASSED_ON {
@@ -77,7 +78,7 @@ fn passed_on(lateness: &LatenessSummary) -> String {
     format!("; {waited} of all waiting, {}, follows from the waiting in other collectives", percent(part))
 }
 
-/// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.
+/// Returns the verdict in one line. `late` are the late ranks, the one with the longest wait of others first.
 fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
     let never_entered = matches!(lateness.verdict, LatenessVerdict::NeverEntered { .. });
     let mut waited = format!(
@@ -179,7 +180,7 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
     }
 }
 
-/// One line; `None` if nobody waited for long.
+/// Returns the line about start-up; `None` if no rank waited long.
 fn start_up_line(start_up: &StartUp) -> Option<String> {
     let places = [(start_up.init_waited_ns, "MPI_Init"), (start_up.waited_ns, "collectives")];
     let waited = places.iter().filter(|(ns, _)| *ns >= MIN_START_UP_WAIT_NS);
@@ -205,7 +206,7 @@ fn late_rank_name(late: &LateRank) -> String {
     }
 }
 
-/// One line.
+/// Describes a late rank in one line.
 fn late_rank_line(late: &LateRank) -> String {
     let on = if late.rank.is_some() { format!(" on {}", late.host) } else { String::new() };
     let clocks = match late.clock_bar_ns {
@@ -227,7 +228,7 @@ fn late_rank_line(late: &LateRank) -> String {
     )
 }
 
-/// Ranks in words: `rank 1`, `ranks 1 and 2`, `ranks 1-3`.
+/// Formats ranks: `rank 1`, `ranks 1 and 2`, `ranks 1-3`.
 fn listed(ranks: &[u32]) -> String {
     match ranks {
         [one] => format!("rank {one}"),
@@ -236,7 +237,7 @@ fn listed(ranks: &[u32]) -> String {
     }
 }
 
-/// A part of a whole, from 0 to 1.
+/// Formats a share from 0 to 1 as a percentage.
 fn percent(part: f64) -> String {
     match 100.0 * part {
         0.0 => "0 %".to_owned(),

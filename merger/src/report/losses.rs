@@ -9,28 +9,28 @@ use rpd_console::wording::{counted, noun, rank_ranges};
 use rpd_shard::record::{Loss, LossCause, ProfilerLossReason};
 use serde::Serialize;
 
-/// One sum of the loss ledger.
+/// One entry of the loss ledger, summed over the job.
 #[derive(Debug, Default, Serialize)]
 pub struct LossRow {
-    /// The table, where it is known.
+    /// Name of the table, if known.
     pub table: Option<String>,
-    /// Why.
+    /// Cause of the loss.
     pub cause: &'static str,
-    /// What keeps it from happening again.
+    /// What the user can do to avoid the loss next time.
     #[serde(skip)]
     next_step: Option<&'static str>,
-    /// How many rows; `null` where nobody knows.
+    /// Number of rows; `null` if unknown.
     pub rows: Option<u64>,
-    /// The file that is lost as a whole.
+    /// The file, if all of it is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Why it is not used, or why a profiler left no rows.
+    /// Why the file is not used, or why a profiler left no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The profiler whose rows are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profiler: Option<String>,
-    /// The ranks without its rows, ascending.
+    /// Ranks without the profiler's rows, ascending.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<u32>,
 }
@@ -61,7 +61,7 @@ impl LossRow {
 }
 
 impl MergeReport {
-    /// The lines `lost` of the summary.
+    /// Returns the `lost` lines of the summary.
     pub(super) fn loss_lines(&self) -> Vec<String> {
         let is_whole = self.missing_ranks.is_empty()
             && self.unreadable.is_empty()
@@ -82,7 +82,7 @@ impl MergeReport {
     }
 }
 
-/// What the user can do about a loss, in terms of the collector's options.
+/// Returns what the user can do about a loss, in terms of the collector's options.
 fn next_step(cause: LossCause) -> Option<&'static str> {
     match cause {
         LossCause::RingFull => Some("raise --ring-size"),
@@ -119,7 +119,7 @@ pub(super) fn profiler_rows(losses: &ProfilerLosses) -> impl Iterator<Item = Los
     })
 }
 
-/// A note for each profiler that left no file although nothing failed.
+/// Returns a note for each profiler that left no file although nothing failed.
 pub(super) fn silent_profilers(losses: &ProfilerLosses) -> impl Iterator<Item = String> {
     let silent = losses.iter().filter(|(_, reason, _)| *reason == ProfilerLossReason::Silent);
     silent.map(|(profiler, _, affected)| {

@@ -1,6 +1,7 @@
 //! The metadata of a merged database.
 //!
-//! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs give the same database.
+//! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs yield the same
+//! database.
 
 use super::MergeReport;
 use super::former::metadata_of_former;
@@ -10,7 +11,7 @@ use crate::input::plan::MergePlan;
 use crate::output_file::made_by_merge::STILL_RUNNING;
 use serde_json::json;
 
-/// Metadata rows, tag and value.
+/// Returns the metadata rows, each with tag and value.
 pub(crate) fn metadata(
     plan: &MergePlan,
     report: &MergeReport,

@@ -1,4 +1,4 @@
-//! What a merge tells: warnings, the closing summary, JSON.
+//! Output of a merge for users: warnings, the closing summary, JSON.
 
 mod amd_tools;
 mod clock_table;

@@ -1,26 +1,26 @@
-//! Files that are not merged, for the summary and for machines.
+//! Files that are not merged, for the summary and for `--json`.
 
 use crate::input::unused::{UnusedFile, UnusedFiles, UnusedKind};
 use rpd_console::wording::{counted, grouped};
 use serde::Serialize;
 use std::path::Path;
 
-/// Names, and endings of names, that a line has.
+/// Maximum number of names, or of name endings, in a line.
 const MAX_SHOWN_NAMES: usize = 3;
 
 /// The files below the inputs that are not merged.
 #[derive(Debug, Serialize)]
 pub struct NotUsed {
-    /// The files, by kind and path: at most 10,000.
+    /// Files by kind and path, at most 10,000.
     files_not_used: Vec<UnusedFile>,
-    /// Further ones.
+    /// Number of further files.
     files_not_used_further: u64,
     #[serde(skip)]
     line: Option<String>,
 }
 
 impl NotUsed {
-    /// Of all files that are not merged.
+    /// Builds the report from all files that are not merged.
     pub fn new(unused: UnusedFiles) -> NotUsed {
         let parts: Vec<String> =
             [companions(&unused), results(&unused), unrelated(&unused)].into_iter().flatten().collect();
@@ -31,13 +31,13 @@ impl NotUsed {
         }
     }
 
-    /// What the summary says of files that no warning names: results of previous merges, and unrelated files.
+    /// Returns the summary line about files without a warning: results of previous merges, and unrelated files.
     pub(crate) fn line(&self) -> Option<String> {
         self.line.clone()
     }
 }
 
-/// The first few, and that there are more.
+/// Joins the first few texts, with `...` if there are more.
 fn first_few<'a>(all: impl Iterator<Item = String> + 'a, count: u64) -> String {
     let mut shown: Vec<String> = all.take(MAX_SHOWN_NAMES).collect();
     if count > shown.len() as u64 {
@@ -46,7 +46,7 @@ fn first_few<'a>(all: impl Iterator<Item = String> + 'a, count: u64) -> String {
     shown.join(", ")
 }
 
-/// The names of the first files of a kind.
+/// Returns the names of the first files of a kind.
 fn names(unused: &UnusedFiles, kind: UnusedKind) -> String {
     let files = unused.files().iter().filter(|file| file.kind == kind);
     let names = files.filter_map(|file| Some(Path::new(&file.path).file_name()?.display().to_string()));

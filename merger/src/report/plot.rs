@@ -1,4 +1,4 @@
-//! `--clock-plot`: the offset of each clock and its error bar over time.
+//! `--clock-plot`: draws the offset of each clock and its error bound over time.
 
 use super::MergeReport;
 use super::clocks::names;
@@ -14,13 +14,13 @@ use std::fs::{self};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Most clocks that are drawn.
+/// Maximum number of clocks that are drawn.
 const MAX_PLOTTED_CLOCKS: usize = 512;
-/// Moments at which a clock is drawn, beside its own knots if it has no more than these.
+/// Number of intervals into which a curve is divided. Its knots are drawn, too, if there are no more of them.
 const MOMENTS: usize = 256;
 
-/// Refuses a place for the drawing where something else is: a drawing is overwritten with `force`, anything
-/// else never.
+/// Fails if another file exists at the path of the drawing. With `force`, an older drawing is overwritten, but never
+/// another file.
 pub(crate) fn check_place(path: &Path, output: &Path, force: bool) -> Result<(), Failure> {
     let refuse = |why: &str| Err(Failure::output(format!("--clock-plot {}: {why}", path.display())));
     if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
@@ -43,7 +43,7 @@ pub(crate) fn check_place(path: &Path, output: &Path, force: bool) -> Result<(),
     Ok(())
 }
 
-/// With what `plotters` begins.
+/// First bytes of a drawing of `plotters`.
 const BEGINNING: &[u8] = b"<svg";
 
 fn begins_like_a_drawing(path: &Path) -> bool {
@@ -52,7 +52,8 @@ fn begins_like_a_drawing(path: &Path) -> bool {
     read.is_ok() && beginning == BEGINNING
 }
 
-/// Draws the clocks of the job. The file appears whole, and in the place of nothing that [`check_place`] refuses.
+/// Draws the clocks of the job. The file appears only when it is complete. [`check_place`] must have accepted the
+/// path.
 pub(crate) fn plot(path: &Path, clocks: &JobClocks, report: &MergeReport) -> Result<(), Failure> {
     let svg = draw(&picture(clocks, report));
     let svg = svg.map_err(|error| Failure::internal(format!("the clocks cannot be drawn: {error}")))?;
@@ -74,7 +75,7 @@ struct Drawn<'a> {
     bar: String,
     urgency: (u8, i64),
     fit: &'a DomainFit,
-    /// From when to when it was there, its own time.
+    /// First and last recorded time, in its own time, ns.
     span: (i64, i64),
 }
 
@@ -99,7 +100,7 @@ fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
     let reference = all.iter().position(|drawn| drawn.fit.method == AlignMethod::Reference);
     let reference = reference.map_or("the reference".to_owned(), |place| all.remove(place).name);
     all.retain(|drawn| !drawn.fit.bars.is_empty());
-    // Those that need a look come first; the order of equal ones is that of the nodes.
+    // The most urgent clocks come first; equally urgent ones are in the order of nodes.
     all.sort_by_key(|drawn| Reverse(drawn.urgency));
     let not_drawn = all.len().saturating_sub(MAX_PLOTTED_CLOCKS);
     all.truncate(MAX_PLOTTED_CLOCKS);
@@ -130,7 +131,7 @@ fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
 }
 
 impl MergeReport {
-    /// Why there is nothing to draw.
+    /// Returns the title if there is nothing to draw, with the reason.
     fn without_curves(&self) -> String {
         let is_former = |row: &super::ClockRow| row.former_merge.is_some();
         let why = if self.merged_before || self.clocks.iter().any(is_former) {
@@ -144,8 +145,8 @@ impl MergeReport {
     }
 }
 
-/// The offsets of a clock beside the straight line that fits them best, and its bars, while it was there: seconds
-/// since `begin`, microseconds.
+/// Returns the curve of a clock over its recorded span: seconds since `begin`, deviation of the offset from its best
+/// straight line in microseconds, and error bound in microseconds.
 fn points(fit: &DomainFit, (first, last): (i64, i64), begin: i64) -> Vec<(f64, f64, f64)> {
     let length = i128::from(last) - i128::from(first);
     let at = |part: usize| (i128::from(first) + length * part as i128 / MOMENTS as i128) as i64;
@@ -173,8 +174,8 @@ fn points(fit: &DomainFit, (first, last): (i64, i64), begin: i64) -> Vec<(f64, f
     points.iter().map(|p| (p.0, p.1 - mean_y - slope * (p.0 - mean_x), p.2)).collect()
 }
 
-/// Job time minus local time as it was estimated, before any repair: straight between knots, and beyond them as the
-/// map goes on.
+/// Returns job time minus local time as estimated before any repair: linear between knots, and extended by the map
+/// beyond them.
 fn offset_at(fit: &DomainFit, time: i64) -> i64 {
     let mapped = |time: i64| fit.map.map(LocalNs(time)).ns().saturating_sub(time);
     let after = fit.bars.partition_point(|knot| knot.local <= time);

@@ -1,11 +1,11 @@
-//! What the processes of a job are that are no rank.
+//! Processes of a job that are not ranks.
 
 use super::MergeReport;
 use crate::agree::findings::ProcessKinds;
 use rpd_console::wording::{counted, rank_ranges};
 
 impl MergeReport {
-    /// The warning about ranks that do not belong to one MPI job; `None` if there are none.
+    /// Returns the warning about ranks that do not belong to one MPI job; `None` if there are none.
     pub(super) fn singletons_line(&self) -> Option<String> {
         (self.singleton_ranks.len() > 1).then(|| {
             format!(
@@ -20,7 +20,8 @@ impl MergeReport {
 }
 
 impl ProcessKinds {
-    /// Of the number of processes: ` (1 collector for system metrics, 2 workers)`; empty if all are ranks.
+    /// Returns the text after the number of processes: ` (1 collector for system metrics, 2 workers)`; empty if all
+    /// are ranks.
     pub(super) fn words(&self) -> String {
         let kinds = [
             (self.collectors, format!("{} for system metrics", counted(self.collectors, "collector"))),

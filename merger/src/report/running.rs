@@ -1,4 +1,4 @@
-//! The lines of the summary about shards without an end: still being written, or left by a collector that was killed.
+//! Summary lines about shards without an end: either they are still being written, or their collector was killed.
 
 use crate::input::plan::PlannedInput;
 use crate::input::running::StillRunning;
@@ -6,8 +6,8 @@ use rpd_console::WallClock;
 use rpd_console::wording::{counted, noun, rank_ranges};
 
 impl StillRunning {
-    /// Which are running, up to when they are complete, and what to do. A later merge replaces a RocPD database (`is_replaced`)
-    /// without being asked, and no other file.
+    /// Returns a line with the running ranks, the time up to which they are complete, and what to do next. A later
+    /// merge replaces a RocPD database (`is_replaced`) without `--force`, but no other file.
     pub(super) fn line(&self, is_replaced: bool) -> String {
         let StillRunning { ranks, shards, complete_up_to_ns } = self;
         let which = match ranks.as_slice() {
@@ -25,7 +25,7 @@ impl StillRunning {
     }
 }
 
-/// How far the collector of a shard came that it did not finish.
+/// Describes how far a shard was written that its collector did not finish.
 pub(super) fn unfinished(input: &PlannedInput) -> String {
     let path = input.path.display();
     let rank = input.rank.map_or(String::new(), |rank| format!("rank {rank}: "));

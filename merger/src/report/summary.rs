@@ -31,142 +31,142 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The outcome of a merge, the same in all merge ranks.
+/// The outcome of a merge, the same on all merge ranks.
 #[derive(Debug, Serialize)]
 pub struct MergeReport {
-    /// The run.
+    /// Run id.
     pub run_id: String,
-    /// The database.
+    /// Path of the database.
     pub output: PathBuf,
-    /// Number of files read: shards of rpd-collect,
+    /// Number of shards of rpd-collect that were read.
     pub shards: usize,
-    /// RocPD databases,
+    /// Number of RocPD databases that were read.
     pub databases: usize,
-    /// and files of other formats.
+    /// Number of foreign files that were read.
     pub other_files: usize,
-    /// Number of ranks in them.
+    /// Number of ranks in the inputs.
     pub ranks: usize,
-    /// Ranks that `--ranks` left out.
+    /// Ranks that `--ranks` excluded.
     pub left_out_ranks: Vec<u32>,
-    /// Number of processes in them.
+    /// Number of processes in the inputs.
     pub processes: u64,
-    /// Those of them that are no rank.
+    /// Number of these processes that are not ranks.
     pub process_kinds: ProcessKinds,
     /// Number of nodes.
     pub nodes: usize,
-    /// Ranks that were to be recorded and no input holds.
+    /// Ranks that should have been recorded, but that no input contains.
     pub missing_ranks: Vec<u32>,
-    /// Ranks whose processes called nothing that is recorded.
+    /// Ranks whose processes called no recorded function.
     pub silent_ranks: Vec<u32>,
-    /// Ranks of which two collectors wrote a shard.
+    /// Ranks for which two collectors wrote a shard.
     pub repeated_ranks: Vec<u32>,
-    /// Ranks of one launch of which MPI made a job of its own each.
+    /// Ranks of one launch that MPI ran as separate jobs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub singleton_ranks: Vec<u32>,
-    /// Inputs that are left out, and why.
+    /// Inputs that are skipped, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
     /// Files below the inputs that are not merged.
     #[serde(flatten)]
     pub not_used: NotUsed,
-    /// Shards whose collector did not finish them,
+    /// Shards that their collectors did not finish.
     pub unfinished: Vec<PathBuf>,
-    /// and what is known of each of them.
+    /// A line about each of these shards.
     #[serde(skip)]
     unfinished_lines: Vec<String>,
-    /// Those of them that are still being written.
+    /// Those of these shards that are still being written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub still_running: Option<StillRunning>,
     /// Rows read per table of the inputs.
     pub rows_read: Vec<RowCount>,
     /// Rows per table: written, or counted in a dry run.
     pub rows: Vec<RowCount>,
-    /// Of the rows written, those that stand for lost ones.
+    /// Placeholder rows per table; included in `rows`.
     pub placeholders: Vec<RowCount>,
-    /// Strings of all inputs, and distinct ones.
+    /// Number of strings of all inputs, and of distinct ones.
     pub strings: (u64, u64),
-    /// By what clocks were to be aligned.
+    /// Requested alignment method.
     pub align: String,
-    /// Each clock domain.
+    /// Report of each clock domain.
     pub clocks: Vec<ClockRow>,
-    /// What `--repair-causality` did.
+    /// Result of `--repair-causality`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repaired: Option<CausalityRepair>,
-    /// What became of the collectives.
+    /// Numbers of matched and unmatched collectives.
     pub collectives: CollectiveCounts,
     /// The first collectives that do not match.
     pub collective_faults: Vec<String>,
-    /// Collectives that are not used between nodes, since neither input nor times tell whether all took part in the
-    /// same: which and why.
+    /// Collectives that are not compared between nodes, with the reason: neither inputs nor times show whether all
+    /// calls belong to the same collective.
     pub collectives_not_used: Vec<String>,
-    /// Whether some of those are on communicators that have a name.
+    /// Whether some of these collectives are on named communicators.
     #[serde(skip)]
     pub has_unproven_names: bool,
-    /// The ranks that others waited for most.
+    /// The late ranks for which others waited longest.
     pub late_ranks: Vec<LateRank>,
-    /// The rank that others wait for, or why none is named.
+    /// The verdict about the late rank, or why no rank is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness: Option<LatenessSummary>,
-    /// The loss ledger.
+    /// Entries of the loss ledger.
     pub losses: Vec<LossRow>,
-    /// Whether a profiler left no file although nothing failed, or a former merge lost rows.
+    /// Whether a profiler left no file although nothing failed, or a previous merge lost rows.
     #[serde(skip)]
     pub(super) has_unlisted_losses: bool,
-    /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
-    /// are NULL now or point at a placeholder.
+    /// Replaced values: table, column, number. Mostly references to lost rows, which became NULL or refer to a
+    /// placeholder.
     pub replaced: Vec<(String, String, u64)>,
-    /// Processes that died by a signal and ranks that failed; the first ten.
+    /// The first ten processes that died by a signal, and ranks that failed.
     pub deaths: Vec<ProcessCrash>,
-    /// Number of processes that died by a signal and of ranks that failed.
+    /// Number of processes that died by a signal, and of ranks that failed.
     pub died: u64,
-    /// Those of them of which there is more to report than `commands_ended`; the first ten, ...
+    /// The first ten of these processes for which more than `commands_ended` is reported.
     #[serde(skip)]
     pub crashes: Vec<ProcessCrash>,
-    /// ... and how many there are.
+    /// Number of processes for which more than `commands_ended` is reported.
     #[serde(skip)]
     pub crashed: u64,
-    /// Each way in which commands ended, where collectors have recorded that.
+    /// Each way in which commands ended, if collectors recorded it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands_ended: Vec<CommandEnding>,
-    /// Those of `crashes` that were ended from outside: one line for each signal.
+    /// Those of `crashes` that a signal from outside ended; one line per signal.
     #[serde(skip)]
     pub stopped: StoppedProcesses,
-    /// Damaged places.
+    /// Warnings about damaged places, losses of previous merges and translated inputs.
     pub warnings: Vec<String>,
     /// Whether the output is a RocPD database.
     #[serde(skip)]
     pub is_database: bool,
-    /// Whether no event was seen in any rank.
+    /// Whether no rank recorded an event.
     #[serde(skip)]
     nothing_seen: bool,
-    /// Whether the only input is a merge: what that tells of its clocks is told.
+    /// Whether the only input is a previous merge, whose clock report is adopted.
     #[serde(skip)]
     pub(super) merged_before: bool,
     /// Whether a clock file was given.
     #[serde(skip)]
     pub(super) has_clock_file: bool,
-    /// On which ranks to record the shards disagree.
+    /// How the rank selections of the shards differ.
     pub disagreement: Option<String>,
-    /// What was merged and has no place in a `.rpd`, and how much of it there is.
+    /// Merged data that a `.rpd` cannot represent, with its amount.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out_of_rpd: BTreeMap<String, u64>,
-    /// What reading the output again has shown.
+    /// Result of verifying the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<OutputVerification>,
-    /// What is no loss, and yet may surprise.
+    /// Facts that are not losses but may surprise the user.
     pub notes: Vec<String>,
-    /// The trace that was made of the database, where one was wanted instead of it.
+    /// The trace made from the database, if a trace was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceOutcome>,
-    /// Bytes that the output was planned to take, with what it is converted from.
+    /// Planned bytes of the output, including the file from which it is converted.
     pub planned_bytes: u64,
-    /// Wall time of the merge,
+    /// Wall time of the merge, s.
     pub seconds: f64,
-    /// and of each of its phases.
+    /// Wall time of each phase.
     pub phases: Vec<PhaseTime>,
 }
 
 impl MergeReport {
-    /// What is known once all ranks agree.
+    /// Creates the report from results that all ranks agreed on.
     pub fn new(plan: &MergePlan, schema: &JobSchema, clocks: &JobClocks, found: &JobFindings) -> MergeReport {
         let nodes = &found.nodes;
         let databases = plan.inputs.iter().filter(|input| input.format == Format::RocPd).count();
@@ -248,8 +248,8 @@ impl MergeReport {
         }
     }
 
-    /// Notes that nothing was seen at all, if so: a user who wants kernels may have the wrong tool.
-    /// `read` are the rows of the inputs. What may have been lost is not said to be absent.
+    /// Adds a note if the run has no events at all: the user may have recorded with the wrong tool. `read` are the
+    /// rows of the inputs. If rows may have been lost, adds no note.
     pub fn note_if_empty(&mut self, read: &BTreeMap<TableId, u64>) {
         let stored = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::MEMORY_ALLOCATE];
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
@@ -269,14 +269,14 @@ impl MergeReport {
         }
     }
 
-    /// Keeps the rows of the output; returns the account of each table.
+    /// Stores the row counts of the output; returns the account of each table.
     pub fn take_rows(&mut self, accounts: RowAccounts) -> BTreeMap<TableId, TableAccount> {
         (self.rows, self.placeholders, self.replaced) =
             (accounts.rows, accounts.placeholders, accounts.replaced);
         accounts.accounts
     }
 
-    /// Keeps what was found in the output; a fault of it is told with all its lines.
+    /// Stores the verification of the output. If it failed, prints all of its lines and fails.
     pub fn verified(&mut self, found: OutputVerification) -> Result<(), Failure> {
         if let Some(failure) = found.failure() {
             found.lines().iter().for_each(|line| eprintln!("verify     {}", one_line(line)));
@@ -286,7 +286,7 @@ impl MergeReport {
         Ok(())
     }
 
-    /// Notes what `.rpd` has no place for.
+    /// Adds notes about data that a `.rpd` cannot represent.
     pub fn note_left_out_of_rpd(&mut self, left_out: BTreeMap<String, u64>) {
         let told = left_out.iter().take(MAX_SHOWN_LINES);
         self.notes.extend(told.map(|(what, rows)| format!("{rows} {what} have no place in .rpd")));
@@ -297,13 +297,14 @@ impl MergeReport {
         self.left_out_of_rpd = left_out;
     }
 
-    /// Why this run is not whole, for `--strict`, and the warning that says the same; `None` if it is.
+    /// Returns why this run is incomplete, for `--strict`, and the warning with the same content; `None` if it is
+    /// complete.
     pub fn incomplete(&self) -> Option<(String, Option<String>)> {
         let (fact, warning) = self.lack()?;
         Some((format!("{fact}; merge without --strict to take what is there"), warning))
     }
 
-    /// What of this run is missing, and the warning that says the same; `None` if nothing is.
+    /// Returns what is missing from this run, and the warning with the same content; `None` if nothing is missing.
     pub fn lack(&self) -> Option<(String, Option<String>)> {
         let (fact, warning) = if let Some((path, reason)) = self.unreadable.first() {
             let fact = left_out(path, reason);
@@ -326,7 +327,7 @@ impl MergeReport {
         (!fact.is_empty()).then_some((fact, warning))
     }
 
-    /// All that is missing, in one line; `None` if nothing is.
+    /// Returns everything that is missing, in one line; `None` if nothing is missing.
     pub fn all_that_lacks(&self) -> Option<String> {
         let (first, _) = self.lack()?;
         let losses = self.losses.iter().take(MAX_SHOWN_LINES).map(|loss| format!("lost: {}", loss.line()));
@@ -334,7 +335,7 @@ impl MergeReport {
         Some(if lines.is_empty() { first } else { lines.join("; ") })
     }
 
-    /// One line for each thing that is not whole.
+    /// Returns one line for each incomplete or damaged part of the run.
     pub fn warning_lines(&self) -> Vec<String> {
         let line = |(path, reason): &(PathBuf, String)| format!("left out: {}", left_out(path, reason));
         let mut lines: Vec<String> = self.unreadable.iter().take(MAX_SHOWN_LINES).map(line).collect();
@@ -358,7 +359,7 @@ impl MergeReport {
         lines
     }
 
-    /// What was read, by kind.
+    /// Returns the number of inputs by kind.
     fn inputs(&self) -> String {
         let other = if self.other_files == 1 { "file of another format" } else { "files of other formats" };
         let kinds = [
@@ -393,16 +394,16 @@ impl MergeReport {
         )
     }
 
-    /// The closing summary.
+    /// Returns the closing summary.
     pub fn summary(&self, dry_run: bool) -> String {
         let mut out = String::new();
         let verb = if dry_run { "would merge" } else { "merged" };
-        // A program without launcher has no rank.
+        // A program without a launcher has no rank.
         let ranks = match self.ranks {
             0 => String::new(),
             n => format!("{}, ", counted(n as u64, "rank")),
         };
-        // Files of profilers name no run.
+        // Files of profilers contain no run id.
         let run = match self.run_id.as_str() {
             "" => String::new(),
             id => format!("run {id}: "),
@@ -467,7 +468,7 @@ impl MergeReport {
     }
 }
 
-/// Which ranks were recorded, where not all were to be.
+/// Returns a note about the recorded ranks, if `--ranks` excluded some.
 fn chosen(ranks: &JobRanks) -> Option<String> {
     let recorded = rank_ranges(&ranks.seen);
     let noun = noun(ranks.seen.len() as u64, "rank");
@@ -475,7 +476,7 @@ fn chosen(ranks: &JobRanks) -> Option<String> {
         .then(|| format!("{noun} {recorded} of {} recorded, as chosen with --ranks", ranks.size))
 }
 
-/// An input and why it is left out, the path once.
+/// Returns a skipped input with the reason; its path appears only once.
 fn left_out(path: &Path, reason: &str) -> String {
     let path = path.display().to_string();
     if reason.contains(&path) { reason.to_owned() } else { format!("{path}: {reason}") }

@@ -1,4 +1,4 @@
-//! What a file is that is not merged, by its name and content.
+//! Classifies files that are not merged, by name and content.
 
 use super::UnusedKind;
 use crate::input::find::{is_default_output, is_looked_into, is_output, is_shard};
@@ -9,13 +9,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Folder of a run by which agents of the collector find each other.
+/// Rendezvous folder of a run, where agents of the collector publish their addresses.
 const CLOCKS: &str = "clocks";
-/// The file in it, and the key of the messages of earlier collectors.
+/// Root file in the rendezvous folder, and the message key of earlier collectors.
 const OF_AGENTS: [&str; 2] = ["root", "secret"];
-/// What a merge, and SQLite, append to the name of an output while they write it.
+/// Suffixes that a merge and SQLite append to the name of an output while they write it.
 const BESIDE: [&str; 7] = [".lock", ".partial", ".lease", ".status", "-wal", "-shm", "-journal"];
-/// How names of files begin by which merges of one run agree.
+/// Prefixes of the files that coordinate the merges of one run.
 const AGREED: [&str; 7] =
     ["merge.status", "merge.lease", "merge.wanted", "trace.status", "trace.lease", ".merge.", ".trace."];
 
@@ -29,13 +29,13 @@ pub(super) const UNRELATED: &str = "neither its name nor its beginning is that o
 pub(super) const NOT_READ_OTHER: &str =
     "its name is not one of a profiler's file, and it was not read, since many others were";
 const OTHER_NAME: &str = "holds what a profiler records, under a name that no profiler gives a finished file; name it on the command line";
-/// How programs of macOS and editors name files beside another one of the same ending.
+/// Prefixes that macOS and editors use for files beside another one with the same extension.
 const COMPANIONS: [&str; 2] = ["._", ".#"];
 const FOREIGN: &str = "no profiler wrote it, as its content shows";
 pub(super) const LATE: &str = "was not there when the inputs were listed; merge again";
 
-/// What a file is that is not merged, and why it is not. A file that could be merged is [`LATE`]. `reads_all`: files are read whose
-/// names are none of a profiler's.
+/// Returns what a file is and why it is not merged. A file that could be merged is [`LATE`]. `reads_all`: also reads
+/// files whose names are not those of profiler files.
 pub(super) fn judge(path: &Path, reads_all: bool) -> (UnusedKind, &'static str) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if is_run_file(&name, path) {
@@ -63,7 +63,7 @@ pub(super) fn judge(path: &Path, reads_all: bool) -> (UnusedKind, &'static str) 
     }
 }
 
-/// The same of a file whose name is none of a profiler's.
+/// Does the same for a file whose name is not that of a profiler file.
 fn judge_other_name(path: &Path) -> (UnusedKind, &'static str) {
     match why_packed(path) {
         Some(why) => (UnusedKind::Refused, why),
@@ -74,7 +74,7 @@ fn judge_other_name(path: &Path) -> (UnusedKind, &'static str) {
     }
 }
 
-/// Whether a name is one of those that a run of `rpd-collect`, a merge or SQLite gives files without events of their own.
+/// Returns whether `rpd-collect`, a merge or SQLite uses this name for files without events.
 pub(super) fn is_run_file(name: &str, path: &Path) -> bool {
     let is_other = |name: &str| !is_looked_into(name);
     let of_rank = name.strip_prefix("rank-").and_then(|rest| rest.split_once('.'));
@@ -88,8 +88,8 @@ pub(super) fn is_run_file(name: &str, path: &Path) -> bool {
     (is_of_rank || is_of_agent) && is_other(name) && !is_shard(path) || is_beside || is_agreed
 }
 
-/// Whether agents of the collector give this name to files of their folder: the root and its drafts, and of earlier
-/// collectors the secret, claims, cards and drafts of these.
+/// Returns whether agents of the collector use this name in the rendezvous folder: for the root file and its drafts.
+/// Earlier collectors used it for the secret, claims, cards and drafts of these.
 fn is_agent_file(name: &str) -> bool {
     let is_hex = |text: &str, digits: usize| {
         text.len() == digits
@@ -109,14 +109,14 @@ fn is_agent_file(name: &str) -> bool {
         || name.strip_suffix(".card").is_some_and(is_card)
 }
 
-/// Whether this process prints into a file.
+/// Returns whether standard output or standard error of this process is this file.
 fn is_printed_to(path: &Path) -> bool {
     let place = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let own = place(path);
     own.is_some() && ["/proc/self/fd/1", "/proc/self/fd/2"].iter().any(|fd| place(Path::new(fd)) == own)
 }
 
-/// Whether profilers write tables and descriptions beside files of a format.
+/// Returns whether profilers write tables and descriptions beside files of a format.
 pub(super) fn has_companions(format: Format) -> bool {
     matches!(format, Format::RocPd | Format::LegacyRpd | Format::Rocprofv3Json | Format::PerfettoTrace)
 }

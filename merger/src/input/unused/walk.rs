@@ -11,13 +11,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files and folders that become inputs that cannot be read.
+/// Maximum number of files and folders that become inputs that cannot be read.
 const MAX_REFUSED: usize = 10_000;
-/// Entries of folders that are looked at, without those that are merged.
+/// Maximum number of folder entries that are examined, not counting those that are merged.
 pub(super) const MAX_ENTRIES: usize = 200_000;
-/// Files in folders that are not searched of which the content is looked at.
+/// Maximum number of files in folders outside of the search whose content is examined.
 pub(super) const MAX_SNIFFED: usize = 10_000;
-/// Endings, in lower case, that hardly any other program gives its files.
+/// Lowercase endings that hardly any other program uses.
 const PROFILE_ENDINGS: [&str; 3] = [".db", ".rpd", ".rpdshard"];
 
 const NOT_TEXT: &str = "has a name that is not UTF-8; rename it, and merge again";
@@ -27,21 +27,21 @@ const NOT_SEARCHED: &str =
 
 /// A walk over all folders below the inputs.
 pub(super) struct FolderWalk {
-    /// The files and folders that are listed.
+    /// Files and folders that are listed.
     listed: HashSet<PathBuf>,
-    /// The same without links, and how they are listed, as soon as that is asked for.
+    /// Canonical paths of the listed files, and their paths as listed; filled when first needed.
     merged: Option<HashMap<PathBuf, String>>,
     searched: HashSet<PathBuf>,
-    /// Folders with inputs that profilers write other files beside.
+    /// Folders with inputs of formats beside which profilers write other files.
     with_events: HashSet<PathBuf>,
     visited: HashSet<PathBuf>,
     unused: UnusedFiles,
     refused: Vec<ListedFile>,
-    /// Files that look like data of profilers, beyond [`MAX_REFUSED`].
+    /// Number of files that look like profiler data, beyond [`MAX_REFUSED`].
     further_refused: u64,
     entries: usize,
     sniffed: usize,
-    /// Files of searched folders whose names are none of a profiler's.
+    /// Number of files in searched folders whose names are not those of profiler files.
     others: usize,
 }
 
@@ -65,7 +65,7 @@ impl FolderWalk {
         }
     }
 
-    /// Looks at the files of a folder, and appends its folders to the queue.
+    /// Examines the files of a folder, and appends its subfolders to the queue.
     pub(super) fn folder(&mut self, folder: &Path, queue: &mut VecDeque<PathBuf>) {
         let place = canonical(folder);
         if self.unused.is_cut || !self.visited.insert(place.clone()) {
@@ -95,7 +95,7 @@ impl FolderWalk {
         }
     }
 
-    /// Why a folder is not searched.
+    /// Returns why a folder is not searched.
     fn why_not_searched(&self, folder: &Path, is_run: bool) -> String {
         let below = self.unused.folders.iter().filter_map(|input| folder.strip_prefix(input).ok());
         match below.map(|below| below.components().count()).min() {
@@ -107,13 +107,13 @@ impl FolderWalk {
         }
     }
 
-    /// The files and folders of a folder that are not listed, up to the bound of the walk.
+    /// Returns the files and folders in a folder that are not listed, up to the limit of the walk.
     fn entries_of(&mut self, folder: &Path) -> std::io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         let (mut files, mut folders) = (Vec::new(), Vec::new());
         for (name, kind) in open_input_folder(folder)?.entries(MAX_ENTRIES)? {
             let path = folder.join(name);
             let is_link_to_folder = kind == EntryKind::Link && is_folder(&path);
-            // Links to folders are not followed, unless the search did.
+            // Links to folders are followed only if the search followed them.
             if kind == EntryKind::Folder || is_link_to_folder && self.searched.contains(&canonical(&path)) {
                 folders.push(path);
             } else if is_link_to_folder || self.listed.contains(&path) {
@@ -130,8 +130,8 @@ impl FolderWalk {
         Ok((files, folders))
     }
 
-    /// Counts a file that is not listed. Returns whether it lies in a folder that is not searched, and looks like data of a
-    /// profiler.
+    /// Counts a file that is not listed. Returns whether it is in a folder outside of the search and looks like
+    /// profiler data.
     fn file(&mut self, path: &Path, is_searched: bool) -> bool {
         if let Some(listed) = self.listed_as(path) {
             if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
@@ -160,12 +160,12 @@ impl FolderWalk {
         false
     }
 
-    /// Whether a profiler wrote a file beside inputs of the same folder that hold more.
+    /// Returns whether a profiler wrote a file beside inputs of the same folder that contain more.
     fn is_companion(&self, path: &Path) -> bool {
         path.parent().is_some_and(|folder| self.with_events.contains(folder)) && holds_less(path)
     }
 
-    /// The listed path of the same file, where that may be an input.
+    /// Returns the listed path of the same file, if its name can be that of an input.
     fn listed_as(&mut self, path: &Path) -> Option<&String> {
         let name = path.file_name()?.to_string_lossy();
         if !is_looked_into(&name) && !is_shard(path) {
@@ -175,14 +175,15 @@ impl FolderWalk {
         self.merged.get_or_insert_with(merged).get(&canonical(path))
     }
 
-    /// What a file of a searched folder is: by its content, of files beyond a bound only if its name is one of a profiler's.
+    /// Classifies a file of a searched folder by its content. Beyond a maximum number of files, reads only files with
+    /// names of profiler files.
     fn judge_searched(&mut self, path: &Path) -> (UnusedKind, &'static str) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.others += usize::from(!is_looked_into(&name) && !is_shard(path));
         judge(path, self.others <= MAX_SNIFFED)
     }
 
-    /// What a file of a folder that is not searched is: of some by their content, of further ones by their names.
+    /// Classifies a file of a folder outside of the search: by content up to a maximum number of files, then by name.
     fn judge_unsearched(&mut self, path: &Path) -> (UnusedKind, &'static str) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         if self.sniffed < MAX_SNIFFED {
@@ -200,7 +201,7 @@ impl FolderWalk {
         (if is_profile { UnusedKind::Refused } else { UnusedKind::Unrelated }, NOT_READ)
     }
 
-    /// Lists a file or folder as an input that cannot be read, once.
+    /// Lists a file or folder, once, as an input that cannot be read.
     fn refuse(&mut self, path: &Path, reason: &str) {
         if self.listed.contains(path) {
             return;
@@ -224,7 +225,8 @@ impl FolderWalk {
     }
 }
 
-/// What a folder holds that is not searched, and what to do. `by_names`: not all of the files were read.
+/// Describes the profiles in a folder outside of the search, and what the user can do. `by_names`: not all files were
+/// read.
 fn not_searched_text(files: usize, by_names: bool, why: &str) -> String {
     let (files, look, them) = match files {
         1 => ("1 file".to_owned(), "that looks like a profile", "it"),
