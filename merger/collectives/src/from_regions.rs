@@ -22,7 +22,7 @@ const MOST_REGIONS: usize = 1 << 20;
 const MOST_SPECS: usize = 1 << 14;
 /// Maximum number of characters that are kept of a process group's name.
 const MAX_GROUP: usize = 200;
-/// Names of RCCL kernels begin with one of these.
+/// Names of RCCL kernels contain one of these.
 const KERNELS: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
 
 /// Columns that are read from each table.
@@ -124,7 +124,7 @@ enum Kernel {
         end: i64,
         is_rccl: bool,
     },
-    /// Several dispatches, of which none or more than one belong to RCCL.
+    /// Several dispatches, none of which can be identified as the kernel of the operation.
     Many,
 }
 
