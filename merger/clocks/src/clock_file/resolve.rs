@@ -151,7 +151,7 @@ fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str
     }
 }
 
-/// What is said of a name that fits several clocks.
+/// Describes a name that fits several clocks.
 fn ambiguous(place: &str, name: &str, names: &[String], where_: &str) -> String {
     let more = if names.len() > MAX_SHOWN_NAMES { ", ..." } else { "" };
     let shown: Vec<&str> = names.iter().take(MAX_SHOWN_NAMES).map(String::as_str).collect();
