@@ -97,15 +97,15 @@ pub struct RankInterval {
 /// Which observations are used to align domains.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AlignChoice {
-    /// All observations.
+    /// By everything that is known.
     #[default]
     Auto,
-    /// Probes only.
+    /// By probes only.
     Probes,
-    /// Exits of collectives only.
+    /// By the exits of collectives only.
     Collectives,
-    /// REALTIME anchors only.
+    /// By REALTIME anchors only.
     Anchors,
-    /// None: domains are not aligned.
+    /// Not at all.
     None,
 }
