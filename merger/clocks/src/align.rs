@@ -15,14 +15,16 @@ use super::time_map::TimeMap;
 use super::track::SECOND;
 use super::track::{ClockTrack, TrackKnot};
 
-/// About as many knots has a map. A rate changes too little between them to be seen, in a run of a day too.
+/// Approximate number of knots of a map. Between them, the change of a rate is negligible, even in a run of a
+/// day.
 const KNOTS: usize = 2048;
-/// Probes cover collectives if they begin and end no further inside of them than this part of their time, or this long, ns.
+/// Probes cover collectives if the collectives extend beyond them by at most this share of their time, or by
+/// this time, ns.
 const MAX_UNPROBED_PART: f64 = 0.1;
 const MIN_UNPROBED: f64 = 15.0 * SECOND;
 
-/// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
-/// [`ClockObservations::domains`]. The order of anything within the observations changes nothing.
+/// Computes how the clocks of each domain map to job time. Returns one fit per domain, in the order of
+/// [`ClockObservations::domains`]. The order of items within the observations does not affect the result.
 pub fn align(observations: &ClockObservations, by: AlignChoice) -> Vec<DomainFit> {
     let by_probes = matches!(by, AlignChoice::Auto | AlignChoice::Probes);
     let by_collectives = matches!(by, AlignChoice::Auto | AlignChoice::Collectives);
@@ -39,14 +41,14 @@ pub fn align(observations: &ClockObservations, by: AlignChoice) -> Vec<DomainFit
     fits
 }
 
-/// By probes and collectives, where they reach.
+/// Aligns the domains that probes and collectives reach.
 fn by_sources(observations: &ClockObservations, by_probes: bool, by_collectives: bool) -> Vec<DomainFit> {
     let mut fits = vec![DomainFit::unknown(); observations.domains.len()];
     if by_probes || by_collectives {
         let Some(domains) = DomainGraph::new(observations) else { return fits };
         let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
         for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
-            // There is none for bridges.
+            // Bridges have no fit.
             let wanted = domains.position.get(place).and_then(|&position| fits.get_mut(position));
             if let (Some(fit), Some(wanted)) = (fit, wanted) {
                 *wanted = fit;
@@ -56,15 +58,15 @@ fn by_sources(observations: &ClockObservations, by_probes: bool, by_collectives:
     fits
 }
 
-/// What probes and collectives say together.
+/// Estimate from probes and collectives together.
 struct Estimate {
     links: Vec<ClockLink>,
     located: Vec<Option<DomainTrack>>,
-    /// Variance of the biases left in each domain.
+    /// Variance of the biases that remain in each domain.
     biases: Vec<f64>,
-    /// Where the two sources were compared: what one of them is wrong by, the other told.
+    /// Domains in which the two sources were compared, so that each shows the other's bias.
     compared: Vec<bool>,
-    /// Whose collectives the probes refute.
+    /// Domains whose collectives the probes refute.
     refuted: Vec<bool>,
     bounds: Vec<CertainBounds>,
 }
@@ -82,7 +84,8 @@ impl Estimate {
             locate(all, links, &vec![TrackCorrection { bias: 0.0, scale: 1.0 }; links.len()], noise, None)
         };
 
-        // Each source for itself. Who is last in a collective is known once all are roughly aligned.
+        // First each source is located separately. The last rank of a collective is known only after a rough
+        // alignment.
         let probed = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
         let from_probes = alone(&probed, LinkNoise::Guessed);
         let gatherings = if by_collectives {
@@ -97,7 +100,7 @@ impl Estimate {
             .into_iter()
             .partition(|link| !(is_scattered(link, &probed) && is_covered(link, &probed, &from_probes)));
 
-        // Both together, but for the collectives of those domains of which the probes refute them.
+        // Then both are combined, without the collectives of domains in which the probes refute them.
         let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
         let certain = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
         let probed_alone = ProbedLinks { located: &from_probes, certain: &certain };
@@ -121,7 +124,7 @@ impl Estimate {
                     other.as_ref().is_some_and(|o| is_refuted(probes, &certain[d], o))
                 };
                 let mostly = |l: &DomainTrack| 2 * l.refuted.0 > l.refuted.1;
-                // Where the distance of the two is not known, nothing makes up for it.
+                // If the difference between the sources is not known, it cannot be corrected.
                 d != domains.reference
                     && (located[d].as_ref().is_some_and(mostly)
                         || refutes(&located[d])
@@ -150,7 +153,7 @@ impl Estimate {
         Estimate { links, located, biases: left, compared, refuted, bounds }
     }
 
-    /// By place; `None` where neither source reaches.
+    /// Returns the fits by place; `None` for domains that neither source reaches.
     fn fits(&self, domains: &DomainGraph) -> Vec<Option<DomainFit>> {
         (0..self.located.len()).map(|place| self.fit(place, domains)).collect()
     }
@@ -181,7 +184,7 @@ impl Estimate {
         let bars = thinned(track).into_iter().filter_map(|(i, knot)| {
             let bound = self.bounds[place].at_knots.get(i).copied().flatten();
             let knot = bar(&convert, knot, self.biases[place], bound)?;
-            // What is certain grows twice as fast as the bar.
+            // The certain bound grows twice as fast as the error bound.
             let growth = (self.bounds[place].growth / 2.0).min(1e9) as i64;
             Some(ErrorKnot { growth: knot.growth.max(growth), ..knot })
         });
@@ -209,8 +212,8 @@ impl Estimate {
     }
 }
 
-/// Whether ranks of two domains leave collectives further apart than their probes travel: who gives them their cores
-/// decides then, and not the network.
+/// Returns whether exits of two domains from collectives differ by more than the round trips of their probes. In
+/// that case the scheduler determines the exits, not the network.
 fn is_scattered(link: &ClockLink, probed: &[ClockLink]) -> bool {
     let round_trip = |domain: usize| {
         let own = probed.iter().filter(|l| l.u == domain || l.v == domain);
@@ -222,7 +225,7 @@ fn is_scattered(link: &ClockLink, probed: &[ClockLink]) -> bool {
     }
 }
 
-/// Whether probes join both domains to the reference, and go on for as long as these collectives.
+/// Returns whether probes connect both domains to the reference and cover the time of these collectives.
 fn is_covered(link: &ClockLink, probed: &[ClockLink], from_probes: &[Option<DomainTrack>]) -> bool {
     let times = |of: &ClockLink, domain: usize| {
         let x = |pair: &DomainPair| if of.u == domain { pair.xu } else { pair.xv };
@@ -243,11 +246,12 @@ fn is_covered(link: &ClockLink, probed: &[ClockLink], from_probes: &[Option<Doma
 /// The biases of both sources.
 struct Shared {
     of_both: LinkBiases,
-    /// Of each link.
+    /// Corrections by link.
     corrections: Vec<TrackCorrection>,
 }
 
-/// Both sources' links, with their constant errors shared out and their noises of the size that was found.
+/// Combines the links of both sources, with their constant errors distributed and their noise scaled as
+/// estimated.
 fn together(
     probed: &[ClockLink],
     from_probes: &[Option<DomainTrack>],
@@ -268,7 +272,7 @@ fn together(
             LinkKind::Probes => from_probes,
             LinkKind::Collectives => &from_collectives,
         };
-        // The one of the two ends that was located through the other.
+        // The end that was located through the other one.
         let ends = [link.u, link.v].map(|d| source[d].as_ref());
         let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
         TrackCorrection { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
@@ -281,7 +285,7 @@ fn tracks(located: &[Option<DomainTrack>]) -> Vec<Option<&ClockTrack>> {
     located.iter().map(|l| l.as_ref().map(|l| &l.track)).collect()
 }
 
-/// The knots that the result is made of, with their places: of long runs not all, except around jumps.
+/// Returns the knots of the resulting map, with their indices. Long runs are thinned out, except around steps.
 fn thinned(track: &ClockTrack) -> Vec<(usize, &TrackKnot)> {
     let (Some(first), Some(last)) = (track.knots.first(), track.knots.last()) else { return Vec::new() };
     let apart = (last.x - first.x) / KNOTS as f64;
@@ -298,7 +302,7 @@ fn thinned(track: &ClockTrack) -> Vec<(usize, &TrackKnot)> {
     kept
 }
 
-/// From a domain's BOOTTIME to the reference's, through both RAW clocks.
+/// Conversion from a domain's BOOTTIME to the reference's, through both RAW clocks.
 struct Convert<'a> {
     place: usize,
     domains: &'a DomainGraph,
@@ -306,20 +310,20 @@ struct Convert<'a> {
 }
 
 impl Convert<'_> {
-    /// Straight between all times at which the track or one of the two nodes' BOOTTIME bends.
+    /// Builds a map that is linear between all times at which the track or the BOOTTIME of either node bends.
     fn map(&self) -> TimeMap {
         let (own, reference) =
             (&self.domains.clocks[self.place], &self.domains.clocks[self.domains.reference]);
         let mut bends: Vec<f64> =
             thinned(self.track).into_iter().map(|(_, k)| k.x).chain(own.bends()).collect();
         bends.extend(reference.bends().map(|x| self.track.x_at(x)));
-        // Two points at each end, so that the last rate is that of the track.
+        // Two points at each end give the map the last rate of the track.
         let ends = bends.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)));
         bends.extend([ends.0 - super::track::SECOND, ends.1 + super::track::SECOND]);
         TimeMap::through(bends.into_iter().filter_map(|x| self.times(x)).collect())
     }
 
-    /// Local and job time at x.
+    /// Returns the local and the job time at x.
     fn times(&self, x: f64) -> Option<(i64, i64)> {
         let local = self.domains.clocks[self.place].boottime(x)?;
         let job = self.domains.clocks[self.domains.reference].boottime(x + self.track.at(x).y)?;
@@ -327,7 +331,8 @@ impl Convert<'_> {
     }
 }
 
-/// Two standard deviations with what is left of the biases, and no more than what is certain.
+/// Returns the error bound: two standard deviations including the remaining biases, limited by the certain
+/// bounds.
 fn bar(convert: &Convert<'_>, knot: &TrackKnot, bias: f64, bound: Option<(f64, f64)>) -> Option<ErrorKnot> {
     let (local, job) = convert.times(knot.x)?;
     let clocks = &convert.domains.clocks;
@@ -348,7 +353,7 @@ fn bar(convert: &Convert<'_>, knot: &TrackKnot, bias: f64, bound: Option<(f64, f
     })
 }
 
-/// The domains that are left, by their wall clocks. How good these are, the others tell.
+/// Aligns the remaining domains by their wall clocks. The aligned domains show how accurate wall clocks are.
 fn by_anchors(observations: &ClockObservations, fits: &mut [DomainFit]) {
     let anchor = |position: usize| {
         let sets = observations.sets.get(position).map_or(&[][..], Vec::as_slice);

@@ -1,4 +1,4 @@
-//! The last resort: all nodes' wall clocks are set by NTP, more or less.
+//! Alignment by wall clocks, the last resort: NTP sets the wall clocks of all nodes approximately.
 
 use super::fit::{DomainFit, ErrorKnot};
 use super::method::AlignMethod;
@@ -6,23 +6,24 @@ use super::robust;
 use super::time_map::TimeMap;
 use rpd_shard::record::ClockSet;
 
-/// What two nodes' wall clocks are apart where nothing tells, ns: usual for NTP over a network that is no LAN.
+/// Assumed difference between the wall clocks of two nodes if it cannot be measured, ns. It is typical for NTP
+/// over a network other than a LAN.
 pub(super) const UNMEASURED: f64 = 10e6;
-/// Nodes whose anchors can be compared with something better, before that says what anchors are worth.
+/// Fewest nodes with a better alignment that are needed to measure the error of anchors.
 const ENOUGH: usize = 3;
 
-/// REALTIME minus BOOTTIME of a domain, or minus what its times are otherwise stamped with.
+/// REALTIME minus BOOTTIME of a domain, or minus the clock that its times are recorded with.
 pub(super) struct RealtimeAnchor {
-    /// The middle one over the run, ns.
+    /// Median over the run, ns.
     pub(super) ns: i64,
-    /// How far it moved over the run: the wall clock was set, or BOOTTIME jumped; ns.
+    /// Range over the run, ns. The anchor moves if the wall clock is set or BOOTTIME steps.
     pub(super) moved: f64,
-    /// First and last BOOTTIME that a set is known of, ns.
+    /// BOOTTIME of the first and the last set, ns.
     ends: (i64, i64),
 }
 
 impl RealtimeAnchor {
-    /// `None` without a set.
+    /// Returns `None` if there is no set.
     pub(super) fn new(sets: &[ClockSet]) -> Option<RealtimeAnchor> {
         let mut anchors: Vec<i128> =
             sets.iter().map(|s| i128::from(s.realtime) - i128::from(s.boottime)).collect();
@@ -37,13 +38,15 @@ impl RealtimeAnchor {
         })
     }
 
-    /// Of a domain whose times are those of its wall clock, first and last.
+    /// Returns the anchor of a domain whose times are read from its wall clock. `ends` are the first and last
+    /// time.
     pub(super) fn of_wall_clock(ends: (i64, i64)) -> RealtimeAnchor {
         RealtimeAnchor { ns: 0, moved: 0.0, ends }
     }
 }
 
-/// What anchors are off by, from the domains that something better aligned: anchor minus that, ns.
+/// Returns the error of anchors, ns. `off` has, for each domain with a better alignment, the anchor minus that
+/// alignment.
 pub(super) fn uncertainty(mut off: Vec<f64>) -> f64 {
     if off.len() < ENOUGH {
         return UNMEASURED;
@@ -51,12 +54,12 @@ pub(super) fn uncertainty(mut off: Vec<f64>) -> f64 {
     let count = off.len() as f64;
     off.iter_mut().for_each(|v| *v = v.abs());
     let (middle, most) = (robust::median(&mut off), robust::quantile(&mut off, 1.0));
-    // Twice the deviation, and more where few nodes tell.
+    // Twice the standard deviation, and more if few nodes were measured.
     let by_middle = middle.unwrap_or(0.0) * robust::DEVIATION * (2.0 + 6.0 / count);
     by_middle.max(most.unwrap_or(0.0) * 1.2).max(1e3)
 }
 
-/// Aligns by the anchors; `None` if the offset is no time.
+/// Aligns a domain by the anchors; returns `None` if the offset overflows.
 pub(super) fn fit(own: &RealtimeAnchor, reference: &RealtimeAnchor, uncertainty: f64) -> Option<DomainFit> {
     let offset = own.ns.checked_sub(reference.ns)?;
     let bar = (uncertainty + own.moved + reference.moved).min(1e18) as i64;

@@ -1,9 +1,9 @@
-//! What each source is wrong by all the time, and which of the two it is.
+//! Estimates the constant errors (biases) of probes and collectives.
 //!
-//! A path that takes longer one way than the other moves the probes of all domains behind it; a domain that
-//! leaves collectives late moves only itself. Both are constant, so the mean distance of the two sources, per
-//! domain, is known well, and it is shared out: by a linear model with priors that widen where a path or
-//! a domain stands out. What cannot be told apart stays in the bar.
+//! A path with a longer delay one way than the other shifts the probes of all domains reached through it. A
+//! domain that leaves collectives late shifts only itself. Both are constant, so the mean difference of the two
+//! sources is well known for each domain. A linear model distributes it over the biases, with priors that widen
+//! where a path or a domain stands out. The part that cannot be attributed remains in the error bound.
 
 use super::collectives::{EntryLateness, ExitHabits, MOSTLY};
 use super::links::{ClockLink, LinkKind};
@@ -12,39 +12,40 @@ use super::posterior::{BiasPosterior, BiasPrior, BiasSize, NodeDistance};
 use super::robust;
 use super::track::SECOND;
 
-/// Asymmetry of a path, as a share of its shortest round trip: most have little, one in twenty has much...
+/// Asymmetry of a path, as a share of its shortest round trip: small for most paths, large for one in twenty.
 const ASYMMETRY: [(f64, f64); 2] = [(0.95, 0.014), (0.05, 0.1)];
-/// ... and of what that is longer than the middle one of the job: something is in the way that may be on one way.
+/// Additional asymmetry, as a share of the excess of the round trip over the job's median: the detour may affect
+/// only one way.
 const DETOUR: f64 = 0.2;
-/// How much later than others a domain leaves, as a share of the time that a collective takes: most by little,
-/// one in ten by much.
+/// How much later than others a domain leaves, as a share of the duration of a collective: little for most
+/// domains, much for one in ten.
 const LATENESS: [(f64, f64); 2] = [(0.9, 0.03), (0.1, 0.5)];
-/// How much later a domain seems to leave that was disturbed.
+/// Apparent lateness of a disturbed domain, as a share of the duration of a collective.
 const DISTURBANCE: f64 = 4.0;
-/// The same as lateness of a domain that comes last nearly always: it waits for nobody, and leaves early.
+/// Prior for a domain that nearly always enters last, as a share of the duration: it does not wait and leaves
+/// early.
 const HASTE: f64 = 0.5;
 /// Smallest standard deviation of a bias before measurement, ns.
 const MIN_BIAS_NS: f64 = 30.0;
 /// Fewest bursts, or blocks of collectives, from which the error of a link is estimated.
 const MIN_BURSTS: usize = 4;
-/// Distances of the sources that are further apart in time than this are independent, ns.
+/// Differences of the sources count as independent if they are further apart in time than this, ns.
 const MEMORY: f64 = 60.0 * SECOND;
 
 /// Biases of probe links and of domains in collectives.
 pub(super) struct LinkBiases {
-    /// Of each link, the biases that it consists of: (index, sign).
+    /// The biases that make up the error of each link: (index, sign).
     parts: Vec<[(usize, f64); 3]>,
     priors: Vec<BiasPrior>,
-    /// What the distances of the sources say.
+    /// Result of comparing the sources, if they were compared.
     told: Option<BiasPosterior>,
 }
 
-/// Leverages of biases, in order of these.
+/// Leverages of biases, by index.
 pub(super) type BiasRow = Vec<(usize, f64)>;
 
 impl LinkBiases {
-    /// Shares out the distances of two sources. Without the one or the other there is nothing to share out,
-    /// and the priors stay.
+    /// Distributes the differences of the two sources. If only one source is present, the priors remain.
     pub(super) fn new(
         links: &[ClockLink],
         habits: &ExitHabits,
@@ -70,13 +71,13 @@ impl LinkBiases {
         biases
     }
 
-    /// What a link's `xv - xu` is too large by, ns.
+    /// Returns the bias of a link's `xv - xu`, ns.
     pub(super) fn of_link(&self, link: usize) -> f64 {
         let mean = |i: usize| self.told.as_ref().map_or(self.priors[i].alone.0, |told| told.mean[i]);
         self.parts[link].iter().map(|(i, sign)| sign * mean(*i)).sum()
     }
 
-    /// Variance of the biases that are left in a domain's y.
+    /// Returns the variance of the biases that remain in a domain's y.
     pub(super) fn left(&self, leverage: &[(usize, f64)]) -> f64 {
         let row = self.row(leverage);
         match &self.told {
@@ -85,7 +86,7 @@ impl LinkBiases {
         }
     }
 
-    /// Leverages of links as those of biases.
+    /// Converts leverages of links to leverages of biases.
     fn row(&self, leverage: &[(usize, f64)]) -> BiasRow {
         let mut dense = vec![0.0; self.priors.len()];
         for (link, lever) in leverage {
@@ -96,12 +97,12 @@ impl LinkBiases {
         dense.into_iter().enumerate().filter(|(_, lever)| *lever != 0.0).collect()
     }
 
-    /// Whether there is enough of both to tell their distance.
+    /// Returns whether both sources have enough samples to measure their difference.
     pub(super) fn compares(probes: &DomainTrack, collectives: Option<&DomainTrack>) -> bool {
         collectives.is_some_and(|collectives| probes.samples.min(collectives.samples) >= MIN_BURSTS)
     }
 
-    /// The mean distance of probes and collectives of one domain, where both are known well enough.
+    /// Returns the mean difference of probes and collectives in one domain, if both are accurate enough.
     fn distance(&self, probes: &DomainTrack, collectives: &DomainTrack) -> Option<NodeDistance> {
         let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
         let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
@@ -118,7 +119,7 @@ impl LinkBiases {
         }
         let middle = robust::median(&mut apart.iter().map(|a| a.0).collect::<Vec<_>>())?;
         for (ns, var) in apart {
-            // Where a clock jumped, the two may be far apart for a moment.
+            // Near a step of a clock, the two may differ strongly for a short time.
             if (ns - middle).powi(2) <= 25.0 * var {
                 sum += ns / var;
                 weight += var.recip();
@@ -137,7 +138,7 @@ impl LinkBiases {
     }
 }
 
-/// What biases may be before the sources are compared: of the domains in collectives, then of the links.
+/// Returns the priors of the biases: first those of domains in collectives, then those of links.
 fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasPrior> {
     let normal = |sd: f64, kind| BiasPrior {
         alone: (0.0, sd * sd),
@@ -150,7 +151,7 @@ fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasP
         if often_last && habits.haste == 0.0 {
             return normal((HASTE * habits.latency).max(MIN_BIAS_NS), 0);
         }
-        // Nothing measured: as good as measured with any error.
+        // An unmeasured lateness is equivalent to a measured one with infinite error.
         let unmeasured = EntryLateness { measured: 0.0, var: 1e30, disturbed: 0.0 };
         lateness(habits.lateness.get(domain).copied().flatten().unwrap_or(unmeasured), habits.latency)
     };
@@ -170,7 +171,7 @@ fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasP
     (0..domains).map(of_domain).chain(links.iter().map(of_link)).collect()
 }
 
-/// A lateness that was measured, given what is usual.
+/// Returns the prior for a measured lateness, given the usual distribution.
 fn lateness(measured: EntryLateness, latency: f64) -> BiasPrior {
     let disturbance = measured.var + (DISTURBANCE * latency).powi(2);
     let noises = [(1.0 - measured.disturbed, measured.var), (measured.disturbed, disturbance)];
@@ -179,7 +180,7 @@ fn lateness(measured: EntryLateness, latency: f64) -> BiasPrior {
         let parts = noises.map(|(chance, noise)| {
             let spread = prior + noise;
             let likely = (-0.5 * measured.measured * measured.measured / spread).exp() / spread.sqrt();
-            // So far off that nothing is likely at all: the widest ones are.
+            // If a value is so far off that every likelihood underflows, the widest sizes are preferred.
             let share = (share * chance * likely).max(1e-300 * size * chance);
             BiasSize { share, mean: measured.measured * prior / spread, var: prior * noise / spread }
         });
@@ -196,7 +197,7 @@ fn lateness(measured: EntryLateness, latency: f64) -> BiasPrior {
     }
 }
 
-/// Mean and variance of a mixture.
+/// Returns the mean and variance of a mixture.
 fn mixed(sizes: &[BiasSize]) -> BiasSize {
     let share: f64 = sizes.iter().map(|s| s.share).sum();
     let mean = sizes.iter().map(|s| s.share * s.mean).sum::<f64>() / share;

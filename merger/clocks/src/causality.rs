@@ -1,23 +1,23 @@
-//! What still looks as if effects came before their causes.
+//! Counts effects that still appear before their causes.
 
 use super::fit::DomainFit;
 use super::observations::{ClockObservations, CollectiveObservation, RankInterval, WaitRelation};
 use super::time_map::MapCursor;
 
-/// Collectives that a rank left before another one entered that it waits for.
+/// Collectives that a rank left before another one entered for which it waits.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CausalityCheck {
-    /// Pairs of ranks that were looked at: of each rank, the last one that it waited for.
+    /// Number of checked pairs of ranks: each rank with the last one that it waited for.
     pub checked: u64,
-    /// Pairs in the wrong order.
+    /// Number of pairs in the wrong order.
     pub violations: u64,
-    /// The same, by the domain of the rank that left too early.
+    /// Violations by the domain of the rank that left too early.
     pub by_domain: Vec<u64>,
-    /// The worst of them, ns.
+    /// Largest violation, ns.
     pub worst: i64,
 }
 
-/// Counts what is in the wrong order under the maps of `fits`, which are one per domain.
+/// Counts violations under the maps of `fits`, one for each domain.
 pub fn causality(observations: &ClockObservations, fits: &[DomainFit]) -> CausalityCheck {
     let mut found = CausalityCheck { by_domain: vec![0; fits.len()], ..CausalityCheck::default() };
     let mut cursors: Vec<MapCursor<'_>> = fits.iter().map(|f| f.map.cursor()).collect();
@@ -35,7 +35,7 @@ pub fn causality(observations: &ClockObservations, fits: &[DomainFit]) -> Causal
     found
 }
 
-/// One rank, and the last of those that it waited for, in job times.
+/// One rank, and the last of those that it waited for, in job time.
 struct Wait<'a> {
     leaver: &'a RankInterval,
     left: i64,

@@ -1,5 +1,5 @@
-//! What the error of a domain certainly is not, whatever the noise: an answer comes after its question, and
-//! nobody leaves a collective before those have entered whom it waits for.
+//! Certain bounds on the error of a domain, which hold for any noise. An answer arrives after its probe was
+//! sent, and no rank leaves a collective before the ranks that it waits for have entered.
 
 use super::collectives::CollectiveGathering;
 use super::links::{ClockLink, DomainGraph};
@@ -8,20 +8,20 @@ use super::observations::{BurstTimes, CollectiveObservation, WaitRelation};
 use super::probes::GRAIN;
 use super::track::{ClockTrack, SECOND};
 
-/// Rates are not off by more standard deviations than this.
+/// Number of standard deviations that the error of a rate never exceeds.
 const SURE: f64 = 4.0;
-/// No rate is better known than this, ns/s.
+/// Smallest uncertainty of a rate, ns/s.
 const LEAST_RATE: f64 = 1.0;
-/// No two crystals are further apart, ns/s: twice what the worst ones in use are off.
+/// Largest difference between the rates of two crystals, ns/s: twice that of the worst ones in use.
 const MOST_RATE: f64 = 4e5;
-/// Fewest samples, and shortest time in seconds, from which the variance of a rate is reliable: in a short run errors that stay
-/// for a third of it look like a rate.
+/// Fewest samples, and shortest time in seconds, from which the variance of a rate is reliable. In a short run,
+/// errors that last for a third of it look like a rate.
 const TELLING: usize = 12;
 const TELLING_SECONDS: f64 = 120.0;
-/// So many stretches of a track are compared with each other to learn what its rate certainly is.
+/// Number of stretches of a track that are compared with each other to bound its rate.
 const STRETCHES: usize = 64;
 
-/// True minus estimated y of one domain at one x: between the two.
+/// Bounds of true minus estimated y of one domain at one x.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     x: f64,
@@ -32,20 +32,20 @@ struct Bound {
 /// Bounds at the knots of a track.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CertainBounds {
-    /// One for each knot; infinite where nothing is certain, `None` in a contradiction.
+    /// Bounds by knot: infinite if nothing is certain, `None` in a contradiction.
     pub(super) at_knots: Vec<Option<(f64, f64)>>,
-    /// Stretches of time in which the bounds exclude each other.
+    /// Number of stretches of time in which the bounds exclude each other.
     pub(super) contradictions: u64,
-    /// How fast they widen beyond the knots, ns/s; 0 where the variance of the rate tells it.
+    /// Growth of the bounds beyond the knots, ns/s; 0 if the variance of the rate determines it.
     pub(super) growth: f64,
 }
 
-/// "What `later` noted came after what `earlier` noted": x of both. A rank left after another had entered, or a packet
-/// arrived after it was sent.
+/// Two events in a certain order, as x of both: one rank entered before another left, or a packet was sent
+/// before it arrived.
 struct Order {
     earlier: (usize, f64),
     later: (usize, f64),
-    /// What the two readings may be off, ns.
+    /// Error of the two readings, ns.
     grain: f64,
 }
 
@@ -55,7 +55,7 @@ impl Order {
     }
 }
 
-/// The bounds of all located domains. `bursts` are those of the sources that are used.
+/// Returns the bounds of all located domains. `bursts` are those of the sources that are used.
 pub(super) fn bounds(
     located: &[Option<DomainTrack>],
     links: &[ClockLink],
@@ -86,7 +86,7 @@ pub(super) fn bounds(
     for &domain in by_rank.iter().skip(1) {
         let certain = certain(domain, &orders[domain], located, &bounds);
         if let Some(located) = &located[domain] {
-            // Where scheduling decides who leaves when, errors of one block are those of the next.
+            // If scheduling determines the order of exits, errors of consecutive blocks are correlated.
             let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
             let knots = &located.track.knots;
             let seconds =
@@ -98,7 +98,7 @@ pub(super) fn bounds(
     bounds
 }
 
-/// The orders that a collective with a root gives.
+/// Adds the orders that follow from a collective with a root.
 fn rooted(meeting: &CollectiveObservation, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
     let (root, all_of_root) = match meeting.needs {
         WaitRelation::AllOfRoot(root) => (root, true),
@@ -120,7 +120,7 @@ fn rooted(meeting: &CollectiveObservation, domains: &DomainGraph, add: &mut impl
     }
 }
 
-/// The orders that probes give, each at its own times: a packet arrives after it was sent.
+/// Adds the orders that follow from probes at their own times: a packet arrives after it was sent.
 fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
     let (Some((from, prober)), Some((to, answerer))) = (domains.get(burst.from), domains.get(burst.to))
     else {
@@ -137,7 +137,8 @@ fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)
     }
 }
 
-/// What each observation says for certain, in order of x. Others have lower ranks, and their bounds are known.
+/// Returns the bound of each observation, in order of x. The other domains have lower ranks, so their bounds are
+/// already computed.
 fn certain(
     domain: usize,
     orders: &[Order],
@@ -168,8 +169,8 @@ fn certain(
     certain
 }
 
-/// Carries each bound to the knots around it, wider with the drift since; no further than to a jump. The rate is that
-/// of the track, give or take what its variance says, or, unless `rate_is_told`, any that the bounds themselves allow.
+/// Carries each bound to the knots around it, up to a step, widened by the drift in between. The drift is that
+/// of the track within its variance or, unless `rate_is_told`, any that the bounds allow.
 fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> CertainBounds {
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
@@ -253,7 +254,7 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> Certai
     CertainBounds { at_knots, contradictions, growth: growth.fold(0.0, f64::max) }
 }
 
-/// Between which the change of y is, ns/s.
+/// Range of the rate of change of y, ns/s.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     low: f64,
@@ -261,8 +262,8 @@ struct Rates {
 }
 
 impl Rates {
-    /// Those that two bounds, one behind the other, do not exclude; `None` where they exclude all. Of each stretch of a
-    /// track its narrowest ones are enough: the others only say less.
+    /// Returns the rates that no pair of bounds at different times excludes; `None` if all are excluded. For
+    /// each stretch of a track its narrowest bounds suffice, because the others are weaker.
     fn allowed<'a>(track: &ClockTrack, bounds: impl Iterator<Item = &'a Bound>) -> Option<Rates> {
         let any = Rates { low: -MOST_RATE, high: MOST_RATE };
         let bounds: Vec<&Bound> = bounds.collect();
@@ -292,8 +293,11 @@ impl Rates {
 }
 
 impl CertainBounds {
-    /// The wider of the bounds at the knots before and behind x: not carried there, which takes the rate. Beyond the knots
-    /// those of the last one, as far as the knots are apart from first to last. `None` where nothing is certain.
+    /// Returns the wider of the bounds at the knots before and after x. They are not carried to x, which would
+    /// need the rate.
+    ///
+    /// Beyond the knots, the bounds of the last one hold up to the distance between the first and the last knot.
+    /// Returns `None` if nothing is certain.
     pub(super) fn near(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
         let (first, last) = (track.knots.first()?.x, track.knots.last()?.x);
         if (first - x).max(x - last) > last - first {
@@ -306,7 +310,7 @@ impl CertainBounds {
         (wider.0.is_finite() && wider.1.is_finite()).then_some(wider)
     }
 
-    /// The bounds at x; those of the reference are 0.
+    /// Returns the bounds at x; 0 for the reference.
     fn at(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
         if track.knots.is_empty() {
             return Some((0.0, 0.0));

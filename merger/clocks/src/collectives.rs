@@ -1,5 +1,7 @@
-//! Collectives in which everyone waits for everyone, as pairs of times of two domains: everyone leaves when
-//! the last one has come. Entries say nothing, they are as far apart as the ranks' work.
+//! Turns collectives in which every rank waits for all ranks into pairs of times of two domains.
+//!
+//! All ranks leave when the last one has entered, so exits of two domains are comparable. Entries are not: they
+//! are as far apart as the work of the ranks.
 
 use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
 use super::observations::{CollectiveObservation, WaitRelation};
@@ -7,56 +9,56 @@ use super::robust;
 use super::track::{ClockTrack, SECOND};
 use std::collections::BTreeMap;
 
-/// Fewest collectives that two domains have in common to be compared.
+/// Fewest collectives that two domains must have in common to be compared.
 const MIN_COMMON_COLLECTIVES: u64 = 3;
-/// A block of collectives ends after this time and this number of them, or after its part of the run and of
-/// all collectives: without several blocks nothing tells the drift...
+/// A block of collectives ends after `BLOCK` ns and `BLOCK_COUNT` collectives, or, if that is less, after a
+/// `BLOCKS`-th of the run and of all collectives. The drift can be estimated only from several blocks.
 const BLOCK: f64 = 5.0 * SECOND;
 const BLOCK_COUNT: usize = 5;
 const BLOCKS: usize = 6;
-/// Of fewer one that was disturbed moves the middle.
+/// Fewest collectives of a block. With fewer, a single disturbed collective shifts the median.
 const FEWEST_IN_BLOCK: usize = 3;
-/// ... or this time, or this number.
+/// A block also ends after this time, ns, or after `FULL_BLOCK` collectives.
 const LONGEST_BLOCK: f64 = 30.0 * SECOND;
 const FULL_BLOCK: usize = 64;
-/// What two clock readings may be off, ns.
+/// Error of the difference of two clock readings, ns.
 const GRAIN: f64 = 20.0;
-/// A domain that is last in more than this share of its collectives is compared by these.
+/// A domain that enters last in more than this share of its collectives is compared by these.
 pub(super) const MOSTLY: f64 = 0.6;
-/// Collectives in which a domain was last, that tell how their durations spread.
+/// Fewest collectives entered last by a domain from which the spread of their durations is estimated.
 const ENOUGH_OWN: usize = 5;
-/// Domains that were last at least once, that tell what is usual.
+/// Fewest domains that entered last at least once from which the usual lateness is estimated.
 const ENOUGH_KNOWN: usize = 4;
-/// Last by less than this is not surely last, ns.
+/// A domain that enters last by less than this does not count as the last, ns.
 const SURELY: f64 = 2e3;
-/// Collectives with one of the two last are left out if at least this share of all remains.
+/// Collectives that one of the two domains entered last are discarded if at least this share of all remains.
 const LEFT: f64 = 1.0 / 3.0;
-/// Share of the haste of who comes last that may differ between two domains.
+/// Share of the haste of the last domain that may differ between two domains.
 const UNEVEN_HASTE: f64 = 0.25;
-/// A duration this many standard deviations off was disturbed.
+/// A duration this many standard deviations from the median counts as disturbed.
 const DISTURBED: f64 = 6.0;
-/// How many collectives, and how many disturbed ones, are known before any is seen.
+/// Prior: number of collectives, and of disturbed ones among them.
 const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
 
-/// One collective; guests in order of their places.
+/// One collective; guests in order of their domains.
 pub(super) struct CollectiveGathering {
     pub(super) guests: Vec<DomainGuest>,
-    /// Whether it is known to be one collective; else its times say so.
+    /// Whether it is known to be one collective; otherwise only its times show that.
     pub(super) is_sure: bool,
 }
 
-/// One domain in a collective: x of its clock.
+/// One domain in a collective. Times are x of its clock.
 pub(super) struct DomainGuest {
     pub(super) domain: usize,
-    /// When its last rank entered.
+    /// Entry of its last rank.
     pub(super) enter: f64,
-    /// When the middle one of its ranks left, of two the first: disturbances only delay.
+    /// Median exit of its ranks (the lower one, because disturbances only delay).
     pub(super) exit: f64,
-    /// When its first rank left.
+    /// Exit of its first rank.
     pub(super) first_exit: f64,
 }
 
-/// The collectives whose exits can be compared.
+/// Returns the collectives whose exits can be compared.
 pub(super) fn gatherings(
     meetings: &[CollectiveObservation],
     domains: &DomainGraph,
@@ -90,18 +92,18 @@ pub(super) fn gatherings(
     meetings.iter().filter_map(gathering).collect()
 }
 
-/// What is known of the habits of domains once they are roughly aligned.
+/// Typical behaviour of the domains in collectives, measured once they are roughly aligned.
 #[derive(Default)]
 pub(super) struct ExitHabits {
-    /// For each collective, who came last.
+    /// For each collective, the domain that entered last.
     last: Vec<Option<usize>>,
-    /// For each domain, the share of its collectives that it was last in.
+    /// For each domain, the share of its collectives that it entered last.
     pub(super) last_share: Vec<f64>,
-    /// For each domain: how much later than others it leaves when it waits for nobody; ns.
+    /// For each domain, how much later than others it leaves when it does not wait, ns.
     pub(super) lateness: Vec<Option<EntryLateness>>,
-    /// From the last entry to the middle exit, ns.
+    /// Time from the last entry to the median exit, ns.
     pub(super) latency: f64,
-    /// By how much who comes last leaves before the others, ns; 0 if that is not known.
+    /// How much earlier than the others the last domain to enter leaves, ns; 0 if that is not known.
     pub(super) haste: f64,
 }
 
@@ -110,11 +112,11 @@ pub(super) struct ExitHabits {
 pub(super) struct EntryLateness {
     pub(super) measured: f64,
     pub(super) var: f64,
-    /// How likely disturbances, and not habits, made it.
+    /// Probability that disturbances, not habits, caused it.
     pub(super) disturbed: f64,
 }
 
-/// Who is late in coming and in leaving, with `tracks` as they are so far.
+/// Measures which domains enter and leave late, using the current `tracks`.
 pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&ClockTrack>]) -> ExitHabits {
     let mut last = Vec::with_capacity(gatherings.len());
     let mut met = vec![0.0; tracks.len()];
@@ -123,7 +125,7 @@ pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&Clock
     let mut hastes: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
     let mut latencies = Vec::with_capacity(gatherings.len());
     for gathering in gatherings {
-        // The two latest entries, in the reference's time; and all exits.
+        // The two latest entries in the reference's time, and all exits.
         let mut latest: [Option<(f64, &DomainGuest)>; 2] = [None; 2];
         let mut exits = Vec::with_capacity(gathering.guests.len());
         for guest in &gathering.guests {
@@ -147,7 +149,8 @@ pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&Clock
             [Some((enter, guest)), Some((second, _))] if enter - second > SURELY => {
                 was_last[guest.domain] += 1.0;
                 own[guest.domain].push(guest.exit - guest.enter);
-                // The middle exit is that of the others, or of two domains halfway to it.
+                // The median exit is that of the other domains; with two domains it is halfway to the other
+                // exit.
                 let ahead = middle - (guest.exit + enter - guest.enter);
                 hastes[guest.domain].push(if exits.len() == 2 { 2.0 * ahead } else { ahead });
                 Some(guest.domain)
@@ -160,7 +163,8 @@ pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&Clock
     ExitHabits { last, last_share, lateness: lateness(own), latency, haste: haste(hastes, latency) }
 }
 
-/// What domains have in common that were last in some collectives. That of one alone cannot be told from its clock.
+/// Returns the haste that several domains share. The haste of a single domain cannot be distinguished from a
+/// clock error.
 fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
     let enough = hastes.into_iter().filter(|hastes| hastes.len() as u64 >= MIN_COMMON_COLLECTIVES);
     let mut middles: Vec<f64> = enough.filter_map(|mut hastes| robust::median(&mut hastes)).collect();
@@ -170,13 +174,13 @@ fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
     robust::median(&mut middles).unwrap_or(0.0).clamp(0.0, latency)
 }
 
-/// How much longer than the middle domain each needs when it is the last to come.
+/// Returns how much longer than the median domain each domain needs when it enters last.
 fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
     let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
     let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
     let enough = known.len() >= ENOUGH_KNOWN;
     let Some(usual) = robust::median(&mut known).filter(|_| enough) else { return vec![None; own.len()] };
-    // One domain's values alone are too few to tell their spread.
+    // The values of one domain alone are too few to estimate their spread.
     let off = |(own, middle): (&Vec<f64>, &Option<f64>)| -> Vec<f64> {
         let middle = if own.len() >= ENOUGH_OWN { middle.unwrap_or(usual) } else { usual };
         own.iter().map(|v| v - middle).collect()
@@ -193,16 +197,17 @@ fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
     own.iter().zip(&middles).map(late).collect()
 }
 
-/// How likely half or more of `count` things are of a kind of which there is a share.
+/// Returns the probability that at least half of `count` items are of a kind with the given share.
 fn half_or_more(count: usize, share: f64) -> f64 {
-    // Chernoff's bound; exact enough for one of one.
+    // Chernoff's bound. It is exact enough, also for a single item.
     if count < 2 {
         return share;
     }
     (4.0 * share * (1.0 - share)).clamp(0.0, 1.0).powf(count as f64 / 2.0)
 }
 
-/// A link from the reference, or from the domain nearest to it, to each domain that it met.
+/// Returns a link to each domain from the reference or, among the domains that share collectives with it, from
+/// the one nearest to the reference.
 pub(super) fn links(
     gatherings: &[CollectiveGathering],
     habits: Option<&ExitHabits>,
@@ -229,14 +234,14 @@ pub(super) fn links(
         .filter(|(_, exits)| exits.len() as u64 >= MIN_COMMON_COLLECTIVES)
         .map(|(ends, exits)| Met::new(ends, exits, habits))
         .collect();
-    // Few collectives tell little about their spread; the other domains' are much the same.
+    // Few collectives say little about their spread, but it is similar for all domains.
     let usual = robust::median(&mut met.iter().filter_map(|m| m.spread).collect::<Vec<_>>());
-    // A spread that was not seen is no sign of anything.
+    // If no spread was measured, scheduling cannot be detected.
     let latency = habits.filter(|_| usual.is_some()).map_or(f64::INFINITY, |h| h.latency);
     met.drain(..).map(|met| met.link(usual.unwrap_or(UNTOLD), latency)).collect()
 }
 
-/// How many others stand between each domain and the reference.
+/// Returns the number of links between each domain and the reference.
 fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usize> {
     let count = domains.clocks.len();
     let mut levels = vec![usize::MAX; count];
@@ -262,25 +267,27 @@ fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usiz
     levels
 }
 
-/// A block of fewer collectives does not tell how much they spread: a line goes through nearly all of them.
+/// Blocks with fewer collectives do not show their spread, because a line passes through nearly all of them.
 const TELLING: f64 = 4.0;
-/// The spread where no block tells, ns.
+/// Spread that is assumed if no block shows it, ns.
 const UNTOLD: f64 = 3e3;
-/// How many values of another spread the usual one counts for.
+/// Weight of the usual spread, in collectives, when it is combined with a measured one.
 const USUAL_COUNT: f64 = 8.0;
-/// Where ranks leave as far apart as this share of the time that a collective takes, it is not the network that
-/// spreads them but whoever gives them their cores, and he may always favour the same ones.
+/// If exits spread by more than this share of a collective's duration, the scheduler causes the spread, not the
+/// network. The scheduler may always favour the same ranks.
 const SCHEDULED: f64 = 0.3;
 
-/// How two domains left one collective: x of their clocks, and whether they were last to come.
+/// Exits of two domains from one collective, as x of their clocks, and whether each domain entered last.
 struct Exits {
     u: f64,
     v: f64,
     hasty: [bool; 2],
 }
 
-/// u's exit and v's minus u's of those collectives in which both waited, and 0. Where these are too few, of all
-/// collectives, as if all had waited, and what that may be wrong by, ns.
+/// Returns the points (u's exit, v's exit minus u's) of the collectives in which both domains waited, and 0.
+///
+/// If these are too few, returns the points of all collectives, corrected for haste, and the possible error of
+/// that correction, ns.
 fn evened(exits: Vec<Exits>, habits: Option<&ExitHabits>) -> (Vec<(f64, f64)>, f64) {
     let point = |e: &Exits| (e.u, e.v - e.u);
     let Some(habits) = habits else { return (exits.iter().map(point).collect(), 0.0) };
@@ -302,11 +309,11 @@ struct Met {
     ends: (usize, usize),
     blocks: Vec<Block>,
     count: u64,
-    /// Standard deviation of v's exit minus u's, ns; if there are blocks that tell.
+    /// Standard deviation of v's exit minus u's, ns; `None` if no block shows it.
     spread: Option<f64>,
-    /// The same from one collective to the next, which neither a jump nor a wrong rate widens.
+    /// Standard deviation from one collective to the next, ns, which neither a step nor a wrong rate widens.
     jitter: f64,
-    /// What all of v's exits minus u's may be off by, ns.
+    /// Possible common error of all of v's exits minus u's, ns.
     uneven: f64,
 }
 
@@ -328,7 +335,8 @@ impl Met {
             };
             let end =
                 rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
-            // What would be too few for a block of its own belongs to the last one, if that is not long already.
+            // A remainder that is too small for a block of its own is added to the last block, unless that is
+            // already long.
             let left = rest.get(end..).unwrap_or_default();
             let near = left.last().is_some_and(|last| last.0 - first.0 <= LONGEST_BLOCK);
             let end = if left.len() < FEWEST_IN_BLOCK && near { rest.len() } else { end };
@@ -373,13 +381,13 @@ impl Met {
     }
 }
 
-/// Some collectives in a row.
+/// Several consecutive collectives.
 struct Block {
     middle: f64,
     apart: f64,
     spread: f64,
     count: f64,
-    /// Half its length, ns.
+    /// Largest distance of its collectives from its middle, ns.
     around: f64,
 }
 
@@ -392,7 +400,8 @@ impl Block {
         by_level.sort_by(|a, b| level(a).total_cmp(&level(b)).then(a.0.total_cmp(&b.0)));
         let mut apart: Vec<f64> = by_level.iter().map(|e| level(e)).collect();
         let median = robust::median(&mut apart).unwrap_or(0.0);
-        // The middle ones stand for the block, at their own times: of a few collectives the rate may be wrong.
+        // The median collectives represent the block, at their own times: the rate of a few collectives may be
+        // wrong.
         let (low, high) = (by_level[(exits.len() - 1) / 2], by_level[exits.len() / 2]);
         let (middle, level) = ((low.0 + high.0) / 2.0, (low.1 + high.1) / 2.0);
         let around = exits.iter().map(|e| (e.0 - middle).abs()).fold(0.0, f64::max);

@@ -1,5 +1,7 @@
-//! Domains that hang together by probes or collectives but have no way to the reference: a part is fitted by itself,
-//! relative to one domain of it, and that one's wall clock joins all of it to the reference.
+//! Aligns domains that are connected to each other by probes or collectives, but not to the reference.
+//!
+//! Such a part is fitted separately, relative to one domain of it (the head). The wall clock of the head
+//! connects the whole part to the reference.
 
 use super::fit::{DomainFit, ErrorKnot};
 use super::method::AlignMethod;
@@ -7,7 +9,7 @@ use super::observations::{ClockObservations, RankInterval};
 use super::time_map::TimeMap;
 use rpd_shard::model::LocalNs;
 
-/// Improves the fits that are by anchors only. `aligned` fits a part to its reference, by probes and collectives.
+/// Improves the fits that use only anchors. `aligned` fits a part to its head by probes and collectives.
 pub(super) fn join_parts(
     observations: &ClockObservations,
     fits: &mut [DomainFit],
@@ -15,7 +17,7 @@ pub(super) fn join_parts(
 ) {
     let is_apart = |position: usize| match fits.get(position) {
         Some(fit) => fit.method == AlignMethod::RealtimeAnchors,
-        // Bridges have no fit; those on the way to the reference belong to no part.
+        // Bridges have no fit. Those on a path to the reference belong to no part.
         None => position < observations.domains.len() + observations.bridges.len(),
     };
     for members in parts(observations, is_apart) {
@@ -33,7 +35,7 @@ pub(super) fn join_parts(
     }
 }
 
-/// The groups of two and more positions that observations connect.
+/// Returns the groups of two or more domain indices that observations connect.
 fn parts(observations: &ClockObservations, is_apart: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
     let count = observations.domains.len() + observations.bridges.len();
     let mut above: Vec<usize> = (0..count).collect();
@@ -56,7 +58,7 @@ fn parts(observations: &ClockObservations, is_apart: impl Fn(usize) -> bool) -> 
     groups
 }
 
-/// The one that stands for a position's group.
+/// Returns the representative of a domain's group.
 fn top(above: &mut [usize], mut position: usize) -> usize {
     while above[position] != position {
         above[position] = above[above[position]];
@@ -65,7 +67,7 @@ fn top(above: &mut [usize], mut position: usize) -> usize {
     position
 }
 
-/// What is known of a part.
+/// Returns the observations of a part.
 fn alone(observations: &ClockObservations, members: &[usize], head: usize) -> ClockObservations {
     let is_in = |position: usize| members.binary_search(&position).is_ok();
     let bursts = observations.bursts.iter().filter(|b| is_in(b.from) && is_in(b.to)).cloned();
@@ -82,8 +84,8 @@ fn alone(observations: &ClockObservations, members: &[usize], head: usize) -> Cl
     }
 }
 
-/// A fit to the head of a part, brought to the reference by the head's wall clock. What that is off by is the same for
-/// the whole part, and nothing of it is certain.
+/// Converts a fit relative to the head of a part to the reference, by the head's wall clock. The error of that
+/// clock is common to the whole part, and no bound is certain.
 fn joined(relative: &DomainFit, head: &DomainFit) -> DomainFit {
     let points = relative.map.bends().map(|at| (at.0, head.map.map(LocalNs(relative.map.map(at).ns())).ns()));
     let common = head.usual_bar().unwrap_or(0);

@@ -3,59 +3,60 @@ use super::time_map::TimeMap;
 use rpd_shard::model::LocalNs;
 use serde::{Deserialize, Serialize};
 
-/// How one clock domain was aligned, and how well.
+/// How one clock domain was aligned, and how accurately.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DomainFit {
-    /// By what.
+    /// Source of the alignment.
     pub method: AlignMethod,
-    /// From the domain's BOOTTIME to the job's time.
+    /// Maps the domain's BOOTTIME to job time.
     pub map: TimeMap,
-    /// Bursts of probes on the domain's own links.
+    /// Number of probe bursts on the domain's own links.
     pub probes: u64,
-    /// Collectives in which the domain was compared with others.
+    /// Number of collectives in which the domain was compared with others.
     pub collectives: u64,
-    /// Its collectives were left out: the probes show that they mislead.
+    /// Whether the domain's collectives were discarded because probes show that they mislead.
     pub refuted: bool,
-    /// Job time minus local time in the middle of what is known, ns.
+    /// Job time minus local time in the middle of the observed span, ns.
     pub offset: i64,
-    /// How much faster than the reference's the domain's BOOTTIME was, in parts per million.
+    /// How much faster the domain's BOOTTIME ran than the reference's, ppm.
     pub drift_ppm: f64,
-    /// The bar over time, in order; empty for the reference, which has no error, and where nothing is known.
+    /// Error bound over time, in order. Empty for the reference, which has no error, and for unaligned domains.
     pub bars: Vec<ErrorKnot>,
-    /// Jumps of the domain's clock.
+    /// Steps of the domain's clock.
     pub steps: Vec<ClockStep>,
-    /// Times at which hard bounds contradict each other: some observation is wrong.
+    /// Number of times at which certain bounds contradict each other, so that some observation is wrong.
     pub contradictions: u64,
 }
 
-/// What is known of the error at one time; straight between knots.
+/// Error at one time. Between two knots the error is interpolated linearly.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ErrorKnot {
-    /// ns of the domain's BOOTTIME.
+    /// Time, ns of the domain's BOOTTIME.
     pub local: i64,
     /// Job time minus local time, ns.
     pub offset: i64,
-    /// The job time is this much off at most, in about 95 of 100 cases, ns.
+    /// Error bound, ns: the error of the job time is at most this in about 95 % of cases.
     pub bar: i64,
-    /// What the true job time minus the mapped one is at least and at most, for certain; ns. `None` if nothing is certain.
+    /// Certain bounds: minimum and maximum of the true job time minus the mapped one, ns. `None` if there are
+    /// none.
     pub hard: Option<(i64, i64)>,
-    /// By how much the bar grows in a second if nothing more is known, ns.
+    /// Growth of the error bound beyond the observations, ns per second.
     pub growth: i64,
 }
 
-/// A jump of a clock.
+/// A step of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClockStep {
-    /// After this BOOTTIME of the domain, ns.
+    /// The step is after this BOOTTIME of the domain, ns.
     pub after: i64,
-    /// Before this one.
+    /// The step is before this BOOTTIME, ns.
     pub before: i64,
-    /// By how much the domain's clock went forward, ns.
+    /// How far the domain's clock stepped forward, ns.
     pub by: i64,
 }
 
 impl DomainFit {
-    /// Nothing is known: times stay as they are.
+    /// Returns the fit of an unaligned domain, which leaves times unchanged.
     pub fn unknown() -> DomainFit {
         DomainFit {
             method: AlignMethod::None,
@@ -71,13 +72,13 @@ impl DomainFit {
         }
     }
 
-    /// The reference: times stay as they are, and are right.
+    /// Returns the fit of the reference, which leaves times unchanged and has no error.
     pub(super) fn reference() -> DomainFit {
         DomainFit { method: AlignMethod::Reference, ..DomainFit::unknown() }
     }
 
-    /// The bar at a time, ns: 0 for the reference, `None` if nothing is known. Beyond the first and
-    /// the last observation it grows.
+    /// Returns the error bound at a time, ns: 0 for the reference, `None` for an unaligned domain. Before the
+    /// first and after the last observation it grows.
     pub fn bar_at(&self, time: LocalNs) -> Option<i64> {
         if self.method == AlignMethod::Reference {
             return Some(0);
@@ -97,9 +98,10 @@ impl DomainFit {
         }
     }
 
-    /// What the job time is off at most at a time for certain, ns: never less than the bar. Beyond the first and the
-    /// last observation it grows twice as fast, by four standard deviations of the rate. `None` where nothing is
-    /// certain.
+    /// Returns the certain bound at a time, ns: never less than the error bound, `None` if there is none.
+    ///
+    /// Before the first and after the last observation it grows twice as fast as the error bound, by four
+    /// standard deviations of the rate.
     pub fn hard_at(&self, time: LocalNs) -> Option<i64> {
         if self.method == AlignMethod::Reference {
             return Some(0);
@@ -121,11 +123,11 @@ impl DomainFit {
             }
             (None, None) => return None,
         };
-        // Nobody may be told that the bar is wider than what is certain.
+        // The error bound must never exceed the certain bound.
         Some(hard.max(self.bar_at(time)?))
     }
 
-    /// The middle one of the bars over time, ns; `None` if nothing is known.
+    /// Returns the median error bound over time, ns; `None` for an unaligned domain.
     pub fn usual_bar(&self) -> Option<i64> {
         if self.method == AlignMethod::Reference {
             return Some(0);

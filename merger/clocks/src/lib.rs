@@ -1,11 +1,13 @@
-//! One time for all nodes of a job.
+//! Estimates one time for all nodes of a job.
 //!
-//! [`align`] is the algorithm: from [`ClockObservations`] of the clocks of a job to one [`DomainFit`] for each clock domain, with
-//! its [`TimeMap`] and an error bound. It is pure: the same observations in any order give the same maps, to the bit.
-//! docs/CLOCKS.md says what it promises. [`ClockFile`] reads offsets that a site measured itself.
+//! [`align`] is the algorithm: it turns [`ClockObservations`] of the clocks of a job into one [`DomainFit`] for
+//! each clock domain, with its [`TimeMap`] and an error bound. It is pure: the same observations in any order
+//! give the same maps, to the bit. docs/CLOCKS.md describes its guarantees. [`ClockFile`] reads offsets that a
+//! site measured itself.
 //!
-//! Inside, the times of a domain are `f64` ns of its `CLOCK_MONOTONIC_RAW` since an origin of its own (`on_node`), so that
-//! an offset of days costs no precision. NTP changes the rates of BOOTTIME and MONOTONIC now and then, but not of RAW.
+//! Internally, the times of a domain are `f64` ns of its `CLOCK_MONOTONIC_RAW` since an origin of the domain
+//! (`on_node`), so that an offset of days costs no precision. NTP occasionally changes the rates of BOOTTIME and
+//! MONOTONIC, but not that of RAW.
 
 mod align;
 mod anchors;
@@ -42,5 +44,5 @@ pub use repair::{RepairedTimes, repair_causality};
 pub use robust::{median, slope};
 pub use time_map::TimeMap;
 
-/// The time namespace of a process whose times a previous merge has brought to job time: no clock of a node.
+/// Time namespace of a process whose times a previous merge converted to job time. It is no clock of a node.
 pub const MERGED_TIME_NAMESPACE: u64 = u64::MAX;

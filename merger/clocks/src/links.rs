@@ -2,63 +2,63 @@ use super::observations::ClockObservations;
 use super::on_node::OnNode;
 use rpd_shard::model::LocalNs;
 
-/// What one source knows of the clocks of two domains, `u < v`.
+/// Observations of one source about the clocks of two domains, `u < v`.
 #[derive(Clone, Debug)]
 pub(super) struct ClockLink {
     pub(super) u: usize,
     pub(super) v: usize,
     pub(super) kind: LinkKind,
-    /// In order of time.
+    /// Pairs in order of time.
     pub(super) pairs: Vec<DomainPair>,
-    /// How many bursts or collectives are behind it.
+    /// Number of bursts or collectives from which the pairs come.
     pub(super) count: u64,
-    /// The shortest round trip, ns; of probes only.
+    /// Shortest round trip, ns; for probes only.
     pub(super) round_trip: f64,
-    /// What all of its pairs may be off by besides the habits of the two domains, ns; of collectives only.
+    /// Possible common error of all pairs apart from the habits of the two domains, ns; for collectives only.
     pub(super) uneven: f64,
-    /// Standard deviation of the distance of two exits, from one collective to the next, ns; 0 for probes.
+    /// Standard deviation of the difference of two exits, from one collective to the next, ns; 0 for probes.
     pub(super) jitter: f64,
 }
 
-/// The sources.
+/// Source of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinkKind {
     Probes,
     Collectives,
 }
 
-/// When u showed `xu`, v showed `xv`.
+/// Two simultaneous readings: u showed `xu` when v showed `xv`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DomainPair {
     pub(super) xu: f64,
     pub(super) xv: f64,
-    /// Of xv - xu, ns^2, as far as its source can tell.
+    /// Variance of xv - xu, ns^2, as estimated by the source.
     pub(super) var: f64,
-    /// The observations behind it are at most this much before or after, ns.
+    /// The observations for the pair lie within this distance of it, ns.
     pub(super) around: f64,
 }
 
 impl ClockLink {
-    /// The other end.
+    /// Returns the other end.
     pub(super) fn across(&self, from: usize) -> usize {
         if self.u == from { self.v } else { self.u }
     }
 }
 
-/// The domains in an order that does not depend on that of the inputs, with the clocks of each.
+/// The domains, sorted so that their order does not depend on that of the inputs, with the clocks of each.
 pub(super) struct DomainGraph {
-    /// Place here of each position of the observations.
+    /// Place of each index of the observations.
     pub(super) place: Vec<usize>,
-    /// Position in the observations of each place.
+    /// Index in the observations of each place.
     pub(super) position: Vec<usize>,
-    /// By place.
+    /// Clocks by place.
     pub(super) clocks: Vec<OnNode>,
     /// Place of the reference.
     pub(super) reference: usize,
 }
 
 impl DomainGraph {
-    /// `None` if the reference is not there.
+    /// Returns `None` if the reference is not among the domains.
     pub(super) fn new(observations: &ClockObservations) -> Option<DomainGraph> {
         let (own, bridges) = (&observations.domains, &observations.bridges);
         let count = own.len() + bridges.len();
@@ -94,7 +94,7 @@ impl DomainGraph {
         Some(DomainGraph { place, position, clocks, reference })
     }
 
-    /// Place and clocks of a position.
+    /// Returns the place and the clocks of an index of the observations.
     pub(super) fn get(&self, position: usize) -> Option<(usize, &OnNode)> {
         let place = *self.place.get(position)?;
         Some((place, self.clocks.get(place)?))

@@ -1,5 +1,6 @@
-//! From the reference outwards: each domain gets its track from its links to the domains that already have
-//! one, the surest first. Links need not be a tree; who is reached by several of them is smoothed through all.
+//! Locates domains from the reference outwards. Each domain gets its track from its links to domains that
+//! already have one, the most accurate first. Links need not form a tree: a domain with several links is
+//! smoothed over all of them.
 
 use super::links::{ClockLink, LinkKind};
 use super::refuted::ProbedLinks;
@@ -7,33 +8,33 @@ use super::robust;
 use super::smoother::{LinkNoise, TrackSample, smooth};
 use super::track::{ClockTrack, TrackKnot};
 
-/// What a link is known to be wrong by, and by what its noise is larger than it says.
+/// Correction of a link: its constant error, and how much larger its noise is than stated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrackCorrection {
-    /// Of xv - xu, ns.
+    /// Constant error of xv - xu, ns.
     pub(super) bias: f64,
     /// Factor of the variances.
     pub(super) scale: f64,
 }
 
-/// A domain with its place in time.
+/// A domain with its estimated track.
 #[derive(Clone, Debug)]
 pub(super) struct DomainTrack {
     pub(super) track: ClockTrack,
-    /// The factor of the variances that this domain's samples asked for.
+    /// Factor of the variances, estimated from this domain's samples.
     pub(super) scale: f64,
-    /// By how much a unit of each link's bias moves this domain's y.
+    /// How far a unit of each link's bias moves this domain's y.
     pub(super) leverage: Vec<(usize, f64)>,
-    /// How many samples its own links gave.
+    /// Number of samples from its own links.
     pub(super) samples: usize,
-    /// Blocks of collectives on its own links that the probes refute, and all of them.
+    /// Number of blocks of collectives on its own links that probes refute, and of all blocks.
     pub(super) refuted: (usize, usize),
-    /// How many were located before it.
+    /// Number of domains that were located before it.
     pub(super) rank: usize,
 }
 
-/// The tracks of the domains that can be reached. `corrections` are one per link. Collectives that `probed` refutes
-/// are left out.
+/// Returns the tracks of all domains that links reach. `corrections` are one per link. Collectives that `probed`
+/// refutes are discarded.
 pub(super) fn locate(
     (count, reference): (usize, usize),
     links: &[ClockLink],
@@ -48,9 +49,9 @@ pub(super) fn locate(
         of_domain[link.u].push(i);
         of_domain[link.v].push(i);
     }
-    // The sum of variances along the best way so far.
+    // Sum of variances along the best path so far.
     let mut cost = vec![f64::INFINITY; count];
-    // Those whose links say nothing.
+    // Domains whose links have no usable samples.
     let mut lost = vec![false; count];
     let Some(start) = located.get_mut(reference) else { return located };
     *start = Some(DomainTrack {
@@ -86,14 +87,16 @@ pub(super) fn locate(
     }
 }
 
-/// What a link adds to the variance, roughly: that of the middle one of its pairs, over their number.
+/// Returns the approximate variance that a link adds: the median of its pairs, divided by the square root of
+/// their number.
 fn expense(link: &ClockLink, scale: f64) -> f64 {
     let mut vars: Vec<f64> = link.pairs.iter().map(|p| p.var).collect();
     let count = vars.len() as f64;
     robust::median(&mut vars).map_or(f64::INFINITY, |var| (1.0 + var * scale / count.sqrt()).min(f64::MAX))
 }
 
-/// `links` are the numbers of the domain's own ones, and all with their corrections.
+/// Locates one domain. `of_domain` has the indices of its links; `links` and `corrections` are those of all
+/// domains.
 fn place(
     domain: usize,
     (of_domain, links, corrections): (&[usize], &[ClockLink], &[TrackCorrection]),
@@ -115,7 +118,7 @@ fn place(
                 (pair.xu, pair.xv - corrections[i].bias)
             };
             let at = parent.track.at(theirs);
-            // Where the parent itself is only guessed, this is no more than a guess.
+            // If the parent's time is extrapolated or uncertain here, the sample is no more accurate.
             let guessed = if theirs < start || theirs > end { at.var } else { at.slack * at.slack };
             let var = pair.var * corrections[i].scale + guessed;
             let sample = TrackSample {
@@ -142,7 +145,7 @@ fn place(
     samples.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)).then(a.link.cmp(&b.link)));
     let smoothed = smooth(&samples, noise)?;
     let mut track = smoothed.track;
-    // The parents' own variances come on top: theirs is the same error for all of this domain's samples.
+    // Adds the variances of the parents, whose error is the same for all samples of this domain.
     let mut nearest = 0;
     for knot in &mut track.knots {
         while samples
@@ -166,7 +169,8 @@ fn add(knot: &mut TrackKnot, parent: &TrackKnot) {
     knot.slack += parent.slack;
 }
 
-/// Each link moves the domain as much as its samples count among all; a parent's leverage is passed on.
+/// Returns the leverage of each link: its share of the weight of all samples, plus the leverage inherited from
+/// parents.
 fn leverage(
     domain: usize,
     links: &[ClockLink],

@@ -1,31 +1,31 @@
-//! By what a domain is aligned, and its best clock set.
+//! The source of a domain's alignment, and its best clock set.
 
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a domain was joined to the reference.
+/// How a domain was connected to the reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignMethod {
-    /// The domain of the reference node: no time was changed.
+    /// The domain of the reference node; its times are unchanged.
     Reference,
-    /// By probes and collectives together.
+    /// Probes and collectives together.
     Fusion,
-    /// By probes between nodes.
+    /// Probes between nodes.
     Probes,
-    /// By the exits of collectives.
+    /// Exits of collectives.
     Collectives,
-    /// By what a site measured itself, see `--clock-file`.
+    /// Offsets that a site measured itself, see `--clock-file`.
     ClockFile,
-    /// By the offset of REALTIME against BOOTTIME on both nodes.
+    /// Offset between REALTIME and BOOTTIME on both nodes.
     RealtimeAnchors,
-    /// No clock set was found: times are as they were recorded.
+    /// No clock set was found; times are unchanged.
     None,
 }
 
 impl AlignMethod {
-    /// Name in reports and metadata.
+    /// Returns the name in reports and metadata.
     pub fn name(self) -> &'static str {
         match self {
             AlignMethod::Reference => "reference",
@@ -39,10 +39,10 @@ impl AlignMethod {
     }
 }
 
-/// The best clock set of each domain that a rank has seen.
+/// The best clock set of each domain in the inputs of a merge rank.
 pub type BestSets = BTreeMap<ClockDomain, ClockSet>;
 
-/// Keeps the tightest set of each domain; of equal ones the first.
+/// Keeps the set with the smallest bracket for each domain; among equal ones, the first.
 pub fn keep_best(best: &mut BestSets, sets: impl IntoIterator<Item = ClockSet>) {
     for set in sets {
         match best.get_mut(&set.domain) {

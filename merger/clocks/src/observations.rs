@@ -2,99 +2,99 @@ use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, ClockSet};
 use std::collections::BTreeMap;
 
-/// What is known of the clocks of a job. Domains are positions in `domains`; what names a position that is
-/// not there is ignored.
+/// All observations of the clocks of a job. Domains are indices into `domains`; entries with an index out of
+/// range are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct ClockObservations {
     /// The clock domains, in merge order.
     pub domains: Vec<ClockDomain>,
-    /// Domains that no input is of, but that others probed: their positions go on behind those of `domains`. Two
-    /// nodes that probed the same one are compared through it.
+    /// Domains without inputs that others probed. Their indices follow those of `domains`. Two nodes that probed
+    /// the same one are compared through it.
     pub bridges: Vec<ClockDomain>,
-    /// The domain whose BOOTTIME is the job's time: the node of rank 0, else of the lowest rank.
+    /// The domain whose BOOTTIME is the job time: that of rank 0, or else of the lowest rank.
     pub reference: usize,
-    /// Clock sets of each domain; none for the domains of bare databases.
+    /// Clock sets of each domain; none for the domains of databases without clock sets.
     pub sets: Vec<Vec<ClockSet>>,
-    /// Domains without clock sets whose times are those of the wall clock itself: from when to when there are any,
-    /// ns of `CLOCK_REALTIME`.
+    /// Domains without clock sets whose times are read from the wall clock: first and last time, ns of
+    /// `CLOCK_REALTIME`.
     pub walls: BTreeMap<usize, (i64, i64)>,
-    /// Bursts of probes.
+    /// Probe bursts.
     pub bursts: Vec<BurstTimes>,
-    /// Matched collectives, or some of them.
+    /// Matched collectives, or a sample of them.
     pub meetings: Vec<CollectiveObservation>,
 }
 
-/// The best probes of one burst between two domains. Times are `CLOCK_MONOTONIC_RAW`, ns, of the domain
-/// that read them.
+/// The best probes of one burst between two domains. Times are ns of `CLOCK_MONOTONIC_RAW` of the domain that
+/// read them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BurstTimes {
-    /// The prober, who read t1 and t4.
+    /// The probing domain, which read t1 and t4.
     pub from: usize,
-    /// The answerer, who read t2 and t3.
+    /// The answering domain, which read t2 and t3.
     pub to: usize,
-    /// Probes sent.
+    /// Number of probes sent.
     pub sent: u32,
-    /// Answers that came.
+    /// Number of answers received.
     pub answered: u32,
     /// Median absolute deviation of the offsets of all answered probes, ns.
     pub spread: i64,
     /// The probes with the shortest round trips, 1 to 8.
     pub best: Vec<ProbeTimes>,
-    /// Whether the kernels of both nodes noted the receive times, t2 and t4.
+    /// Whether the kernels of both nodes recorded the receive times t2 and t4.
     pub kernel_times: bool,
 }
 
-/// One question and its answer, ns.
+/// Times of one probe and its answer, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeTimes {
-    /// Sent by the prober.
+    /// The prober sent the probe.
     pub t1: i64,
-    /// Received by the answerer.
+    /// The answerer received the probe.
     pub t2: i64,
-    /// Answered.
+    /// The answerer sent the answer.
     pub t3: i64,
-    /// Received by the prober.
+    /// The prober received the answer.
     pub t4: i64,
 }
 
-/// One collective operation, which ranks of several domains entered and left.
+/// One collective that ranks of several domains entered and left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CollectiveObservation {
-    /// Who waits for whom.
+    /// Which ranks wait for which.
     pub needs: WaitRelation,
     /// The ranks that took part.
     pub attendances: Vec<RankInterval>,
 }
 
-/// Whom a rank has to wait for before it can leave a collective.
+/// Which ranks must enter a collective before a rank can leave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitRelation {
-    /// Everyone for everyone: barrier, allreduce, allgather, alltoall.
+    /// Every rank waits for all ranks: barrier, allreduce, allgather, alltoall.
     AllOfAll,
-    /// The same, but only the times say that it was one operation: nothing is certain by it.
+    /// Like `AllOfAll`, but only the times show that it was one collective, so that it yields no certain bounds.
     AllOfAllByTimes,
-    /// Everyone for this rank: broadcast, scatter.
+    /// Every rank waits for this rank: broadcast, scatter.
     AllOfRoot(u32),
-    /// This rank for everyone: reduce, gather.
+    /// This rank waits for all ranks: reduce, gather.
     RootOfAll(u32),
-    /// Nobody for anybody: nothing follows from the times.
+    /// No rank waits for another: nothing follows from the times.
     Nothing,
 }
 
-/// When one rank was inside of a collective: `CLOCK_BOOTTIME` of its domain.
+/// Interval in which one rank was inside a collective, in `CLOCK_BOOTTIME` of its domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RankInterval {
     /// The domain of the rank.
     pub domain: u32,
-    /// The rank, as the root is named.
+    /// The rank, numbered like the root.
     pub rank: u32,
-    /// When it entered.
+    /// Entry time.
     pub enter: LocalNs,
-    /// When it left.
+    /// Exit time.
     pub exit: LocalNs,
 }
 
-/// By what domains are aligned.
+/// Which observations are used to align domains.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AlignChoice {
     /// By everything that is known.

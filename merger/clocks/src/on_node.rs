@@ -2,24 +2,24 @@ use super::robust;
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::ClockSet;
 
-/// Sets that one straight piece may run through; keeps the search for pieces linear.
+/// Maximum number of sets in one straight piece. The limit keeps the search for pieces linear.
 const LONGEST_PIECE: usize = 64;
-/// What a clock reading may be off besides its bracket, ns.
+/// Error of a clock reading in addition to its bracket, ns.
 const GRAIN: f64 = 2.0;
 
-/// The clocks of one domain among themselves.
+/// The relation between the clocks of one domain.
 ///
-/// `x` is `CLOCK_MONOTONIC_RAW` and `w` is `CLOCK_BOOTTIME`, both in ns since the first clock set. Without
-/// sets BOOTTIME is all there is, and is taken for RAW.
+/// `x` is `CLOCK_MONOTONIC_RAW` and `w` is `CLOCK_BOOTTIME`, both in ns since the first clock set. Without sets,
+/// BOOTTIME is the only clock and is used as RAW.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OnNode {
     raw_base: i64,
     boot_base: i64,
-    /// (x, w), both increasing, straight between them.
+    /// Points (x, w), both increasing; linear between points.
     knots: Vec<(f64, f64)>,
-    /// How far off a conversion may be, ns.
+    /// Error of a conversion, ns.
     pub(super) error: f64,
-    /// Whether there are sets, and so a RAW that others can refer to.
+    /// Whether RAW of the domain is recorded, so that others can refer to it.
     pub(super) has_raw: bool,
 }
 
@@ -28,13 +28,14 @@ struct Piece {
     first: f64,
     last: f64,
     count: usize,
-    /// w - x at x = 0, and its slope.
+    /// `w - x` at `x = 0`, and its slope.
     at_zero: f64,
     slope: f64,
 }
 
 impl OnNode {
-    /// From the sets of a domain in any order; `earliest` is the first BOOTTIME that is known of a domain without.
+    /// Builds the relation from the sets of a domain, in any order. `earliest` is the first recorded BOOTTIME;
+    /// it is the origin if there are no sets.
     pub(super) fn new(sets: &[ClockSet], earliest: i64) -> OnNode {
         let mut sets: Vec<&ClockSet> = sets.iter().filter(|s| s.bracket >= 0).collect();
         sets.sort_by_key(|s| (s.monotonic_raw, s.boottime, s.bracket));
@@ -61,7 +62,7 @@ impl OnNode {
             let last = next.unwrap_or(piece.last);
             knots.push((last, last + piece.at(last)));
         }
-        // A clock that runs backwards is not believed.
+        // Drops readings at which a clock runs backwards.
         let mut end = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         knots.retain(|&(x, w)| {
             let goes_on = x > end.0 && w > end.1;
@@ -74,29 +75,29 @@ impl OnNode {
         OnNode { raw_base, boot_base, knots, error, has_raw: true }
     }
 
-    /// Of a domain that no input is of: RAW is all that others saw of it.
+    /// Returns the relation of a domain without inputs: other domains observed only its RAW.
     pub(super) fn bridge(first_raw: i64) -> OnNode {
         OnNode { raw_base: first_raw, boot_base: first_raw, has_raw: true, ..OnNode::default() }
     }
 
-    /// `x` of a reading of RAW.
+    /// Returns `x` for a reading of RAW.
     pub(super) fn raw(&self, raw: i64) -> f64 {
         apart(raw, self.raw_base)
     }
 
-    /// `x` of a reading of BOOTTIME.
+    /// Returns `x` for a reading of BOOTTIME.
     pub(super) fn of_boottime(&self, local: LocalNs) -> f64 {
         self.x(apart(local.0, self.boot_base))
     }
 
-    /// BOOTTIME at `x`; `None` if it is no time.
+    /// Returns BOOTTIME at `x`; `None` on overflow.
     pub(super) fn boottime(&self, x: f64) -> Option<i64> {
         let w = self.w(x);
-        // Beyond this the cast would not be exact.
+        // Above this the cast would not be exact.
         (w.abs() < 9e18).then(|| self.boot_base.checked_add(w.round() as i64)).flatten()
     }
 
-    /// The `x` at which BOOTTIME changes its rate.
+    /// Returns the values of `x` at which BOOTTIME changes its rate.
     pub(super) fn bends(&self) -> impl Iterator<Item = f64> {
         self.knots.iter().map(|k| k.0)
     }
@@ -115,7 +116,8 @@ impl Piece {
         self.at_zero + self.slope * x
     }
 
-    /// Where this piece turns into the next, if both are known well enough and cross between their sets.
+    /// Returns where this piece turns into the next. Both need at least 3 sets and must cross between their
+    /// sets.
     fn meets(&self, next: &Piece) -> Option<f64> {
         let x = (next.at_zero - self.at_zero) / (self.slope - next.slope);
         let well_known = self.count >= 3 && next.count >= 3;
@@ -123,7 +125,8 @@ impl Piece {
     }
 }
 
-/// Straight pieces, each as long as it stays within the brackets of its sets. `points` are (x, w - x, tolerance).
+/// Divides the points into straight pieces, each as long as it stays within the brackets of its sets. `points`
+/// are (x, w - x, tolerance).
 fn pieces(points: &[(f64, f64, f64)]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = points;
@@ -144,7 +147,7 @@ fn pieces(points: &[(f64, f64, f64)]) -> Vec<Piece> {
     pieces
 }
 
-/// What a least squares line needs, weighted by the tolerances; relative to the first point.
+/// Sums for a least-squares line, weighted by the tolerances, relative to the first point.
 #[derive(Default)]
 struct Sums {
     count: usize,
@@ -176,7 +179,7 @@ impl Sums {
     }
 }
 
-/// The second number at a value of the first one; beyond the ends the end pieces go on.
+/// Returns the second coordinate at a value of the first one. Beyond the ends, the end pieces are extended.
 fn interpolate(knots: &[(f64, f64)], at: f64, axes: impl Fn(&(f64, f64)) -> (f64, f64)) -> f64 {
     let after = knots.partition_point(|k| axes(k).0 <= at).clamp(1, knots.len().saturating_sub(1).max(1));
     match (knots.get(after - 1).map(&axes), knots.get(after).map(&axes)) {
@@ -186,7 +189,7 @@ fn interpolate(knots: &[(f64, f64)], at: f64, axes: impl Fn(&(f64, f64)) -> (f64
     }
 }
 
-/// `a - b`.
+/// Returns `a - b`.
 pub(super) fn apart(a: i64, b: i64) -> f64 {
     a.checked_sub(b).map_or_else(|| (i128::from(a) - i128::from(b)) as f64, |apart| apart as f64)
 }
@@ -221,7 +224,7 @@ mod tests {
             })
             .collect();
         let clock = OnNode::new(&sets, 0);
-        // Straight between sets it would be 2.5 us off here.
+        // A straight line between the sets would be 2.5 us off here.
         assert!(error(&clock, base, 32_500_000_000).abs() < 300, "{}", error(&clock, base, 32_500_000_000));
         let back = clock.of_boottime(LocalNs(base + boottime(50_000_000_000)));
         assert!((back - 50e9).abs() < 100.0, "{back}");

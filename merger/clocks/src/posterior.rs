@@ -1,10 +1,10 @@
-//! Which biases are large: each is small or, seldom, large, and a distance of two sources often tells only that one
-//! of several is. All combinations count as much as they are likely. There are too many to try, so they
-//! are drawn (Gibbs' sampler), always in the same way.
+//! Estimates which biases are large. Each is small or, rarely, large, and the difference of two sources often
+//! shows only that one of several is large. All combinations are weighted by their likelihood. They are too many
+//! to enumerate, so they are sampled (Gibbs sampling) with a fixed seed.
 
 use super::bias::BiasRow;
 
-/// A bias may be of this size: a normal distribution, with its share.
+/// A possible size of a bias: a normal distribution and its probability.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BiasSize {
     pub(super) share: f64,
@@ -12,48 +12,48 @@ pub(super) struct BiasSize {
     pub(super) var: f64,
 }
 
-/// A bias before the sources are compared.
+/// Prior distribution of a bias.
 #[derive(Clone, Debug)]
 pub(super) struct BiasPrior {
-    /// If no distance has to do with it.
+    /// Mean and variance if no measured difference involves the bias.
     pub(super) alone: (f64, f64),
-    /// Else what it may be: small, then large.
+    /// Possible sizes otherwise: small, then large.
     pub(super) sizes: Vec<BiasSize>,
-    /// Biases of one kind are all larger or smaller than expected, and more or fewer of them are large.
+    /// Kind of the bias. Biases of one kind share a scale and a fraction of large ones, which are estimated.
     pub(super) kind: usize,
-    /// How many of the kind are large, beforehand.
+    /// Prior fraction of large biases of the kind.
     pub(super) large: f64,
 }
 
-/// A distance of two sources: a sum of biases and a noise.
+/// A measured difference of two sources: a sum of biases plus noise.
 pub(super) struct NodeDistance {
     pub(super) row: BiasRow,
     pub(super) ns: f64,
     pub(super) var: f64,
 }
 
-/// How many biases of a kind the priors count for, when their usual size is estimated.
+/// Weight of the priors, in biases of a kind, when the scale of the kind is estimated.
 const PRIOR_COUNT: f64 = 4.0;
-/// The same, when it is estimated how many are large.
+/// Weight of the priors, in biases of a kind, when the fraction of large ones is estimated.
 const SHARE_COUNT: f64 = 20.0;
-/// Rounds in which the usual sizes settle.
+/// Number of rounds in which the scales converge.
 const SETTLING: usize = 8;
-/// Combinations that are kept...
+/// Number of combinations that are kept.
 const DRAWS: usize = 24;
-/// ... one of so many.
+/// One combination in this many sweeps is kept.
 const SWEEPS: usize = 6;
-/// More distances than this (no collector makes them) are not worth so much time.
+/// With more differences than this, which no collector produces, fewer sweeps are made to limit the time.
 const MANY: usize = 300;
 
-/// Biases after the sources were compared.
+/// Distribution of the biases after the sources were compared.
 pub(super) struct BiasPosterior {
-    /// Their means, ns.
+    /// Means of the biases, ns.
     pub(super) mean: Vec<f64>,
     rows: Vec<BiasRow>,
     draws: Vec<Draw>,
 }
 
-/// One combination: means and variances of the biases, and the inverse of the distances' covariance.
+/// One combination: means and variances of the biases, and the inverse of the differences' covariance.
 struct Draw {
     mean: Vec<f64>,
     var: Vec<f64>,
@@ -61,7 +61,7 @@ struct Draw {
 }
 
 impl BiasPosterior {
-    /// `None` if there is nothing to compare, or nothing that can be.
+    /// Returns `None` if there are no differences or their covariance is singular.
     pub(super) fn new(distances: Vec<NodeDistance>, priors: &[BiasPrior]) -> Option<BiasPosterior> {
         if distances.is_empty() {
             return None;
@@ -87,7 +87,7 @@ impl BiasPosterior {
         Some(BiasPosterior { mean, rows: distances.into_iter().map(|d| d.row).collect(), draws })
     }
 
-    /// Variance of a sum of biases: that of each combination, and that among them.
+    /// Returns the variance of a sum of biases: the mean within combinations plus the variance between them.
     pub(super) fn var(&self, row: &BiasRow) -> f64 {
         let count = self.draws.len().max(1) as f64;
         let sum = |draw: &Draw| row.iter().map(|(i, lever)| lever * draw.mean[*i]).sum::<f64>();
@@ -105,15 +105,16 @@ impl BiasPosterior {
 struct Sampler<'a> {
     distances: &'a [NodeDistance],
     priors: &'a [BiasPrior],
-    /// Of each bias, the distances that it is part of.
+    /// For each bias, the differences that involve it.
     columns: Vec<Vec<(usize, f64)>>,
-    /// Of each bias, its size for now.
+    /// For each bias, its current size.
     chosen: Vec<usize>,
-    /// Of each kind, the factor of its variances.
+    /// For each kind, the factor of its variances.
     scales: Vec<f64>,
-    /// Of each kind, by how much the odds of a large one are above those beforehand, logarithm.
+    /// For each kind, the logarithm of the ratio between current and prior odds of a large bias.
     odds: Vec<f64>,
-    /// Inverse of the distances' covariance for now, and that times what the distances are off from the means.
+    /// Inverse of the differences' current covariance, and its product with the deviations of the differences
+    /// from their means.
     inverse: Vec<Vec<f64>>,
     solved: Vec<f64>,
     random: u64,
@@ -141,7 +142,7 @@ impl<'a> Sampler<'a> {
         Some(sampler)
     }
 
-    /// What bias i is drawn from for now.
+    /// Returns the distribution from which bias i is currently drawn.
     fn size(&self, i: usize) -> BiasSize {
         let (prior, scale) = (&self.priors[i], self.scales[self.priors[i].kind]);
         match prior.sizes.get(self.chosen[i]).filter(|_| !self.columns[i].is_empty()) {
@@ -150,7 +151,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Computes the inverse anew: the changes of many sweeps lose digits.
+    /// Recomputes the inverse, because the updates of many sweeps lose digits.
     fn refresh(&mut self) -> Option<()> {
         let sizes: Vec<BiasSize> = (0..self.priors.len()).map(|i| self.size(i)).collect();
         let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
@@ -190,7 +191,7 @@ impl<'a> Sampler<'a> {
                 .collect();
             let a: f64 = column.iter().map(|(at, lever)| moved[*at] * lever).sum();
             let b: f64 = column.iter().map(|(at, lever)| self.solved[*at] * lever).sum();
-            // Of another size all distances' likelihood changes by a term of rank one.
+            // Another size changes the likelihood of all differences by a rank-one term.
             let change = |size: &BiasSize| {
                 let (mean, var) = (size.mean - now.mean, size.var * scale - now.var);
                 (mean, var, (1.0 + var * a).max(f64::MIN_POSITIVE))
@@ -224,7 +225,7 @@ impl<'a> Sampler<'a> {
         self.count();
     }
 
-    /// Finds how many biases of each kind are large.
+    /// Estimates the fraction of large biases of each kind.
     fn count(&mut self) {
         let logit = |share: f64| (share / (1.0 - share)).ln();
         for (kind, odds) in self.odds.iter_mut().enumerate() {
@@ -239,7 +240,7 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Finds how large the biases of each kind are on the whole.
+    /// Estimates the scale of the biases of each kind.
     fn agree_on_result(&mut self) -> Option<()> {
         let mut usual = vec![(PRIOR_COUNT, PRIOR_COUNT); self.scales.len()];
         for (i, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
@@ -257,7 +258,7 @@ impl<'a> Sampler<'a> {
         self.refresh()
     }
 
-    /// Of all biases, given the sizes.
+    /// Returns the means of all biases, given their sizes.
     fn means(&self) -> Vec<f64> {
         let mean = |(i, column): (usize, &Vec<(usize, f64)>)| {
             let size = self.size(i);
@@ -267,7 +268,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// From 0 to 1 (splitmix64).
+/// Returns a number from 0 to 1 (SplitMix64).
 fn uniform(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -296,7 +297,7 @@ fn covariance(a: &BiasRow, b: &BiasRow, var: &[f64]) -> f64 {
     sum
 }
 
-/// The lower factor of a positive matrix, of which only the lower half is given.
+/// Returns the lower factor of a positive definite matrix, of which only the lower half is given.
 fn cholesky(mut a: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     for i in 0..a.len() {
         let (done, rest) = a.split_at_mut(i);
@@ -314,7 +315,7 @@ fn cholesky(mut a: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     Some(a)
 }
 
-/// Solves L x = b; of an empty L, nothing.
+/// Solves L x = b. An empty L gives an empty x.
 fn forwards(l: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     let mut x: Vec<f64> = Vec::with_capacity(b.len());
     for (row, b) in l.iter().zip(b) {
@@ -350,7 +351,7 @@ mod tests {
         NodeDistance { row: row.to_vec(), ns, var: 1e4 }
     }
 
-    /// The means by trying all combinations, with the usual sizes and odds as they are beforehand.
+    /// Returns the means from all combinations, with the prior scales and odds.
     fn exactly(distances: &[NodeDistance], priors: &[BiasPrior]) -> Vec<f64> {
         let (mut total, mut sums) = (0.0, vec![0.0; priors.len()]);
         for combination in 0..1_usize << priors.len() {
@@ -378,7 +379,7 @@ mod tests {
 
     #[test]
     fn drawn_combinations_weigh_as_much_as_all_of_them() {
-        // One path with two domains behind it, of which one is late.
+        // One path to two domains, one of which is late.
         let priors =
             [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1), prior(300.0, 5_000.0, 0.1, 1)];
         for (first, second) in [(2_000.0, 2_100.0), (0.0, 4_000.0), (3_000.0, 100.0), (1_500.0, 0.0)] {

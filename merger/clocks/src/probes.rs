@@ -1,20 +1,22 @@
-//! Bursts of probes, as pairs of times of two domains.
+//! Turns probe bursts into pairs of times of two domains.
 
 use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
 use super::observations::BurstTimes;
 use super::robust;
 use std::collections::BTreeMap;
 
-/// Bursts before and after one, among which the shortest round trip is the path without queues.
+/// Number of bursts before and after a burst. The shortest round trip among them is taken as that of an empty
+/// path.
 const WINDOW: usize = 24;
-/// Share of a burst's spread by which its best probes may be off.
+/// Share of a burst's spread that is possible as the error of its best probes.
 const SHARE_OF_SPREAD: f64 = 0.5;
-/// Standard deviation of what all probes of a burst are off by, as a share of the round trip: which core wakes up for
-/// the packets is decided anew for each burst.
+/// Standard deviation of the common error of all probes of a burst, as a share of the round trip. The core that
+/// wakes up for the packets is selected separately for each burst.
 const COMMON: f64 = 0.03;
-/// The same of the last burst without receive times of kernels: then programs end, and cores are given to others.
+/// The same for the last burst if it has no kernel receive times: programs end, and the scheduler reassigns
+/// cores.
 const COMMON_AT_END: f64 = 0.1;
-/// What two clock readings may be off, ns.
+/// Error of the difference of two clock readings, ns.
 pub(super) const GRAIN: f64 = 20.0;
 
 /// Times of one probe on its two domains.
@@ -22,7 +24,7 @@ pub(super) const GRAIN: f64 = 20.0;
 struct Trip {
     /// Middle of the trip on u's clock.
     middle: f64,
-    /// Receiving minus sending clock from u to v, and from v to u: delays plus and minus the offset.
+    /// Receiving minus sending clock from u to v, and from v to u: delay plus and minus the offset.
     there: f64,
     back: f64,
 }
@@ -30,7 +32,7 @@ struct Trip {
 /// The trips of one burst.
 struct Trips {
     trips: Vec<Trip>,
-    /// Of the offsets of all its probes, ns.
+    /// Spread of the offsets of all its probes, ns.
     spread: f64,
     kernel_times: bool,
 }
@@ -41,7 +43,7 @@ impl Trips {
     }
 }
 
-/// What is left of one burst.
+/// Summary of one burst.
 struct Best {
     middle: f64,
     offset: f64,
@@ -50,7 +52,7 @@ struct Best {
     kernel_times: bool,
 }
 
-/// A link for each two domains that probed each other.
+/// Returns a link for each pair of domains that probed each other.
 pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLink> {
     let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
     for burst in bursts {
@@ -64,7 +66,7 @@ pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLi
     by_ends.into_iter().map(|((u, v), bursts)| link(u, v, bursts)).collect()
 }
 
-/// The trips of a burst that can be true, seen from the end that comes first.
+/// Returns the plausible trips of a burst, from the point of view of the end with the lower place.
 fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), Vec<Trip>)> {
     let (from, prober) = domains.get(burst.from)?;
     let (to, answerer) = domains.get(burst.to)?;
@@ -102,7 +104,7 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
     let rough: Vec<(f64, f64)> =
         bursts.iter().map(|burst| (burst.middle(), best(burst, 0.0).offset)).collect();
     let rate = robust::slope(&rough);
-    // Delays are not clocks: what drifts faster than any clock is no drift.
+    // A drift that is larger than that of any clock is caused by delays.
     let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
     let best: Vec<Best> = bursts.iter().map(|burst| best(burst, rate)).collect();
     let pairs = (0..best.len())
@@ -111,7 +113,8 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
             let b = &best[i];
             let alike = near.iter().filter(|other| other.kernel_times == b.kernel_times);
             let floor = alike.map(|other| other.round_trip).fold(f64::INFINITY, f64::min);
-            // What one way took more than the other is anything up to the queueing of both: uniform.
+            // The difference between the two one-way delays is uniformly distributed up to the sum of their
+            // queueing.
             let queued = b.round_trip - floor;
             let unsure = SHARE_OF_SPREAD * b.spread;
             let is_last = i + 1 == best.len() && !b.kernel_times;
@@ -133,8 +136,8 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
     }
 }
 
-/// The shortest way there and the shortest way back, which need not be of the same probe. `rate` is how
-/// much v gains on u.
+/// Combines the shortest trip there and the shortest trip back, which may belong to different probes. `rate` is
+/// the drift of v relative to u.
 fn best(burst: &Trips, rate: f64) -> Best {
     let middle = burst.middle();
     let shortest = |delay: &dyn Fn(&Trip) -> f64| burst.trips.iter().map(delay).fold(f64::INFINITY, f64::min);

@@ -1,17 +1,19 @@
-//! Where probes say for certain that collectives mislead: on nodes that share cores, or where the ranks of an
-//! operation leave one after the other, exits are off by far more than a round trip takes. What is refuted of a domain now
-//! and then is left out; if it is most of it, all of its collectives are.
+//! Detects collectives that probes prove misleading.
+//!
+//! On nodes that share cores, or if the ranks of a collective leave one after another, exits differ by far more
+//! than a round trip. If few collectives of a domain are refuted, only these are discarded; if most are, all of
+//! them.
 
 use super::certain_bounds::CertainBounds;
 use super::locate::DomainTrack;
 use super::smoother::TrackSample;
 use super::track::SECOND;
 
-/// Within so many standard deviations noise explains it.
+/// Number of standard deviations that noise explains.
 const NOISE: f64 = 3.0;
 
-/// Whether `other` is, most of the time, further from the probes' track than that can be wrong, or says less than
-/// is certain by the probes alone. `certain` is what probes say of their own track.
+/// Returns whether, at most knots, `other` is further from the probes' track than the bounds allow, or less
+/// accurate than the bounds from probes alone. `certain` has the certain bounds of the probes' own track.
 pub(super) fn is_refuted(probes: &DomainTrack, certain: &CertainBounds, other: &DomainTrack) -> bool {
     let (mut all, mut refuted) = (0, 0);
     for (knot, bound) in probes.track.knots.iter().zip(&certain.at_knots) {
@@ -20,7 +22,7 @@ pub(super) fn is_refuted(probes: &DomainTrack, certain: &CertainBounds, other: &
         };
         let there = other.track.at(knot.x);
         let off = there.y - knot.y;
-        // A jump that the probes do not see is no excuse.
+        // A step that the probes do not show does not excuse the difference.
         let noise = NOISE * (there.var + knot.var).sqrt() + knot.slack;
         let is_off = (off - high).max(low - off) > noise;
         let is_vague = 2.0 * there.var.sqrt() + there.slack > high - low + knot.slack;
@@ -30,16 +32,16 @@ pub(super) fn is_refuted(probes: &DomainTrack, certain: &CertainBounds, other: &
     2 * refuted > all
 }
 
-/// Parts of a run that are compared with each other.
+/// Number of parts of a run that are compared with each other.
 const PARTS: usize = 4;
 
-/// Whether collectives move against probes from one part of the run to another, by more than the bounds of both: then
-/// ranks leave late for a while, and no constant makes up for it. Where a clock jumps nothing is compared.
+/// Returns whether collectives move relative to probes between parts of the run, by more than both error bounds.
+/// Ranks then leave late for some time, and no constant corrects that. Times near a step are not compared.
 pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> bool {
     let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
     let (Some((a, b)), Some((c, d))) = (ends(probes), ends(collectives)) else { return false };
     let (from, to) = (a.max(c), b.min(d));
-    // Sum of the distances, sum of their variances, count.
+    // Sum of the differences, sum of their variances, and count.
     let mut parts = [(0.0, 0.0, 0.0); PARTS];
     for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {
         let other = probes.track.at(knot.x);
@@ -50,7 +52,7 @@ pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> boo
             part.2 += 1.0;
         }
     }
-    // Errors of one part are alike: their mean is no better than one of them.
+    // Errors within a part are correlated: their mean is no more accurate than a single one.
     let parts: Vec<(f64, f64)> = parts
         .iter()
         .filter(|(.., count)| *count > 0.0)
@@ -60,15 +62,17 @@ pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> boo
     parts.iter().any(|a| parts.iter().any(|b| moved(a, b)))
 }
 
-/// What the probes alone say of each domain.
+/// Tracks and bounds of each domain from probes alone.
 pub(super) struct ProbedLinks<'a> {
     pub(super) located: &'a [Option<DomainTrack>],
     pub(super) certain: &'a [CertainBounds],
 }
 
 impl ProbedLinks<'_> {
-    /// Whether a block of collectives is further from the probes' track than that can be wrong: between two bursts, where
-    /// a clock does not run off and come back, and as long behind the last one as there were bursts before.
+    /// Returns whether a block of collectives is further from the probes' track than the bounds allow.
+    ///
+    /// Only blocks between two bursts are checked, where a clock does not drift away and return, and blocks
+    /// after the last burst for as long as bursts had lasted.
     pub(super) fn refutes(&self, domain: usize, sample: &TrackSample) -> bool {
         let Some(probes) = &self.located[domain] else { return false };
         let track = &probes.track;
@@ -77,7 +81,7 @@ impl ProbedLinks<'_> {
         let after = track.knots.partition_point(|k| k.x <= sample.x);
         let around = (after.checked_sub(1).and_then(|i| track.knots.get(i)), track.knots.get(after));
         let wander = match around {
-            // As the variance of a walk between two ends that are known.
+            // Variance of a random walk between two known ends.
             (Some(a), Some(b)) => track.walk * ((b.x - a.x) / SECOND).powi(3) / 192.0,
             _ => 0.0,
         };

@@ -1,5 +1,7 @@
-//! Moves maps within their bars until effects follow their causes: first each map as a whole, then in ever shorter
-//! stretches, down to single collectives, so that what one shift explains is not explained by many.
+//! Moves maps within their error bounds until effects follow their causes.
+//!
+//! First each map is moved as a whole, then in ever shorter stretches, down to single collectives. Violations
+//! that a single shift explains are thus not repaired by many small moves.
 
 use super::causality::{CausalityCheck, causality};
 use super::fit::DomainFit;
@@ -8,25 +10,25 @@ use super::time_map::TimeMap;
 use super::track::SECOND;
 use rpd_shard::model::LocalNs;
 
-/// Each stretch is cut into so many for the next round.
+/// Number of parts into which each stretch is divided for the next round.
 const FINER: usize = 4;
-/// How much of a violation each pass over the collectives removes: less and less, so that those that contradict
-/// each other meet in the middle.
+/// Share of a violation that each pass over the collectives removes. It decreases, so that contradicting
+/// collectives converge to the middle.
 const PASSES: [f64; 8] = [1.0, 1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15];
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RepairedTimes {
-    /// What is still in the wrong order.
+    /// Remaining violations.
     pub left: CausalityCheck,
-    /// How many of these cannot vanish while both maps stay within their bars.
+    /// Number of those that cannot be removed while both maps stay within their error bounds.
     pub out_of_reach: u64,
     /// The largest move, ns.
     pub moved: i64,
 }
 
-/// Moves the maps so that as few collectives as possible are in the wrong order: each by no more than its bar,
-/// the reference's not at all, and none backwards.
+/// Moves the maps so that as few collectives as possible are in the wrong order. Each map moves by at most its
+/// error bound and stays monotonic; the reference does not move.
 pub fn repair_causality(observations: &ClockObservations, fits: &mut [DomainFit]) -> RepairedTimes {
     let before = causality(observations, fits);
     if before.violations == 0 {
@@ -59,15 +61,15 @@ pub fn repair_causality(observations: &ClockObservations, fits: &mut [DomainFit]
     RepairedTimes { out_of_reach: out_of_reach.min(left.violations), left, moved }
 }
 
-/// The collectives, and the moves of all domains so far.
+/// The collectives, and the current moves of all domains.
 struct Moves {
     meetings: Vec<(WaitRelation, Vec<Guest>)>,
     domains: Vec<Domain>,
-    /// So many times of a domain are in one stretch.
+    /// Number of times of a domain in one stretch.
     stride: usize,
 }
 
-/// A rank in a collective: places among the times of its domain.
+/// A rank in a collective; entry and exit are indices into the times of its domain.
 #[derive(Clone, Copy)]
 struct Guest {
     domain: usize,
@@ -76,19 +78,21 @@ struct Guest {
     exit: usize,
 }
 
-/// The times at which ranks of a domain entered and left, and how far the map is moved. The moves are known at the
-/// knots, which are every `stride`th of these times and the last one; straight between them. One knot alone moves all.
+/// Entry and exit times of a domain's ranks, and the moves of its map.
+///
+/// The moves are stored at the knots, which are every `stride`th of these times and the last one, and are
+/// interpolated linearly between them. A single knot moves the whole map.
 #[derive(Default)]
 struct Domain {
-    /// ns of the domain, in order, each once.
+    /// Times in ns of the domain, in order, without duplicates.
     times: Vec<i64>,
-    /// Their job times by the first map.
+    /// Their job times under the original map.
     jobs: Vec<i64>,
-    /// Their bars.
+    /// Their error bounds.
     rooms: Vec<f64>,
     stride: usize,
     moves: Vec<f64>,
-    /// Which knots do not lie between their neighbours.
+    /// Whether each knot deviates from the line between its neighbours.
     bends: Vec<bool>,
 }
 
@@ -124,13 +128,14 @@ impl Moves {
         Moves { meetings, domains, stride: longest.next_power_of_two().max(1) }
     }
 
-    /// Who left before another one had entered even with both at the far ends of their bars.
+    /// Counts the ranks that left before another one entered, even with both times moved to the ends of their
+    /// error bounds.
     fn out_of_reach(&self) -> u64 {
         let early = |g: &Guest| self.domains[g.domain].end(g.enter, -1.0);
         let late = |g: &Guest| self.domains[g.domain].end(g.exit, 1.0);
         let out_of_reach = |(needs, guests): &(WaitRelation, Vec<Guest>)| {
             let awaited: Vec<&Guest> = guests.iter().filter(|g| is_awaited(*needs, g)).collect();
-            // The two latest of different domains: nobody waits for the own one.
+            // The two latest entries of different domains: within a domain there are no violations.
             let key = |g: &&&Guest| (early(g), g.rank);
             let first = awaited.iter().max_by_key(key);
             let second =
@@ -144,7 +149,7 @@ impl Moves {
         self.meetings.iter().map(out_of_reach).sum()
     }
 
-    /// Moves the knots there are until as few collectives as possible are in the wrong order.
+    /// Moves the current knots until as few collectives as possible are in the wrong order.
     fn agree_on_result(&mut self) {
         let mut best = (self.violations(), self.kept());
         for share in PASSES {
@@ -176,7 +181,7 @@ impl Moves {
         count
     }
 
-    /// Shorter stretches; false if each time has its own move already.
+    /// Shortens the stretches; returns false if each time already has a move of its own.
     fn refine(&mut self) -> bool {
         if self.stride <= 1 {
             return false;
@@ -188,7 +193,7 @@ impl Moves {
     }
 }
 
-/// Whether others wait for this rank.
+/// Returns whether other ranks wait for this rank.
 fn is_awaited(needs: WaitRelation, guest: &Guest) -> bool {
     match needs {
         WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => true,
@@ -197,7 +202,7 @@ fn is_awaited(needs: WaitRelation, guest: &Guest) -> bool {
     }
 }
 
-/// Whether this rank waits for others.
+/// Returns whether this rank waits for others.
 fn waits(needs: WaitRelation, guest: &Guest) -> bool {
     match needs {
         WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::AllOfRoot(_) => true,
@@ -206,7 +211,8 @@ fn waits(needs: WaitRelation, guest: &Guest) -> bool {
     }
 }
 
-/// Calls `each` with who left too early, whom it should have waited for, and how late that one was.
+/// Calls `each` with the rank that left too early, the rank for which it should have waited, and the violation
+/// in ns.
 fn violations(
     needs: WaitRelation,
     guests: &[Guest],
@@ -225,12 +231,12 @@ fn violations(
     }
 }
 
-/// Brings a collective in order, by a share: who has more room left gives way more.
+/// Removes a share of the violations of a collective. The rank with more room left moves further.
 fn relieve(needs: WaitRelation, guests: &[Guest], domains: &mut [Domain], share: f64) {
     let mut found = Vec::new();
     violations(needs, guests, domains, |leaver, enterer, _| found.push((*leaver, *enterer)));
     for (leaver, enterer) in found {
-        // Others of this collective may have moved the two.
+        // Another violation of this collective may have moved the two already.
         let (left, entered) =
             (domains[leaver.domain].job(leaver.exit), domains[enterer.domain].job(enterer.enter));
         let late = entered.saturating_sub(left) as f64;
@@ -239,7 +245,7 @@ fn relieve(needs: WaitRelation, guests: &[Guest], domains: &mut [Domain], share:
         let is_possible =
             domains[enterer.domain].end(enterer.enter, -1.0) <= domains[leaver.domain].end(leaver.exit, 1.0);
         if late > 0.0 && later + earlier > 0.0 && is_possible {
-            // Moves are rounded: one more is enough.
+            // Moves are rounded, so one ns is added.
             let by = share * late.min(later + earlier) + 1.0;
             domains[leaver.domain].push(leaver.exit, by * later / (later + earlier));
             domains[enterer.domain].push(enterer.enter, -by * earlier / (later + earlier));
@@ -248,7 +254,7 @@ fn relieve(needs: WaitRelation, guests: &[Guest], domains: &mut [Domain], share:
 }
 
 impl Domain {
-    /// The knots around a place, and how near it is to the second one, 0 to 1.
+    /// Returns the knots around a time, and its relative position between them, from 0 to 1.
     fn around(&self, place: usize) -> (usize, usize, f64) {
         if self.moves.len() < 2 {
             return (0, 0, 0.0);
@@ -259,34 +265,34 @@ impl Domain {
         (first, first + 1, share)
     }
 
-    /// The place of a knot.
+    /// Returns the time index of a knot.
     fn place(&self, knot: usize) -> usize {
         (knot * self.stride).min(self.times.len().saturating_sub(1))
     }
 
-    /// The move at a place.
+    /// Returns the move at a time.
     fn at(&self, place: usize) -> f64 {
         let (a, b, share) = self.around(place);
         let by = self.moves[a] + (self.moves[b] - self.moves[a]) * share;
         by.clamp(-self.rooms[place], self.rooms[place])
     }
 
-    /// The job time at a place, as the map is moved.
+    /// Returns the job time under the moved map.
     fn job(&self, place: usize) -> i64 {
         self.jobs[place].saturating_add(self.at(place) as i64)
     }
 
-    /// The job time at the end of the bar.
+    /// Returns the job time at the end of the error bound.
     fn end(&self, place: usize, sign: f64) -> i64 {
         self.jobs[place].saturating_add((sign * self.rooms[place]) as i64)
     }
 
-    /// How far a place may still move in a direction.
+    /// Returns how far a time may still move in a direction.
     fn room(&self, place: usize, sign: f64) -> f64 {
         self.rooms[place] - sign * self.at(place)
     }
 
-    /// Moves a place by moving the knots around it as little as possible.
+    /// Moves a time by moving the knots around it as little as possible.
     fn push(&mut self, place: usize, by: f64) {
         let (a, b, share) = self.around(place);
         if a == b {
@@ -304,7 +310,7 @@ impl Domain {
         }
     }
 
-    /// No knot before the one in front of it.
+    /// Moves knots forward so that none is before the previous one.
     fn put_in_order(&mut self) {
         for knot in 1..self.moves.len() {
             let (before, place) = (self.place(knot - 1), self.place(knot));
@@ -334,7 +340,7 @@ impl Domain {
         (self.moves, self.bends, self.stride) = (moves, bends, stride);
     }
 
-    /// The first map with the moves, within its bar at each of its knots.
+    /// Returns the original map with the moves, within its error bound at each of its knots.
     fn moved(&self, fit: &DomainFit, first: &TimeMap) -> TimeMap {
         if self.moves.iter().all(|by| *by == 0.0) || self.times.is_empty() {
             return first.clone();
@@ -345,7 +351,7 @@ impl Domain {
         times.extend(fit.bars.iter().map(|bar| bar.local));
         times.sort_unstable();
         times.dedup();
-        // Two points at each end, so that the rates beyond are those of the first map.
+        // Two points at each end keep the rates of the original map beyond them.
         if let (Some(&start), Some(&end)) = (times.first(), times.last()) {
             let apart = |count: i64| count * SECOND as i64;
             times.splice(0..0, [start.saturating_sub(apart(2)), start.saturating_sub(apart(1))]);
@@ -360,7 +366,7 @@ impl Domain {
                 (at, [low, job.saturating_add(self.at_time(at) as i64).clamp(low, high), high])
             })
             .collect();
-        // In order without leaving a bar: nobody goes beyond where a later one has to stay before.
+        // Limits each time to the error bounds of all later ones, which keeps the order without leaving a bound.
         let mut end = i64::MAX;
         for (_, [_, job, high]) in points.iter_mut().rev() {
             end = end.min(*high);
@@ -369,7 +375,7 @@ impl Domain {
         TimeMap::through(points.into_iter().map(|(at, [_, job, _])| (at, job)).collect())
     }
 
-    /// The move at any time.
+    /// Returns the move at any time.
     fn at_time(&self, time: i64) -> f64 {
         let after = self.times.partition_point(|t| *t <= time);
         let (Some(before), true) = (after.checked_sub(1), after < self.times.len()) else {

@@ -1,14 +1,14 @@
-//! Statistics that a few wrong values do not move. None of them depends on the order of the values.
+//! Statistics that are robust against a few wrong values. No result depends on the order of the values.
 
-/// Turns a median absolute deviation into the standard deviation of a normal distribution.
+/// Factor from a median absolute deviation to the standard deviation of a normal distribution.
 pub(super) const DEVIATION: f64 = 1.4826;
 
-/// The median; reorders `values`. `None` of none.
+/// Returns the median; `None` for an empty slice. Reorders `values`.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The value that a share of the values is below; reorders `values`. `None` of none.
+/// Returns the value below which a share of the values lies; `None` for an empty slice. Reorders `values`.
 pub(super) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
     let place = last as f64 * share;
@@ -18,14 +18,15 @@ pub(super) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
     Some(at + (next - at) * (place - low as f64))
 }
 
-/// Standard deviation, from the median absolute deviation from `middle`; overwrites `values`.
+/// Returns the standard deviation, estimated from the median absolute deviation from `middle`. Overwrites
+/// `values`.
 pub(super) fn deviation(values: &mut [f64], middle: f64) -> f64 {
     values.iter_mut().for_each(|v| *v = (*v - middle).abs());
     median(values).unwrap_or(0.0) * DEVIATION
 }
 
-/// Slope after Theil and Sen, of the pairs of points that are half the series apart. `points` are sorted
-/// by their first number; 0 where they do not tell.
+/// Returns the Theil-Sen slope of pairs of points that are half the series apart; 0 if it is undefined. `points`
+/// must be sorted by their first number.
 pub fn slope(points: &[(f64, f64)]) -> f64 {
     let (early, late) = points.split_at(points.len() / 2);
     let mut slopes: Vec<f64> = early

@@ -1,35 +1,35 @@
-//! Kalman filter and Rauch-Tung-Striebel smoother on [y, rate], of samples with a noise of their own.
+//! Kalman filter and Rauch-Tung-Striebel smoother on [y, rate], for samples with individual variances.
 //!
-//! How fast the rate wanders and by what factor the noise is larger than the samples say come from the
-//! samples, by maximum likelihood of Student's t, so that outliers neither move the track nor widen its bar
-//! for good.
+//! The random walk of the rate and the scale of the noise are estimated from the samples by maximum likelihood.
+//! The noise is Student's t, so that outliers neither move the track nor permanently widen its error bound.
 
 use super::links::LinkKind;
 use super::robust;
 use super::track::{ClockJump, ClockTrack, SECOND, TrackKnot};
 
-/// "When the domain's clock showed x, it was y behind the reference", ns, with a variance in ns^2.
+/// One sample: when the domain's clock showed `x`, the reference was `y` ahead of it, ns, with a variance in
+/// ns^2.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrackSample {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) var: f64,
-    /// It stands for what was seen within this time, ns.
+    /// The sample represents observations within this distance, ns.
     pub(super) around: f64,
-    /// Where it comes from; not looked at here.
+    /// Index of the link that it comes from. The smoother does not use it.
     pub(super) link: usize,
-    /// What it comes from.
+    /// Source that it comes from.
     pub(super) kind: LinkKind,
 }
 
-/// How sure the noise of the samples is before they are looked at.
+/// How reliable the stated variances of the samples are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LinkNoise {
-    /// As the samples say, and a usual crystal: quick, and good to some us.
+    /// The variances and a usual crystal are taken as given. This is fast and accurate to some us.
     Trusted,
-    /// A first guess.
+    /// The variances are a first guess.
     Guessed,
-    /// Scaled by an earlier fit.
+    /// An earlier fit scaled the variances.
     Scaled,
 }
 
@@ -38,45 +38,45 @@ pub(super) enum LinkNoise {
 pub(super) struct SmoothedTrack {
     pub(super) track: ClockTrack,
     pub(super) scale: f64,
-    /// How much each sample counted, 0 to about 1.
+    /// Weight of each sample, from 0 to about 1.
     pub(super) weights: Vec<f64>,
 }
 
-/// Degrees of freedom of the noise: its tails are heavy.
+/// Degrees of freedom of the noise. Its tails are heavy.
 const FREEDOM: f64 = 3.0;
-/// A forecast that is this many standard deviations off, squared, is not believed.
+/// Square of the number of standard deviations above which a sample is rejected.
 const REJECT: f64 = 36.0;
-/// So many in a row that agree with each other are a jump of the clock.
+/// Number of consecutive rejects that count as a step of the clock if they agree with each other.
 const REJECTS: usize = 5;
-/// At the end of the samples so few are.
+/// The same number at the end of the samples.
 const REJECTS_AT_END: usize = 2;
-/// Where there are probes, so many of the rejects are probes; at the end one.
+/// If there are probes, at least this many of the rejects must be probes; at the end, one.
 const PROBED_REJECTS: usize = 2;
-/// Cost of a jump, in the units of the likelihood: jumps are rare.
+/// Cost of a step, in units of the likelihood. Steps are rare.
 const JUMP: f64 = 30.0;
-/// Variance of rates before anything is known: 100 ppm.
+/// Variance of a rate before any sample: 100 ppm.
 const ANY_RATE: f64 = 1e5 * 1e5;
-/// What a jump may add to the variance of the rate: 5 ppm.
+/// Variance that a step may add to that of the rate: 5 ppm.
 const JUMPED_RATE: f64 = 5e3 * 5e3;
-/// A crystal's usual wander, (ns/s)^2/s, and how far from it one may be (logarithm, standard deviation). With more, a clock
-/// that seems to wander explains the odd burst of a busy node.
+/// Usual random walk of a crystal, (ns/s)^2/s, and the standard deviation of its logarithm. With a larger
+/// deviation, the walk would absorb occasional disturbed bursts of a busy node.
 const USUAL_WALK: (f64, f64) = (20.0, 1.5);
-/// No crystal wanders more; what looks like it is noise, ln of (ns/s)^2/s.
+/// Maximum random walk of a crystal, ln of (ns/s)^2/s. Anything above is noise.
 const MOST_WALK: f64 = 11.5;
-/// Gaps longer than this get knots of their own, ns.
+/// Gaps longer than this get additional knots, ns.
 const GAP: f64 = 8.0 * SECOND;
-/// So many samples, or fewer, may all be off by nearly the same, and are no less noisy than they say.
+/// Up to this many samples may share nearly the same error, so their agreement does not reduce the noise scale.
 const TELLING: f64 = 16.0;
-/// No more than so many in one gap.
+/// Maximum number of knots in one gap.
 const GAP_KNOTS: usize = 16;
-/// The likelihood of many points is that of so many stretches...
+/// The likelihood of many points is computed from this number of stretches.
 const PARTS: usize = 3;
-/// ... of so many.
+/// Number of points of such a stretch.
 const PART: usize = 80;
-/// Rounds of reweighting by the smoothed residuals.
+/// Number of rounds of reweighting by the smoothed residuals.
 const ROUNDS: usize = 3;
 
-/// The track through samples in order of x; `None` without any.
+/// Returns the track through samples in order of x; `None` without samples.
 pub(super) fn smooth(samples: &[TrackSample], noise: LinkNoise) -> Option<SmoothedTrack> {
     let origin = Origin::of(samples)?;
     let points: Vec<Point> = samples.iter().map(|s| origin.point(s)).collect();
@@ -95,7 +95,7 @@ pub(super) fn smooth(samples: &[TrackSample], noise: LinkNoise) -> Option<Smooth
     Some(SmoothedTrack { track, scale, weights })
 }
 
-/// Times in seconds and values near 0, so that squares keep their digits.
+/// Shifts times to seconds and values to near 0, so that squares keep their digits.
 struct Origin {
     x: f64,
     y: f64,
@@ -103,11 +103,11 @@ struct Origin {
 
 #[derive(Clone, Copy, Debug)]
 struct Point {
-    /// s.
+    /// Seconds.
     t: f64,
     y: f64,
     var: f64,
-    /// ns.
+    /// Nanoseconds.
     around: f64,
     is_probed: bool,
 }
@@ -157,7 +157,7 @@ impl State {
         State { t: point.t, y: point.y, rate: 0.0, yy: point.var * scale, yr: 0.0, rr: ANY_RATE }
     }
 
-    /// After a jump of y.
+    /// Returns the state after a step of y.
     fn restart(&self, point: &Point, scale: f64) -> State {
         let at = self.forecast(point.t, 0.0);
         State { y: point.y, yy: point.var * scale, yr: 0.0, rr: at.rr + JUMPED_RATE, ..at }
@@ -190,25 +190,26 @@ impl State {
     }
 }
 
-/// What one pass over the points finds.
+/// Result of one pass over the points.
 struct Explored {
     /// Twice the negative logarithm of the likelihood.
     cost: f64,
-    /// The first point of each piece between jumps.
+    /// Index of the first point of each piece between steps.
     starts: Vec<usize>,
-    /// How far each point is believed, 0 to 1.
+    /// Weight of each point, from 0 to 1.
     weights: Vec<f64>,
 }
 
-/// Filters, and finds jumps: forecasts that are off several times in a row, in the same way.
+/// Filters the points and detects steps, which are several consecutive forecasts that are off by the same
+/// amount.
 fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
     let mut found = Explored { cost: 0.0, starts: vec![0], weights: vec![1.0; points.len()] };
     let Some(first) = points.first() else { return found };
     let mut state = State::start(first, scale);
-    // State and cost before the rejects in a row, and how many they are.
+    // State and cost before the current rejects, and the number of these.
     let mut trusted = (state, 0.0);
     let (mut rejects, mut i) = (0, 1);
-    // Collectives all end late when the cores of a node are given to others, and probes would show a jump, too.
+    // If the scheduler takes cores away from a node, all collectives end late. Probes would confirm a real step.
     let are_probed = points.iter().any(|point| point.is_probed);
     while let Some(point) = points.get(i) {
         let ahead = state.forecast(point.t, walk);
@@ -245,7 +246,7 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
     found
 }
 
-/// Twice the negative logarithm of Student's t, but for a constant.
+/// Returns twice the negative logarithm of Student's t, without a constant.
 fn likelihood(var: f64, ratio: f64) -> f64 {
     // (FREEDOM + 1) ln(1 + ratio / FREEDOM), with one logarithm; the limit keeps the power finite.
     let tail = 1.0 + ratio.min(1e30) / FREEDOM;
@@ -253,7 +254,7 @@ fn likelihood(var: f64, ratio: f64) -> f64 {
     (var * square * square).ln()
 }
 
-/// Whether points are off from a forecast by the same, but for one in five.
+/// Returns whether at least four in five points deviate from a forecast by the same amount.
 fn agree(from: &State, points: &[Point], scale: f64) -> bool {
     let off = |p: &Point| p.y - from.forecast(p.t, 0.0).y;
     let Some(jump) = robust::median(&mut points.iter().map(off).collect::<Vec<_>>()) else { return false };
@@ -264,7 +265,7 @@ fn agree(from: &State, points: &[Point], scale: f64) -> bool {
     agreeing.count() + points.len() / REJECTS >= points.len()
 }
 
-/// The wander of the rate and the factor of the noise under which the points are likeliest.
+/// Returns the random walk and the noise scale under which the points are likeliest.
 fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
     let unsure_scale = match noise {
         LinkNoise::Trusted => return (USUAL_WALK.0, 1.0),
@@ -282,10 +283,10 @@ fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
         }
         if cost.is_nan() || scale < least { f64::INFINITY } else { cost }
     };
-    // Logarithms from here on; first a coarse look along the wander, then by halved steps along both.
+    // Works with logarithms from here on: a coarse search over the walk, then halved steps over both values.
     let coarse = (-2..=4).map(|i| 2.5 * f64::from(i));
     let mut best = (f64::INFINITY, USUAL_WALK.0.ln(), 0.0);
-    // Samples that are far noisier than they say look like a wild clock, from nearby.
+    // Samples that are much noisier than stated look like an unstable clock at short range.
     let rough = roughness(points).ln();
     for (walk, scale) in coarse.flat_map(|walk| [(walk, 0.0), (walk, rough)]) {
         if scale != 0.0 && rough < 3.0 {
@@ -320,7 +321,7 @@ fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
     (best.1.exp(), best.2.exp())
 }
 
-/// How much larger than their variances the distances of points from their neighbours are.
+/// Returns the ratio between the deviations of points from their neighbours and their variances.
 fn roughness(points: &[Point]) -> f64 {
     let ratio = |p: &[Point]| {
         let [a, b, c] = p else { return 0.0 };
@@ -333,7 +334,7 @@ fn roughness(points: &[Point]) -> f64 {
     (robust::median(&mut ratios).unwrap_or(0.0) * robust::DEVIATION * robust::DEVIATION).max(1.0)
 }
 
-/// All points, or of many some stretches: two numbers do not need more.
+/// Returns all points or, if there are many, some stretches, which suffice to estimate two numbers.
 fn parts(points: &[Point]) -> Vec<&[Point]> {
     if points.len() <= PARTS * PART {
         return vec![points];
@@ -342,7 +343,7 @@ fn parts(points: &[Point]) -> Vec<&[Point]> {
     points.windows(PART).step_by(apart.max(1)).collect()
 }
 
-/// Smooths the pieces between jumps, each alone; x in ns since the first point.
+/// Smooths each piece between steps separately; x in ns since the first point.
 fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale: f64) -> ClockTrack {
     let mut track = ClockTrack { walk, ..ClockTrack::default() };
     let mut carried: Option<State> = None;
@@ -358,7 +359,8 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         let mut states = vec![State { yy: noise(start), ..begin }];
         for at in start + 1..end {
             let (from, to) = (points[at - 1].t, points[at].t);
-            // Where the rate may have changed much between two points, the bar between them is wider than at them.
+            // If the rate may change much between two points, the error bound between them is wider than at the
+            // points.
             let bulge = walk * (to - from).powi(3) / 192.0 > 0.25 * noise(at);
             let between =
                 (((to - from) * SECOND / GAP).ceil() as usize).clamp(if bulge { 2 } else { 1 }, GAP_KNOTS);
@@ -389,7 +391,7 @@ fn knot(s: &State) -> TrackKnot {
     TrackKnot { x: s.t * SECOND, y: s.y, rate: s.rate, var: s.yy, cov: s.yr, rate_var: s.rr, slack: 0.0 }
 }
 
-/// The Rauch-Tung-Striebel pass: `states` are filtered and become smoothed, `ahead` their forecasts.
+/// Rauch-Tung-Striebel pass. `states` are filtered states and become smoothed ones; `ahead` are their forecasts.
 fn backwards(states: &mut [State], ahead: &[State]) {
     for i in (0..states.len().saturating_sub(1)).rev() {
         let (now, next, forecast) = (states[i], states[i + 1], ahead[i + 1]);
@@ -418,7 +420,7 @@ fn backwards(states: &mut [State], ahead: &[State]) {
     }
 }
 
-/// While a clock may or may not have jumped yet, all of the jump may be missing.
+/// Adds slack in the interval in which a clock stepped: the whole step may be missing there.
 fn doubt(track: &mut ClockTrack) {
     for step in track.steps.clone() {
         let ends = [step.after, step.before].map(|x| track.at(x));

@@ -1,47 +1,47 @@
 use rpd_shard::model::{JobNs, LocalNs};
 use serde::{Deserialize, Serialize};
 
-/// Turns `CLOCK_BOOTTIME` of one domain into that of the reference: straight between knots, never backwards.
-/// Beyond the knots the first and the last rate go on. Without knots times stay as they are, exactly.
+/// Maps `CLOCK_BOOTTIME` of one domain to that of the reference: linear between knots and never decreasing.
+/// Beyond the knots, the first and the last rate are extended. Without knots, times are exactly unchanged.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TimeMap {
-    /// In order of local times.
+    /// Knots in order of local time.
     knots: Vec<MapKnot>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct MapKnot {
-    /// ns of the domain.
+    /// Local time, ns of the domain.
     local: i64,
-    /// ns of the reference.
+    /// Job time, ns of the reference.
     job: i64,
-    /// Job ns per local ns from here on, minus 1.
+    /// Job ns per local ns from this knot on, minus 1.
     rate: f64,
 }
 
-/// A rate that no clock has, but that garbage may ask for.
+/// Limit of an extended rate. No clock reaches it, but invalid input may.
 const ANY_RATE: f64 = 0.5;
-/// Times of a column that are looked at together.
+/// Number of times of a column that are mapped together.
 const TOGETHER: usize = 1024;
-/// 1.5 * 2^52: numbers below [`SMALL`] that are added to it are in its lowest bits, rounded to whole ones, half to
-/// even. Processors have instructions for several `f64` at once, but mostly none that round or convert 64 bits.
+/// 1.5 * 2^52. If a number below [`SMALL`] is added, it is in the lowest bits, rounded to an integer, half to
+/// even. Processors have vector instructions for `f64`, but mostly none that round or convert to 64 bits.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
-/// 2^51, 26 days of ns.
+/// 2^51, 26 days in ns.
 const SMALL: i64 = 1 << 51;
 
 impl TimeMap {
-    /// Times stay as they are.
+    /// Returns a map that leaves times unchanged.
     pub fn identity() -> TimeMap {
         TimeMap::default()
     }
 
-    /// Adds `offset` ns to all times.
+    /// Returns a map that adds `offset` ns to all times.
     pub fn shift(offset: i64) -> TimeMap {
         TimeMap { knots: vec![MapKnot { local: 0, job: offset, rate: 0.0 }] }
     }
 
-    /// Through (local, job) points in any order. Where several are at one local time the last one counts;
-    /// where job times go backwards they stand still.
+    /// Returns a map through (local, job) points in any order. Of several points at one local time, the last one
+    /// counts. Job times that decrease are replaced by the latest one before.
     pub fn through(mut points: Vec<(i64, i64)>) -> TimeMap {
         points.sort_unstable();
         points.dedup_by(|later, kept| {
@@ -70,22 +70,23 @@ impl TimeMap {
         TimeMap { knots }
     }
 
-    /// Whether no time changes.
+    /// Returns whether the map leaves times unchanged.
     pub fn is_identity(&self) -> bool {
         self.knots.is_empty()
     }
 
-    /// The job time of a local time.
+    /// Returns the job time of a local time.
     pub fn map(&self, time: LocalNs) -> JobNs {
         self.cursor().map(time)
     }
 
-    /// For many times, the cheaper the nearer they are to each other.
+    /// Returns a cursor for many times. It is faster the closer these are to each other.
     pub fn cursor(&self) -> MapCursor<'_> {
         MapCursor { map: self, at: 0 }
     }
 
-    /// Puts job times in the place of local ones to which `ahead` was added: what [`TimeMap::map`] says of each.
+    /// Replaces local times, after adding `ahead` to each, by their job times. The results equal those of
+    /// [`TimeMap::map`].
     pub fn map_all(&self, times: &mut [i64], ahead: i64) {
         if ahead != 0 {
             times.iter_mut().for_each(|time| *time = time.saturating_add(ahead));
@@ -101,12 +102,12 @@ impl TimeMap {
         }
     }
 
-    /// Local times at which the rate changes.
+    /// Returns the local times at which the rate changes.
     pub fn bends(&self) -> impl Iterator<Item = LocalNs> {
         self.knots.iter().map(|k| LocalNs(k.local))
     }
 
-    /// How much faster than the reference the domain's clock was on the whole, in parts per million.
+    /// Returns how much faster the domain's clock was than the reference over all knots, ppm.
     pub fn drift_ppm(&self) -> f64 {
         match (self.knots.first(), self.knots.last()) {
             (Some(a), Some(b)) if b.local > a.local && b.job > a.job => {
@@ -119,23 +120,23 @@ impl TimeMap {
     }
 }
 
-/// Applies a [`TimeMap`], and remembers where the last time was.
+/// Applies a [`TimeMap`] and remembers the position of the last time.
 #[derive(Clone, Debug)]
 pub struct MapCursor<'a> {
     map: &'a TimeMap,
-    /// The knot before the last time, or 0.
+    /// Index of the knot before the last time, or 0.
     at: usize,
 }
 
 impl MapCursor<'_> {
-    /// The job time of a local time.
+    /// Returns the job time of a local time.
     #[inline]
     pub fn map(&mut self, time: LocalNs) -> JobNs {
         let Some((knot, next)) = self.find(time.0) else { return JobNs::from_fit(time.0) };
         JobNs::from_fit(knot.map(time.0, next))
     }
 
-    /// The knot before a time, or the first one, and the one behind.
+    /// Returns the knot before a time, or the first one, and the next knot.
     #[inline]
     fn find(&mut self, time: i64) -> Option<(&MapKnot, Option<&MapKnot>)> {
         let knots = self.map.knots.as_slice();
@@ -148,8 +149,8 @@ impl MapCursor<'_> {
         Some((knot, knots.get(self.at + 1)))
     }
 
-    /// Maps times that lie between two knots, where none of them needs a limit; false, and nothing done, if they
-    /// do not.
+    /// Maps times that all lie between two knots and need no limit. Returns false, without a change, if they do
+    /// not.
     fn map_together(&mut self, times: &mut [i64]) -> bool {
         let ends = times.iter().fold(None, |ends, &time| match ends {
             None => Some((time, time)),
@@ -158,7 +159,7 @@ impl MapCursor<'_> {
         let Some((low, high)) = ends else { return true };
         let Some((knot, next)) = self.find(low) else { return true };
         let is_between = next.is_none_or(|next| high < next.local);
-        // Job times rise with local ones: what holds at both ends holds between.
+        // Job times increase with local ones, so a condition that holds at both ends holds between them.
         let has_room = |time| knot.exactly(time).is_some_and(|job| next.is_none_or(|next| job <= next.job));
         if !(is_between && knot.rate.abs() <= ANY_RATE && has_room(low) && has_room(high)) {
             return false;
@@ -176,7 +177,7 @@ impl MapCursor<'_> {
     }
 }
 
-/// `number * rate`, rounded to a whole number; number and product are below [`SMALL`].
+/// Returns `number * rate`, rounded to an integer. `number` and the product must be below [`SMALL`].
 #[inline]
 fn product(number: i64, rate: f64) -> i64 {
     let number = f64::from_bits((MAGIC.to_bits() as i64).wrapping_add(number) as u64) - MAGIC;
@@ -187,20 +188,21 @@ impl MapKnot {
     #[inline]
     fn map(&self, local: i64, next: Option<&MapKnot>) -> i64 {
         let since = local.saturating_sub(self.local);
-        // Before the first knot its rate goes on backwards, if a clock can have it.
+        // Before the first knot its rate is extended backwards, limited to a possible one.
         let rate = if since < 0 { self.rate.clamp(-ANY_RATE, ANY_RATE) } else { self.rate };
         let is_small = since.unsigned_abs() < SMALL.unsigned_abs() && rate.abs() <= ANY_RATE;
         let more =
             if is_small { product(since, rate) } else { (since as f64 * rate).round_ties_even() as i64 };
         let job = self.job.saturating_add(since).saturating_add(more);
-        // Rounding must not overtake the next knot.
+        // Rounding must not exceed the next knot.
         match next {
             Some(next) if since >= 0 => job.clamp(self.job, next.job),
             _ => job,
         }
     }
 
-    /// The job time of a local time, where nothing on the way to it is too large for [`product`] and `i64`.
+    /// Returns the job time of a local time; `None` if an intermediate value is too large for [`product`] or
+    /// `i64`.
     fn exactly(&self, local: i64) -> Option<i64> {
         let since = local.checked_sub(self.local)?;
         let is_small = since.unsigned_abs() < SMALL.unsigned_abs();
@@ -253,8 +255,8 @@ mod tests {
         assert_eq!(sent, map);
     }
 
-    /// What a map through `points` promises, without floating point: the job time as a fraction, ns and ns per
-    /// `local` ns of the segment. The points are ascending, 2 or more, and not flat beyond reason.
+    /// Exact value of a map through `points`, without floating point: the job time as a fraction, ns and ns per
+    /// `local` ns of the segment. There must be at least 2 points, in ascending order.
     fn line(points: &[(i64, i64)], time: i64) -> (i128, i128) {
         let behind = points.partition_point(|p| p.0 <= time).clamp(1, points.len() - 1);
         let [(x0, y0), (x1, y1)] =
@@ -262,7 +264,7 @@ mod tests {
         (y0 * (x1 - x0) + (i128::from(time) - x0) * (y1 - y0), x1 - x0)
     }
 
-    /// Knots minutes apart at most, with rates of up to 10 %, days after an origin far away.
+    /// Knots at most minutes apart, with rates of up to 10 %, days after a distant origin.
     fn some_points() -> impl Strategy<Value = Vec<(i64, i64)>> {
         let start = -1_000_000_000_000_000_000..1_000_000_000_000_000_000i64;
         let steps = proptest::collection::vec((1..100_000_000_000i64, -100_000..=100_000i64), 1..6);
@@ -278,8 +280,8 @@ mod tests {
     }
 
     proptest! {
-        /// In knots' reach all times of a column are within 1 ns of the line (half for rounding, the rest for what
-        /// is left of 53 bits), and they are what they are one by one.
+        /// Within reach of the knots, all times of a column are within 1 ns of the line: half for rounding, the
+        /// rest for the precision of 53 bits. They equal the times that are mapped one by one.
         #[test]
         fn a_column_is_mapped_as_its_times_are_and_both_lie_on_the_lines(
             points in some_points(),
@@ -326,7 +328,8 @@ mod tests {
             prop_assert_eq!(times, wanted);
         }
 
-        /// Shifting a domain's clock by X, or the reference's, moves all by exactly X and nothing else.
+        /// Shifting a domain's clock, or that of the reference, by X moves all times by exactly X and changes
+        /// nothing else.
         #[test]
         fn a_shifted_map_maps_shifted_times(points in some_points(), places in proptest::collection::vec(-0.2f64..1.2, 1..50), x in -1_000_000_000_000_000_000..1_000_000_000_000_000_000i64) {
             let (first, length) = (points[0].0, (points[points.len() - 1].0 - points[0].0) as f64);

@@ -1,23 +1,23 @@
-/// A domain's RAW against the reference's over the run: `y` is the reference's x minus the domain's own
-/// x. No knots: the reference itself.
+/// Track of a domain's RAW clock relative to the reference over the run: `y` is the reference's x minus the
+/// domain's own x. The reference itself has no knots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClockTrack {
-    /// In order of x.
+    /// Knots in order of x.
     pub(super) knots: Vec<TrackKnot>,
-    /// Variance that the rate gains in a second, (ns/s)^2/s.
+    /// Variance that the rate gains per second, (ns/s)^2/s.
     pub(super) walk: f64,
-    /// Jumps of y.
+    /// Steps of y.
     pub(super) steps: Vec<ClockJump>,
 }
 
-/// What is known at one time.
+/// Estimated state at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TrackKnot {
     /// Time, ns.
     pub(super) x: f64,
-    /// Value, ns.
+    /// Offset, ns.
     pub(super) y: f64,
-    /// Change of y, ns/s.
+    /// Rate of change of y, ns/s.
     pub(super) rate: f64,
     /// Variance of y, ns^2.
     pub(super) var: f64,
@@ -25,29 +25,31 @@ pub(super) struct TrackKnot {
     pub(super) cov: f64,
     /// Variance of the rate, (ns/s)^2.
     pub(super) rate_var: f64,
-    /// What y may be off besides, because a clock jumped here and nobody knows when, ns.
+    /// Additional error of y because a clock stepped near this time, and the exact time of the step is not
+    /// known, ns.
     pub(super) slack: f64,
 }
 
-/// A jump of a clock between two times.
+/// A step of a clock between two times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockJump {
-    /// After this x.
+    /// The step is after this x.
     pub(super) after: f64,
-    /// Before this x.
+    /// The step is before this x.
     pub(super) before: f64,
     /// Change of y, ns.
     pub(super) by: f64,
 }
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 pub(super) const SECOND: f64 = 1e9;
 
-/// A guess at the place of a knot is looked at with so many around it.
+/// Number of knots on each side of a guessed place that are searched first.
 const REACH: usize = 12;
 
 impl ClockTrack {
-    /// The state at x: straight between knots; beyond them, the last rate and a growing variance.
+    /// Returns the state at x: interpolated linearly between knots; beyond them, with the last rate and a
+    /// growing variance.
     pub(super) fn at(&self, x: f64) -> TrackKnot {
         let after = self.after(x);
         match (after.checked_sub(1).and_then(|i| self.knots.get(i)), self.knots.get(after)) {
@@ -69,13 +71,14 @@ impl ClockTrack {
         }
     }
 
-    /// The domain's x at the reference's.
+    /// Returns the domain's x at a time of the reference.
     pub(super) fn x_at(&self, reference: f64) -> f64 {
-        // Rates are far below 1, so this closes in by several digits a round.
+        // Rates are far below 1, so each iteration gains several digits.
         (0..3).fold(reference - self.at(reference).y, |x, _| reference - self.at(x).y)
     }
 
-    /// The first knot after x. Knots are spaced evenly, nearly, so a guess is not far off.
+    /// Returns the index of the first knot after x. Knots are almost evenly spaced, so a proportional guess is
+    /// close.
     fn after(&self, x: f64) -> usize {
         let (Some(first), Some(last)) = (self.knots.first(), self.knots.last()) else { return 0 };
         let share = (x - first.x) / (last.x - first.x).max(1.0);

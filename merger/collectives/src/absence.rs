@@ -1,5 +1,5 @@
-//! A collective that some ranks never entered, in which the others waited: how a job hangs whose rank has raised an error or
-//! died, and those that wait for its messages.
+//! Finds a collective that some ranks never entered while the others waited in it. This is how a job hangs if
+//! one of its ranks raised an error or died, or if ranks wait for messages of such a rank.
 
 use super::matched_call::CallRecord;
 use super::participants::{self, JobMembers, JobParticipant};
@@ -11,28 +11,28 @@ use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Participants of such a collective; larger ones are not looked at.
+/// Maximum number of participants of such a collective; larger ones are ignored.
 const MAX_PRESENT: usize = 1 << 16;
 
-/// A collective that some ranks never entered, and at least as many did.
+/// A collective that some ranks never entered, and that at least as many ranks did enter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RankAbsence {
-    /// The rank; absent where there are several, or where the process has none.
+    /// The missing rank; absent if several processes are missing or the process has no rank.
     pub rank: Option<u32>,
-    /// The ranks, ascending, of the processes that have one.
+    /// The missing ranks, ascending, of the processes that have one.
     #[serde(default)]
     pub ranks: Vec<u32>,
-    /// The processes, in words.
+    /// Description of the missing processes.
     pub name: String,
-    /// The function that the others called.
+    /// The function that the other ranks called.
     pub call: String,
-    /// The number of the collective on the communicator, from 1.
+    /// Number of the collective on the communicator, from 1.
     pub number: u64,
     /// The communicator.
     pub communicator: String,
-    /// How long one of the others was in it at most, ns.
+    /// Longest time that one of the other ranks spent in the collective, ns.
     pub each_ns: i64,
-    /// How long all of the others were in it together, ns.
+    /// Time that all other ranks together spent in the collective, ns.
     pub all_ns: i64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct IncompleteCollective {
 }
 
 impl IncompleteCollective {
-    /// `calls` are those that were recorded of it.
+    /// Sums up `calls`, which are the recorded calls of the collective.
     pub(super) fn new(calls: &[CallRecord], members: &JobMembers) -> Option<IncompleteCollective> {
         let first = calls.first().filter(|_| calls.len() <= MAX_PRESENT)?;
         let times = || calls.iter().map(|call| call.time_inside(members));
@@ -63,8 +63,9 @@ impl IncompleteCollective {
     }
 }
 
-/// Of the collectives of all merge ranks that processes did not enter, the one in which the others waited longest: `None` if
-/// more processes are missing than entered it, or if calls of one of these may have been lost.
+/// Returns, among the incomplete collectives of all merge ranks, the one in which the other ranks waited
+/// longest. Returns `None` if more processes are missing than entered it, or if calls of a missing process may
+/// be lost.
 pub(super) fn longest(
     comm: &impl Comm,
     members: &JobMembers,

@@ -1,5 +1,5 @@
-//! What the clocks get of the matched collectives: those of several clock domains, not too many of them, spread
-//! over the run.
+//! Selects the matched collectives that become clock observations: a limited number of those between several
+//! clock domains, spread over the run.
 
 use super::functions::WaitPattern;
 use super::matched_call::MatchedCollective;
@@ -13,23 +13,25 @@ use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Most collectives that the estimation of clocks gets.
+/// Maximum number of collectives that are passed to clock estimation.
 const MAX_OBSERVATIONS: usize = 20_000;
-/// Parts of the run, on the clock of one domain, from each of which as many are taken.
+/// Number of parts into which the run is divided on the clock of one domain. The same number of collectives is
+/// selected from each part.
 const PARTS: i64 = 1_000;
 
-/// A meeting on its way to rank 0: which part of the run it is in, its hash, itself.
+/// A collective on its way to rank 0: part of the run, hash and times.
 #[derive(Serialize, Deserialize)]
 struct Candidate {
     domain: u32,
     part: i64,
     key: u64,
     needs: (u8, u32),
-    /// Participant, rank, enter, exit.
+    /// Participant, rank, entry and exit.
     attendances: Vec<(u32, u32, i64, i64)>,
 }
 
-/// The meetings for the clocks, in rank 0; nothing in the others. `domains` are all clock domains.
+/// Returns the collective observations on rank 0, and an empty list on other ranks. `domains` are all clock
+/// domains.
 pub fn clock_observations(
     comm: &impl Comm,
     matched: &MatchedCollectives,
@@ -42,7 +44,8 @@ pub fn clock_observations(
     let spans = spans(comm, shared(), domains.len())?;
     let most = (MAX_OBSERVATIONS / (PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
 
-    // Of each part of the run those with the lowest hashes, which are the same for any number of merge ranks.
+    // Each part of the run contributes its collectives with the lowest hashes, so that the selection is the same
+    // for any number of merge ranks.
     let mut parts: BTreeMap<(u32, i64), Vec<(u64, Shared<'_>)>> = BTreeMap::new();
     for one in shared() {
         let Some(Some(span)) = spans.get(one.domain as usize) else { continue };
@@ -87,10 +90,10 @@ fn keep_lowest<T>(chosen: &mut Vec<(u64, T)>, most: usize) {
     chosen.truncate(most);
 }
 
-/// A collective of several domains.
+/// A collective between several clock domains.
 struct Shared<'a> {
     kept: &'a MatchedCollective,
-    /// The domain of its first rank, and when that entered.
+    /// Clock domain of the first rank, and the time at which that rank entered.
     domain: u32,
     at: i64,
 }
@@ -101,7 +104,7 @@ impl<'a> Shared<'a> {
         let first = kept.guests.first()?;
         let own = domain(first.participant)?;
         let others = kept.guests.iter().any(|guest| domain(guest.participant) != Some(own));
-        // Of a rooted one it must be known who the root was.
+        // A rooted collective is usable only if its root is recorded.
         let rooted = kept.waits != WaitPattern::AllForAll;
         let known = kept.root.is_some() && kept.guests.iter().all(|guest| guest.rank.is_some());
         (others && (!rooted || known)).then_some(Shared { kept, domain: own, at: first.enter })
@@ -142,7 +145,7 @@ impl Candidate {
     }
 }
 
-/// First and last time of collectives, on one clock.
+/// First and last time of collectives on one clock.
 #[derive(Clone, Copy, Debug)]
 struct Span(i64, i64);
 
@@ -154,7 +157,7 @@ impl Span {
     }
 }
 
-/// Per domain, of those whose first rank is on it.
+/// Returns, by domain, the span of the collectives whose first rank belongs to the domain.
 fn spans<'a>(
     comm: &impl Comm,
     shared: impl Iterator<Item = Shared<'a>>,

@@ -1,5 +1,5 @@
-//! How far apart ranks leave a collective. All have what they came for at about the same time: what is between them is
-//! the network, the machine, or the clocks.
+//! Measures the exit spread of collectives. All ranks are able to leave at about the same time, so the spread is
+//! caused by the network, the machine or clock errors.
 
 use super::late_ranks::is_comparable;
 use super::matching::MatchedCollectives;
@@ -11,18 +11,18 @@ use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The distance of the first and the last end of a collective, ns.
+/// Time between the first and the last exit from a collective, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExitSpread {
-    /// Collectives that were looked at.
+    /// Number of collectives that were measured.
     pub collectives: u64,
-    /// The middle one.
+    /// Median spread.
     pub median_ns: i64,
-    /// The greatest one.
+    /// Largest spread.
     pub most_ns: i64,
 }
 
-/// The spread of the matched collectives whose times say something, the same in all merge ranks. `fits` are by domain.
+/// Returns the exit spread of the timed collectives, the same on all merge ranks. `fits` are by clock domain.
 pub fn exit_spread(
     comm: &impl Comm,
     matched: &MatchedCollectives,

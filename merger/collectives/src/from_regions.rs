@@ -1,11 +1,11 @@
-//! The collectives of a process of which there are only regions: calls that have no number, on communicators
-//! that have no name. They are numbered in the order of their times, and used only if all processes made
-//! the same calls, see [`super::unnumbered`].
+//! Finds the collectives of a process that has only regions: their calls have no number, and their communicators
+//! have no name. The calls are numbered in order of time and used only if all processes made the same calls, see
+//! [`super::unnumbered`].
 //!
-//! A call of RCCL ends before the operation does. Its times are those of the kernel that it launched.
+//! An RCCL call ends before the operation does, so the times of the kernel that it launched are used.
 //!
-//! Torch's profiler tells more: the process group of a call of RCCL, and mostly its number there. Of gloo it tells no
-//! group, and its threads begin neighbouring calls in any order.
+//! Torch's profiler records the process group of an RCCL call and mostly its number in the group. For gloo it
+//! records no group, and gloo's threads start neighbouring calls in any order.
 
 use super::functions::{CollectiveFunction, MessageCall};
 use super::own_time::MpiBefore;
@@ -16,23 +16,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use twox_hash::XxHash3_64;
 
-/// Regions of one process that are looked at.
+/// Maximum number of regions of one process that are read.
 const MOST_REGIONS: usize = 1 << 20;
-/// Calls of a sequence that are kept to tell where it differs from another one.
+/// Maximum number of calls of a sequence that are kept to show where it differs from another one.
 const MOST_SPECS: usize = 1 << 14;
-/// Longest name of a process group that is kept.
+/// Maximum number of characters that are kept of a process group's name.
 const MAX_GROUP: usize = 200;
-/// What kernels of RCCL are called.
+/// Names of RCCL kernels contain one of these.
 const KERNELS: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
 
-/// Columns that are read of each table.
+/// Columns that are read from each table.
 const REGION: [&str; 4] = ["name_id", "event_id", "start", "end"];
 const ARG: [&str; 3] = ["event_id", "name", "value"];
 const EVENT: [&str; 2] = ["stack_id", "correlation_id"];
 const SYMBOL: [&str; 2] = ["kernel_name", "display_name"];
 const DISPATCH: [&str; 4] = ["event_id", "kernel_id", "start", "end"];
 
-/// The columns that [`of_regions`] reads of a table; the others need not be there.
+/// Returns the columns that [`collectives_of_regions`] reads from a table. No other column is required.
 pub fn region_columns(table: TableId) -> &'static [&'static str] {
     match table {
         rocpd::REGION => &REGION,
@@ -44,10 +44,10 @@ pub fn region_columns(table: TableId) -> &'static [&'static str] {
     }
 }
 
-/// Hands on the rows of a table of one source.
+/// Passes the rows of one table of a source to a callback.
 pub(crate) type ReadRegions<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
 
-/// What all ranks of a communicator have to agree on.
+/// Properties of a call on which all ranks of a communicator must agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RegionSpec {
     function: u8,
@@ -57,7 +57,7 @@ pub struct RegionSpec {
 }
 
 impl RegionSpec {
-    /// In words.
+    /// Describes the call: function, size and root.
     pub fn words(&self) -> String {
         let name =
             CollectiveFunction::of_byte(self.function).map_or_else(|| "?".into(), CollectiveFunction::name);
@@ -70,19 +70,20 @@ impl RegionSpec {
 /// The calls of a process on one communicator, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallSequence {
-    /// Hash that stands for the communicator's name.
+    /// Hash that replaces the hash of the communicator's name.
     pub comm: u64,
-    /// The how-manieth communicator of the process, from 0, by first use.
+    /// Index of the communicator among those of the process, from 0, by first use.
     pub place: u32,
     /// Number of calls.
     pub len: u64,
-    /// Hash of them all.
+    /// Hash of all calls.
     pub digest: u64,
-    /// The first ones.
+    /// The first calls.
     pub specs: Vec<RegionSpec>,
-    /// The communicator has a name that is the same in all processes.
+    /// Whether the communicator has a name that is the same in all processes.
     pub is_named: bool,
-    /// Torch's profiler told of them, which may begin and end at any time: some processes may have more calls.
+    /// Whether torch's profiler recorded the calls. It may start and stop at any time, so that some processes
+    /// may have more calls than others.
     pub is_torch: bool,
 }
 
@@ -91,7 +92,7 @@ impl CallSequence {
         CallSequence { comm, place, len: 0, digest: 0, specs: Vec::new(), is_named, is_torch: true }
     }
 
-    /// Hashes of its calls: equal ones are the same call. `None` if not all of them are known.
+    /// Returns a hash for each call; equal hashes mean equal calls. Returns `None` if not all calls are kept.
     pub(super) fn hashes(&self) -> Option<Vec<u64>> {
         let is_whole = self.specs.len() as u64 == self.len;
         is_whole.then(|| self.specs.iter().map(|spec| digest(0, spec)).collect())
@@ -101,29 +102,29 @@ impl CallSequence {
 /// A region that is a collective.
 struct Found {
     call: CollectiveCall,
-    /// Hash of the communicator's handle, 0 where there is none.
+    /// Hash of the communicator's handle; 0 if there is none.
     handle: u64,
     datatype: u64,
     has_bytes: bool,
     kernel: Kernel,
-    /// What torch tells of the group of a call, where it tells it.
+    /// Process group and number of the call, where torch recorded them.
     group: Option<Box<str>>,
     seq: Option<u64>,
-    /// Torch told of it.
+    /// Whether torch recorded the call.
     is_torch: bool,
 }
 
-/// The dispatches that a call launched.
+/// The kernel dispatches that a call launched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kernel {
     None,
-    /// One, and whether it is RCCL's by its name.
+    /// One dispatch, and whether its name is that of an RCCL kernel.
     One {
         start: i64,
         end: i64,
         is_rccl: bool,
     },
-    /// Several, none or many of them RCCL's.
+    /// Several dispatches, none of which can be identified as the kernel of the operation.
     Many,
 }
 
@@ -138,17 +139,17 @@ impl Kernel {
     }
 }
 
-/// What the strings of an input say of its regions.
+/// Names of regions among the strings of an input.
 #[derive(Debug, Default)]
 pub struct RegionNames {
-    /// The ids of strings that name a collective.
+    /// Ids of strings that name a collective.
     functions: BTreeMap<i64, CollectiveFunction>,
-    /// Whether there are calls in which a rank may wait for messages.
+    /// Whether a string names a call in which a rank may wait for messages.
     has_messages: bool,
 }
 
 impl RegionNames {
-    /// Looks at a string and its id.
+    /// Classifies a string and records its id if it names a collective.
     pub fn add(&mut self, id: i64, text: &[u8]) {
         if let Some(function) = CollectiveFunction::named(text) {
             self.functions.insert(id, function);
@@ -156,14 +157,14 @@ impl RegionNames {
         self.has_messages |= MessageCall::is_message(text);
     }
 
-    /// Whether no string names a collective.
+    /// Returns whether no string names a collective.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 }
 
-/// What the regions of a source say. Where there are messages, own times are not known: how long a rank waited in them
-/// is not looked at.
+/// Returns the collectives among the regions of a source. If there are messages, own times are not known,
+/// because the time that ranks wait in them is not evaluated.
 pub fn collectives_of_regions(
     names: &RegionNames,
     read: &mut ReadRegions<'_>,
@@ -191,13 +192,13 @@ pub fn collectives_of_regions(
             found.push(new_found(*function, enter, ends.int(i)));
         }
     });
-    // Part of a sequence is no sequence.
+    // An incomplete sequence cannot be compared with others.
     if all > MOST_REGIONS || found.is_empty() {
         said.alone = all as u64;
         return said;
     }
     read(rocpd::ARG, &mut |rows| args(rows, &by_event, &mut found));
-    // Torch tells of waiting and of messages in the same words.
+    // Torch uses the same args for waiting and for messages, so the group of calls outside RCCL is ignored.
     found.iter_mut().filter(|f| !f.call.function.is_rccl()).for_each(|f| f.group = None);
     if found.iter().any(|f| f.call.function.is_rccl()) {
         kernels(read, &by_event, &mut found);
@@ -212,7 +213,8 @@ pub fn collectives_of_regions(
 }
 
 impl Found {
-    /// A host call of RCCL says nothing of when the operation was.
+    /// Replaces the times of an RCCL host call, which do not show when the operation ran, by those of its
+    /// kernel.
     fn times_of_kernel(&mut self) {
         if self.call.function.is_rccl() {
             self.call.exit = None;
@@ -245,7 +247,7 @@ fn new_found(function: CollectiveFunction, enter: i64, exit: Option<i64>) -> Fou
     Found { call, handle, datatype, has_bytes, kernel, group: None, seq: None, is_torch }
 }
 
-/// Notes what the args of a call say of it.
+/// Reads the args of the calls.
 fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
     let [events, names, values] = ARG.map(|column| rows.column(column));
     for i in 0..rows.len {
@@ -279,8 +281,8 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
     }
 }
 
-/// Finds the kernel of each call of RCCL: the dispatch with its stack id, or with its correlation id where torch told
-/// of it.
+/// Finds the kernel of each RCCL call: the dispatch with the same stack id or, if torch recorded the call, with
+/// the same correlation id.
 fn kernels(read: &mut ReadRegions<'_>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
     let mut by_stack: HashMap<i64, usize> = HashMap::new();
     let mut by_correlation: HashMap<i64, usize> = HashMap::new();
@@ -333,7 +335,7 @@ fn kernels(read: &mut ReadRegions<'_>, by_event: &HashMap<i64, usize>, found: &m
     });
 }
 
-/// Gives each call its communicator and its number.
+/// Assigns each call its communicator and its number.
 fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
     found.sort_by_key(|f| f.call.enter);
     let mut sequences: Vec<CallSequence> = Vec::new();
@@ -346,7 +348,7 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
         let group = one.group.take();
         if let (Some(group), Some(seq)) = (&group, one.seq) {
             match said.note_comm(&format!("process group {group}"), None) {
-                // What torch puts together to one operation has one number.
+                // Torch gives calls that it combines into one operation the same number.
                 Some(comm) if numbered.insert((comm, seq)) => {
                     one.times_of_kernel();
                     said.calls.push(CollectiveCall { key: sample_key(comm, seq), comm, seq, ..one.call });

@@ -1,28 +1,28 @@
-//! The functions of MPI and RCCL that are collectives, and what torch calls those of gloo.
+//! The collective functions of MPI and RCCL, and torch's names for those of gloo.
 
 use std::borrow::Cow;
 
-/// Whom a rank has to wait for before it can leave.
+/// Which ranks must enter before a rank can leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitPattern {
-    /// Everyone for everyone.
+    /// Every rank waits for all ranks.
     AllForAll,
-    /// Everyone for the root.
+    /// Every rank waits for the root.
     AllForRoot,
-    /// The root for everyone.
+    /// The root waits for all ranks.
     RootForAll,
-    /// Nobody for anybody, or nobody knows: a rank may hand over or get nothing.
+    /// No rank waits for another, or the waiting is not known because a rank may send or receive nothing.
     Unknown,
 }
 
-/// What ranks of one call say of its size.
+/// How the sizes of one collective compare between ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataPattern {
-    /// There is none.
+    /// The call has no size.
     None,
-    /// The same in all ranks.
+    /// The size is the same on all ranks.
     Same,
-    /// Each rank has its own.
+    /// Each rank has its own size.
     Own,
 }
 
@@ -38,8 +38,10 @@ const fn collective(name: &'static str, waits: WaitPattern, data: DataPattern) -
     Collective { name, waits, data }
 }
 
-/// In `Alltoallv` and `Alltoallw` two ranks may have nothing for each other, in `Reduce_scatter` a rank may
-/// get nothing, and the sizes that are recorded are sums: nothing follows from them.
+/// Known collective functions.
+///
+/// In `Alltoallv` and `Alltoallw` two ranks may exchange no data, and in `Reduce_scatter` a rank may receive
+/// none. The recorded sizes are sums, so they do not show which ranks wait.
 const COLLECTIVES: [Collective; 43] = [
     collective("MPI_Barrier", WaitPattern::AllForAll, DataPattern::None),
     collective("MPI_Bcast", WaitPattern::AllForRoot, DataPattern::Same),
@@ -86,21 +88,21 @@ const COLLECTIVES: [Collective; 43] = [
     collective(BY_ARGS, WaitPattern::Unknown, DataPattern::Own),
 ];
 
-/// What a call of MPI says of the time of its rank.
+/// What an MPI call means for the own time of its rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageCall {
     /// `MPI_Init` or `MPI_Init_thread`.
     Initializes,
-    /// A program calls it again and again until a message is there, or a value in a window.
+    /// A call that a program repeats until a message has arrived or a window holds a value.
     Polls,
-    /// It sends a message or posts a receive, which a program also does between two polls.
+    /// A call that sends a message or posts a receive. A program also does that between two polls.
     Posts,
-    /// Any other.
+    /// Any other call.
     Other,
 }
 
 impl MessageCall {
-    /// What the call of this name says.
+    /// Returns the kind of the function with this name.
     pub fn named(name: &[u8]) -> MessageCall {
         match name {
             b"MPI_Init" | b"MPI_Init_thread" => MessageCall::Initializes,
@@ -123,7 +125,7 @@ impl MessageCall {
         }
     }
 
-    /// Whether a rank may wait for a message in the region of this name, recorded by a profiler.
+    /// Returns whether a rank may wait for a message in a region of this name that a profiler recorded.
     pub fn is_message(name: &[u8]) -> bool {
         let of_mpi = name.strip_prefix(b"MPI_").is_some_and(|rest| {
             let kinds: [&[u8]; 6] = [b"Recv", b"Send", b"Ssend", b"Wait", b"Probe", b"Mrecv"];
@@ -135,9 +137,9 @@ impl MessageCall {
     }
 }
 
-/// What torch calls every call of RCCL: which it was is in its args.
+/// Torch's name for every RCCL call. The args of the call name the function.
 const BY_ARGS: &str = "record_param_comms";
-/// What torch calls the functions of RCCL there. A barrier is an all-reduce of one element.
+/// Torch's names for RCCL functions in these args. A barrier is an all-reduce of one element.
 const TORCH: [(&str, &str); 19] = [
     ("allreduce", "ncclAllReduce"),
     ("all_reduce", "ncclAllReduce"),
@@ -160,20 +162,20 @@ const TORCH: [(&str, &str); 19] = [
     ("all_to_allv", "ncclAllToAllv"),
 ];
 
-/// Longest name of a function, bytes.
+/// Maximum length of a function name, in bytes.
 const MAX_NAME_BYTES: usize = 40;
-/// Set in the number of the form of a function that only starts the operation.
+/// Bit of [`CollectiveFunction`] that marks the form of a function that only starts the operation.
 const STARTS: u8 = 0x80;
 
-/// A function, by its place in the table, and whether it only starts the operation.
+/// A function, stored as its index in the table and a bit that marks the form that only starts the operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CollectiveFunction(u8);
 
 impl CollectiveFunction {
-    /// The function of this name, if it is a collective: of MPI also with a capital `I` and in the form for
-    /// large counts, of RCCL also as `rccl...`.
+    /// Returns the collective function of this name. For MPI this includes the forms with a capital `I` and for
+    /// large counts, for RCCL names with the prefix `rccl`.
     pub fn named(name: &[u8]) -> Option<CollectiveFunction> {
-        // Most strings are something else.
+        // Most strings are not collectives and are rejected here.
         if name.len() > MAX_NAME_BYTES
             || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl" | b"gloo" | b"reco"))
         {
@@ -207,23 +209,23 @@ impl CollectiveFunction {
         u8::try_from(place).ok().map(CollectiveFunction)
     }
 
-    /// The function of RCCL that torch calls so in the args of a call.
+    /// Returns the RCCL function for the name that torch writes into the args of a call.
     pub fn of_torch(name: &str) -> Option<CollectiveFunction> {
         let (_, known) = TORCH.iter().find(|(torch, _)| *torch == name)?;
         CollectiveFunction::exactly(|function| function == *known)
     }
 
-    /// Whether its args have to say which function it is.
+    /// Returns whether the args of the call must name the function.
     pub fn is_by_args(self) -> bool {
         self.known().is_some_and(|known| known.name == BY_ARGS)
     }
 
-    /// Whether torch's threads ran it beside others.
+    /// Returns whether it is a gloo function, which torch's threads run concurrently.
     pub fn is_gloo(self) -> bool {
         self.known().is_some_and(|known| known.name.starts_with("gloo:"))
     }
 
-    /// Its name, as it is called.
+    /// Returns the name of the function in the form in which it was called.
     pub fn name(self) -> Cow<'static, str> {
         let Some(known) = COLLECTIVES.get(usize::from(self.0 & !STARTS)) else { return Cow::Borrowed("?") };
         match known.name.strip_prefix("MPI_") {
@@ -232,22 +234,23 @@ impl CollectiveFunction {
         }
     }
 
-    /// Whether its end does not say that anybody came.
+    /// Returns whether the call only starts the operation, so that its end does not show that other ranks
+    /// entered.
     pub fn only_starts(self) -> bool {
         self.0 & STARTS != 0
     }
 
-    /// Whether it belongs to RCCL, whose host calls end before the operation does.
+    /// Returns whether it belongs to RCCL. Host calls of RCCL end before the operation does.
     pub fn is_rccl(self) -> bool {
         self.known().is_some_and(|known| known.name.starts_with("nccl"))
     }
 
-    /// Who waits for whom.
+    /// Returns which ranks wait for which.
     pub fn waits(self) -> WaitPattern {
         self.known().map_or(WaitPattern::Unknown, |known| known.waits)
     }
 
-    /// Which sizes its ranks have.
+    /// Returns how the sizes compare between ranks.
     pub fn data(self) -> DataPattern {
         self.known().map_or(DataPattern::Own, |known| known.data)
     }
@@ -256,12 +259,12 @@ impl CollectiveFunction {
         COLLECTIVES.get(usize::from(self.0 & !STARTS))
     }
 
-    /// As a byte of a message.
+    /// Encodes the function as a byte of a message.
     pub(super) fn byte(self) -> u8 {
         self.0
     }
 
-    /// From a byte of a message.
+    /// Decodes the function from a byte of a message.
     pub(super) fn of_byte(byte: u8) -> Option<CollectiveFunction> {
         (usize::from(byte & !STARTS) < COLLECTIVES.len()).then_some(CollectiveFunction(byte))
     }

@@ -1,14 +1,16 @@
-//! Which rank the others wait for in collectives, or why none is named.
+//! Decides which rank the others wait for in collectives, or why no rank is named.
 
 use super::absence::RankAbsence;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Waiting of less than this part of the run does not matter.
+/// Wait time below this share of the run is ignored.
 const MIN_SHARE_OF_RUN: f64 = 0.01;
-/// Of two or three ranks or nodes one explains half by chance: it has to explain as many times what each other one does.
+/// Minimum ratio of the wait time that a rank or node explains to the average of the others. Of two or three
+/// ranks or nodes, one explains half of the wait time by chance.
 const MIN_RATIO_TO_OTHERS: i64 = 3;
-/// Of two ranks or nodes that explain about as much none is named: it has to explain as many times what the second one does.
+/// Minimum ratio of the wait time that a rank or node explains to that of the second one. Two that explain about
+/// as much are both left unnamed.
 const MIN_RATIO_TO_SECOND: i64 = 2;
 
 /// The verdict on late ranks.
@@ -17,69 +19,70 @@ const MIN_RATIO_TO_SECOND: i64 = 2;
 pub enum LatenessVerdict {
     /// Ranks waited for less than 1 % of the run.
     Nobody,
-    /// This rank alone explains at least half of all waiting: the first one in `late_ranks`.
+    /// This rank alone explains at least half of the wait time. It is the first one in `late_ranks`.
     Rank {
-        /// Its rank; absent where the process has none.
+        /// The rank; absent if the process has none.
         rank: Option<u32>,
     },
-    /// The ranks of this node together explain at least half of it, and none of them alone.
+    /// The ranks of this node together explain at least half of the wait time, and none of them alone does.
     Node {
-        /// Its host name.
+        /// Host name of the node.
         host: String,
-        /// Its ranks.
+        /// Ranks on the node.
         ranks: Vec<u32>,
-        /// What others waited for them, ns.
+        /// Time that other ranks waited for them, ns.
         node_waited_ns: i64,
     },
-    /// Some ranks never entered a collective, and that is at least half of all waiting.
+    /// Some ranks never entered a collective, and the wait time in it is at least half of the total.
     NeverEntered {
-        /// Which, and which collective.
+        /// The missing ranks and the collective.
         #[serde(flatten)]
         absence: RankAbsence,
     },
-    /// Own times explain at least half of it, and no rank or node as much: ranks take turns, or several are late together.
+    /// Own times explain at least half of the wait time, but no single rank or node does: ranks take turns, or
+    /// several are late together.
     NoSingleRank {
-        /// The ranks that were late together in most of it; empty if these change.
+        /// The ranks that were late together in most of the shared wait time; empty if these ranks change.
         #[serde(default)]
         together: Vec<u32>,
-        /// What was waited for several ranks at a time, ns.
+        /// Wait time for several ranks at a time, ns.
         #[serde(default)]
         together_ns: i64,
     },
-    /// Cannot tell: start-up takes most of the run, and ranks waited longer in it than after it.
+    /// No verdict: start-up takes most of the run, and ranks waited longer during start-up than after it.
     StartUp,
-    /// Cannot tell: ranks spent longer in calls that are not compared than they waited in those that are.
+    /// No verdict: ranks spent more time in calls that are not compared than they waited in compared ones.
     CallsNotCompared,
-    /// Cannot tell: messages held up the ranks that came late.
+    /// No verdict: messages delayed the ranks that entered late.
     HeldUpByMessages,
-    /// Cannot tell: collectives on other communicators delayed the ranks that entered late.
+    /// No verdict: collectives on other communicators delayed the ranks that entered late.
     HeldUpByCollectives,
-    /// Cannot tell: the clocks of the nodes are not good enough.
+    /// No verdict: the error bounds of the nodes' clocks are too large.
     ClockErrors {
-        /// By how much two clocks may be off, ns: the median; `None` where it is not known.
+        /// Median error bound between two clocks, ns; `None` if it is not known.
         bound_ns: Option<i64>,
     },
-    /// Cannot tell: what ranks spent outside of calls is not known.
+    /// No verdict: the time that ranks spent outside of calls is not known.
     CallsMissing {
-        /// Why.
+        /// The reason.
         cause: MissingCause,
     },
-    /// Cannot tell: each of the causes above explains some, and none of them half.
+    /// No verdict: several of the causes above explain part of the wait time, and none explains half.
     Mixed,
-    /// Cannot tell: no collective says when ranks waited.
+    /// No verdict: no collective shows when ranks waited.
     NoCollectives {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Why it is not known what ranks spent outside of calls.
+/// Why the time that ranks spent outside of calls is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingCause {
     /// Calls were lost.
     Lost,
-    /// Messages are in profilers' files, where their times are not compared.
+    /// Messages are recorded in profilers' files, where their times are not compared.
     Messages,
     /// Calls overlap, or ranks had not synchronised before them.
     Unordered,
@@ -90,7 +93,7 @@ pub enum MissingCause {
 }
 
 impl MissingCause {
-    /// All of them, in the order of their numbers.
+    /// All causes, in the order of their numbers.
     pub(super) const ALL: [MissingCause; 5] = [
         MissingCause::Lost,
         MissingCause::Messages,
@@ -100,22 +103,22 @@ impl MissingCause {
     ];
 }
 
-/// All waiting in collectives after start-up, by its cause, ns.
+/// Wait time in collectives after start-up, by cause, ns.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct LateCauses {
-    /// All of it.
+    /// Total wait time.
     pub(super) waited_ns: i64,
-    /// How long all ranks were recorded, together.
+    /// Recorded time of all ranks, summed up.
     pub(super) recorded_ns: i64,
-    /// Ranks of the job, and its nodes.
+    /// Number of ranks and number of nodes of the job.
     pub(super) sizes: (usize, usize),
-    /// By participant, the greatest first: rank, host, what others waited for it.
+    /// Rank, host and wait time of the others for it, by participant, longest wait first.
     pub(super) ranks: Vec<(Option<u32>, String, i64)>,
-    /// By host: what others waited for its ranks.
+    /// Wait time of other ranks for the ranks of a node, by host.
     pub(super) nodes: BTreeMap<String, i64>,
-    /// What others waited for several ranks at a time,
+    /// Wait time for several ranks at a time.
     pub(super) shared_ns: i64,
-    /// and which ranks these were in most of it.
+    /// Ranks that were late together in most of `shared_ns`.
     pub(super) together: Vec<u32>,
     pub(super) held_up_ns: i64,
     /// Wait time that follows from the waiting in other collectives.
@@ -123,29 +126,30 @@ pub(super) struct LateCauses {
     pub(super) clocks_ns: i64,
     /// By [`MissingCause`].
     pub(super) not_recorded_ns: [i64; MissingCause::ALL.len()],
-    /// The median error bound of two clocks.
+    /// Median error bound between two clocks.
     pub(super) bound_ns: Option<i64>,
-    /// Time in calls that are not compared: all of it, and what of it is in collectives.
+    /// Time in calls that are not compared: total, and the part in collectives.
     pub(super) not_compared_ns: (i64, i64),
     /// Time between polls for messages: work, or waiting that no collective shows.
     pub(super) poll_gaps_ns: i64,
     /// The collective that some ranks never entered.
     pub(super) absence: Option<RankAbsence>,
-    /// Start-up takes more than half of the run, and ranks waited longer in it than after it.
+    /// Whether start-up takes more than half of the run, and ranks waited longer during start-up than after it.
     pub(super) is_start_up: bool,
     /// Ranks of each host.
     pub(super) ranks_of: BTreeMap<String, Vec<u32>>,
 }
 
-/// Decides.
+/// Returns the verdict for the given causes.
 pub(super) fn decide(causes: &LateCauses) -> LatenessVerdict {
     let matters = |ns: i64| ns as f64 >= MIN_SHARE_OF_RUN * causes.recorded_ns.max(1) as f64;
     let (not_compared_ns, in_collectives_ns) = causes.not_compared_ns;
-    // What may have been waited for a rank: messages follow from what ranks do, and their waiting is in that of others.
+    // Time that ranks may have waited for a rank. Time in messages is excluded: messages depend on what ranks
+    // do, and their waiting is included in the wait time of others.
     let whole = causes.waited_ns.saturating_add(in_collectives_ns);
     let is_half = |waited: i64| waited > 0 && waited.saturating_mul(2) >= whole;
-    // Wait time that collectives pass on is caused by the waiting in other collectives. A rank has to explain the rest of the
-    // wait time, and more of it if much is passed on.
+    // Wait time that collectives pass on is caused by the waiting in other collectives. A rank must explain half
+    // of the remaining wait time, or four fifths of it if most wait time is passed on.
     let not_passed_on_ns = whole.saturating_sub(causes.passed_on_ns);
     let passed_on_is_most = is_half(causes.passed_on_ns);
     let is_charged = |waited: i64| {
@@ -198,7 +202,7 @@ pub(super) fn decide(causes: &LateCauses) -> LatenessVerdict {
 }
 
 impl LateCauses {
-    /// The rank or node that explains half of the waiting, and clearly more than the others.
+    /// Returns the rank or node that explains half of the wait time, and clearly more than the others.
     fn named(&self, is_half: &dyn Fn(i64) -> bool) -> Option<LatenessVerdict> {
         let stands_out = |waited: &[i64], of: usize| {
             let Some((first, others)) = waited.split_first() else { return false };

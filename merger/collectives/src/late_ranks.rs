@@ -1,5 +1,5 @@
-//! Which ranks the others wait for: the waiting of all collectives in which everyone waits for everyone, summed up by
-//! its cause. Start-up is left out and has a line of its own.
+//! Finds the ranks that the others wait for. The wait time of all collectives in which every rank waits for all
+//! ranks is summed up by cause. Start-up is excluded and reported separately.
 
 use super::functions::{CollectiveFunction, WaitPattern};
 use super::late_rank_verdict::{LateCauses, LatenessVerdict, MissingCause, decide};
@@ -17,95 +17,100 @@ use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most late ranks that are reported.
+/// Maximum number of late ranks that are reported.
 const MAX_LATE_RANKS: usize = 5;
-/// Functions that are not compared and are named.
+/// Maximum number of functions named among those that are not compared.
 const MAX_FUNCTIONS: usize = 3;
-/// The collectives that explain such a part of the waiting for a rank are counted, in percent.
+/// Percentage of the wait time for a rank that the counted collectives must explain.
 const COUNTED_PERCENT: i64 = 95;
-/// Ranks are late together that were late in such a part of what was waited for several, in percent.
+/// Percentage of the shared wait time in which ranks must be among the late ones to be reported as late
+/// together.
 const TOGETHER_PERCENT: i64 = 75;
 
 /// How a rank kept others waiting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LateRank {
-    /// The rank; absent where the process has none.
+    /// The rank; absent if the process has none.
     pub rank: Option<u32>,
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// Its node.
+    /// Host name of the node.
     pub host: String,
-    /// How long others waited for it, all together, ns.
+    /// Time that all other ranks together waited for it, ns.
     pub waited_ns: i64,
-    /// That as a part of all waiting in collectives after start-up, from 0 to 1.
+    /// `waited_ns` as a share of all wait time in collectives after start-up, from 0 to 1.
     pub waited_share: f64,
-    /// Collectives in which its own time explains the waiting: those with the longest, which make 95 % of it.
+    /// Number of collectives in which its own time explains the wait time. Only those with the longest wait are
+    /// counted, which add up to 95 % of it.
     pub last: u64,
-    /// Collectives in which it took part.
+    /// Number of collectives in which it took part.
     pub collectives: u64,
-    /// How much more own time it spent before those than each other rank: the median, ns.
+    /// How much more own time it spent than each other rank before the counted collectives: the median, ns.
     pub behind_ns: i64,
-    /// The most of that, ns.
+    /// The maximum of that excess, ns.
     pub worst_ns: i64,
-    /// By how much the clocks of the first and the last rank to enter may be off, ns: the median. `None` if that is
-    /// not known.
+    /// Median error bound between the clocks of the first and the last rank to enter, ns; `None` if it is not
+    /// known.
     pub clock_bar_ns: Option<i64>,
 }
 
-/// What ranks waited in collectives, and for which rank.
+/// How long ranks waited in collectives, and for which rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LatenessSummary {
-    /// The rank that others wait for, or why none is named.
+    /// The rank that others wait for, or why no rank is named.
     #[serde(flatten)]
     pub verdict: LatenessVerdict,
-    /// What all ranks waited in collectives after start-up, all together, ns; an estimate where only some collectives
-    /// were compared.
+    /// Time that all ranks together waited in collectives after start-up, ns. It is an estimate if only a sample
+    /// of the collectives was compared.
     pub waited_ns: i64,
-    /// That for each rank, as a part of the run, from 0 to 1.
+    /// `waited_ns` per rank as a share of the run, from 0 to 1.
     pub waited_share_of_run: f64,
-    /// How long the run was recorded, ns.
+    /// Recorded duration of the run, ns.
     pub run_ns: i64,
-    /// The part of `waited_ns` that no rank's own time explains, because messages delayed the ranks that entered late.
+    /// The part of `waited_ns` that no rank's own time explains, because messages delayed the ranks that entered
+    /// late.
     pub held_up_ns: i64,
-    /// The part of `waited_ns` that no rank's own time explains, because other collectives delayed the ranks that entered late.
+    /// The part of `waited_ns` that no rank's own time explains, because other collectives delayed the ranks
+    /// that entered late.
     #[serde(default)]
     pub passed_on_ns: i64,
-    /// What all ranks spent in calls in which they may have waited too, and whose times are not compared, ns.
+    /// Time that all ranks spent in calls in which they may also have waited, and whose times are not compared,
+    /// ns.
     #[serde(default)]
     pub not_compared_ns: i64,
-    /// The functions with the most of it.
+    /// The functions with the largest part of `not_compared_ns`.
     #[serde(default)]
     pub not_compared_calls: Vec<String>,
-    /// That for each rank, as a part of the run, from 0 to 1.
+    /// `not_compared_ns` per rank as a share of the run, from 0 to 1.
     #[serde(default)]
     pub not_compared_share_of_run: f64,
-    /// Start-up, where it was recorded.
+    /// Start-up, where it is recorded.
     pub start_up: Option<StartUp>,
 }
 
-/// What is summed up of one participant.
+/// Sums for one participant.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Sum {
     waited: i64,
     collectives: u64,
-    /// For each collective of which it is the cause: what others waited for it, the excess of its own time, and what the
-    /// clocks may be off; -1 for not known.
+    /// For each collective that it delayed: wait time of the others for it, excess of its own time, and error
+    /// bound of the clocks (-1 if not known).
     charges: Vec<(i64, i64, i64)>,
-    /// What was waited for several ranks at a time, of which it was one.
+    /// Wait time for several ranks of which it was one.
     together: i64,
 }
 
-/// What is summed up of all collectives of a merge rank.
+/// Sums over all collectives of a merge rank.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Sums {
     by_participant: BTreeMap<u32, Sum>,
-    /// What was waited for all ranks of a node, by host.
+    /// Wait time for all ranks of a node, by host.
     nodes: BTreeMap<String, i64>,
-    /// Collectives whose times can be compared.
+    /// Number of collectives whose times can be compared.
     compared: u64,
-    /// Those of them after start-up.
+    /// Number of those after start-up.
     after_start_up: u64,
-    /// Collectives in which all wait for all, on clocks that are not aligned.
+    /// Number of collectives in which every rank waits for all ranks, but whose clocks are not aligned.
     not_aligned: u64,
     waited: i64,
     shared: i64,
@@ -113,20 +118,20 @@ struct Sums {
     passed_on: i64,
     not_recorded: [i64; MissingCause::ALL.len()],
     clocks: i64,
-    /// Error bounds of the last, -1 for not known.
+    /// Error bounds of the collectives in `clocks`; -1 if not known.
     bounds: Vec<i64>,
     start_up_waited: i64,
-    /// Time in calls that are not compared: of those that a sample was taken of, and others.
+    /// Time in calls that are not compared: in sampled calls, and in calls that are always counted.
     sampled_calls: CallTimes,
     other_calls: CallTimes,
-    /// Collectives that match and do not say when ranks waited, by function.
+    /// Number of matched collectives that do not show when ranks waited, by function.
     silent: BTreeMap<String, u64>,
-    /// Those of them that are RCCL's.
+    /// Number of those that are RCCL's.
     silent_of_rccl: u64,
 }
 
-/// The ranks that others waited for most, and the verdict, the same in all merge ranks. No verdict where nothing could
-/// be compared. `fits` are by domain.
+/// Returns the ranks that others waited for most, and the verdict; the same on all merge ranks. There is no
+/// verdict if nothing could be compared. `fits` are by clock domain.
 pub fn late_ranks(
     comm: &impl Comm,
     matched: &MatchedCollectives,
@@ -166,8 +171,8 @@ pub fn late_ranks(
 }
 
 impl Sums {
-    /// Adds one collective. `start_up` is the end of start-up, ns of the job. What ranks spent before they first
-    /// synchronised is start-up whenever that was.
+    /// Adds one collective. `start_up` is the end of start-up, ns of the job. Wait time before ranks first
+    /// synchronised counts as start-up at any time.
     fn add(
         &mut self,
         kept: &MatchedCollective,
@@ -217,8 +222,8 @@ impl Sums {
         }
     }
 
-    /// Adds the time in calls of this merge rank that are not compared, as far as it is after start-up: the end of that, and what
-    /// it is.
+    /// Adds this merge rank's time in calls that are not compared and lie after start-up. `start_up` is the end
+    /// of start-up, ns of the job, and its description.
     fn add_not_compared(
         &mut self,
         matched: &MatchedCollectives,
@@ -247,7 +252,8 @@ impl Sums {
         }
         self.sampled_calls.append(&untimed.unproven);
         self.other_calls.append(&untimed.after);
-        // Calls before the first synchronisation of their process are start-up if that ends with a collective of all.
+        // Calls before the first synchronisation of their process belong to start-up if a collective of all
+        // ranks ends it.
         if start_up.is_none_or(|(_, start_up)| start_up.last_rank.is_none()) {
             self.other_calls.append(&untimed.before);
         }
@@ -258,7 +264,7 @@ impl Sums {
         }
     }
 
-    /// Adds those of another merge rank.
+    /// Adds the sums of another merge rank.
     fn append(&mut self, other: Sums) {
         for (participant, sum) in other.by_participant {
             let known = self.by_participant.entry(participant).or_default();
@@ -295,7 +301,7 @@ impl Sums {
         self.bounds.extend(other.bounds);
     }
 
-    /// What comes of all of them together.
+    /// Derives the late ranks and the summary from the sums of all merge ranks.
     fn outcome(
         self,
         matched: &MatchedCollectives,
@@ -382,7 +388,7 @@ impl Sums {
         (late, Some(lateness))
     }
 
-    /// The ranks that were late together in most of what was waited for several.
+    /// Returns the ranks that were late together in most of the shared wait time.
     fn together(&self, members: &JobMembers) -> Vec<u32> {
         let is_most = |sum: &Sum| {
             sum.together > 0
@@ -394,7 +400,7 @@ impl Sums {
         if ranks.len() > 1 { ranks } else { Vec::new() }
     }
 
-    /// Whether the collectives say enough that nobody was late, or why not.
+    /// Returns whether the collectives suffice to state that no rank was late, or why they do not.
     fn nothing_to_say(&self) -> Reason {
         const RCCL: &str = "calls of RCCL return early: rocprofv3 records their kernels";
         if self.compared == 0 && self.not_aligned > 0 {
@@ -405,7 +411,8 @@ impl Sums {
                 "the collectives that match do not say when ranks waited ({RCCL})"
             ));
         }
-        // Calls that are not recorded, as of files or one-sided ones, may lie where no collective is.
+        // Calls that are not recorded, such as file access or one-sided calls, may be in a phase without
+        // collectives.
         if self.compared > 0 && self.after_start_up == 0 {
             return Reason::CannotTell("no collective after start-up shows when ranks waited".to_owned());
         }
@@ -425,20 +432,20 @@ impl Sums {
     }
 }
 
-/// Why nobody can say that no rank was late.
+/// Why the absence of a late rank cannot be stated.
 enum Reason {
-    /// There is no reason.
+    /// It can be stated.
     None,
-    /// What matches does not say it.
+    /// The matched collectives do not show it.
     CannotTell(String),
-    /// Nothing matches.
+    /// No collective matches.
     NotRecorded,
 }
 
 impl Sum {
     fn late_rank(mut self, participant: &JobParticipant, waited_in_all: i64, one_in: i64) -> LateRank {
         let JobParticipant { rank, pid, host, .. } = participant.clone();
-        // Those with the longest waiting, as far as the others do not matter.
+        // The longest waits are counted, until the remaining ones are negligible.
         self.charges.sort_unstable_by(|a, b| b.cmp(a));
         let enough = (i128::from(self.waited) * i128::from(COUNTED_PERCENT) / 100) as i64;
         let mut sum = 0i64;
@@ -464,14 +471,14 @@ impl Sum {
     }
 }
 
-/// The median; `None` if there is none, or if one of them is not known.
+/// Returns the median; `None` if there are no values or one of them is not known.
 fn median(mut values: Vec<i64>) -> Option<i64> {
     values.sort_unstable();
     let known = values.first().is_some_and(|first| *first >= 0);
     values.get(values.len() / 2).copied().filter(|_| known)
 }
 
-/// Whether the times of all ranks are of one clock, or of clocks that are aligned.
+/// Returns whether the times of all ranks are from one clock or from aligned clocks.
 pub(super) fn is_comparable(kept: &MatchedCollective, all: &[JobParticipant], fit_of: &FitOf<'_>) -> bool {
     let domain = |participant: u32| all.get(participant as usize).map(|p| &p.domain);
     let is_aligned = |participant: u32| {

@@ -1,4 +1,4 @@
-//! Whether the calls of one number on one communicator are one collective.
+//! Decides whether the calls with one number on one communicator are one collective.
 
 use super::functions::{CollectiveFunction, DataPattern, WaitPattern};
 use super::own_time::OwnTime;
@@ -7,9 +7,9 @@ use super::process_calls::CollectiveCall;
 use super::sample::sample_key;
 use super::untimed::UntimedCalls;
 
-/// Bytes of a [`CallRecord`] in a message.
+/// Size of a [`CallRecord`] in a message, in bytes.
 const RECORD: usize = 98;
-/// Stands for what is not known, in a message.
+/// Represents an unknown value in a message.
 const UNKNOWN: i64 = -1;
 
 /// A call on its way to the merge rank that compares it. Ordered by communicator, number and participant.
@@ -18,7 +18,7 @@ pub(super) struct CallRecord {
     pub(super) comm: u64,
     pub(super) seq: u64,
     pub(super) participant: u32,
-    /// How many processes the communicator has.
+    /// Number of processes of the communicator.
     members: u32,
     function: CollectiveFunction,
     /// Rank of the participant in the communicator.
@@ -41,7 +41,7 @@ impl CallRecord {
         CallRecord { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time }
     }
 
-    /// The time inside of it, ns. A call that did not end lasted as long as its process was seen.
+    /// Returns the time inside the call, ns. A call without an end lasts until its process was last seen.
     pub(super) fn time_inside(&self, members: &JobMembers) -> i64 {
         if self.function.only_starts() || self.function.is_rccl() {
             return 0;
@@ -51,12 +51,12 @@ impl CallRecord {
         end.map_or(0, |end| end.saturating_sub(self.enter).max(0))
     }
 
-    /// What was called.
+    /// Returns the name of the called function.
     pub(super) fn function_name(&self) -> String {
         self.function.name().into_owned()
     }
 
-    /// Calls of one number on one communicator, as their times are not compared.
+    /// Sums up calls with one number on one communicator whose times are not compared.
     pub(super) fn untimed(calls: &[CallRecord], members: &JobMembers) -> Option<UntimedCalls> {
         let CallRecord { function, participant, enter, .. } = *calls.first()?;
         let times = calls.iter().map(|call| call.time_inside(members));
@@ -64,14 +64,14 @@ impl CallRecord {
         Some(UntimedCalls { function, participant, enter, ns })
     }
 
-    /// The call in words.
+    /// Describes the call: function, size and root.
     pub(super) fn words(&self) -> String {
         let size = self.size.map_or(String::new(), |size| format!(" of {size}"));
         let root = self.root.map_or(String::new(), |root| format!(" with root {root}"));
         format!("{}{size}{root}", self.function.name())
     }
 
-    /// Appends it to a message.
+    /// Appends the record to a message.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         let number = |n: Option<u32>| n.map_or(UNKNOWN as i32, |n| n as i32);
         out.extend_from_slice(&self.comm.to_le_bytes());
@@ -94,7 +94,7 @@ impl CallRecord {
         out.extend_from_slice(&own_time.left.to_le_bytes());
     }
 
-    /// All of a message; `None` if that is none.
+    /// Decodes all records of a message; returns `None` if the message is malformed.
     pub(super) fn all(message: &[u8]) -> Option<Vec<CallRecord>> {
         let (records, rest) = message.as_chunks::<RECORD>();
         if !rest.is_empty() {
@@ -144,69 +144,69 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// One rank in a collective.
+/// The call of one rank in a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RankCall {
-    /// Its number among the participants.
+    /// Index of the rank among the participants of the job.
     pub participant: u32,
-    /// Its rank in the communicator, where that is known.
+    /// Rank in the communicator, where it is recorded.
     pub rank: Option<u32>,
-    /// When it entered, ns of its domain.
+    /// Entry time, ns of the clock domain of the rank.
     pub enter: i64,
-    /// When it left.
+    /// Exit time, ns of the clock domain of the rank.
     pub exit: i64,
-    /// Its own time before that, where it is known.
+    /// Own time of the rank before the call, where it is known.
     pub own_time: Option<OwnTime>,
 }
 
-/// A collective that is the same in all its ranks.
+/// A collective that all of its ranks called alike.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MatchedCollective {
     /// Hash of the communicator.
     pub comm: u64,
-    /// Its number there.
+    /// Sequence number on the communicator.
     pub seq: u64,
-    /// What was called.
+    /// The function.
     pub function: CollectiveFunction,
-    /// Hash of function and size: what takes as long.
+    /// Hash of function and size. Calls of one kind take about the same time.
     pub kind: u64,
-    /// Whether only the order of calls says that it is one collective.
+    /// Whether the call is unnumbered: only the order of calls shows that it is one collective.
     pub by_order: bool,
-    /// Who waits for whom.
+    /// Which ranks wait for which.
     pub waits: WaitPattern,
     /// Rank of the root in the communicator.
     pub root: Option<u32>,
-    /// Its ranks, by their numbers; empty if the times say nothing.
+    /// Calls of its ranks, by participant; empty if the times do not show when ranks waited.
     pub guests: Vec<RankCall>,
 }
 
 impl MatchedCollective {
-    /// Whether its times say something.
+    /// Returns whether its times show when ranks waited.
     pub fn is_timed(&self) -> bool {
         !self.guests.is_empty()
     }
 
-    /// The time of all its ranks inside of it, ns.
+    /// Returns the time that all ranks spent in the collective, ns.
     pub(super) fn time_inside(&self) -> i64 {
         let times = self.guests.iter().map(|guest| guest.exit.saturating_sub(guest.enter).max(0));
         times.fold(0, i64::saturating_add)
     }
 }
 
-/// What became of a collective.
+/// Result of comparing the calls of one collective.
 pub(super) enum MatchVerdict {
-    /// The communicator has one process only.
+    /// The communicator has only one process.
     Alone,
     Matched(MatchedCollective),
     /// Calls of some ranks are missing.
     Incomplete,
-    /// These two are not the same.
+    /// The calls at these two indices differ.
     Different(usize, usize),
-    /// This participant left before the other one, on the same node, had entered.
+    /// The first participant left before the second one, on the same node, had entered.
     Contradicted(u32, u32),
 }
 
-/// Compares the calls of one number on one communicator, ordered by participant.
+/// Compares the calls with one number on one communicator. `calls` are ordered by participant.
 pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict {
     let Some(first) = calls.first().filter(|first| first.members > 1) else { return MatchVerdict::Alone };
     let again = calls.windows(2).position(|pair| pair[0].participant == pair[1].participant);
@@ -218,7 +218,7 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict 
         let sizes = known.size.zip(call.size).is_some_and(|(a, b)| a != b);
         known.function != call.function || roots || sizes && known.function.data() == DataPattern::Same
     };
-    // Where the first one does not know its root or size, another does.
+    // If the first call has no root or no size, the first call that has one is the reference.
     let knowing = |knows: &dyn Fn(&CallRecord) -> bool| calls.iter().position(knows).unwrap_or(0);
     for base in [0, knowing(&|call| call.root.is_some()), knowing(&|call| call.size.is_some())] {
         if let Some(other) = calls.iter().position(|call| is_other(&calls[base], call)) {
@@ -249,8 +249,8 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict 
     }
 }
 
-/// Whether a rank hands something over or gets something. The kernel of RCCL does, else there is none. Calls of gloo have a
-/// size only where torch records shapes, and an empty tensor is rare.
+/// Returns whether a rank transfers data. RCCL calls without a size count as having data, because their kernels
+/// do transfer some. Gloo calls have a size only where torch records shapes, and an empty tensor is rare.
 fn has_data(call: &CallRecord) -> bool {
     match call.function.data() {
         DataPattern::None => true,
@@ -260,8 +260,8 @@ fn has_data(call: &CallRecord) -> bool {
     }
 }
 
-/// Who left before who else on the same clock entered: the first to leave and the last to come of the first such
-/// clock.
+/// Finds two ranks on one clock of which one left before the other entered. Returns the first to leave and the
+/// last to enter, of the first such clock domain.
 fn contradiction(guests: &[RankCall], members: &JobMembers) -> Option<(u32, u32)> {
     let mut by_domain = std::collections::BTreeMap::new();
     for guest in guests {

@@ -1,6 +1,7 @@
-//! The n-th collective of each rank on a communicator is put together with that of all others. Calls go to
-//! the merge rank that owns the hash of communicator and number; what comes out does not depend on how many merge
-//! ranks there are, nor on the order of inputs of one rank.
+//! Matches the n-th collective of each rank on a communicator with the n-th of all other ranks.
+//!
+//! Each call is sent to the merge rank that owns the hash of communicator and number. The result depends neither
+//! on the number of merge ranks nor on the order of the inputs of one merge rank.
 
 use super::absence::{self, IncompleteCollective, RankAbsence};
 use super::functions::CollectiveFunction;
@@ -21,75 +22,77 @@ use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most faults that are reported one by one.
+/// Maximum number of mismatches that are reported one by one.
 const MAX_SHOWN_FAULTS: usize = 5;
 
-/// What became of the collectives of the job.
+/// Counts of the collectives of the job, by result of the matching.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CollectiveCounts {
     /// Calls of all processes.
     pub calls: u64,
-    /// Of one call in so many the collectives were compared.
+    /// Sampling rate: one in this many collectives was compared.
     pub one_in: u64,
-    /// Collectives in which all took part and that are the same in all.
+    /// Collectives in which all ranks took part with the same call.
     pub matched: u64,
-    /// Of those, the ones whose times say something: they have data, and an end that waits for others.
+    /// Matched collectives whose times show when ranks waited: they transfer data, and their ends wait for other
+    /// ranks.
     pub timed: u64,
-    /// Collectives of which the calls of some ranks are not recorded.
+    /// Collectives for which the calls of some ranks are not recorded.
     pub incomplete: u64,
-    /// Collectives that are not the same in all ranks.
+    /// Collectives whose calls differ between ranks.
     pub mismatched: u64,
-    /// Collectives that ranks of one node left before others entered: no clock explains it.
+    /// Collectives that one rank left before another rank of the same node entered. No clock error explains
+    /// that.
     pub contradicted: u64,
-    /// Calls that could not be compared with any, as their communicator or number is not known elsewhere.
+    /// Calls that could not be compared, because no other process has their communicator or number.
     pub alone: u64,
-    /// Calls without numbers, in which processes differ.
+    /// Unnumbered calls in which processes differ.
     pub different: u64,
-    /// Matched ones that only the order of calls brings together and whose times do not show that all nodes took
-    /// part in the same: they are not used between nodes.
+    /// Unnumbered collectives that match by their order, but whose times do not show that all nodes took part in
+    /// the same one. They are not used between nodes.
     #[serde(default)]
     pub unproven: u64,
-    /// How far apart ranks left those whose times say something, if that can be told.
+    /// Exit spread of the timed collectives; `None` if no collective could be measured.
     #[serde(default)]
     pub spread: Option<ExitSpread>,
 }
 
-/// The collectives that match, each in one merge rank, and what there is to say of the others.
+/// The matched collectives, each on one merge rank, and a description of the others.
 #[derive(Debug, Default)]
 pub struct MatchedCollectives {
-    /// Those of this merge rank, ordered by communicator and number.
+    /// Collectives that this merge rank owns, ordered by communicator and number.
     pub kept: Vec<MatchedCollective>,
-    /// Everyone who takes part.
+    /// All processes that take part in collectives.
     pub members: JobMembers,
-    /// Of the whole job.
+    /// Counts of the whole job.
     pub counts: CollectiveCounts,
-    /// The first ones that do not match, in words.
+    /// Descriptions of the first collectives that do not match.
     pub faults: Vec<String>,
-    /// Those that are not used between nodes, and why, in words.
+    /// Descriptions of the collectives that are not used between nodes, with the reason.
     pub unproven: Vec<String>,
-    /// Whether some of those are on communicators that have a name.
+    /// Whether some of the collectives in `unproven` are on communicators that have a name.
     pub has_unproven_names: bool,
-    /// What of this merge rank is not timed.
+    /// Time of this merge rank's calls that are not compared.
     pub untimed: UncomparedTime,
-    /// The collective that one rank never entered, in which the others waited longest.
+    /// The incomplete collective in which the other ranks waited longest for those that never entered it.
     pub absence: Option<RankAbsence>,
 }
 
-/// Calls in which ranks may have waited, and whose times are not compared, of one merge rank.
+/// Calls of one merge rank in which ranks may have waited, and whose times are not compared.
 #[derive(Debug, Default)]
 pub struct UncomparedTime {
-    /// Calls of its processes that are no collectives: before the first synchronisation of each process, and after it.
+    /// Calls other than collectives, before and after the first synchronisation of each process.
     pub(super) before: CallTimes,
     pub(super) after: CallTimes,
-    /// Collectives that it owns and that do not match, or do not say when ranks waited.
+    /// Collectives that this merge rank owns and that do not match or do not show when ranks waited.
     pub(super) calls: Vec<UntimedCalls>,
-    /// Collectives whose times do not show that they are ones.
+    /// Unnumbered collectives that the check of their times rejected.
     pub(super) unproven: CallTimes,
-    /// Matched ones whose times say nothing, by function.
+    /// Number of matched collectives without usable times, by function.
     pub(super) matched: BTreeMap<CollectiveFunction, u64>,
 }
 
-/// Compares the collectives of all processes: `own` are those of this merge rank, in merge order.
+/// Compares the collectives of all processes. `own` are the processes of this merge rank, in merge order.
 pub fn match_calls(
     comm: &impl Comm,
     sample: &CallSample,
@@ -201,11 +204,13 @@ pub fn match_calls(
     Ok(MatchedCollectives { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
 }
 
-/// The last collective on each communicator that all of its processes may have entered which are still being recorded.
+/// For each communicator with a process that is still being recorded: the last collective that all of its
+/// processes may have entered.
 struct ToCome(BTreeMap<u64, u64>);
 
 impl ToCome {
-    /// Whether calls of processes that are still being recorded may be missing from this collective.
+    /// Returns whether processes that are still being recorded may not have written their calls of this
+    /// collective yet.
     fn contains(&self, call: &CallRecord) -> bool {
         self.0.get(&call.comm).is_some_and(|last| call.seq > *last)
     }
@@ -232,8 +237,8 @@ fn still_to_come(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<ToCome
     Ok(ToCome(all))
 }
 
-/// Sends each call to the merge rank that owns it; returns those that this one owns. Those of communicators that cannot be
-/// compared are `untimed`.
+/// Sends each call to the merge rank that owns it and returns the calls that this merge rank owns. Calls on
+/// communicators that cannot be compared are added to `untimed`.
 fn exchange(
     comm: &impl Comm,
     members: &JobMembers,
@@ -273,17 +278,18 @@ struct Fault {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 enum Wrong {
-    /// Two participants and what they called.
+    /// Two participants and what each of them called.
     Different((u32, String), (u32, String)),
-    /// Who took part.
+    /// The call, and the participants that made it.
     Missing(String, Vec<u32>),
-    /// Who left before the other entered.
+    /// The participant that left too early, the one that entered after that, and the call.
     Early(u32, u32, String),
 }
 
-/// Most participants of one collective that a line names.
+/// Maximum number of participants of one collective that a line names.
 const MAX_NAMED_PARTICIPANTS: usize = 8;
-/// Most participants that are exchanged for a fault. Beyond it, no line says which ones are missing.
+/// Maximum number of participants that are exchanged for one mismatch. If there are more, the line does not name
+/// the missing ones.
 const MAX_REPORTED_PARTICIPANTS: usize = 4_096;
 
 impl Fault {
@@ -363,7 +369,7 @@ mod tests {
     const FUNCTIONS: [&str; 6] =
         ["MPI_Allreduce", "MPI_Barrier", "MPI_Bcast", "MPI_Iallreduce", "MPI_Alltoallv", "MPI_Allgatherv"];
 
-    /// What befalls one call of one process.
+    /// How one call of one process deviates from the others.
     #[derive(Clone, Copy, Debug)]
     enum Mishap {
         None,
@@ -426,7 +432,7 @@ mod tests {
         }
     }
 
-    /// Calls of one process of a communicator: function, and what befell it in each of 4 processes.
+    /// Calls on one communicator: index of the function, and the mishap in each of 4 processes.
     type Plan = Vec<Vec<(usize, [Mishap; 4])>>;
 
     fn plan() -> impl Strategy<Value = Plan> {
@@ -460,7 +466,8 @@ mod tests {
         job
     }
 
-    /// What one who sees everything says: matched, timed, incomplete, mismatched.
+    /// Reference result with all calls at hand: numbers of matched, timed, incomplete and mismatched
+    /// collectives.
     fn naive(job: &[ProcessCollectives]) -> (u64, u64, u64, u64) {
         let mut by_call: BTreeMap<(u64, u64), Vec<(usize, CollectiveCall)>> = BTreeMap::new();
         let mut members: BTreeMap<u64, usize> = BTreeMap::new();
@@ -493,7 +500,8 @@ mod tests {
         (matched, timed, incomplete, mismatched)
     }
 
-    /// The outcome of as many merge ranks, which have consecutive processes: counts, faults, what is kept.
+    /// Result with the given number of merge ranks, each with consecutive processes: counts, faults, kept
+    /// collectives.
     fn outcome(
         job: &[ProcessCollectives],
         ranks: usize,
@@ -572,7 +580,7 @@ mod tests {
         job[0].is_running = true;
         let (counts, faults, _) = outcome(&job, 2, 1 << 20);
         assert_eq!((counts.matched, counts.incomplete, faults.len()), (2, 0, 0));
-        // What it has left out before its last call is missing.
+        // A call that the process skipped before its last recorded call is missing.
         plan[0][1].1[0] = Mishap::Lost;
         plan[0][2].1[0] = Mishap::None;
         let mut job = self::job(&plan);
@@ -610,7 +618,7 @@ mod tests {
         // Ranks 0 and 1 are on one node.
         job[1].calls[1].enter += 1_001;
         job[1].calls[1].exit = Some(40_000);
-        // The clock of ranks 2 and 3 is behind.
+        // The clock of ranks 2 and 3 is 5 ms slow.
         for call in job[2..].iter_mut().flat_map(|said| &mut said.calls) {
             call.enter -= 5_000_000;
             call.exit = call.exit.map(|exit| exit - 5_000_000);

@@ -1,53 +1,55 @@
-//! Own time of a rank: what it spends outside of MPI between two synchronisations. A rank that enters a collective late
-//! because it waited for a message has no more own time than the others, since it waited inside MPI; one that computed
-//! or slept longer has.
+//! Own time of a rank: the time that it spends outside of MPI between two synchronisations. A rank that enters a
+//! collective late because it waited for a message has no more own time than the others, since it waited inside
+//! MPI. A rank that computed or slept longer has more.
 //!
-//! Between two polls (`MPI_Test`, `MPI_Iprobe`, ...) a rank works, or it sleeps until it polls again: a short gap is
-//! waiting, a long one may be either, and is kept apart.
+//! Between two polls (`MPI_Test`, `MPI_Iprobe`, ...) a rank works, or it sleeps until it polls again. A short
+//! gap counts as waiting. A long gap may be either and is summed up separately.
 //!
-//! A process that calls MPI in a second thread as well may wait there while the first thread does nothing: its own times are
-//! not known ([`MpiTimes::in_other_threads`]).
+//! If a process also calls MPI in a second thread, it may wait there while the first thread does nothing. Its
+//! own times are then not known ([`MpiTimes::in_other_threads`]).
 //!
-//! While blocks are read, each thread's time in MPI is summed up, and each collective notes the sum before it
-//! ([`MpiTimes`]). When all calls of a process are there, the difference of two such sums gives the own time between
-//! two collectives ([`note_own_times`]).
+//! While blocks are read, [`MpiTimes`] sums up the time of each thread in MPI, and each collective stores the
+//! sum before it. When all calls of a process are read, [`note_own_times`] computes the own time between two
+//! collectives as the difference of two sums.
 
 use super::functions::{MessageCall, WaitPattern};
 use super::process_calls::{CollectiveCall, ProcessCollectives};
 use std::collections::BTreeMap;
 
-/// Between two polls that are as close as this, a program only waits, ns.
+/// Longest gap between two polls that counts as waiting, ns.
 const MAX_POLL_GAP_NS: i64 = 100_000;
-/// Threads of one process whose calls are summed up. Collectives of others have no own time.
+/// Maximum number of threads of one process whose calls are summed up. Collectives of other threads have no own
+/// time.
 const MAX_THREADS: usize = 1 << 12;
-/// Time in MPI in other threads does not matter up to one in so many of the time that collectives span.
+/// Time in MPI in other threads is ignored up to this fraction (one in so many) of the time that collectives
+/// span.
 const MAX_OTHER_THREADS_PART: i64 = 100;
-/// [`OwnTime::since`] where that is the end of `MPI_Init`.
+/// Value of [`OwnTime::since`] if own time counts from the end of `MPI_Init`.
 pub(super) const SINCE_INIT: u64 = 0;
 
-/// What a thread had spent in MPI when it entered a collective.
+/// Time that a thread had spent in MPI when it entered a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MpiBefore {
-    /// The thread, by its number in the process.
+    /// Number of the thread in the process.
     pub thread: i64,
-    /// Its time in MPI calls that it had left by then, and in short gaps between polls, ns.
+    /// Time in MPI calls that had ended by then, and in short gaps between polls, ns.
     pub ns: i64,
-    /// Its time in long gaps between polls, ns: work or waiting.
+    /// Time in long gaps between polls, ns: work or waiting.
     pub poll_gaps_ns: i64,
 }
 
 /// Own time of a process before a collective.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OwnTime {
-    /// The synchronisation since which it is counted: the key of that collective, the same in all its ranks.
+    /// Key of the collective from which own time counts (the synchronisation). It is the same in all its ranks.
     pub since: u64,
-    /// Time outside of MPI since then, and not between polls, ns.
+    /// Time outside of MPI since then, except gaps between polls, ns.
     pub ns: i64,
-    /// Time between polls since then, ns: work or waiting.
+    /// Time in gaps between polls since then, ns: work or waiting.
     pub poll_gaps_ns: i64,
     /// Time in other collectives since then, ns.
     pub collectives_ns: i64,
-    /// When the process left that synchronisation, ns of its clock.
+    /// Time at which the process left the synchronisation, ns of its clock.
     pub left: i64,
 }
 
@@ -63,9 +65,9 @@ pub struct MpiTimes {
 #[derive(Clone, Copy, Debug)]
 struct InitCall {
     exit: i64,
-    /// How long it took, ns.
+    /// Duration, ns.
     ns: i64,
-    /// The thread's time in MPI up to its end.
+    /// Time of the thread in MPI until the call ended.
     before: MpiBefore,
 }
 
@@ -74,12 +76,13 @@ struct ThreadTime {
     ns: i64,
     poll_gaps_ns: i64,
     poll_ended: Option<i64>,
-    /// Time in calls that send or post since then, ns.
+    /// Time in calls that send or post since the last poll, ns.
     posts_since_poll_ns: i64,
 }
 
 impl MpiTimes {
-    /// Adds a call, in the order of the thread's calls, and returns what the thread had spent in MPI before it.
+    /// Adds a call and returns the time that the thread had spent in MPI before it. Calls must be added in the
+    /// order of the thread.
     pub fn add(
         &mut self,
         thread: i64,
@@ -113,33 +116,33 @@ impl MpiTimes {
         Some(before)
     }
 
-    /// When `MPI_Init` ended, ns of the process's clock.
+    /// Returns the end of `MPI_Init`, ns of the process's clock.
     pub fn initialized(&self) -> Option<i64> {
         self.init.map(|init| init.exit)
     }
 
-    /// How long `MPI_Init` took, ns.
+    /// Returns the duration of `MPI_Init`, ns.
     pub fn initialization_ns(&self) -> Option<i64> {
         self.init.map(|init| init.ns)
     }
 
-    /// Time between polls in all threads, ns: work or waiting.
+    /// Returns the time between polls in all threads, ns: work or waiting.
     pub fn poll_gaps_ns(&self) -> i64 {
         self.threads.values().fold(0, |sum: i64, time| sum.saturating_add(time.poll_gaps_ns))
     }
 
-    /// Time in MPI, and between polls, in all threads but this one, ns.
+    /// Returns the time in MPI and between polls in all threads but this one, ns.
     fn in_other_threads(&self, thread: i64) -> i64 {
         let others = self.threads.iter().filter(|(other, _)| **other != thread);
         others.fold(0, |sum: i64, (_, time)| sum.saturating_add(time.ns).saturating_add(time.poll_gaps_ns))
     }
 
-    /// Puts the end of `MPI_Init` on another clock of the node.
+    /// Converts the end of `MPI_Init` to another clock of the node.
     pub fn convert(&mut self, convert: impl Fn(i64) -> i64) {
         self.init = self.init.map(|init| InitCall { exit: convert(init.exit), ..init });
     }
 
-    /// Adds what follows on it: calls of a later block. `calls` are that block's.
+    /// Appends the times of a later block. `calls` are the calls of that block.
     pub(super) fn append(&mut self, later: MpiTimes, calls: &mut [CollectiveCall]) {
         let after_earlier = |before: MpiBefore| match self.threads.get(&before.thread) {
             Some(time) => before.after(time),
@@ -171,26 +174,26 @@ impl ThreadTime {
 }
 
 impl MpiBefore {
-    /// The same of a thread that has spent so much in earlier blocks.
+    /// Adds the time that the thread had spent in earlier blocks.
     fn after(self, earlier: &ThreadTime) -> MpiBefore {
         let ns = self.ns.saturating_add(earlier.ns);
         MpiBefore { ns, poll_gaps_ns: self.poll_gaps_ns.saturating_add(earlier.poll_gaps_ns), ..self }
     }
 }
 
-/// A collective after which own time starts anew.
+/// A collective from which own time counts.
 #[derive(Clone, Copy)]
 struct Synchronisation {
     key: u64,
     exit: i64,
-    /// Time in MPI up to its end.
+    /// Time in MPI until its end.
     mpi: MpiBefore,
-    /// Time in collectives up to its end, ns.
+    /// Time in collectives until its end, ns.
     collectives_ns: i64,
 }
 
-/// Whether a process calls MPI in several threads, by more than a hundredth of the time that its collectives span: one thread
-/// may wait while another one does nothing.
+/// Returns whether other threads than the main one spend more than a hundredth of the time that the collectives
+/// span in MPI. One thread may then wait while another one does nothing.
 pub(super) fn is_in_threads(said: &ProcessCollectives) -> bool {
     let mut calls_of: BTreeMap<i64, u64> = BTreeMap::new();
     for before in said.calls.iter().filter_map(|call| call.mpi_before) {
@@ -203,8 +206,9 @@ pub(super) fn is_in_threads(said: &ProcessCollectives) -> bool {
     others.saturating_mul(MAX_OTHER_THREADS_PART) > last.saturating_sub(first).max(0)
 }
 
-/// Gives each call of a process its own time: since the last collective in which all of its ranks waited for all.
-/// `sizes` are the numbers of processes of its communicators; one that has `everyone` synchronises all others, too.
+/// Sets the own time of each call of a process: the time since the last collective in which all of its ranks
+/// waited for all. `sizes` are the numbers of processes of its communicators. A communicator of size `everyone`
+/// synchronises the others too.
 pub(super) fn note_own_times(said: &mut ProcessCollectives, sizes: &BTreeMap<u64, u32>, everyone: u32) {
     said.calls.sort_by_key(|call| (call.enter, call.key));
     if said.is_in_threads {
@@ -240,8 +244,8 @@ pub(super) fn note_own_times(said: &mut ProcessCollectives, sizes: &BTreeMap<u64
     }
 }
 
-/// Time outside of MPI between a synchronisation and a call; `None` if another thread made the call, or if the calls
-/// overlap.
+/// Returns the time outside of MPI between a synchronisation and a call. Returns `None` if another thread made
+/// the call or if the calls overlap.
 fn own_time(call: &CollectiveCall, collectives_ns: i64, last: &Synchronisation) -> Option<OwnTime> {
     let before = call.mpi_before.filter(|before| before.thread == last.mpi.thread)?;
     let (between, in_mpi) = (call.enter.checked_sub(last.exit)?, before.ns.checked_sub(last.mpi.ns)?);
@@ -297,7 +301,8 @@ mod tests {
         calls.push(barrier(3, 3_040_000, 3_050_000, mpi.add(2, Other, 3_040_000, Some(3_050_000))));
         said.calls = calls;
         assert_eq!(said.mpi.initialized(), Some(1_000_000));
-        // Of the second: 100 us to the message, 100 us to the polls, and 10 us; between two polls 890 us.
+        // Own time of the second collective: 100 us before the message, 100 us before the polls, and 10 us. The
+        // gap between two polls is 890 us.
         assert_eq!(own_times(said.clone(), 2), [Some(400_000), Some(210_000), None]);
         assert_eq!(
             own_times(said.clone(), 9),
@@ -310,7 +315,8 @@ mod tests {
     }
 
     proptest! {
-        /// Gaps before calls of one thread, lengths, and whether each is a barrier; split into blocks anywhere.
+        /// Calls of one thread, split into blocks at arbitrary points: gap before the call, its length, whether
+        /// it is a barrier.
         #[test]
         fn own_time_is_the_sum_of_the_gaps_however_the_calls_lie_in_blocks(
             calls in proptest::collection::vec((0i64..1_000_000, 0i64..1_000_000, any::<bool>()), 1..40),

@@ -1,5 +1,5 @@
-//! Who takes part: the processes that have collectives, known to all merge ranks, and how many of them each
-//! communicator has.
+//! The processes that take part in collectives. All merge ranks have the complete list and learn how many of the
+//! processes share each communicator.
 
 use super::process_calls::ProcessCollectives;
 use rpd_comm::Comm;
@@ -8,47 +8,47 @@ use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A process that has collectives.
+/// A process that takes part in collectives.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobParticipant {
-    /// Its rank in the job, where it has one.
+    /// Rank in the job, where the process has one.
     pub rank: Option<u32>,
-    /// Whether it is a child of its rank.
+    /// Whether the process is a worker of its rank.
     pub worker: bool,
-    /// When it made its first collective call, ns of its node's clock.
+    /// Time of its first collective call, ns of its node's clock.
     pub began: i64,
-    /// When it was first seen: that at the latest.
+    /// Earliest recorded time of the process, ns; the process started no later than this.
     pub first_seen: i64,
-    /// How long it was seen from then on, ns.
+    /// Duration from `first_seen` to the last recorded time, ns.
     pub seen_ns: i64,
-    /// When its `MPI_Init` ended, where that was recorded.
+    /// End of its `MPI_Init`, ns, where it is recorded.
     pub initialized: Option<i64>,
-    /// How long that took, ns.
+    /// Duration of its `MPI_Init`, ns.
     pub initialization_ns: Option<i64>,
-    /// How long its `MPI_Finalize` took, ns, where that was recorded.
+    /// Duration of its `MPI_Finalize`, ns, where it is recorded.
     pub finalization_ns: Option<i64>,
-    /// How long it worked or waited between polls for messages, ns.
+    /// Time that it worked or waited between polls for messages, ns.
     pub poll_gaps_ns: i64,
     /// Whether calls are missing in which it may have waited.
     pub lacks_calls: bool,
-    /// Whether its last calls may be missing: it is still being recorded, or its file is cut.
+    /// Whether its last calls may be missing, because it is still being recorded or its file is truncated.
     pub is_cut: bool,
-    /// Whether there are messages whose times are not compared.
+    /// Whether it has messages whose times are not compared.
     pub hides_messages: bool,
     /// Whether it calls MPI in several threads, so that its own times are not known.
     pub is_in_threads: bool,
-    /// Whether MPI put it into an `MPI_COMM_WORLD` of its own, though the launcher started several processes.
+    /// Whether MPI put it into an `MPI_COMM_WORLD` of its own although the launcher started several processes.
     pub is_singleton: bool,
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// Where it ran.
+    /// Host name of its node.
     pub host: String,
-    /// Whose clocks it read.
+    /// Clock domain whose clocks it read.
     pub domain: ClockDomain,
 }
 
 impl JobParticipant {
-    /// As it is told.
+    /// Returns the name of the process in messages.
     pub fn name(&self) -> String {
         match self.rank {
             Some(rank) => format!("rank {rank}"),
@@ -60,14 +60,14 @@ impl JobParticipant {
 /// The participants of the job.
 #[derive(Debug, Default)]
 pub struct JobMembers {
-    /// All of them, in merge order.
+    /// All participants, in merge order.
     pub all: Vec<JobParticipant>,
-    /// The number of this merge rank's first one.
+    /// Index of the first participant of this merge rank.
     pub first: u32,
 }
 
 impl JobMembers {
-    /// Joins the participants of all merge ranks.
+    /// Gathers the participants of all merge ranks.
     pub fn gather(comm: &impl Comm, own: &[JobParticipant]) -> Result<JobMembers, Failure> {
         let mut members = JobMembers::default();
         for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
@@ -80,18 +80,19 @@ impl JobMembers {
         Ok(members)
     }
 
-    /// Ranks of which MPI made a job of its own each, though the launcher started them together.
+    /// Returns the ranks that the launcher started together, but that MPI put into separate jobs of one process
+    /// each.
     pub fn singleton_ranks(&self) -> BTreeSet<u32> {
         self.all.iter().filter(|one| one.is_singleton && !one.worker).filter_map(|one| one.rank).collect()
     }
 
-    /// The participant with this number.
+    /// Returns the participant with this index.
     pub fn get(&self, number: u32) -> Option<&JobParticipant> {
         self.all.get(number as usize)
     }
 
-    /// For each participant the first one of the same rank on the same node: a rank may have several processes, and a
-    /// process several files.
+    /// Returns for each participant the first one of the same rank on the same node. A rank may have several
+    /// processes, and a process several files.
     pub(super) fn firsts<'a>(&'a self) -> Vec<u32> {
         let mut known: BTreeMap<(u32, bool, &str), u32> = BTreeMap::new();
         let first = |(number, member): (u32, &'a JobParticipant)| match member.rank {
@@ -101,17 +102,18 @@ impl JobMembers {
         (0..).zip(&self.all).map(first).collect()
     }
 
-    /// As a participant is told.
+    /// Returns the name of a participant in messages.
     pub fn name(&self, number: u32) -> String {
         self.get(number).map_or_else(|| "a process".to_owned(), JobParticipant::name)
     }
 }
 
-/// A participant that used a communicator: whether it is a worker, when it began, and its number.
+/// A participant that used a communicator: whether it is a worker, when it began, and its index.
 type User = (bool, i64, u32);
 
-/// Tells apart what several processes of one rank did on communicators of one name, and several files of one process, each
-/// with a part of its calls: the first ones of all ranks belong together, then the second ones.
+/// Separates communicators of one name if several processes of one rank used them, or several files of one
+/// process that each have a part of its calls. The first users of all ranks belong together, then the second
+/// users, and so on.
 pub(super) fn tell_apart(
     comm: &impl Comm,
     members: &JobMembers,
@@ -154,7 +156,8 @@ pub(super) fn tell_apart(
     Ok(())
 }
 
-/// For each process of this merge rank, and each of its communicators, how many processes of the job it has.
+/// Returns for each process of this merge rank the number of processes in the job that share each of its
+/// communicators.
 pub(super) fn sizes(
     comm: &impl Comm,
     said: &[ProcessCollectives],
@@ -184,7 +187,7 @@ pub(super) fn sizes(
     sizes.collect::<Option<Vec<_>>>().ok_or_else(|| Failure::message("too few answers"))
 }
 
-/// Name and numbers of the participants of some communicators.
+/// Returns the name and the participants of each of the given communicators.
 pub(super) fn details(
     comm: &impl Comm,
     first: u32,

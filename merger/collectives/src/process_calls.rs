@@ -10,96 +10,97 @@ use rpd_shard::model::{Local, Rows, native};
 use std::collections::{BTreeMap, HashMap};
 use twox_hash::XxHash3_64;
 
-/// Communicators that are told apart in one process.
+/// Maximum number of communicators that are distinguished in one process.
 const MOST_COMMS: usize = 1 << 14;
-/// Longest name of a communicator that is kept.
+/// Maximum number of characters that are kept of a communicator's name.
 const MAX_NAME: usize = 256;
 
 /// A collective call of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CollectiveCall {
-    /// Hash of communicator and number, by which it is kept or not.
+    /// Hash of communicator and number, which decides whether the call is sampled.
     pub key: u64,
     /// Hash of the communicator's name.
     pub comm: u64,
-    /// The how-manieth collective of the process on it, from 1.
+    /// Sequence number of the collective among those of the process on the communicator, from 1.
     pub seq: u64,
-    /// What was called.
+    /// The function.
     pub function: CollectiveFunction,
-    /// Rank of the root in the communicator, where there is one.
+    /// Rank of the root in the communicator, where there is a root.
     pub root: Option<u32>,
-    /// Bytes, or elements where only those are known.
+    /// Size in bytes, or in elements if the byte size is not recorded.
     pub size: Option<i64>,
-    /// When the process entered, ns of its clock.
+    /// Entry time, ns of the process's clock.
     pub enter: i64,
-    /// When it left; `None` if that is not known, or says nothing of the others.
+    /// Exit time, ns; `None` if it is not recorded or depends on no other rank.
     pub exit: Option<i64>,
-    /// What its thread had spent in MPI by then; `None` if that is not known.
+    /// Time that the thread had spent in MPI before the call; `None` if it is not known.
     pub mpi_before: Option<MpiBefore>,
-    /// Own time of the process before it, as soon as all its calls are there.
+    /// Own time of the process before the call. It is set after all calls of the process are read.
     pub own_time: Option<OwnTime>,
 }
 
-/// A communicator, as a process knows it.
+/// A communicator as one process recorded it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comm {
-    /// Its name, the same in all its ranks.
+    /// Name of the communicator, the same in all its ranks.
     pub name: Box<str>,
-    /// Rank of the process in it, where that is known.
+    /// Rank of the process in the communicator, where it is recorded.
     pub rank: Option<u32>,
 }
 
-/// What is known of the collectives of one process.
+/// The recorded collectives of one process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessCollectives {
-    /// Those that are kept, see [`CallSample`].
+    /// Calls that are sampled, see [`CallSample`].
     pub calls: Vec<CollectiveCall>,
-    /// All communicators on which there was one, by the hash of their names.
+    /// All communicators with at least one collective, by the hash of their names.
     pub comms: BTreeMap<u64, Comm>,
-    /// Rank of the process in communicators that it made.
+    /// Rank of the process in communicators that it created.
     ranks: BTreeMap<u64, u32>,
-    /// Of calls without numbers: those that belong together, in order.
+    /// Unnumbered calls: one sequence for each communicator, in order.
     pub sequences: Vec<CallSequence>,
-    /// Collectives that no other process can be compared with: their communicator has no name that means
-    /// something elsewhere, or they have no number.
+    /// Number of collectives that cannot be compared with any other process: the name of their communicator is
+    /// valid in one process only, or they have no number.
     pub alone: u64,
-    /// Collectives of MPI on communicators that other processes may have.
+    /// Number of MPI collectives on communicators that other processes may share.
     of_mpi: u64,
-    /// Size of the process's `MPI_COMM_WORLD`, in processes, where that was recorded.
+    /// Size of the process's `MPI_COMM_WORLD`, in processes, where it is recorded.
     world_size: Option<i64>,
-    /// Whether the launcher started several processes and MPI put this one into an `MPI_COMM_WORLD` of its own: its
-    /// communicators have the names of those of the others, and none of their processes.
+    /// Whether MPI put the process into an `MPI_COMM_WORLD` of its own although the launcher started several
+    /// processes. Its communicators have the names of the other processes' communicators, but share no process
+    /// with them.
     pub is_singleton: bool,
     /// Time in MPI calls.
     pub mpi: MpiTimes,
-    /// Whether calls are missing in which it may have waited: its own time is an upper bound.
+    /// Whether calls are missing in which the process may have waited. Its own time is then an upper bound.
     pub lacks_calls: bool,
     /// Whether its last calls may be missing.
     pub is_cut: bool,
-    /// Whether it is still being recorded: collectives after its last ones are to come.
+    /// Whether the process is still being recorded, so that later collectives may follow.
     pub is_running: bool,
-    /// Whether there are messages whose times are not compared.
+    /// Whether it has messages whose times are not compared.
     pub hides_messages: bool,
-    /// Whether it calls MPI in several threads, so that own times are not known.
+    /// Whether it calls MPI in several threads, so that its own times are not known.
     pub is_in_threads: bool,
     /// Time in calls that are not compared.
     pub untimed: ProcessTimes,
-    /// The level at which `calls` were last thinned out.
+    /// Sampling level to which `calls` were last reduced.
     level: usize,
 }
 
-/// Hash of a communicator's name.
+/// Returns the hash of a communicator's name.
 pub(crate) fn comm_hash(name: &[u8]) -> u64 {
     XxHash3_64::oneshot(name)
 }
 
 impl ProcessCollectives {
-    /// Whether there is nothing to compare.
+    /// Returns whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.comms.is_empty()
     }
 
-    /// Notes a communicator; `None` if there are too many.
+    /// Records a communicator and returns its hash; returns `None` above `MOST_COMMS` communicators.
     pub(super) fn note_comm(&mut self, name: &str, rank: Option<u32>) -> Option<u64> {
         let hash = comm_hash(name.as_bytes());
         if self.comms.len() >= MOST_COMMS && !self.comms.contains_key(&hash) {
@@ -111,7 +112,7 @@ impl ProcessCollectives {
         Some(hash)
     }
 
-    /// Adds what another block of the process says.
+    /// Adds the collectives of another block of the same process.
     pub fn add(&mut self, mut other: ProcessCollectives, sample: &CallSample) {
         self.mpi.append(std::mem::take(&mut other.mpi), &mut other.calls);
         for (hash, comm) in other.comms {
@@ -132,7 +133,7 @@ impl ProcessCollectives {
         self.thin_out(sample.level());
     }
 
-    /// Drops calls below a level.
+    /// Drops calls below a sampling level.
     pub fn thin_out(&mut self, level: usize) {
         if level > self.level {
             self.calls.retain(|call| CallSample::keeps(level, call.key));
@@ -141,8 +142,8 @@ impl ProcessCollectives {
         }
     }
 
-    /// When all blocks are in: the ranks that the process has in its communicators. `rank` is that in the job, and
-    /// `launched` the number of processes that the launcher started.
+    /// Sets the ranks of the process in its communicators. Must be called after all blocks are added. `rank` is
+    /// the rank in the job, `launched` the number of processes that the launcher started.
     pub fn agree_on_result(&mut self, rank: Option<u32>, launched: Option<u32>) {
         self.is_in_threads = own_time::is_in_threads(self);
         if self.world_size == Some(1) && launched.is_some_and(|launched| launched > 1) {
@@ -156,7 +157,7 @@ impl ProcessCollectives {
         self.ranks.clear();
     }
 
-    /// Keeps only what needs no MPI to be shared: communicators of RCCL, whose names come from an id.
+    /// Keeps only RCCL communicators. They are shared without MPI, because an id gives them their names.
     fn isolate(&mut self) {
         self.is_singleton = true;
         self.alone += std::mem::take(&mut self.of_mpi);
@@ -165,8 +166,8 @@ impl ProcessCollectives {
         self.calls.retain(|call| comms.contains_key(&call.comm));
     }
 
-    /// Tells apart what several processes of one rank did on communicators of one name: this one was the
-    /// how-manieth, from 0, by communicator.
+    /// Separates communicators of one name that several processes of one rank used. `times` has, by
+    /// communicator, how many of these processes used it before this one.
     pub fn tell_apart(&mut self, times: &BTreeMap<u64, u32>) {
         let renamed = |hash: u64| match times.get(&hash) {
             None | Some(0) => hash,
@@ -174,7 +175,8 @@ impl ProcessCollectives {
         };
         self.calls.iter_mut().for_each(|call| call.comm = renamed(call.comm));
         for sequence in &mut self.sequences {
-            // Those without a name are found by their place among the communicators of their process.
+            // Communicators without a name are identified by their position among the communicators of their
+            // process.
             let turn = times.get(&sequence.comm).copied().unwrap_or(0);
             sequence.place = sequence.place.saturating_add(turn.saturating_mul(MOST_COMMS as u32));
             sequence.comm = renamed(sequence.comm);
@@ -185,15 +187,17 @@ impl ProcessCollectives {
 
 const WORLD: &str = "MPI_COMM_WORLD";
 
-/// Whether the name of a communicator means the same in all processes. That of one whose making was not seen, of
-/// one that all ranks have for themselves, and of what was made from these, does not.
+/// Returns whether a communicator's name means the same in all processes. It does not if the creation of the
+/// communicator was not recorded, if each rank has one of its own, or if it was derived from such a
+/// communicator.
 pub fn is_shared_communicator(name: &str) -> bool {
     let first = name.split('/').next().unwrap_or(name);
     let unseen = first.strip_prefix("comm-").is_some_and(|n| n.len() < 16);
     !(unseen || first == "MPI_COMM_SELF" || first.starts_with("nccl-local-"))
 }
 
-/// What a block of native rows says. All calls are counted by `sample`, which says how many are kept.
+/// Returns the collectives of a block of native rows. `sample` counts all calls and determines how many are
+/// kept.
 pub fn collectives_of_block(
     rows: &Rows<Local>,
     strings: &ShardStrings,
@@ -268,7 +272,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectiv
         if is_mpi && function.waits() == WaitPattern::AllForAll && !function.only_starts() {
             said.untimed.synchronises();
         }
-        // Between two groups nobody waits for the own group.
+        // On an intercommunicator no rank waits for ranks of its own group.
         said.of_mpi += u64::from(is_mpi);
         let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
         said.calls.push(CollectiveCall {

@@ -1,16 +1,17 @@
-//! Which calls of two processes are the same where one has some that the other has not, or where threads began some in
+//! Aligns the calls of two processes if one has calls that the other lacks, or if threads started some in
 //! another order.
 //!
-//! First as many as possible are brought together in order (Myers' comparison, as in diff). Two threads of a process may
-//! take up neighbouring calls in either order, and then one of them is left over on both sides: such ones are brought
-//! together, too, if they are the same and close.
+//! First the longest common subsequence is aligned (Myers' algorithm, as in diff). Two threads of a process may
+//! start neighbouring calls in either order, which leaves one call unaligned on both sides. Such calls are
+//! aligned too if they are equal and close.
 
-/// Calls that one has and the other has not, at most.
+/// Maximum number of calls that only one of the two processes has.
 const MOST_DIFFERENCES: usize = 1000;
-/// How far from its place a call may be.
+/// Maximum distance of a call from its expected place.
 const NEAR: usize = 8;
 
-/// For each call of `own` its place in `reference`; `None` where it is not there. Nothing if the two are not alike.
+/// Returns for each call of `own` its place in `reference`, or `None` if the call is not there. Returns `None`
+/// for the whole if the two are not alike.
 pub(super) fn align(reference: &[u64], own: &[u64]) -> Option<Vec<Option<usize>>> {
     let before = reference.iter().zip(own).take_while(|(a, b)| a == b).count();
     let (a, b) = (&reference[before..], &own[before..]);
@@ -21,14 +22,14 @@ pub(super) fn align(reference: &[u64], own: &[u64]) -> Option<Vec<Option<usize>>
     places.extend((reference.len() - behind..reference.len()).map(Some));
     crossed(reference, own, &mut places);
     let alike = places.iter().flatten().count();
-    // Two that have little in common were not in the same calls.
+    // Two processes with little in common did not take part in the same calls.
     (alike * 10 >= reference.len().min(own.len()) * 8).then_some(places)
 }
 
-/// The longest common subsequence, as places in `a`; nothing if it takes too many differences.
+/// Returns the longest common subsequence as places in `a`; `None` above `MOST_DIFFERENCES` differences.
 fn in_order(a: &[u64], b: &[u64]) -> Option<Vec<Option<usize>>> {
     let most = (a.len() + b.len()).min(MOST_DIFFERENCES);
-    // Diagonal k = x - y is at index k + most + 1.
+    // Diagonal k = x - y has index k + most + 1.
     let middle = most + 1;
     let mut furthest = vec![0usize; 2 * most + 3];
     let mut history: Vec<Vec<usize>> = Vec::new();
@@ -49,12 +50,13 @@ fn in_order(a: &[u64], b: &[u64]) -> Option<Vec<Option<usize>>> {
     None
 }
 
-/// The way that led to the end. `history[d]` has the furthest points before step `d` on diagonals from -d to d.
+/// Traces the path back from its end. `history[d]` has the furthest points before step `d` on diagonals from -d
+/// to d.
 fn backwards(a: usize, b: usize, history: &[Vec<usize>]) -> Vec<Option<usize>> {
     let mut places = vec![None; b];
     let (mut x, mut y) = (a, b);
     for (d, before) in history.iter().enumerate().rev() {
-        // Index of a diagonal in `before`; those outside were not reached.
+        // Reads a diagonal from `before`; diagonals outside of it were not reached.
         let at = |k: isize| usize::try_from(k + d as isize).ok().and_then(|k| before.get(k)).copied();
         let k = x as isize - y as isize;
         let is_down =
@@ -67,7 +69,7 @@ fn backwards(a: usize, b: usize, history: &[Vec<usize>]) -> Vec<Option<usize>> {
                 (from_x, (from_x as isize - from).max(0) as usize)
             }
         };
-        // Back along the diagonal, to where the step arrived.
+        // Follows the diagonal back to the point where the step arrived.
         let (step_x, step_y) = match (d, is_down) {
             (0, _) => (0, 0),
             (_, true) => (from_x, from_y + 1),
@@ -82,7 +84,7 @@ fn backwards(a: usize, b: usize, history: &[Vec<usize>]) -> Vec<Option<usize>> {
     places
 }
 
-/// Brings together what is left over on both sides, the same and close.
+/// Aligns calls that are left over on both sides, equal and close.
 fn crossed(reference: &[u64], own: &[u64], places: &mut [Option<usize>]) {
     let mut is_taken = vec![false; reference.len()];
     places.iter().flatten().for_each(|place| is_taken[*place] = true);

@@ -1,19 +1,20 @@
-//! Which collectives are kept where a job has more than fit: a sample by hash of communicator and number, so
-//! that all ranks of a call are kept or none.
+//! Selects the collectives that are kept if a job has more than fit: a sample by hash of communicator and
+//! number, so that either all ranks of a collective are kept or none.
 //!
-//! A call is on the level of as many leading zeros as its hash has, and those from one level on are kept: the
-//! lowest level from which on the job's calls are few enough. That does not depend on who counts them: what is
-//! too much for one merge rank is too much for all of them together.
+//! The level of a call is the number of leading zeros of its hash. Calls from one level upwards are kept: the
+//! lowest level at which few enough calls of the job remain. The result does not depend on the process that
+//! counts: what is too much for one merge rank is too much for all of them together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twox_hash::XxHash3_64;
 
-/// Calls that are kept of a job, and as many in each merge rank until all are known.
+/// Maximum number of calls that are kept of a job. Each merge rank keeps as many until the counts of all are
+/// known.
 pub const MAX_SAMPLED_CALLS: u64 = 1 << 20;
 /// One level for each number of leading zeros, 64 included.
 const LEVELS: usize = 65;
 
-/// Hash of a call, the same in all its ranks.
+/// Returns the hash of a call, which is the same in all its ranks.
 pub(crate) fn sample_key(comm: u64, seq: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&comm.to_le_bytes());
@@ -25,16 +26,16 @@ fn level_of(key: u64) -> usize {
     key.leading_zeros() as usize
 }
 
-/// Counts calls, and says which are kept.
+/// Counts calls and determines which ones are kept.
 #[derive(Debug)]
 pub struct CallSample {
     most: u64,
-    /// Calls seen, per level.
+    /// Number of calls, by level.
     seen: [AtomicU64; LEVELS],
 }
 
 impl CallSample {
-    /// Keeps so many at most.
+    /// Creates a sample of at most `most` calls.
     pub fn new(most: u64) -> CallSample {
         CallSample { most, seen: [const { AtomicU64::new(0) }; LEVELS] }
     }
@@ -49,22 +50,22 @@ impl CallSample {
         });
     }
 
-    /// The level from which on calls are kept, by what was counted so far. It only rises.
+    /// Returns the lowest level that is kept, from the calls counted so far. It only rises.
     pub fn level(&self) -> usize {
         level(&self.counts(), self.most)
     }
 
-    /// Whether a call is kept at this level.
+    /// Returns whether a call is kept at this level.
     pub fn keeps(level: usize, key: u64) -> bool {
         level_of(key) >= level
     }
 
-    /// What was counted.
+    /// Returns the number of calls, by level.
     pub fn counts(&self) -> Vec<u64> {
         self.seen.iter().map(|n| n.load(Relaxed)).collect()
     }
 
-    /// The same for the whole job: `all` are the counts of its merge ranks.
+    /// Computes the sample of the whole job. `all` are the counts of its merge ranks.
     pub fn of_job(&self, all: &[Vec<u64>]) -> JobSample {
         let sum = |i: usize| all.iter().filter_map(|c| c.get(i)).fold(0u64, |a, b| a.saturating_add(*b));
         let counts: Vec<u64> = (0..LEVELS).map(sum).collect();
@@ -83,12 +84,12 @@ fn level(counts: &[u64], most: u64) -> usize {
     0
 }
 
-/// What is kept of the calls of the job.
+/// The sample of the job's calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JobSample {
-    /// The level from which on calls are kept: one in two to the power of it.
+    /// The lowest level that is kept. One call in 2 to the power of `level` is kept.
     pub level: usize,
-    /// Calls of all ranks.
+    /// Number of calls of all ranks.
     pub calls: u64,
 }
 
@@ -114,7 +115,7 @@ mod tests {
             parts[1].count(keys[cut..].iter().copied());
             let counts: Vec<_> = parts.iter().map(CallSample::counts).collect();
             prop_assert_eq!(parts[0].of_job(&counts), wanted);
-            // No rank has dropped what the job keeps.
+            // No rank has dropped a call that the job keeps.
             prop_assert!(parts.iter().all(|p| p.level() <= wanted.level));
             if wanted.level > 0 {
                 let more = keys.iter().filter(|k| CallSample::keeps(wanted.level - 1, **k)).count();

@@ -1,4 +1,4 @@
-//! Start-up of a run: how long it takes until all ranks have met.
+//! Start-up of a run: how long it takes until all ranks have taken part in a collective.
 
 use super::matched_call::MatchedCollective;
 use super::participants::JobParticipant;
@@ -10,40 +10,40 @@ use rpd_shard::model::LocalNs;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 
-/// The first collective of all ranks ends start-up if it is over in the first fifth of the run.
+/// The first collective of all ranks ends start-up if it ends within the first fifth of the run.
 const MAX_START_UP_PART: i64 = 5;
 
 /// From the start of the run to the end of the first collective of all ranks, or of `MPI_Init`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StartUp {
-    /// How long it took, ns.
+    /// Duration, ns.
     pub ns: i64,
-    /// What all ranks waited in collectives in it, all together, ns.
+    /// Time that all ranks together waited in collectives during start-up, ns.
     pub waited_ns: i64,
     /// Wait time of all ranks in `MPI_Init` for the last rank to start, summed up, ns.
     #[serde(default)]
     pub init_waited_ns: i64,
-    /// The last rank to enter the first collective; absent where that is not its end.
+    /// The last rank to enter the first collective; absent if start-up does not end with a collective.
     pub last_rank: Option<u32>,
-    /// How long after the first one that was, ns.
+    /// Time between the first and the last entry into that collective, ns.
     pub apart_ns: i64,
 }
 
-/// When the first rank entered a collective of all ranks and the last one left it, ns of the job; the last one to enter, and how
-/// long after the first one that was, ns.
+/// A collective of all ranks: first entry and last exit, ns of the job; the last rank to enter; time between the
+/// first and the last entry, ns.
 type FirstCollective = (i64, i64, u32, i64);
 
-/// When the run was.
+/// Times of the run that delimit its start-up.
 pub(super) struct RunTimes {
-    /// Its start, ns of the job; `None` if nobody took part.
+    /// Start of the run, ns of the job; `None` if there are no participants.
     start: Option<i64>,
-    /// How long it was recorded, ns.
+    /// Recorded duration of the run, ns.
     pub(super) run_ns: i64,
-    /// The end of the last `MPI_Init`, ns of the job.
+    /// End of the last `MPI_Init`, ns of the job.
     initialized: Option<i64>,
-    /// Wait time of all ranks in it, summed up, ns.
+    /// Wait time of all ranks in `MPI_Init`, summed up, ns.
     init_waited_ns: i64,
-    /// Ranks that took part.
+    /// Number of participants.
     participants: usize,
 }
 
@@ -65,7 +65,7 @@ impl RunTimes {
         }
     }
 
-    /// The end of start-up, ns of the job, and what there is to say of it, without the waiting.
+    /// Returns the end of start-up, ns of the job, and its description without the wait time in collectives.
     pub(super) fn start_up(
         &self,
         comm: &impl Comm,

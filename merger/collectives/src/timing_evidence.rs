@@ -1,92 +1,98 @@
-//! Whether the calls that several clock domains made in the same order were one communicator's: that follows from
-//! their times, or it does not follow at all.
+//! Decides from their times whether calls that several clock domains made in the same order belong to one
+//! communicator.
 //!
-//! In a collective in which all wait for all, everyone leaves when the last one has come, whoever that is. Calls that
-//! have no more in common than their order (of tensor-parallel groups on two stages of a pipeline, say) are as far
-//! apart at their ends as at their beginnings. Four things are asked for:
+//! In a collective in which every rank waits for all ranks, all ranks leave when the last one has entered. Calls
+//! that share only their order (for example of tensor-parallel groups on two stages of a pipeline) have exits as
+//! far apart as their entries. Four conditions must hold:
 //!
-//! 1. exits of two domains are closer together than their entries, once drift and offset are taken out;
-//! 2. who is second last leaves with the last, and not by as much earlier as it came earlier;
-//! 3. each domain waited, and was waited for: a stage that begins when the one before it ends looks like somebody
-//!    who always comes last;
-//! 4. who comes last waits for nobody: else it waited for somebody of whom nothing is known here.
+//! 1. exits of two domains are closer together than their entries, after drift and offset are removed;
+//! 2. the second-last domain to enter leaves together with the last, not earlier by as much as it entered
+//!    earlier;
+//! 3. each domain waited, and each was waited for: a stage that starts when the previous one ends looks like a
+//!    domain that always enters last;
+//! 4. the last domain to enter leaves without waiting; otherwise it waited for a domain that is not in the
+//!    inputs.
 //!
-//! That noise hides all this in a job where nobody ever waits is no proof: then the answer is no.
+//! In a job in which no rank ever waits, noise hides all four. The calls are then rejected.
 
 use rpd_clocks::{median, slope};
 use std::collections::BTreeMap;
 
 /// Fewest calls from which timing can show that domains took part in the same collectives.
 pub(super) const MIN_CALLS: usize = 20;
-/// Exits are together if they spread by this share of what entries do, or less.
+/// Exits count as together if their spread is at most this share of the spread of entries.
 const TOGETHER: f64 = 0.25;
-/// Somebody came clearly last if that is by more than so many times what exits spread.
+/// A domain entered clearly last if its distance to the second-last exceeds this multiple of the spread of
+/// exits.
 const CLEARLY: f64 = 6.0;
-/// How often each domain has to come clearly last, and clearly not.
+/// Number of calls in which each domain must enter clearly last, and in which another domain must.
 const EACH_WAY: usize = 4;
-/// The time that the last one needs spreads by this share of how much later than the second it comes...
+/// Maximum spread of the time that the last domain needs, as a share of its distance to the second-last entry.
 const STEADY: f64 = 0.25;
-/// ... or by this share of what entries spread: of many domains the last two are close together.
+/// The same limit as a share of the spread of entries. It applies with many domains, where the last two are
+/// close.
 const STEADY_OF_MANY: f64 = 0.04;
-/// Calls of one kind that tell how long it usually takes.
+/// Fewest calls of one kind from which its usual duration is derived.
 const ENOUGH_OF_KIND: usize = 8;
-/// One call in so many may say the opposite, and of those of one domain one in so many: exits are late now and then.
+/// One call in this many may contradict, and of the calls of one domain one in this many: exits are late
+/// occasionally.
 const DISTURBED: usize = 10;
 const DISTURBED_OF_ONE: usize = 4;
-/// Calls in a part of the run in which the distance of two clocks, but for their drift, is taken as a line.
+/// Number of calls in a part of the run. Within a part, the offset of two clocks without their drift is taken as
+/// a line.
 const PART: usize = 32;
-/// With fewer parts than this their distance is one line.
+/// With fewer parts than this, the offset over the whole run is one line.
 const FEWEST_PARTS: usize = 4;
-/// Groups of domains that others are compared with.
+/// Maximum number of groups of domains with which others are compared.
 const MOST_PARTS: usize = 64;
 
-/// When the ranks of one domain were in a call, ns of its clock.
+/// Interval in which the ranks of one domain were in a call, ns of its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DomainInterval {
-    /// The last one entered.
+    /// Last entry.
     pub(super) enter: i64,
-    /// The middle one left, of two the first.
+    /// Median exit (the lower one).
     pub(super) exit: i64,
-    /// The first one left.
+    /// First exit.
     pub(super) first_exit: i64,
 }
 
-/// One call.
+/// One call of all domains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TimedRound {
-    /// Function and size: what takes as long.
+    /// Hash of function and size. Calls of one kind take about the same time.
     pub(super) kind: u64,
-    /// By domain, the same ones in each round.
+    /// Intervals by domain, with the same domains in each call.
     pub(super) stays: Vec<DomainInterval>,
 }
 
-/// Why it is not known that a domain took part in the same calls as another one. Times are in ns.
+/// Why a domain is not shown to have taken part in the same calls as another one. Times are in ns.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum RejectionReason {
-    /// There are only so many calls.
+    /// There are only this many calls.
     Few(usize),
-    /// So far apart are the exits of the two, and their entries.
+    /// The exits of the two domains spread by this, and their entries.
     Apart { exits: f64, entries: f64 },
-    /// In so many calls of so many the second last left as much earlier as it came earlier.
+    /// In `parted` of `of` calls the second-last domain left earlier by as much as it entered earlier.
     Follows { parted: usize, of: usize },
-    /// Nobody ever waited for it, or not often enough.
+    /// No domain ever waited for it, or not often enough.
     NeverLast,
-    /// It never waited for anybody, or not often enough.
+    /// It never waited for another domain, or not often enough.
     AlwaysLast,
-    /// The time that the last one needs spreads by this, and entries by this: it waits for others.
+    /// Spread of the time that the last domain needs, and of entries. The last domain waits for others.
     LastWaits { last: f64, entries: f64 },
 }
 
-/// What the times say.
+/// Result of evaluating the times.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct TimingEvidence {
-    /// Domains that were in the same collectives: two or more in each part.
+    /// Groups of two or more domains that took part in the same collectives.
     pub(super) parts: Vec<Vec<usize>>,
-    /// The others: domain, the one it was compared with, and why not.
+    /// The remaining domains: the domain, the one it was compared with, and the reason for the rejection.
     pub(super) doubts: Vec<(usize, usize, RejectionReason)>,
 }
 
-/// Finds the domains whose calls were the same collectives; `rounds` are in order of time.
+/// Finds the domains whose calls were the same collectives. `rounds` are in order of time.
 pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence {
     let mut found = TimingEvidence::default();
     if rounds.len() < MIN_CALLS {
@@ -107,7 +113,7 @@ pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence 
     found
 }
 
-/// Parts of the domains whose exits are closer together than their entries.
+/// Groups the domains whose exits are closer together than their entries.
 fn close_together(
     rounds: &[TimedRound],
     domains: usize,
@@ -134,13 +140,13 @@ fn close_together(
         }
     }
     parts.retain(|part| part.len() > 1);
-    // Who is in a part is told of that one only.
+    // A domain that belongs to a group gets a reason only from that group.
     alone.retain(|domain, _| !parts.iter().flatten().any(|known| known == domain));
     doubts.extend(alone.into_iter().map(|(domain, (leader, doubt))| (domain, leader, doubt)));
     parts
 }
 
-/// Those of a part of whom all is shown, and the others.
+/// Returns the domains of a group that meet all conditions, and the others with their reasons.
 fn verified(rounds: &[TimedRound], mut part: Vec<usize>) -> (Vec<usize>, Vec<(usize, RejectionReason)>) {
     let mut doubts = Vec::new();
     while part.len() > 1 {
@@ -149,7 +155,7 @@ fn verified(rounds: &[TimedRound], mut part: Vec<usize>) -> (Vec<usize>, Vec<(us
             doubts.extend(part.iter().map(|domain| (*domain, doubt)));
             return (Vec::new(), doubts);
         }
-        // Whoever always comes last hides that others are waited for.
+        // A domain that always enters last hides that others are waited for.
         let is_always_last = |place: &usize| tally.clear - tally.last[*place] < EACH_WAY;
         let is_never_last = |place: &usize| tally.last[*place] < EACH_WAY;
         let all = 0..part.len();
@@ -169,18 +175,19 @@ fn verified(rounds: &[TimedRound], mut part: Vec<usize>) -> (Vec<usize>, Vec<(us
     (Vec::new(), doubts)
 }
 
-/// What the calls of a part say together.
+/// Counts over all calls of a group.
 struct Tally {
-    /// Calls in which somebody came clearly last.
+    /// Number of calls in which one domain entered clearly last.
     clear: usize,
-    /// By place in the part: calls in which it did.
+    /// By place in the group: number of calls in which the domain entered clearly last.
     last: Vec<usize>,
-    /// By place: calls in which it was one of the last two, and those in which the two did not leave together.
+    /// By place: number of calls in which the domain was one of the last two and these did not leave together;
+    /// number of calls in which it was one of the last two.
     votes: Vec<(usize, usize)>,
-    /// Calls that somebody left clearly before somebody else came.
+    /// Number of calls that one domain left clearly before another one entered.
     early: usize,
     calls: usize,
-    /// What the time of the last one spreads, what that may be, and what entries spread, ns.
+    /// Spread of the last domain's time in the call, the limit of that spread, and the spread of entries, ns.
     steady: (f64, f64, f64),
 }
 
@@ -209,7 +216,7 @@ impl Tally {
         let mut gaps = Vec::with_capacity(rounds.len());
         let mut stays_of_last: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for (i, round) in rounds.iter().enumerate() {
-            // On one clock: the leader's exit is 0.
+            // Times on one clock, on which the leader's exit is 0.
             let at = |place: usize| {
                 let (stay, exit) = (round.stays[part[place]], exits[place][i]);
                 (exit - apart(stay.exit, stay.enter), exit, exit - apart(stay.exit, stay.first_exit))
@@ -238,7 +245,7 @@ impl Tally {
         tally
     }
 
-    /// What speaks against the whole part.
+    /// Returns the reason that rejects the whole group, if there is one.
     fn doubt(&self) -> Option<RejectionReason> {
         let all = self.votes.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         let of_one = self.votes.iter().filter(|one| one.1 >= EACH_WAY && one.0 * DISTURBED_OF_ONE > one.1);
@@ -252,7 +259,8 @@ impl Tally {
     }
 }
 
-/// What values spread around what is usual for their kind; all are one kind if there are too few of each.
+/// Returns the spread of values around the median of their kind. All values count as one kind if there are too
+/// few of each.
 fn spread_of_kinds(kinds: BTreeMap<u64, Vec<f64>>) -> f64 {
     let around = |mut values: Vec<f64>| {
         let middle = median(&mut values).unwrap_or(0.0);
@@ -266,9 +274,9 @@ fn spread_of_kinds(kinds: BTreeMap<u64, Vec<f64>>) -> f64 {
     spread(&known.flat_map(around).collect::<Vec<_>>())
 }
 
-/// How far apart in time two domains do something, call by call.
+/// Differences in time between two domains, call by call.
 struct Distance {
-    /// What remains when offset and drift are taken out: the second domain's minus the first one's, ns.
+    /// Remainder after offset and drift are removed: second domain minus first, ns.
     rest: Vec<f64>,
 }
 
@@ -305,7 +313,7 @@ impl Distance {
     }
 }
 
-/// The value at `i` of a line through the middles of parts of this length.
+/// Returns the value at index `i` of a line through the medians of parts of this length.
 fn between(middles: &[f64], i: usize, length: usize) -> f64 {
     let place = (i as f64 + 0.5) / length as f64 - 0.5;
     let low = (place.max(0.0) as usize).min(middles.len().saturating_sub(1));
@@ -314,12 +322,12 @@ fn between(middles: &[f64], i: usize, length: usize) -> f64 {
     middles[low] + (middles[high] - middles[low]) * share
 }
 
-/// `a - b`; times of other files may be anything.
+/// Returns `a - b`. Foreign files may contain any times, so the difference may exceed `i64`.
 fn apart(a: i64, b: i64) -> f64 {
     (i128::from(a) - i128::from(b)) as f64
 }
 
-/// The median absolute value.
+/// Returns the median of the absolute values.
 fn spread(rest: &[f64]) -> f64 {
     median(&mut rest.iter().map(|value| value.abs()).collect::<Vec<_>>()).unwrap_or(0.0)
 }

@@ -1,5 +1,5 @@
-//! Collectives that are known by the order of calls alone are used between clock domains only where their times
-//! show that they are ones, see [`super::timing_evidence`]. All merge ranks come to the same.
+//! Uses unnumbered collectives between clock domains only where their times show that the calls are one
+//! collective, see [`super::timing_evidence`]. All merge ranks get the same result from rank 0.
 
 use super::functions::WaitPattern;
 use super::matched_call::MatchedCollective;
@@ -13,41 +13,42 @@ use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Calls of one communicator that are looked at, at most, and stays of all of them in about 8 MB.
+/// Maximum number of calls of one communicator that are evaluated, and of intervals of all of them (about 8 MB).
 const MAX_SAMPLED_CALLS: usize = 4_096;
 const MOST_STAYS: usize = 1 << 18;
-/// Most communicators that are reported one by one.
+/// Maximum number of communicators that are reported one by one.
 const MAX_SHOWN_COMMUNICATORS: usize = 5;
-/// Most hosts of one communicator that a line names.
+/// Maximum number of hosts of one communicator that a line names.
 const MAX_NAMED_HOSTS: usize = 4;
-/// If more than one call in so many contradicts itself on one node, ranks there are of several communicators.
+/// If more than one call in this many is contradicted on one node, the ranks there belong to several
+/// communicators.
 const CONTRADICTED: u64 = 20;
 
-/// What became of calls that only their order brings together.
+/// Unnumbered calls that the check of their times rejected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RejectedByTiming {
-    /// Matched calls that are not used between some domains.
+    /// Number of matched calls that are not used between some domains.
     pub(super) calls: u64,
-    /// Which and why, a line for each communicator.
+    /// One line for each communicator with its calls and the reason.
     pub(super) lines: Vec<String>,
-    /// Their communicators.
+    /// Communicators of the rejected calls.
     pub(super) comms: BTreeSet<u64>,
 }
 
-/// A call on its way to rank 0: number, kind; domain, last entry, middle and first exit of each.
+/// A call on its way to rank 0: number, kind; for each domain its index, last entry, median exit and first exit.
 type Row = (u64, u64, Vec<(u32, i64, i64, i64)>);
-/// Calls of a communicator that could be used, and those that contradict themselves.
+/// Number of usable calls of a communicator, and of contradicted ones.
 type Tally = (u64, u64);
 
-/// What rank 0 tells: by communicator the domains that may be compared.
+/// Decision of rank 0: the groups of domains that may be compared, by communicator.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Ruling {
     parts: BTreeMap<u64, Vec<Vec<u32>>>,
     unproven: RejectedByTiming,
 }
 
-/// Takes calls of several domains apart that are not shown to be one collective. `comms` are the communicators
-/// that are known by order alone; `contradicted` says how many of their calls contradict themselves.
+/// Splits calls of several domains that are not shown to be one collective. `comms` are the communicators whose
+/// calls are matched by order alone, `contradicted` the number of their contradicted calls.
 pub(super) fn prove(
     comm: &impl Comm,
     members: &JobMembers,
@@ -93,7 +94,7 @@ fn keep_lowest(comm: u64, rows: &mut Vec<Row>, most: usize) {
     rows.truncate(most);
 }
 
-/// In rank 0: which domains of each communicator were in the same collectives.
+/// Decides on rank 0 which domains of each communicator took part in the same collectives.
 fn rule(
     incoming: Vec<Vec<u8>>,
     most: usize,
@@ -158,7 +159,7 @@ fn rule(
     Ok(ruling)
 }
 
-/// One doubt in words.
+/// Describes the reason of a rejection.
 fn words(
     (domain, other, doubt): (usize, usize, RejectionReason),
     here: &[u32],
@@ -192,10 +193,11 @@ fn words(
     }
 }
 
-/// A call that was one collective stays one; else it becomes one for each part that was, and for each domain.
+/// Keeps a call that is shown to be one collective. Splits any other call into one collective for each group of
+/// domains and for each remaining domain.
 fn take_apart(one: MatchedCollective, ruling: &Ruling, domains: &Domains<'_>) -> Vec<MatchedCollective> {
     let Some(parts) = ruling.parts.get(&one.comm) else {
-        // Known by more than the order of calls, or on one node only.
+        // The call has a number, or the communicator is on one node only.
         return vec![one];
     };
     let part_of = |participant: u32| {
@@ -218,12 +220,12 @@ fn take_apart(one: MatchedCollective, ruling: &Ruling, domains: &Domains<'_>) ->
 /// The clock domains of all participants.
 struct Domains<'a> {
     names: Vec<(&'a ClockDomain, &'a str)>,
-    /// By participant.
+    /// Domain index by participant.
     of: Vec<u32>,
 }
 
 impl<'a> Domains<'a> {
-    /// In order of first occurrence.
+    /// Collects the domains in order of first occurrence.
     fn new(members: &'a JobMembers) -> Domains<'a> {
         let mut places: BTreeMap<&ClockDomain, u32> = BTreeMap::new();
         let mut domains = Domains { names: Vec::new(), of: Vec::with_capacity(members.all.len()) };
@@ -241,7 +243,7 @@ impl<'a> Domains<'a> {
         self.names.get(domain as usize).map_or("?", |name| name.1)
     }
 
-    /// When each domain was in a call, in order of the domains.
+    /// Returns the interval of each domain in a call, in order of the domains.
     fn stays(&self, one: &MatchedCollective) -> Vec<(u32, i64, i64, i64)> {
         let mut by_domain: BTreeMap<u32, (i64, Vec<i64>)> = BTreeMap::new();
         for guest in &one.guests {
@@ -258,7 +260,8 @@ impl<'a> Domains<'a> {
         by_domain.into_iter().filter_map(stay).collect()
     }
 
-    /// Whose calls, and with whom they are not compared.
+    /// Names the domains whose calls are not compared, with their ranks, and the domain with which they are not
+    /// compared.
     fn told(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
         let out = if out.is_empty() { here } else { out };
         let mut hosts: Vec<&str> =
@@ -313,7 +316,7 @@ mod tests {
         JobMembers { all: (0..6).map(participant).collect(), first: 0 }
     }
 
-    /// Calls of three nodes with two ranks each; those of the last node are on a communicator of their own.
+    /// Calls of three nodes with two ranks each. The calls of the last node are on a separate communicator.
     fn calls(comm: u64) -> Vec<MatchedCollective> {
         let call = |seq: u64| {
             let enter =
@@ -343,7 +346,7 @@ mod tests {
         (1..=CALLS).map(call).collect()
     }
 
-    /// All calls that are left, and what is told, of so many merge ranks.
+    /// Returns the remaining calls and the rejections with this number of merge ranks.
     fn outcome(ranks: usize, contradicted: u64) -> (Vec<MatchedCollective>, RejectedByTiming) {
         let outcomes = threads::run(ranks, |comm| {
             let mine = |one: &MatchedCollective| {

@@ -1,6 +1,8 @@
-//! Whether calls without numbers are the same in all processes: only then the n-th of one is the n-th of
-//! the others. Of those that torch's profiler told of, processes may have some more and some less: the others are
-//! numbered as in the process that most are like.
+//! Decides whether unnumbered calls are the same in all processes. Only then is the n-th call of one process the
+//! n-th of the others.
+//!
+//! Torch's profiler may record more calls in some processes than in others. Such processes are renumbered to
+//! agree with the call sequence that most processes share.
 
 use super::from_regions::{CallSequence, RegionSpec};
 use super::participants::JobMembers;
@@ -13,12 +15,12 @@ use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most differences that are reported.
+/// Maximum number of differences that are reported.
 const MAX_SHOWN_DIFFERENCES: usize = 5;
-/// Different sequences of one communicator that are looked at.
+/// Maximum number of different sequences of one communicator that are compared.
 const MOST_DIFFERENT: usize = 64;
 
-/// A sequence of one process, in short.
+/// Summary of one process's call sequence on one communicator.
 #[derive(Clone, Serialize, Deserialize)]
 struct Brief {
     participant: u32,
@@ -27,11 +29,12 @@ struct Brief {
     len: u64,
     digest: u64,
     is_named: bool,
-    /// Processes may have more calls than others, and all calls are known.
+    /// Whether processes may have different numbers of calls, and all calls are kept.
     may_differ: bool,
 }
 
-/// A communicator of several processes: by its name, or by its place where it has none.
+/// A communicator of several processes, identified by its name or, if it has none, by its position in each
+/// process.
 type Group = (bool, u64);
 
 impl Brief {
@@ -46,26 +49,26 @@ impl Brief {
     }
 }
 
-/// What is not the same.
+/// Differences between the unnumbered calls of processes.
 #[derive(Debug, Default)]
 pub(super) struct CallDifferences {
     /// Communicators whose calls cannot be compared.
     pub(super) comms: BTreeSet<u64>,
-    /// Participants, and communicators of which their calls cannot be compared with those of the others.
+    /// Participants whose calls on a communicator cannot be compared with those of the others.
     pub(super) others: BTreeSet<(u32, u64)>,
-    /// Calls that cannot be compared, of all processes.
+    /// Number of calls that cannot be compared, of all processes.
     pub(super) calls: u64,
-    /// A line for each of the first ones.
+    /// One line for each of the first differences.
     pub(super) lines: Vec<String>,
-    /// All communicators whose calls are known by their order alone.
+    /// All communicators whose calls are matched by their order alone.
     pub(super) by_order: BTreeSet<u64>,
-    /// Those of them that have a name.
+    /// Communicators among `by_order` that have a name.
     pub(super) named: BTreeSet<u64>,
 }
 
-/// Compares the sequences of all processes, which have the same communicator if they used it as the same
-/// how-manieth one, or if it has the same name. Where `renumber` says that all calls are there, those that processes
-/// have in common get the same numbers.
+/// Compares the call sequences of all processes. Two processes share a communicator if it has the same name or,
+/// without a name, the same position among the communicators of each process. If `renumber` is set, all calls
+/// are present, and calls that processes have in common get the same numbers.
 pub(super) fn compare(
     comm: &impl Comm,
     members: &JobMembers,
@@ -106,7 +109,7 @@ pub(super) fn compare(
         }
     }
 
-    // Those of which a difference is told show their calls.
+    // Processes with a reported difference send their calls.
     let asked: BTreeSet<(u32, u32)> =
         pairs.iter().flat_map(|(a, b)| [(a.participant, a.place), (b.participant, b.place)]).collect();
     let mut mine: Vec<(u32, u32, Vec<RegionSpec>)> = Vec::new();
@@ -130,24 +133,24 @@ pub(super) fn compare(
     Ok(differences)
 }
 
-/// What became of the calls of one communicator that were numbered anew.
+/// Result of renumbering the calls on one communicator.
 #[derive(Default)]
 struct Renumbered {
     calls: u64,
     others: BTreeSet<(u32, u64)>,
-    /// The first two that differ in more than the order of neighbours.
+    /// The first two sequences that differ by more than the order of neighbouring calls.
     pair: Option<(Brief, Brief)>,
 }
 
-/// Numbers the calls of processes that differ as those of the process that most are like. All merge ranks come to the
-/// same.
+/// Renumbers the calls of processes that differ, with the sequence that most processes share as the reference.
+/// All merge ranks compute the same result.
 fn renumber_all(
     comm: &impl Comm,
     members: &JobMembers,
     said: &mut [ProcessCollectives],
     by_group: &BTreeMap<Group, Vec<Brief>>,
 ) -> Result<BTreeMap<Group, Renumbered>, Failure> {
-    // One process stands for all that have the same calls.
+    // One process represents all processes with the same calls.
     let mut wanted: BTreeMap<Group, Vec<(&Brief, u64)>> = BTreeMap::new();
     for (group, briefs) in by_group {
         let mut kinds: Vec<(&Brief, u64)> = Vec::new();
@@ -161,7 +164,8 @@ fn renumber_all(
         }
         let all_may = briefs.iter().all(|brief| brief.may_differ);
         if all_may && (2..=MOST_DIFFERENT).contains(&kinds.len()) {
-            // Of as many processes the longer one: nobody has calls that it has not.
+            // If two sequences are equally frequent, the longer one is the reference, because it lacks no calls
+            // of the shorter.
             kinds.sort_by_key(|(kind, processes)| std::cmp::Reverse((*processes, kind.len)));
             wanted.insert(*group, kinds);
         }
@@ -184,7 +188,8 @@ fn renumber_all(
         let calls_of = |kind: &Brief| hashes.get(&(kind.participant, kind.place));
         let Some(reference) = calls_of(first) else { continue };
         let mut found = Renumbered::default();
-        // Also the calls of the first: all of a communicator must have numbers, and hashes, of one making.
+        // The reference is renumbered too: all calls of a communicator need numbers, and hashes, computed in the
+        // same way.
         for (kind, processes) in kinds {
             let places = calls_of(kind).and_then(|own| align(reference, own));
             let missing =
@@ -211,8 +216,8 @@ fn renumber_all(
 }
 
 impl ProcessCollectives {
-    /// Gives the calls on a communicator other numbers: `places` are those, from 0, of the calls in their order. Calls
-    /// without a place are dropped.
+    /// Renumbers the calls on a communicator. `places` has the new number of each call, from 0, in call order.
+    /// Calls without a new number are dropped.
     fn renumber(&mut self, comm: u64, places: &[Option<usize>]) {
         self.calls.retain_mut(|call| {
             if call.comm != comm {
@@ -227,7 +232,8 @@ impl ProcessCollectives {
     }
 }
 
-/// Where two processes first did not call the same: name, number of calls, the first calls.
+/// Describes the first difference between two processes. Each argument is the name, the number of calls and the
+/// first calls of a process.
 fn difference(a: (&str, u64, &[RegionSpec]), b: (&str, u64, &[RegionSpec])) -> String {
     let ((a, a_len, a_specs), (b, b_len, b_specs)) = (a, b);
     let place = a_specs.iter().zip(b_specs).position(|(x, y)| x != y);

@@ -1,23 +1,24 @@
-//! Time in calls in which ranks may wait, and that are not compared: messages, collectives with a root, non-blocking ones
-//! with their waits, one-sided calls, files, and collectives that do not match. Where it is long, nobody can say that no rank
-//! was late.
+//! Sums up the time in calls in which ranks may wait, and that are not compared.
+//!
+//! These are messages, collectives with a root, non-blocking ones and their waits, one-sided calls, file access,
+//! and collectives that do not match. If this time is long, the absence of a late rank cannot be stated.
 
 use super::functions::{CollectiveFunction, MessageCall};
 use super::matched_call::MatchedCollective;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Functions that are told apart; the time in further ones goes to [`FURTHER`].
+/// Maximum number of functions that are distinguished. The time in further ones is added to [`FURTHER`].
 const MAX_NAMES: usize = 256;
-/// Calls of a process without an end that are counted: one for each of its threads.
+/// Maximum number of open calls of a process that are counted, one for each of its threads.
 const MAX_OPEN: usize = 1 << 10;
-/// Longest name of a function.
+/// Maximum length of a function name, in bytes.
 const MAX_NAME: usize = 64;
 const FURTHER: &str = "other calls";
-/// Difference of the times that ranks need for `MPI_Finalize` without waiting, ns.
+/// Spread of the times that ranks need for `MPI_Finalize` without waiting, ns.
 const FINALIZE_SPREAD_NS: i64 = 100_000_000;
 
-/// Time in calls by function, ns, all processes together.
+/// Time in calls by function, ns, summed over all processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CallTimes(BTreeMap<String, i64>);
 
@@ -32,12 +33,12 @@ impl CallTimes {
         *sum = sum.saturating_add(ns);
     }
 
-    /// Adds others.
+    /// Adds the times of `others`.
     pub(super) fn append(&mut self, others: &CallTimes) {
         others.0.iter().for_each(|(name, ns)| self.add(name, *ns));
     }
 
-    /// What is left of it without others.
+    /// Subtracts the times of `others`.
     pub(super) fn without(mut self, others: &CallTimes) -> CallTimes {
         let other = |name: &str| others.0.get(name).copied().unwrap_or(0);
         self.0.iter_mut().for_each(|(name, ns)| *ns = ns.saturating_sub(other(name)));
@@ -45,12 +46,12 @@ impl CallTimes {
         self
     }
 
-    /// All of it, ns.
+    /// Returns the total time, ns.
     pub(super) fn total(&self) -> i64 {
         self.0.values().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
-    /// What of it is in collectives, ns: not in messages and polls for them.
+    /// Returns the time in collectives, ns: all but messages and polls for them.
     pub(super) fn in_collectives(&self) -> i64 {
         let is_message = |name: &str| {
             MessageCall::is_message(name.as_bytes())
@@ -60,35 +61,36 @@ impl CallTimes {
         others.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     }
 
-    /// So many functions with the most time.
+    /// Returns the `most` functions with the longest times.
     pub(super) fn longest(&self, most: usize) -> Vec<String> {
         let mut all: Vec<(&String, i64)> = self.0.iter().map(|(name, ns)| (name, *ns)).collect();
         all.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         all.into_iter().take(most).map(|(name, _)| name.clone()).collect()
     }
 
-    /// The same of a job of which one in so many was looked at.
+    /// Extrapolates the times from a sample of one call in `one_in`.
     pub(super) fn times(mut self, one_in: i64) -> CallTimes {
         self.0.values_mut().for_each(|ns| *ns = ns.saturating_mul(one_in));
         self
     }
 }
 
-/// Time of a process in calls of MPI that are no collectives, or collectives that no other process can be compared with.
+/// Time of a process in MPI calls that are not collectives, or in collectives that no other process can be
+/// compared with.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTimes {
-    /// Before its first collective in which all wait for all: part of start-up,
+    /// Time before its first collective in which every rank waits for all ranks; part of start-up.
     pub(super) before: CallTimes,
-    /// and after it.
+    /// Time after that collective.
     pub(super) after: CallTimes,
     has_synchronised: bool,
     finalization_ns: Option<i64>,
-    /// Calls without an end: the function, and when the process entered it, ns of its clock.
+    /// Open calls: the function, and the time at which the process entered it, ns of its clock.
     open: Vec<(String, i64)>,
 }
 
 impl ProcessTimes {
-    /// Notes a collective in which all wait for all.
+    /// Records a collective in which every rank waits for all ranks.
     pub(super) fn synchronises(&mut self) {
         self.has_synchronised = true;
     }
@@ -108,7 +110,7 @@ impl ProcessTimes {
         times.add(name, ns);
     }
 
-    /// Adds those of a later block.
+    /// Appends the times of a later block.
     pub(super) fn append(&mut self, later: &ProcessTimes) {
         let first = if self.has_synchronised { &mut self.after } else { &mut self.before };
         first.append(&later.before);
@@ -119,45 +121,45 @@ impl ProcessTimes {
         self.open.extend(later.open.iter().take(room).cloned());
     }
 
-    /// Notes a call without an end.
+    /// Records an open call, which has no end.
     pub(super) fn add_open(&mut self, name: &[u8], enter: i64) {
         if let Some(name) = std::str::from_utf8(name).ok().filter(|_| self.open.len() < MAX_OPEN) {
             self.open.push((name.to_owned(), enter));
         }
     }
 
-    /// Ends the open calls when the process was last seen, ns of its clock.
+    /// Ends the open calls at the time when the process was last seen, ns of its clock.
     pub fn close(&mut self, last_seen: i64) {
         for (name, enter) in std::mem::take(&mut self.open) {
             self.add(name.as_bytes(), last_seen.saturating_sub(enter).max(0));
         }
     }
 
-    /// How long `MPI_Finalize` took, ns.
+    /// Returns the duration of `MPI_Finalize`, ns.
     pub fn finalization_ns(&self) -> Option<i64> {
         self.finalization_ns
     }
 }
 
-/// Calls that are or might be one collective, and whose times are not compared.
+/// Calls that are or may be one collective, and whose times are not compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UntimedCalls {
     pub(super) function: CollectiveFunction,
-    /// One of the processes, and when that entered, ns of its domain.
+    /// One of the processes, and the time at which it entered, ns of its clock domain.
     pub(super) participant: u32,
     pub(super) enter: i64,
-    /// The time in all of them, ns.
+    /// Time in all these calls, ns.
     pub(super) ns: i64,
 }
 
-/// Returns the wait time of all ranks in `MPI_Init`, summed up, ns: how much longer each call took than the shortest one, which
-/// is that of the last rank to start.
+/// Returns the wait time of all ranks in `MPI_Init`, summed up, ns: how much longer each call took than the
+/// shortest one, which is that of the last rank to start.
 pub(super) fn waited_in_init(durations: impl Iterator<Item = i64>) -> i64 {
     over_the_least(durations, 0)
 }
 
-/// Returns the wait time of all ranks in `MPI_Finalize`, summed up, ns: how much longer each call took than the shortest one,
-/// less the difference between ranks that do not wait.
+/// Returns the wait time of all ranks in `MPI_Finalize`, summed up, ns: how much longer each call took than the
+/// shortest one, minus the spread between ranks that do not wait.
 pub(super) fn waited_in_finalize(durations: impl Iterator<Item = i64>) -> i64 {
     over_the_least(durations, FINALIZE_SPREAD_NS)
 }
@@ -169,7 +171,7 @@ fn over_the_least(durations: impl Iterator<Item = i64>, spread: i64) -> i64 {
     over.fold(0, i64::saturating_add)
 }
 
-/// The time of all ranks in matched collectives, by function.
+/// Returns the time of all ranks in matched collectives, by function.
 pub(super) fn time_in<'a>(kept: impl Iterator<Item = &'a MatchedCollective>) -> CallTimes {
     let mut times = CallTimes::default();
     for one in kept {

@@ -1,4 +1,4 @@
-//! What the ranks of one collective wait for each other, and which rank's own time explains it.
+//! Computes how long the ranks of one collective wait for each other, and which rank's own time explains it.
 
 use super::late_rank_verdict::MissingCause;
 use super::late_ranks::is_comparable;
@@ -8,75 +8,78 @@ use super::participants::JobParticipant;
 use rpd_clocks::DomainFit;
 use rpd_shard::model::LocalNs;
 
-/// What is known of the clocks of a participant; `None` if they are not aligned.
+/// Clock fits by participant; `None` if the clock is not aligned.
 pub(super) type FitOf<'a> = [Option<&'a DomainFit>];
 
-/// One rank in a collective, in job time.
+/// The call of one rank in a collective, in job time.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     guest: &'a RankCall,
     host: &'a str,
     enter: i64,
     exit: i64,
-    /// When it left the synchronisation since which its own time is counted.
+    /// Time at which the rank left the synchronisation from which its own time counts.
     left: Option<i64>,
 }
 
-/// What would not have been waited without one participant, or one node.
+/// Wait time that would not have occurred without one participant, or without one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WaitCharge {
-    /// The participant; of a node, the one with the most own time.
+    /// The participant; for a node, its participant with the most own time.
     pub(super) participant: u32,
     /// How much more own time it spent than each other rank, or each rank of another node, ns.
     pub(super) margin_ns: i64,
-    /// What all others together waited for that, ns.
+    /// Time that all others together waited because of that, ns.
     pub(super) waited_ns: i64,
 }
 
-/// The waiting in one collective by its causes, ns. `node` lies across the others, which add up to all waiting.
+/// Wait time in one collective by cause, ns. All parts except `node` add up to the total; `node` overlaps the
+/// others.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct WaitParts {
-    /// What one rank's own time explains.
+    /// Wait time that one rank's own time explains.
     pub(super) rank: Option<WaitCharge>,
-    /// What the own time of the ranks of one node explains.
+    /// Wait time that the own time of the ranks of one node explains.
     pub(super) node: Option<WaitCharge>,
-    /// What the own times of several ranks explain, and of no single one,
+    /// Wait time that the own times of several ranks explain, but not that of a single one.
     pub(super) shared_ns: i64,
-    /// and which these are, where they are several: late by themselves, and together.
+    /// Ranks that are late by their own times and together cause `shared_ns`; empty for a single rank.
     pub(super) together: Vec<u32>,
-    /// What no rank's own time explains: messages held up those that came late.
+    /// Wait time that no rank's own time explains, because messages delayed the ranks that entered late.
     pub(super) held_up_ns: i64,
-    /// Wait time that no rank's own time explains, because other collectives delayed the ranks that entered late.
+    /// Wait time that no rank's own time explains, because other collectives delayed the ranks that entered
+    /// late.
     pub(super) passed_on_ns: i64,
     /// Wait time for a rank that worked or waited between two polls.
     pub(super) between_polls_ns: i64,
-    /// What was waited where clocks may be off by more than ranks entered apart.
+    /// Wait time in collectives whose ranks entered within the error bound of the clocks.
     pub(super) clocks_ns: i64,
-    /// What was waited where an own time is not known for certain.
+    /// Wait time in collectives for which an own time is not known with certainty.
     pub(super) not_recorded: Option<(MissingCause, i64)>,
 }
 
-/// The waiting in one collective.
+/// The wait time in one collective.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct CollectiveWait {
-    /// What all of its ranks together waited for the last one to enter, ns.
+    /// Time that all its ranks together waited for the last one to enter, ns.
     pub(super) waited_ns: i64,
-    /// When the first one entered, ns of the job.
+    /// Time at which the first rank entered, ns of the job.
     pub(super) first_enter: i64,
-    /// When the last one left, ns of the job.
+    /// Time at which the last rank left, ns of the job.
     pub(super) last_exit: i64,
-    /// The last one to enter.
+    /// The last rank to enter.
     pub(super) last: u32,
-    /// How long after the first one that was, ns.
+    /// Time between the first and the last entry, ns.
     pub(super) apart_ns: i64,
-    /// By how much the clocks of these two may be off, ns; `None` if that is not known.
+    /// Error bound between the clocks of these two ranks, ns; `None` if it is not known.
     pub(super) bound_ns: Option<i64>,
-    /// Whether these ranks had synchronised before: `None` if that is not known.
+    /// Whether these ranks had synchronised before; `None` if that is not known.
     pub(super) had_synchronised: Option<bool>,
     pub(super) parts: WaitParts,
 }
 
-/// What ranks waited in a collective in which all wait for all; `None` if their times cannot be compared.
+/// Computes the wait times in a collective in which every rank waits for all ranks. Returns `None` if the times
+/// cannot be compared.
 pub(super) fn waiting(
     kept: &MatchedCollective,
     all: &[JobParticipant],
@@ -127,21 +130,24 @@ pub(super) fn waiting(
     })
 }
 
-/// What each rank waits until the last one enters, ns.
+/// Returns how long each rank waits until the last one enters, ns.
 fn waits(entries: &[Entry<'_>], last_enter: i64) -> Vec<i64> {
     let wait = |entry: &Entry<'_>| last_enter.min(entry.exit).saturating_sub(entry.enter).max(0);
     entries.iter().map(wait).collect()
 }
 
-/// Own times since one synchronisation, ns, by entry: the part that is certain, and with gaps between polls. A rank that
-/// leaves the synchronisation after others waits for none of them: its node or the network holds it up.
+/// Own times since one synchronisation, ns, by entry: the certain part, and the sum including gaps between
+/// polls.
+///
+/// A rank that leaves the synchronisation after others waits for none of them: its node or the network delays
+/// it. The delay counts as its own time.
 struct OwnTimes {
     certain: Vec<i64>,
     at_most: Vec<i64>,
 }
 
 impl OwnTimes {
-    /// `None` if one is not known, or counts since another synchronisation.
+    /// Returns `None` if an own time is not known or counts from another synchronisation.
     fn new(entries: &[Entry<'_>], since: Option<u64>) -> Option<OwnTimes> {
         let first_left = entries.iter().filter_map(|entry| entry.left).min();
         let left_late = |entry: &Entry<'_>| match (entry.left, first_left) {
@@ -157,8 +163,10 @@ impl OwnTimes {
         Some(OwnTimes { certain, at_most })
     }
 
-    /// How much more own time the rank at this place certainly spent than the lower median of those that `counts` takes, and
-    /// than each of them; in front with all gaps between polls as their own time, then without. `None` if it takes none.
+    /// Returns by how much the certain own time of the rank at `place` exceeds the others that `counts` accepts.
+    ///
+    /// The median (the lower one) and `over_all` include the others' gaps between polls, `over_all_certain` does
+    /// not. Returns `None` if `counts` accepts no rank.
     fn margins(&self, place: usize, counts: impl Fn(usize) -> bool) -> Option<Margins> {
         let own = *self.certain.get(place)?;
         let others = |times: &[i64]| {
@@ -178,15 +186,16 @@ impl OwnTimes {
     }
 }
 
-/// By how much the own time of one rank exceeds that of others, ns.
+/// Excess of one rank's own time over that of others, ns.
 struct Margins {
     over_median: i64,
     over_all: i64,
     over_all_certain: i64,
 }
 
-/// Divides the waiting in a collective by its causes. The rank with the most own time is charged if that explains how late it
-/// entered and how late the last rank did: with what would not have been waited without it.
+/// Divides the wait time in a collective by cause. The rank with the most own time is charged if its excess
+/// explains how late it and the last rank entered. It is charged with the wait time that would not have occurred
+/// without it.
 fn parts(
     entries: &[Entry<'_>],
     (first, last): (&Entry<'_>, &Entry<'_>),
@@ -206,7 +215,7 @@ fn parts(
         return WaitParts::default();
     };
     let participant = slowest.guest.participant;
-    // What the others wait, as far as the margin explains it.
+    // The part of the others' wait time that the margin explains.
     let explained = |margin: i64| waits.iter().map(|wait| margin.min(*wait)).fold(0, i64::saturating_add);
     let charge = |counts: &dyn Fn(usize) -> bool| {
         let margins = own_times.margins(place, counts)?;
@@ -229,7 +238,7 @@ fn parts(
         WaitParts { rank, node, between_polls_ns: between_polls.unwrap_or(0), ..WaitParts::default() };
     let charged = rank.map_or(0, |rank| rank.waited_ns);
     let rest = all_waits.saturating_sub(parts.between_polls_ns).saturating_sub(charged);
-    // Those whose own time explains how late the last one entered.
+    // Ranks whose own time explains how late the last one entered.
     let at = |entry: &Entry<'_>| entries.iter().position(|other| std::ptr::eq(other, entry));
     let of_first = at(first).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
     let is_late = |own: i64| own.saturating_sub(of_first).saturating_mul(2) >= apart;
@@ -258,7 +267,7 @@ mod tests {
     use super::super::own_time::OwnTime;
     use super::*;
 
-    /// One rank before a collective.
+    /// Times of one rank before a collective.
     #[derive(Clone, Copy)]
     struct TestRank {
         enter: i64,
@@ -278,7 +287,7 @@ mod tests {
         ranks.iter().map(|(enter, own)| rank(*enter, *own)).collect()
     }
 
-    /// The causes among these ranks.
+    /// Returns the causes of the wait time among these ranks.
     fn parts_of(ranks: &[TestRank]) -> WaitParts {
         let guest = |(participant, rank): (u32, &TestRank)| RankCall {
             participant,
@@ -315,10 +324,10 @@ mod tests {
     #[test]
     fn the_rank_that_spent_more_own_time_is_charged_though_it_is_not_the_last() {
         assert_eq!(charge_of(&[(10, 10), (10, 10), (110, 110)]), Some((2, 100, 200)));
-        // 1 sleeps and sends to 2, which sends to 3: they enter one after another.
+        // Rank 1 sleeps and sends to rank 2, which sends to rank 3: they enter one after another.
         let chain = [(10, 10), (110, 110), (112, 11), (114, 12)];
         assert_eq!(charge_of(&chain), Some((1, 98, 98 + 4 + 2)));
-        // Of two ranks the other one is the median.
+        // With two ranks, the median is the other rank.
         assert_eq!(charge_of(&[(10, 10), (40, 40)]), Some((1, 30, 30)));
     }
 
@@ -334,13 +343,13 @@ mod tests {
 
     #[test]
     fn a_rank_that_messages_held_up_is_no_cause() {
-        // Each works as long as the others, after a message of the one before.
+        // Each rank works as long as the others, but only after a message from the previous rank.
         let all = parts_of(&ranks(&[(10, 10), (20, 10), (30, 10), (40, 10)]));
         assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 0, 60));
-        // Its own time explains less than half of it.
+        // The own time explains less than half of the delay.
         let all = parts_of(&ranks(&[(10, 10), (10, 10), (10, 10), (110, 59)]));
         assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 0, 300));
-        // Two that may be the cause: nothing shows which.
+        // Two ranks may be the cause, and nothing shows which.
         let two = [(10, 10), (10, 10), (80, 80), (80, 80), (10, 10), (90, 12)];
         assert_eq!(parts_of(&ranks(&two)).rank, None);
     }
@@ -363,12 +372,12 @@ mod tests {
 
     #[test]
     fn time_between_polls_counts_for_no_rank_and_against_each() {
-        // 1 computes and sends to 0, which polls.
+        // Rank 1 computes and sends to rank 0, which polls.
         let polling = |enter, own, poll_gaps| TestRank { poll_gaps, ..rank(enter, own) };
         let all = parts_of(&[polling(42, 1, 40), rank(40, 40), rank(1, 1)]);
         assert_eq!(all.rank, None);
         assert_eq!((all.shared_ns, all.held_up_ns, all.between_polls_ns), (0, 0, 43));
-        // What is certain is enough.
+        // The certain part of the own time is sufficient.
         let all = parts_of(&[polling(142, 101, 40), rank(2, 2), rank(1, 1)]);
         assert_eq!(all.rank.map(|charge| (charge.participant, charge.waited_ns)), Some((0, 198)));
     }

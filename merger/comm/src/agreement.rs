@@ -1,4 +1,4 @@
-//! Agreement of all ranks on results, failures, inputs that vanished, and numbers.
+//! Agreement of all ranks on results, failures, vanished inputs and counts.
 
 use crate::Comm;
 use rpd_console::{Exit, Failure, VanishedInput};
@@ -37,7 +37,7 @@ fn exit_of(code: u8) -> Exit {
     all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Internal)
 }
 
-/// How a phase ended in one rank.
+/// Result of a phase on one rank.
 #[derive(Serialize, Deserialize)]
 enum PhaseResult {
     Ok,
@@ -45,8 +45,8 @@ enum PhaseResult {
     Failed(u8, String),
 }
 
-/// Exchanges how a phase ended. A failure of one rank becomes a failure of all. If inputs vanished and nothing else
-/// failed, all ranks get the list of these inputs.
+/// Exchanges the results of a phase. If any rank failed, every rank returns a failure. If inputs vanished and
+/// nothing else failed, every rank returns the list of these inputs.
 ///
 /// # Errors
 /// If any rank failed. Rank 0 gets the message of the first one.
@@ -77,7 +77,7 @@ pub fn agree_on_result<T>(comm: &impl Comm, result: Result<T, Failure>) -> Resul
     }
 }
 
-/// Makes a failure that every rank has found by itself one of all ranks, which rank 0 prints.
+/// Converts a failure that every rank found independently into a failure of all ranks, which rank 0 prints.
 pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
     match comm.rank() {
         0 => failure.ending_all_ranks(),
@@ -85,10 +85,11 @@ pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
     }
 }
 
-/// Sends numbers to every rank; returns those of each rank, by rank. All ranks send as many.
+/// Sends numbers to every rank and returns those of each rank, by rank. All ranks must send the same number of
+/// them.
 ///
 /// # Errors
-/// If a rank sent more or fewer numbers.
+/// If a rank sent a different number of them.
 pub fn gather_counts(comm: &impl Comm, mine: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
     let bytes = mine.iter().flat_map(|number| number.to_le_bytes()).collect();
     let all = comm.all_gather(bytes);

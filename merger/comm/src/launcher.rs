@@ -1,4 +1,4 @@
-//! Was this process started by an MPI launcher?
+//! Detects whether an MPI launcher started this process.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -6,41 +6,42 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Variables by which a launcher tells a task how many tasks there are. `SLURM_NTASKS` is none: a
-/// batch script has it too.
+/// Variables in which a launcher stores the number of tasks. `SLURM_NTASKS` is not one of them, because a batch
+/// script has it too.
 const SIZE_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-/// Set by PMIx launchers, which do not tell the size in the environment.
+/// Variable that PMIx launchers set. They do not store the size in the environment.
 const PMIX_RANK: &str = "PMIX_RANK";
-/// Set by srun for its tasks; with [`PMIX_RANK`] it is the size of the step.
+/// Variable that srun sets for its tasks. Together with [`PMIX_RANK`] it is the size of the step.
 const SLURM_STEP_TASKS: &str = "SLURM_STEP_NUM_TASKS";
-/// Set by srun for its tasks, and by a batch script's own step.
+/// Variable that srun sets for its tasks, and that a batch script's own step also has.
 const SLURM_PROCID: &str = "SLURM_PROCID";
 
-/// What the environment says of a launcher.
+/// Launcher that the environment shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launcher {
-    /// None: run alone.
+    /// No launcher: the process runs alone.
     None,
-    /// One that started this many tasks; `None` where it does not say.
+    /// A launcher that started this many tasks; `None` if it does not store the number.
     Mpi(Option<usize>),
-    /// srun with this many tasks and no MPI between them: each would merge on its own.
+    /// srun with this many tasks and no MPI between them: each would merge separately.
     SrunWithoutMpi(usize),
 }
 
 impl Launcher {
-    /// Looks at the variables of this process.
+    /// Detects the launcher from the variables of this process.
     pub fn detect() -> Launcher {
         Launcher::from_environment(std::env::vars_os())
     }
 
-    /// Looks at an environment. What is no text is none of a launcher.
+    /// Detects the launcher from an environment. Variables that are not UTF-8 are ignored, because no launcher
+    /// sets such.
     fn from_environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Launcher {
         let texts =
             variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Launcher::from_variables(&texts.collect())
     }
 
-    /// Looks at these variables.
+    /// Detects the launcher from these variables.
     pub fn from_variables(variables: &HashMap<String, String>) -> Launcher {
         let number = |name: &str| variables.get(name).and_then(|v| v.parse().ok());
         if let Some(size) = SIZE_VARIABLES.iter().find_map(|name| number(name)) {
@@ -57,7 +58,7 @@ impl Launcher {
     }
 }
 
-/// Replaces this process by the `rpd-merge-mpi` that stands beside it. Returns only if that fails.
+/// Replaces this process by the `rpd-merge-mpi` in the same folder. Returns only if that fails.
 pub fn exec_mpi_twin(arguments: impl Iterator<Item = OsString>) -> (PathBuf, std::io::Error) {
     let twin = match std::env::current_exe() {
         Ok(path) => path.with_file_name("rpd-merge-mpi"),

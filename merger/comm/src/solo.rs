@@ -1,6 +1,6 @@
 use super::Comm;
 
-/// One rank alone.
+/// A single rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Solo;
 

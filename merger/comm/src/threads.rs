@@ -1,13 +1,14 @@
-//! Several ranks in one process: one thread each. For tests of what must not depend on their number.
+//! Runs several ranks in one process, as one thread each. It serves tests of results that must not depend on the
+//! number of ranks.
 
 use super::Comm;
 use std::sync::{Barrier, Mutex, PoisonError};
 
-/// What the ranks share.
+/// State that the ranks share.
 #[derive(Debug)]
 struct Board {
     barrier: Barrier,
-    /// `slots[to][from]`.
+    /// Messages: `slots[to][from]`.
     slots: Vec<Mutex<Vec<Vec<u8>>>>,
 }
 
@@ -18,8 +19,8 @@ pub struct ThreadRank<'a> {
     board: &'a Board,
 }
 
-/// Runs `body` once per rank and returns the results by rank. A rank that returns early leaves the
-/// others waiting, as under MPI: `body` must make the same collective calls in every rank.
+/// Runs `body` once per rank and returns the results by rank. As under MPI, a rank that returns early blocks the
+/// others: `body` must make the same collective calls on every rank.
 pub fn run<T: Send>(size: usize, body: impl Fn(&ThreadRank<'_>) -> T + Sync) -> Vec<T> {
     let slots = (0..size).map(|_| Mutex::new(vec![Vec::new(); size])).collect();
     let board = Board { barrier: Barrier::new(size), slots };
@@ -58,7 +59,7 @@ impl Comm for ThreadRank<'_> {
         let mut slot = self.board.slots[self.rank].lock().unwrap_or_else(PoisonError::into_inner);
         let incoming = std::mem::replace(&mut *slot, vec![Vec::new(); size]);
         drop(slot);
-        // Nobody may post the next message before everybody has taken this one.
+        // No rank may post its next message before all ranks have received this one.
         self.board.barrier.wait();
         incoming
     }

@@ -1,4 +1,4 @@
-//! Why a program of the merger stopped, and the exit codes that scripts can rely on.
+//! Failures of the merger's programs, and the exit codes on which scripts can rely.
 
 use crate::VanishedInput;
 use rpd_shard::OpenError;
@@ -16,9 +16,9 @@ pub enum Exit {
     Ok = 0,
     /// A fault of rpd-merge.
     Internal = 1,
-    /// Wrong command line, or a launcher that does not fit.
+    /// Wrong command line, or an unsuitable launcher.
     Usage = 2,
-    /// `--strict`, and something of the run is missing or damaged.
+    /// With `--strict`, a part of the run is missing or damaged.
     Incomplete = 3,
     /// An input cannot be read, or does not belong to the others.
     Input = 4,
@@ -42,10 +42,10 @@ pub struct Failure {
     vanished: Vec<VanishedInput>,
 }
 
-/// Which merge ranks fail with an error.
+/// The merge ranks that fail with an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Scope {
-    /// At least this one. Other ranks may wait for it.
+    /// At least this rank. Other ranks may be waiting for it.
     OneRank,
     /// All ranks, and this one prints the message.
     AllRanks,
@@ -68,37 +68,37 @@ impl From<OpenError> for Failure {
 }
 
 impl Failure {
-    /// An error with an exit code of its own.
+    /// Creates a failure with this exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into(), scope: Scope::OneRank, vanished: Vec::new() }
     }
 
-    /// See [`Exit::Internal`].
+    /// Creates a failure with [`Exit::Internal`].
     pub fn internal(message: impl fmt::Display) -> Failure {
         Failure::new(Exit::Internal, format!("{message} (this is a fault of rpd-merge: please report it)"))
     }
 
-    /// See [`Exit::Usage`].
+    /// Creates a failure with [`Exit::Usage`].
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, message)
     }
 
-    /// See [`Exit::Incomplete`].
+    /// Creates a failure with [`Exit::Incomplete`].
     pub fn incomplete(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Incomplete, message)
     }
 
-    /// See [`Exit::Input`].
+    /// Creates a failure with [`Exit::Input`].
     pub fn input(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Input, message)
     }
 
-    /// See [`Exit::Output`].
+    /// Creates a failure with [`Exit::Output`].
     pub fn output(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Output, message)
     }
 
-    /// A write to the output that the system refused.
+    /// Creates the failure for a write to the output that the operating system rejected.
     pub fn write(path: &Path, error: &std::io::Error) -> Failure {
         let next_step = match error.kind() {
             ErrorKind::StorageFull => {
@@ -112,49 +112,50 @@ impl Failure {
         Failure::output(format!("write {}: {next_step} ({error})", path.display()))
     }
 
-    /// A message between merge ranks that does not decode.
+    /// Creates the failure for a message between merge ranks that cannot be decoded.
     pub fn message(error: impl fmt::Display) -> Failure {
         Failure::internal(format!("a message between merge ranks is damaged: {error}"))
     }
 
-    /// Inputs that this rank cannot read any more. The merge can restart without them once all ranks know them.
+    /// Creates the failure for inputs that this rank cannot read any more. The merge can restart without them
+    /// after all ranks have exchanged them.
     pub fn inputs_vanished(inputs: Vec<VanishedInput>) -> Failure {
         let names: Vec<String> = inputs.iter().map(|input| input.path.display().to_string()).collect();
         let message = format!("{} cannot be read any more: merge again", names.join(", "));
         Failure { vanished: inputs, ..Failure::new(Exit::Input, message) }
     }
 
-    /// The failure of a rank whose message rank 0 prints.
+    /// Creates the failure of a rank whose message rank 0 prints.
     pub fn printed_by_rank_0(exit: Exit) -> Failure {
         Failure { scope: Scope::PrintedByRank0, ..Failure::new(exit, "rank 0 has printed the reason") }
     }
 
-    /// The same failure, which every rank has. This one prints it.
+    /// Marks the failure as one of every rank. This rank prints it.
     pub fn shared(self) -> Failure {
         Failure { scope: Scope::AllRanks, ..self }
     }
 
-    /// The same failure, with which all ranks end: a merge does not restart, whatever inputs vanished.
+    /// Marks the failure as one that ends all ranks. The merge does not restart, even if inputs vanished.
     pub fn ending_all_ranks(self) -> Failure {
         Failure { vanished: Vec::new(), ..self.shared() }
     }
 
-    /// The exit code of the program.
+    /// Returns the exit code of the program.
     pub fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// Whether all ranks fail with this one, so that none of them waits for another.
+    /// Returns whether all ranks fail with this failure, so that none of them waits for another.
     pub fn is_shared(&self) -> bool {
         self.scope != Scope::OneRank
     }
 
-    /// Whether this rank prints the message.
+    /// Returns whether this rank prints the message.
     pub fn is_printed(&self) -> bool {
         self.scope != Scope::PrintedByRank0
     }
 
-    /// The inputs that became unreadable.
+    /// Returns the inputs that became unreadable.
     ///
     /// # Errors
     /// The failure, if it has another cause.

@@ -1,7 +1,7 @@
-//! What the programs of the merger print, and how they end.
+//! Console output of the merger's programs, and their exit.
 //!
-//! [`Failure`] ends a program with an [`Exit`] code and one line. [`Progress`] shows long work, [`wording`] writes numbers
-//! and durations for people, and [`TimeWindow`] reads the part of a run that a user selects.
+//! [`Failure`] ends a program with an [`Exit`] code and one line. [`Progress`] shows long work, [`wording`]
+//! formats numbers and durations, and [`TimeWindow`] parses the part of a run that a user selects.
 
 mod failure;
 mod progress;

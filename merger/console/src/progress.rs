@@ -1,5 +1,5 @@
-//! Progress on stderr: a bar on a terminal, a plain line every ten seconds elsewhere, nothing in
-//! ranks other than 0.
+//! Progress on stderr: a bar on a terminal, otherwise a plain line every ten seconds. Ranks other than 0 show
+//! nothing.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -8,35 +8,36 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a plain line is printed.
+/// Interval between plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The progress of one merge.
 #[derive(Debug)]
 pub struct Progress {
     bar: Option<ProgressBar>,
-    /// Where there is no terminal: when the last line was printed.
+    /// Time of the last plain line, if stderr is not a terminal.
     last_line: Option<Mutex<Instant>>,
     phase: &'static str,
     done: AtomicU64,
     total: u64,
-    /// When the phase began.
+    /// Start of the phase.
     since: Instant,
-    /// What the phases before it took.
+    /// Durations of the previous phases.
     took: Vec<PhaseTime>,
 }
 
-/// How long a phase took.
+/// Duration of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseTime {
-    /// Its name, as a bar shows it.
+    /// Name of the phase, as the bar shows it.
     pub phase: &'static str,
-    /// Wall time in this rank, with waiting for others. A phase that was begun anew counts as a whole.
+    /// Wall time on this rank, including waiting for other ranks, in seconds. Repetitions of a phase are added
+    /// up.
     pub seconds: f64,
 }
 
 impl Progress {
-    /// Shows something only if `shown`.
+    /// Creates a progress that is visible only if `shown`.
     pub fn new(shown: bool) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         let bar =
@@ -53,12 +54,12 @@ impl Progress {
         }
     }
 
-    /// A phase of unknown length begins.
+    /// Starts a phase of unknown length.
     pub fn phase(&mut self, phase: &'static str) {
         self.phase_of_bytes(phase, 0);
     }
 
-    /// A phase begins that works through so many bytes of inputs.
+    /// Starts a phase that processes `total` bytes of inputs.
     pub fn phase_of_bytes(&mut self, phase: &'static str, total: u64) {
         self.end_phase();
         self.phase = phase;
@@ -77,7 +78,7 @@ impl Progress {
         bar.set_length(total);
     }
 
-    /// The time up to now is that of the phase that ends.
+    /// Adds the time since the last change to the phase that ends.
     fn end_phase(&mut self) {
         let seconds = self.since.elapsed().as_secs_f64();
         self.since = Instant::now();
@@ -88,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// So many bytes are done.
+    /// Reports further processed bytes.
     pub fn add(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if let Some(bar) = &self.bar {
@@ -104,7 +105,7 @@ impl Progress {
         }
     }
 
-    /// Clears the bar; returns the phases in their order.
+    /// Clears the bar and returns the phases in order.
     pub fn finish(mut self) -> Vec<PhaseTime> {
         self.end_phase();
         if let Some(bar) = &self.bar {

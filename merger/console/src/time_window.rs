@@ -1,4 +1,4 @@
-//! A part of the time of a job, as it was typed.
+//! Parses the time window that a user selects.
 
 use crate::wall_clock::WallClock;
 use std::str::FromStr;
@@ -8,36 +8,36 @@ const NS: i64 = 1_000_000_000;
 /// One end of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WindowEnd {
-    /// Nanoseconds since the first event of the job; not negative.
+    /// Nanoseconds since the first event of the job, not negative.
     SinceStart(i64),
-    /// A time of day.
+    /// A wall-clock time.
     WallClock(WallClock),
 }
 
-/// A part of the time of a job: from its first end to before its second.
+/// A part of the job's time, from `from` to before `to`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TimeWindow {
-    /// None: from the first event.
+    /// `None` starts at the first event.
     pub from: Option<WindowEnd>,
-    /// None: to the last event.
+    /// `None` ends at the last event.
     pub to: Option<WindowEnd>,
 }
 
-/// A text that is no window, or a window that has nothing in it.
+/// Why a text is not a window, or why the window is empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
-    /// Not two ends.
+    /// The text does not have two ends.
     #[error("{0:?} is no window: write FROM..TO, as 10..20, 10.5.. or 2025-06-01T12:00:00Z..")]
     NoWindow(String),
-    /// An end is no time.
+    /// An end is not a time.
     #[error("{0:?} is no time: write seconds since the job's first event, or a time as 2025-06-01T12:00:00Z")]
     NoTime(String),
-    /// Nothing can be in it.
+    /// No event can be in the window.
     #[error(
         "the window {0} is empty: write FROM..TO, with TO later than FROM and than the job's first event"
     )]
     Empty(TimeWindow),
-    /// A time of day that cannot be found in the job.
+    /// The window has wall-clock times, but the wall clock of the job is not known.
     #[error(
         "no clock told what time of day it was in this job: write the window in seconds since its first event"
     )]
@@ -54,7 +54,7 @@ impl FromStr for TimeWindow {
             (Some(WindowEnd::SinceStart(from)), Some(WindowEnd::SinceStart(to))) => from >= to,
             (Some(WindowEnd::WallClock(from)), Some(WindowEnd::WallClock(to))) => from >= to,
             (None, Some(WindowEnd::SinceStart(to))) => to == 0,
-            // Where a clock on the wall was at the first event is known later.
+            // The wall-clock time of the first event is known only later.
             _ => false,
         };
         if empty { Err(WindowError::Empty(window)) } else { Ok(window) }
@@ -62,8 +62,10 @@ impl FromStr for TimeWindow {
 }
 
 impl TimeWindow {
-    /// The window on the job's clock, ns: the first moment inside, and the first behind it; none where an end is open.
-    /// `start` is the time of the first event, and `wall_clock` what time of day that was, where it is known.
+    /// Returns the window in job time, ns: the first time inside, and the first time after it; `None` for an
+    /// open end.
+    ///
+    /// `start` is the time of the first event, and `wall_clock` its wall-clock time, if known.
     pub fn of_job(
         self,
         start: i64,
@@ -92,7 +94,7 @@ fn end(text: &str) -> Result<Option<WindowEnd>, WindowError> {
     moment.map(Some).ok_or_else(|| WindowError::NoTime(text.to_owned()))
 }
 
-/// Nanoseconds of seconds with at most nine decimals.
+/// Converts seconds with at most nine decimals to nanoseconds.
 fn seconds(text: &str) -> Option<i64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,17 +1,17 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// An input that was there when a merge was planned and cannot be read now.
+/// An input that could be read when the merge was planned and cannot be read now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VanishedInput {
-    /// Its path.
+    /// Path of the input.
     pub path: PathBuf,
     /// Why it cannot be read.
     pub reason: String,
     /// The merge rank that failed to read it.
     pub rank: usize,
-    /// Whether the system did not find it, or did not open it.
+    /// Whether the operating system did not find it, or could not open it.
     pub is_missing: bool,
-    /// Rows that a survey counted in it, by table; `None` without a survey.
+    /// Number of its rows by table, from the survey; `None` without a survey.
     pub rows: Option<Vec<(String, u64)>>,
 }

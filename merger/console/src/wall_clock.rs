@@ -1,4 +1,4 @@
-//! Time of day, as RFC 3339 writes it.
+//! Wall-clock times in the format of RFC 3339.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ const DAY: i64 = 86_400;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct WallClock(pub i64);
 
-/// A text that is no time of day with a date and an offset.
+/// A text that is not a date and time with an offset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no time: write it as 2025-06-01T12:00:00.5Z or 2025-06-01T14:00:00+02:00")]
 pub struct WallClockError(String);
@@ -23,7 +23,7 @@ impl FromStr for WallClock {
 }
 
 impl std::fmt::Display for WallClock {
-    /// With as many decimals as it takes.
+    /// Formats with as many decimals as needed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (seconds, ns) = (self.0.div_euclid(NS), self.0.rem_euclid(NS));
         let (year, month, day) = date(seconds.div_euclid(DAY));
@@ -49,7 +49,7 @@ fn parse(text: &str) -> Option<WallClock> {
     rest.one_of(":")?;
     let minute = rest.number(2).filter(|minute| *minute < 60)?;
     rest.one_of(":")?;
-    // 60 is a leap second, which the clocks of computers do not have: it is the one that follows.
+    // Second 60 is a leap second. Computer clocks do not have it, so it is read as the next second.
     let second = rest.number(2).filter(|second| *second <= 60)?;
     let ns = if rest.one_of(".").is_some() { rest.decimals()? } else { 0 };
     let offset = match rest.one_of("Zz+-")? {
@@ -66,12 +66,12 @@ fn parse(text: &str) -> Option<WallClock> {
         return None;
     }
     let seconds = days(year, month, day) * DAY + hour * 3600 + minute * 60 + second - offset;
-    // Behind the point even the earliest time that there is moves forward.
+    // `i128`, because the earliest time fits into `i64` only after its decimals are added.
     let ns = i128::from(seconds) * i128::from(NS) + i128::from(ns);
     i64::try_from(ns).ok().map(WallClock)
 }
 
-/// What is left of a text.
+/// Remaining text.
 struct Rest<'a>(&'a str);
 
 impl Rest<'_> {
@@ -81,7 +81,7 @@ impl Rest<'_> {
         number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
     }
 
-    /// Nanoseconds of decimals; those behind the ninth are too small.
+    /// Parses decimals as nanoseconds; digits after the ninth are ignored.
     fn decimals(&mut self) -> Option<i64> {
         let end = self.0.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.0.len());
         let (digits, rest) = self.0.split_at(end);
@@ -109,23 +109,23 @@ fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days of the years before `year`, since the year 0.
+/// Returns the number of days before `year`, since the year 0.
 fn days_before(year: i64) -> i64 {
-    // The leap days of the years from 0 to the one before.
+    // Leap days of the years from 0 to `year` - 1.
     let last = year - 1;
     year * 365 + last.div_euclid(4) - last.div_euclid(100) + last.div_euclid(400) + 1
 }
 
-/// Days since 1970.
+/// Returns the number of days since 1970.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let of_months: i64 = (1..month).map(|month| days_of_month(year, month)).sum();
     days_before(year) - days_before(1970) + of_months + day - 1
 }
 
-/// Year, month and day of a number of days since 1970.
+/// Returns the year, month and day of a number of days since 1970.
 fn date(days: i64) -> (i64, i64, i64) {
     let since_0 = days + days_before(1970);
-    // 400 years have 146,097 days; the guess may be one year too late.
+    // 400 years have 146,097 days. The estimate may be one year too late.
     let mut year = since_0 * 400 / 146_097 + 1;
     while days_before(year) > since_0 {
         year -= 1;

@@ -1,12 +1,12 @@
-//! Numbers and texts as people read them.
+//! Formats numbers and texts for messages.
 
 use rpd_shard::record::Selection;
 use std::fmt::Write;
 
-/// Ranges of ranks that are listed before the rest is only counted.
+/// Maximum number of rank ranges that are listed. Beyond it, only the number of ranks is added.
 const MAX_RANK_RANGES: usize = 24;
 
-/// Nanoseconds for people: `412 s`, `3.1 ms`, `2.0 us`.
+/// Formats nanoseconds: `412 s`, `3.1 ms`, `2.0 us`.
 pub fn duration(ns: i64) -> String {
     let (value, unit) = match ns.unsigned_abs() {
         0..1_000 => return format!("{ns} ns"),
@@ -23,7 +23,7 @@ pub fn duration(ns: i64) -> String {
     }
 }
 
-/// Thousands set apart.
+/// Formats a number with thousands separators.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -36,12 +36,12 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// A number of things, with thousands set apart: `1 jump`, `2,000 jumps`. The thing is a regular noun.
+/// Formats a count with its noun: `1 jump`, `2,000 jumps`. The noun must be regular.
 pub fn counted(n: u64, thing: &str) -> String {
     format!("{} {}", grouped(n), noun(n, thing))
 }
 
-/// The noun that goes with a number: `jump`, `jumps`, `processes`.
+/// Returns the form of a noun for a number: `jump`, `jumps`, `processes`.
 pub fn noun(n: u64, thing: &str) -> String {
     let ending = match n {
         1 => "",
@@ -51,7 +51,8 @@ pub fn noun(n: u64, thing: &str) -> String {
     format!("{thing}{ending}")
 }
 
-/// A text as one line: paths, and names in the inputs, may have line ends and codes of a terminal in them.
+/// Converts a text to one line. Paths and names in the inputs may contain line breaks and terminal control
+/// codes.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -66,7 +67,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// Ranks as Slurm writes them, as `0-2,5,7-8`; of very many ranges the first ones and the number of ranks.
+/// Formats ranks like Slurm, as `0-2,5,7-8`. Of too many ranges, the first ones and the number of ranks.
 pub fn rank_ranges(ranks: &[u32]) -> String {
     let all = Selection::of(ranks.iter().map(|rank| (*rank, *rank))).ranks;
     match all.get(..MAX_RANK_RANGES).filter(|_| all.len() > MAX_RANK_RANGES) {
@@ -75,7 +76,7 @@ pub fn rank_ranges(ranks: &[u32]) -> String {
     }
 }
 
-/// Ranges of ranks with their first and last one, as `0-2,5`.
+/// Formats ranges of ranks, given by their first and last rank, as `0-2,5`.
 pub fn rank_list(ranges: &[(u32, u32)]) -> String {
     let part = |(first, last): &(u32, u32)| {
         if first == last { first.to_string() } else { format!("{first}-{last}") }

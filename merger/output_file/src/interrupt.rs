@@ -1,4 +1,5 @@
-//! Signals that end a merge: it says so, removes what it has not finished, and ends with exit code 128 + number.
+//! Handles signals that end a merge: it prints the reason, removes unfinished outputs, and exits with code 128 +
+//! number.
 
 use rpd_files::{remove_output, remove_output_folder};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -10,20 +11,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Signals of a user, of a batch system, and of a terminal that is gone.
+/// Signals of a user, of a batch system, and of a closed terminal.
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// What an interrupted merge removes, the last one first.
+/// Outputs that an interrupted merge removes, the last one first.
 static UNFINISHED: Mutex<Vec<UnfinishedOutput>> = Mutex::new(Vec::new());
 
-/// A file or folder that is of no use without the end of the merge.
+/// A file or folder that is useless unless the merge completes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum UnfinishedOutput {
     /// A file.
     File(PathBuf),
-    /// A folder with all that is in it.
+    /// A folder and its content.
     Folder(PathBuf),
-    /// A folder, if nothing is in it.
+    /// A folder, removed only if it is empty.
     EmptyFolder(PathBuf),
 }
 
@@ -41,13 +42,15 @@ fn unfinished() -> MutexGuard<'static, Vec<UnfinishedOutput>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds something that an interrupted merge removes. Call it before the file or folder is made.
+/// Registers an output that an interrupted merge removes. Must be called before the file or folder is created.
 pub fn remove_on_interrupt(what: UnfinishedOutput) {
     unfinished().push(what);
 }
 
-/// Makes a file that an interrupted merge removes, if `make` does: a signal comes either before that, or finds the file.
-/// For names that another process may use at the same time, which must not be added before.
+/// Creates a file with `make` and registers it for removal by an interrupted merge, if `make` succeeds. A signal
+/// is handled either before that or after the file is registered.
+///
+/// It serves names that another process may use at the same time, which must not be registered in advance.
 pub fn make_removed_on_interrupt<T, E>(path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let mut unfinished = unfinished();
     let made = make()?;
@@ -55,7 +58,7 @@ pub fn make_removed_on_interrupt<T, E>(path: &Path, make: impl FnOnce() -> Resul
     Ok(made)
 }
 
-/// Takes back a path: the merge has finished or removed it.
+/// Unregisters a path, because the merge has finished or removed it.
 pub fn keep_on_interrupt(path: &Path) {
     unfinished().retain(|what| {
         let (UnfinishedOutput::File(known)
@@ -65,25 +68,25 @@ pub fn keep_on_interrupt(path: &Path) {
     });
 }
 
-/// Removes what is not finished. Other threads cannot add anything afterwards, so the process has to end next.
+/// Removes unfinished outputs. Other threads cannot register any afterwards, so the process must end next.
 pub fn remove_unfinished() {
     let unfinished = unfinished();
-    // A thread that was making a file during the first pass has made it before the second one.
+    // A thread that was creating a file during the first pass has created it before the second one.
     for what in unfinished.iter().rev().chain(unfinished.iter().rev()) {
         what.remove();
     }
     std::mem::forget(unfinished);
 }
 
-/// Ends the process when a signal comes, for as long as this value lives. Signals have their default effect afterwards.
+/// Ends the process on a signal while this value exists. Afterwards, signals have their default effect.
 #[derive(Debug)]
 pub struct InterruptWatch {
     active: Arc<AtomicBool>,
 }
 
 impl InterruptWatch {
-    /// Starts to watch. One merge rank `prints` why it ends. A signal that the process was started to ignore, as
-    /// SIGHUP under `nohup`, stays ignored.
+    /// Starts the watch. Only the merge rank with `prints` prints the reason. Signals that the process was
+    /// started to ignore, such as SIGHUP under `nohup`, remain ignored.
     pub fn begin(prints: bool) -> InterruptWatch {
         let active = Arc::new(AtomicBool::new(true));
         let ignored = ignored_signals();
@@ -91,7 +94,8 @@ impl InterruptWatch {
         if let Ok(signals) = Signals::new(wanted) {
             let active = active.clone();
             let watch = move || watch(signals, &active, prints);
-            // Without the thread a signal would have no effect at all; a process that cannot start one ends soon.
+            // Without the thread, signals would have no effect. A process that cannot start a thread ends soon
+            // anyway.
             let _ = std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(watch);
         }
         InterruptWatch { active }
@@ -112,7 +116,7 @@ fn watch(mut signals: Signals, active: &AtomicBool, prints: bool) {
         }
         if prints {
             let name = low_level::signal_name(signal).unwrap_or("a signal");
-            // The line of a progress bar is not ours.
+            // A progress bar may have left text on the current line.
             let line_end = if std::io::stderr().is_terminal() { "\n" } else { "" };
             eprintln!("{line_end}error: the merge was ended by {name}: nothing of it is kept; merge again");
         }
@@ -121,7 +125,7 @@ fn watch(mut signals: Signals, active: &AtomicBool, prints: bool) {
     }
 }
 
-/// The signals that this process ignores: bit n-1 for signal n.
+/// Returns the signals that this process ignores: bit n-1 for signal n.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,7 +1,7 @@
 //! Output files of the merger's programs.
 //!
-//! An output is written under another name and locked ([`OutputLock`]) meanwhile. What is not finished when a signal ends the
-//! program is removed ([`InterruptWatch`]). [`OutputShare`] decides who may read the finished file.
+//! While an output is written, it has another name and is locked ([`OutputLock`]). [`InterruptWatch`] removes
+//! unfinished outputs when a signal ends the program. [`OutputShare`] determines who may read the finished file.
 
 use rpd_console::Failure;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub use interrupt::{
 pub use lock::OutputLock;
 pub use share::OutputShare;
 
-/// Refuses a path that is not UTF-8: other merge ranks get it as text, and outputs name it.
+/// Rejects a path that is not UTF-8, because other merge ranks receive it as text and outputs contain it.
 ///
 /// # Errors
 /// With exit code [`Exit::Output`](rpd_console::Exit::Output).

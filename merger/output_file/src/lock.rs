@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A locked file beside the output: two merges must not write, or clear away, the same file. The lock
-/// goes with its process, so a killed merge blocks nobody.
+/// A locked file beside the output. It prevents two merges from writing or removing the same file. The operating
+/// system releases the lock with its process, so a killed merge blocks no other.
 #[derive(Debug)]
 pub struct OutputLock {
     path: PathBuf,
@@ -24,10 +24,11 @@ impl Drop for OutputLock {
 }
 
 impl OutputLock {
-    /// Takes the lock; `None` if another process has it.
+    /// Acquires the lock; returns `None` if another process holds it.
     ///
-    /// The file is created, or is an empty file of this user that a killed merge has left: a link, a FIFO or a file of
-    /// somebody else is an error, and is not waited for. From its creation on an interrupted merge removes it.
+    /// The file is created, or is an empty file of this user that a killed merge has left. A link, a FIFO or a
+    /// file of another user is an error, and the function does not wait for it. An interrupted merge removes the
+    /// file.
     ///
     /// # Errors
     /// If the file is not a lock, or cannot be created.
@@ -38,7 +39,7 @@ impl OutputLock {
             let (file, was_there) = match created {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     match folder.open_own(&name, FileAccess::Write) {
-                        // Its holder has just removed it.
+                        // The holder has just removed it.
                         Err(error) if error.kind() == ErrorKind::NotFound => continue,
                         opened => (opened.map_err(|error| foreign_lock(&path, &error))?, true),
                     }
@@ -59,7 +60,7 @@ impl OutputLock {
         }
     }
 
-    /// Whether the lock file existed: a killed merge leaves it.
+    /// Returns whether the lock file already existed, because a killed merge left it.
     pub fn was_left(&self) -> bool {
         self.was_there
     }
@@ -69,13 +70,13 @@ impl OutputLock {
 enum NotLocked {
     /// Another process has locked it.
     Held,
-    /// Its holder removed it between the opening and the locking.
+    /// The holder removed it between opening and locking.
     Exchanged,
-    /// It is no lock.
+    /// It is not a lock.
     Refused(io::Error),
 }
 
-/// Locks a file; `identity` is that of the file that has its name by then.
+/// Locks a file. `identity` returns the identity of the file that then has its name.
 fn lock_opened(
     file: &File,
     path: &Path,
@@ -88,7 +89,7 @@ fn lock_opened(
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(NotLocked::Held),
-        // A file system without locks, as Lustre may be mounted: the file alone has to do.
+        // On a file system without locks, as Lustre may be mounted, the existence of the file must suffice.
         Err(TryLockError::Error(_)) => return Ok(()),
     }
     match identity() {

@@ -1,4 +1,4 @@
-//! Who may read an output.
+//! Access rights of an output.
 
 use clap::ValueEnum;
 use rpd_files::{output_place, set_output_mode};
@@ -18,20 +18,20 @@ pub enum OutputShare {
 }
 
 impl OutputShare {
-    /// Lets the group read a file that was made for the user alone, and does not have its name yet. What cannot be
-    /// shared stays as it is, with a warning: it is whole.
+    /// Makes a file readable for the group. The file was created for the user alone and does not have its final
+    /// name yet. If this fails, the file is complete and stays private, with a warning.
     pub fn file(self, made: &Path) {
         self.apply(made, || set_output_mode(made, 0o640));
     }
 
-    /// The same for a file that is open; `path` is what messages call it.
+    /// Makes an open file readable for the group; `path` is its name in messages.
     pub fn open_file(self, made: &File, path: &Path) {
         self.apply(path, || made.set_permissions(Permissions::from_mode(0o640)));
     }
 
-    /// The same for a folder.
+    /// Makes a folder accessible for the group.
     pub fn folder(self, made: &Path) {
-        // Files go on to belong to the group of the folder, where that is so.
+        // Keeps the setgid bit, with which new files inherit the group of the folder.
         self.apply(made, || {
             let (above, name) = output_place(made)?;
             let folder = above.open_folder(name)?;

@@ -1,4 +1,5 @@
-//! When a job was, whatever of it is drawn: traces of some of its ranks have the times of those of all.
+//! Computes the time span of a run from all its rows, so that traces of some ranks have the same times as traces
+//! of all.
 
 use super::row_times::row_times;
 use super::tables::{IdRanges, RunTables};
@@ -6,7 +7,7 @@ use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 
-/// Tables whose rows have times, and where these stand.
+/// Tables whose rows have times, and the columns of these times.
 const TIMED: [(TableId, &[&str]); 5] = [
     (rocpd::REGION, &["start", "end"]),
     (rocpd::SAMPLE, &["timestamp"]),
@@ -15,8 +16,8 @@ const TIMED: [(TableId, &[&str]); 5] = [
     (rocpd::MEMORY_ALLOCATE, &["start", "end"]),
 ];
 
-/// First and last time of all rows, ns in the clock of the job; of every so many pieces one, so that as many ranks
-/// read all of them together.
+/// Returns the first and the last time of the rows, ns in job time. Each of the `ranks` merge ranks reads every
+/// `ranks`th piece.
 pub(crate) fn extent(tables: &RunTables, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
     let every = IdRanges::range(i64::MIN, i64::MAX);
     let mut pieces = Vec::new();
@@ -44,7 +45,7 @@ pub(crate) fn extent(tables: &RunTables, rank: usize, ranks: usize) -> Result<Op
     mine.into_par_iter().map(of_piece).try_reduce(|| None, |a, b| Ok(join(a, b)))
 }
 
-/// What holds both.
+/// Returns the span that contains both.
 fn join(one: Option<(i64, i64)>, other: Option<(i64, i64)>) -> Option<(i64, i64)> {
     match (one, other) {
         (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),

@@ -1,7 +1,7 @@
-//! A run, read: its processes, names, strings and rows in job time.
+//! Reads a run: its processes, names, strings and rows in job time.
 //!
-//! [`RunDatabase`] is a merged database opened for reading. Rows are read by [units](Unit): a process, or all rows that no
-//! process claims. Any number of threads may read.
+//! [`RunDatabase`] is a merged database opened for reading. Rows are read by [`RowUnit`]: the rows of one
+//! process, or all rows that no process claims. Any number of threads may read.
 
 mod extent;
 mod names;
@@ -36,34 +36,34 @@ pub struct RunDatabase {
     pub strings: RunStrings,
     /// Its processes, in the order of their ids.
     pub processes: Vec<RunProcess>,
-    /// Its rows, in parts, in the order of [`ProcessIdentity::order`].
+    /// Its rows, divided into units, in the order of [`ProcessIdentity::order`].
     pub units: Vec<RowUnit>,
-    /// Rows of each table that belong to processes that are not selected and are in no unit.
+    /// Number of rows of each table that belong to unselected processes and are in no unit.
     pub unselected: HashMap<TableId, u64>,
 }
 
-/// The tag that a merged database has.
+/// Tag of a merged database.
 const VERSION_TAG: &str = "rpd.version";
-/// The tag of the second set of tables of a merge of ours, and of all behind it: their times are job times, too.
+/// Tag of the second and all later table sets of a merged database. Their times are job times, too.
 pub const FURTHER_SET: &str = "rpd.set";
 
-/// Whether rpd-merge wrote a set of tables.
+/// Returns whether rpd-merge wrote a table set.
 pub fn is_merged_set(space: &Space) -> bool {
     space.tags.contains_key(VERSION_TAG) || space.tags.contains_key(FURTHER_SET)
 }
 
 impl RunDatabase {
-    /// Whether a file is a database that [`RunDatabase::open`] reads: a merged one, in one set of tables.
+    /// Returns whether [`RunDatabase::open`] can read a file: a merged database with a single table set.
     pub fn is_merged(path: &Path) -> bool {
         Database::open(path).is_ok_and(
             |database| matches!(database.spaces(), [space] if space.tags.contains_key(VERSION_TAG)),
         )
     }
 
-    /// Opens a merged database, with the rows of the selected ranks and of processes without a rank.
+    /// Opens a merged database with the rows of the selected ranks and of processes without a rank.
     ///
     /// # Errors
-    /// [`Failure::input`], if it cannot be read, is damaged, or is not a merged database.
+    /// [`Failure::input`], if the file cannot be read, is damaged, or is not a merged database.
     pub fn open(path: &Path, ranks: RankFilter<'_>) -> Result<RunDatabase, Failure> {
         let database = Database::open(path).map_err(|error| tables::damaged(&error))?;
         let mut tables = RunTables::new(database);
@@ -86,7 +86,7 @@ impl RunDatabase {
         Ok(RunDatabase { tables, strings, processes, units, unselected })
     }
 
-    /// The ranks of the run, ascending.
+    /// Returns the ranks of the run, ascending.
     pub fn ranks(&self) -> Vec<u32> {
         let mut ranks: Vec<u32> = self.processes.iter().filter_map(|process| process.info.rank).collect();
         ranks.sort_unstable();
@@ -94,25 +94,28 @@ impl RunDatabase {
         ranks
     }
 
-    /// The run that was recorded.
+    /// Returns the run id.
     pub fn run_id(&self) -> &str {
         self.tables.tag("rpd.run_id")
     }
 
-    /// Name of the clock of all times: `CLOCK_BOOTTIME of the reference node`.
+    /// Returns the name of the clock of all times: `CLOCK_BOOTTIME of the reference node`.
     pub fn clock(&self) -> &str {
         self.tables.tag("rpd.clock")
     }
 
-    /// What job time needs to become ns since 1970, if that is known: `first` is the first time of the run. Times of
-    /// profilers that record the wall clock itself need nothing, as long as a wall clock can have shown them.
+    /// Returns what must be added to job time to get ns since 1970, if it is known. `first` is the first time of
+    /// the run.
+    ///
+    /// Times from profilers that record the wall clock need no correction, if `first` is a plausible wall-clock
+    /// time.
     pub fn realtime_minus_job_ns(&self, first: i64) -> Option<i64> {
         let measured = self.tables.tag("rpd.clock.realtime_minus_boottime_ns").parse().ok();
         let is_wall_clock = self.clock().starts_with(Clock::Realtime.name()) && is_wall_time(first);
         measured.or(is_wall_clock.then_some(0))
     }
 
-    /// First and last time of all rows, ns in job time, as far as `rank` of `ranks` reads them.
+    /// Returns the first and the last time of the rows that merge rank `rank` of `ranks` reads, ns in job time.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.

@@ -1,4 +1,4 @@
-//! Who is who in a unit: its threads, agents, queues, streams, counters, kernels and tracks of samples.
+//! Names of a unit: its threads, agents, queues, streams, counters, kernels and sample tracks.
 
 use super::processes::text;
 use super::tables::RunTables;
@@ -9,9 +9,9 @@ use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Most rows of one of these tables in a unit.
+/// Maximum number of rows of one of these tables in a unit.
 const MAX_ROWS: usize = 1 << 22;
-/// Most characters of the name of a queue or stream.
+/// Maximum number of characters in the name of a queue or stream.
 const LONGEST_LANE: usize = 256;
 
 /// Rows by their ids, which ascend.
@@ -27,12 +27,12 @@ impl<T> Default for ById<T> {
 }
 
 impl<T> ById<T> {
-    /// The place of a row.
+    /// Returns the place of the row with this id.
     #[inline]
     pub fn place(&self, id: Option<i64>) -> Option<u32> {
         let id = id?;
         let first = self.rows.first()?.0;
-        // They mostly have no gaps.
+        // Ids mostly have no gaps.
         let near = usize::try_from(id.checked_sub(first)?).ok()?;
         let place = match self.rows.get(near) {
             Some((found, _)) if *found == id => near,
@@ -41,7 +41,7 @@ impl<T> ById<T> {
         Some(place as u32)
     }
 
-    /// The id of the row at a place, and the row.
+    /// Returns the id of the row at a place, and the row.
     pub fn at(&self, place: u32) -> Option<(i64, &T)> {
         self.rows.get(place as usize).map(|(id, row)| (*id, row))
     }
@@ -50,9 +50,9 @@ impl<T> ById<T> {
 /// A thread.
 #[derive(Debug)]
 pub struct TracedThread {
-    /// Number in the operating system.
+    /// Thread id in the operating system.
     pub tid: i64,
-    /// Name, or an empty text.
+    /// Name; empty if it has none.
     pub name: String,
 }
 
@@ -61,16 +61,16 @@ pub struct TracedThread {
 pub struct ComputeAgent {
     /// Whether it is a GPU.
     pub is_gpu: bool,
-    /// Number among those of its type.
+    /// Number among the agents of its type.
     pub number: Option<i64>,
-    /// Model, or an empty text.
+    /// Model; empty if it is not known.
     pub model: String,
-    /// Its PCI address, where it is known.
+    /// PCI address, where it is known.
     pub pci: Option<String>,
 }
 
 impl ComputeAgent {
-    /// `GPU 0 (0000:c1:00.0)`.
+    /// Returns the label, for example `GPU 0 (0000:c1:00.0)`.
     pub fn label(&self) -> String {
         let sort = if self.is_gpu { "GPU" } else { "CPU" };
         let number = self.number.map_or(String::new(), |number| format!(" {number}"));
@@ -82,9 +82,9 @@ impl ComputeAgent {
 /// A queue or stream.
 #[derive(Debug)]
 pub struct QueueLane {
-    /// Its number in the runtime that it comes from.
+    /// Number in the runtime that created it.
     pub handle: i64,
-    /// What it is called: no other one of its process is called so.
+    /// Name, unique within its process.
     pub name: String,
     /// Id of its process.
     process: Option<i64>,
@@ -97,11 +97,11 @@ pub struct CounterSource {
     pub process: Option<i64>,
     /// Id of its agent.
     pub agent: Option<i64>,
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Unit of its values.
     pub unit: String,
-    /// What it counts.
+    /// Description of the counted quantity.
     pub description: String,
 }
 
@@ -116,7 +116,7 @@ pub struct SampleTrack {
     pub name: Option<i64>,
 }
 
-/// The tables that say who is who.
+/// Tables that name the objects of a unit.
 #[derive(Debug, Default)]
 pub struct UnitNames {
     /// Threads.
@@ -163,8 +163,8 @@ impl UnitNames {
     }
 }
 
-/// What `number` makes of the names of a unit's kernels, by the ids of their symbols. A name that is not UTF-8 is owned,
-/// with replacement characters.
+/// Passes the names of a unit's kernels to `number` and returns its results by symbol id. A name that is not
+/// UTF-8 is an owned string with replacement characters.
 ///
 /// # Errors
 /// If rows cannot be read.
@@ -196,7 +196,7 @@ const AGENT: &[&str] = &[
 ];
 const COUNTER: &[&str] = &["pid", "agent_id", "name", "units", "description"];
 
-/// A row that is read.
+/// A row of the table that is being read.
 struct Row<'a> {
     rows: &'a Rows<Local>,
     at: usize,
@@ -254,7 +254,7 @@ fn rows<T>(
     Ok(ById { rows: found })
 }
 
-/// Queues or streams, as `word` says.
+/// Reads queues or streams, depending on `word`.
 fn lanes(tables: &RunTables, unit: &RowUnit, table: TableId, word: &str) -> Result<ById<QueueLane>, Failure> {
     let mut lanes = rows(tables, unit, table, &["pid", "name", "extdata"], lane)?;
     name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), word);
@@ -262,13 +262,13 @@ fn lanes(tables: &RunTables, unit: &RowUnit, table: TableId, word: &str) -> Resu
 }
 
 fn lane(row: &Row<'_>) -> QueueLane {
-    // A merge notes the number where it gave another one.
+    // A merge that renumbered a lane stores the original number.
     let noted = row.json().get("rpd").and_then(|noted| noted.get("id")).and_then(Json::as_i64);
     QueueLane { handle: noted.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
 }
 
-/// Queues or streams are called as the input calls them (`Stream 3`), or by their place in their process (`stream 3`); with
-/// their numbers where that is the same for several, which would be taken for lanes of one.
+/// Names queues or streams as in the input (`Stream 3`), or by their place in the process (`stream 3`). If
+/// several lanes would have the same name and look like one, their numbers are appended.
 fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, word: &str) {
     let mut lanes: Vec<&mut QueueLane> = lanes.collect();
     let mut places: HashMap<Option<i64>, u64> = HashMap::new();
@@ -303,7 +303,7 @@ fn agent(row: &Row<'_>) -> ComputeAgent {
     }
 }
 
-/// The PCI address: as the collector of ours notes it, or from rocprofv3's numbers.
+/// Returns the PCI address, as our collector stores it or from rocprofv3's numbers.
 fn pci(extdata: &Map<String, Json>) -> Option<String> {
     if let Some(Json::String(address)) = extdata.get("rpd").and_then(|noted| noted.get("pci")) {
         return Some(address.chars().take(32).collect());
@@ -311,7 +311,7 @@ fn pci(extdata: &Map<String, Json>) -> Option<String> {
     let location =
         extdata.get("location_id")?.as_u64().filter(|location| *location <= 0xffff && *location > 0)?;
     let domain = extdata.get("domain").and_then(Json::as_u64).unwrap_or(0);
-    // Bus in the upper byte, then 5 bits device and 3 bits function.
+    // The bus is in the upper byte, followed by 5 bits for the device and 3 bits for the function.
     Some(format!("{domain:04x}:{:02x}:{:02x}.{:x}", location >> 8, location >> 3 & 0x1f, location & 7))
 }
 

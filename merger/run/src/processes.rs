@@ -8,45 +8,45 @@ use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
-/// Ranges of the ranks that are selected; `None` for all.
+/// Ranges of the selected ranks; `None` selects all.
 pub type RankFilter<'a> = Option<&'a [RangeInclusive<u32>]>;
 
-/// Where the numbers of processes without a rank stand, behind all ranks.
+/// Order of processes without a rank, after all ranks.
 const NO_RANK: u32 = u32::MAX;
-/// How the command of the collector's sampler of a node begins.
+/// Beginning of the command of the collector's sampler of a node.
 const SAMPLER: &str = "rpd-collect: system metrics of ";
-/// Most characters of a name of a process, a track or a node.
+/// Maximum number of characters in the name of a process, a track or a node.
 const MOST_NAME: usize = 1024;
 
 /// A process of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessIdentity {
-    /// `rank 3 (node07)`, `rank 3 worker (node07)`, `node07` for the system metrics of a node.
+    /// Name: `rank 3 (node07)`, `rank 3 worker (node07)`, or `node07` for the system metrics of a node.
     pub name: String,
-    /// Where it stands among all processes of the job: smaller ones first.
+    /// Sort key among all processes of the job.
     pub order: (u32, u32, i64),
-    /// Number in the operating system of its node: not unique in the job.
+    /// Process id on its node. It is not unique in the job.
     pub pid: i64,
     /// Host name.
     pub host: String,
     /// Rank in the job.
     pub rank: Option<u32>,
-    /// Key of its row of `rocpd_info_process`; 0 for rows that no process has.
+    /// Key of its row in `rocpd_info_process`; 0 for rows that no process claims.
     pub id: i64,
 }
 
-/// A process of the job, and which rows it claims.
+/// A process of the job, and the rows that it claims.
 #[derive(Clone, Debug)]
 pub struct RunProcess {
-    /// What identifies it.
+    /// Identity of the process.
     pub info: ProcessIdentity,
-    /// Whether it is asked for.
+    /// Whether the process is selected.
     pub selected: bool,
-    /// Its ranges of ids, first and last, as it claims them.
+    /// Ranges of ids that it claims, first and last.
     pub(crate) claims: BTreeMap<TableId, (i64, i64)>,
 }
 
-/// The processes of the job in their order, which is that of their ids.
+/// Returns the processes of the job in the order of their ids.
 pub(crate) fn processes(tables: &RunTables, ranks: RankFilter<'_>) -> Result<Vec<RunProcess>, Failure> {
     let mut nodes: HashMap<i64, String> = HashMap::new();
     let every = IdRanges::range(i64::MIN, i64::MAX);
@@ -79,7 +79,7 @@ pub(crate) fn processes(tables: &RunTables, ranks: RankFilter<'_>) -> Result<Vec
     Ok(found)
 }
 
-/// What is known of a process.
+/// Stored properties of a process.
 struct About<'a> {
     id: i64,
     pid: i64,
@@ -119,7 +119,7 @@ impl About<'_> {
     }
 }
 
-/// First and last id of each table, from `{"rocpd_region": [first, how many]}`.
+/// Returns the first and the last id of each table, from `{"rocpd_region": [first, how many]}`.
 fn claims(rows: &Map<String, Json>) -> BTreeMap<TableId, (i64, i64)> {
     let mut claims = BTreeMap::new();
     for table in DRAWN.into_iter().chain(NAMING).chain([rocpd::EVENT]) {
@@ -135,7 +135,7 @@ fn claims(rows: &Map<String, Json>) -> BTreeMap<TableId, (i64, i64)> {
     claims
 }
 
-/// A text of the database that is shown, or an empty one.
+/// Returns a text of the database for display; empty if it is missing.
 pub(crate) fn text(value: Value<'_>) -> String {
     value.text_lossy().unwrap_or_default().chars().take(MOST_NAME).collect()
 }

@@ -1,7 +1,7 @@
 use rpd_shard::model::Cells;
 
-/// Start and end of a row; `None` without both, and where they are 146 years from 0, as no clock of a job is. So the
-/// distance of any two is a number of ns.
+/// Returns the start and the end of a row. Returns `None` if one is missing or more than 146 years from 0, which
+/// no clock of a job shows. The difference of any two times thus fits into an `i64`.
 #[inline]
 pub fn row_times(start: &Cells, end: &Cells, i: usize) -> Option<(i64, i64)> {
     const MAX_NS: i64 = i64::MAX / 2;

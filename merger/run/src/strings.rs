@@ -5,13 +5,13 @@ use rpd_console::Failure;
 use rpd_shard::model::{Value, rocpd};
 use std::borrow::Cow;
 
-/// `rocpd_string`, which all processes share.
+/// The table `rocpd_string`, which all processes share.
 #[derive(Debug, Default)]
 pub struct RunStrings {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// End of each string in `bytes`.
     ends: Vec<usize>,
-    /// Their ids, ascending.
+    /// Ids of the strings, ascending.
     ids: Vec<i64>,
 }
 
@@ -41,7 +41,7 @@ impl RunStrings {
         Ok(strings)
     }
 
-    /// The place of a string.
+    /// Returns the place of the string with this id.
     #[inline]
     pub fn place(&self, id: i64) -> Option<usize> {
         let near = usize::try_from(id.checked_sub(*self.ids.first()?)?).ok()?;
@@ -51,23 +51,23 @@ impl RunStrings {
         }
     }
 
-    /// The bytes of the string at a place.
+    /// Returns the bytes of the string at a place.
     pub fn at(&self, place: usize) -> &[u8] {
         let start = place.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         self.ends.get(place).and_then(|end| self.bytes.get(start..*end)).unwrap_or_default()
     }
 
-    /// How many places there are.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are no strings.
+    /// Returns whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The string with this id, `None` where there is none.
+    /// Returns the string with this id, or `None` if there is none.
     pub fn get(&self, id: i64) -> Option<Cow<'_, str>> {
         self.place(id).map(|place| String::from_utf8_lossy(self.at(place)))
     }

@@ -1,4 +1,4 @@
-//! Rows of the database by ranges of ids.
+//! Reads rows of the database by ranges of ids.
 
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, ReadError, Wanted};
@@ -7,27 +7,27 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// A merged database has all of its tables in one set.
+/// Index of the table set. A merged database has a single one.
 const SPACE: usize = 0;
-/// Least pages that are read at once.
+/// Minimum number of pages that are read at once.
 const LEAST_PAGES: usize = 4;
 
-/// Ascending ranges of ids, first and last; they do not touch each other.
+/// Ascending ranges of ids, first and last, which do not touch each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IdRanges(Vec<(i64, i64)>);
 
 impl IdRanges {
-    /// No ids.
+    /// Returns an empty set of ids.
     pub const fn none() -> IdRanges {
         IdRanges(Vec::new())
     }
 
-    /// Those from `first` to `last`; none where that is before `first`.
+    /// Returns the ids from `first` to `last`; empty if `last` is less than `first`.
     pub fn range(first: i64, last: i64) -> IdRanges {
         IdRanges(if first <= last { vec![(first, last)] } else { Vec::new() })
     }
 
-    /// Those from `first` to `last` that are in none of these ranges, which ascend.
+    /// Returns the ids from `first` to `last` that are in none of the `taken` ranges, which must ascend.
     pub fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> IdRanges {
         let mut free = Vec::new();
         let mut next = Some(first);
@@ -44,18 +44,18 @@ impl IdRanges {
         IdRanges(free)
     }
 
-    /// Whether there are no ids.
+    /// Returns whether there are no ids.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many ids there are at most.
+    /// Returns the maximum number of ids.
     pub fn count(&self) -> u64 {
         let width = |(first, last): &(i64, i64)| last.abs_diff(*first).saturating_add(1);
         self.0.iter().map(width).fold(0, u64::saturating_add)
     }
 
-    /// The places of the rows with these keys that are among these ids.
+    /// Returns the places of rows whose keys are among these ids.
     fn places(&self, keys: &Keys, len: usize) -> impl Iterator<Item = Range<usize>> {
         let below = move |id: i64| match keys {
             Keys::Dense(first) => usize::try_from(i128::from(id) - i128::from(*first)).unwrap_or(0).min(len),
@@ -69,10 +69,11 @@ impl IdRanges {
     }
 }
 
-/// Takes rows: those at these places.
+/// Callback that receives rows; the range selects the rows to use.
 pub type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
-/// Takes rows of several pieces: those at these places, of the piece with this place among them.
+/// Callback that receives rows of several pieces: the index of the piece in the request, its rows, and the range
+/// of rows to use.
 pub type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
 /// The tables of a merged database.
@@ -86,7 +87,7 @@ pub struct RunTables {
 struct OneTable {
     place: usize,
     pieces: Vec<Piece>,
-    /// First id of each piece, as far as it was asked for.
+    /// First id of each piece, if it has been read.
     firsts: Vec<OnceLock<i64>>,
 }
 
@@ -108,8 +109,8 @@ impl RunTables {
         RunTables { database, tables }
     }
 
-    /// Divides the pieces so that one has the rows of one unit, about: where many units have few rows, each would read
-    /// those of hundreds of others.
+    /// Divides the pieces so that each has about the rows of one unit. Otherwise, with many small units, each
+    /// unit would read the rows of hundreds of others.
     pub(crate) fn divide(&mut self, units: usize) {
         for table in self.tables.values_mut() {
             let pages: usize = table.pieces.iter().map(Piece::pages).sum();
@@ -119,33 +120,33 @@ impl RunTables {
         }
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
-    /// A metadata tag, empty where it is missing.
+    /// Returns a metadata tag; empty if it is missing.
     pub fn tag(&self, name: &str) -> &str {
         self.database.spaces().get(SPACE).and_then(|space| space.tags.get(name)).map_or("", String::as_str)
     }
 
-    /// A failure with the name of the file.
+    /// Returns a failure that names the file.
     pub fn failure(&self, what: impl std::fmt::Display) -> Failure {
         Failure::input(format!("{}: {what}", self.database.path().display()))
     }
 
-    /// How many rows a piece has, about.
+    /// Returns the approximate number of rows in a piece.
     pub fn rows_of(&self, table: TableId, piece: usize) -> u64 {
         let table = self.tables.get(&table);
         table.and_then(|table| table.pieces.get(piece)).map_or(0, |piece| piece.rows)
     }
 
-    /// First and last id of a table; `None` where it has no rows.
+    /// Returns the first and the last id of a table; `None` if it has no rows.
     pub fn bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(None) };
         let Some(last_piece) = known.pieces.last() else { return Ok(None) };
         let mut last = None;
-        // The last page alone, where it is one.
+        // Reads only the last page, if the piece can be split into pages.
         let parts = last_piece.split();
         for part in parts.iter().rev() {
             self.part(known, part, &[], &mut |rows| {
@@ -161,7 +162,7 @@ impl RunTables {
         Ok(last.map(|last| (first, last)))
     }
 
-    /// First id of a piece; where it has no rows, one that no row has.
+    /// Returns the first id of a piece; `i64::MAX` if it has no rows.
     pub fn first(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(i64::MAX) };
         let Some((cell, of)) = known.firsts.get(piece).zip(known.pieces.get(piece)) else {
@@ -185,13 +186,13 @@ impl RunTables {
         Ok(*cell.get_or_init(|| first.unwrap_or(i64::MAX)))
     }
 
-    /// The pieces that hold rows of these ids, ascending.
+    /// Returns the pieces that contain rows with these ids, ascending.
     pub fn within(&self, table: TableId, ids: &IdRanges) -> Result<Vec<usize>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(Vec::new()) };
         let all = known.pieces.len();
         let mut found: Vec<usize> = Vec::new();
         for (first, last) in &ids.0 {
-            // The first piece that begins behind an id.
+            // Finds the first piece that starts after an id.
             let behind = |id: i64| -> Result<usize, Failure> {
                 let (mut low, mut high) = (0, all);
                 while low < high {
@@ -210,7 +211,7 @@ impl RunTables {
         Ok(found)
     }
 
-    /// Hands on the rows of a piece with these ids. Only the wanted columns are there.
+    /// Passes the rows of a piece with these ids to `take`. Only the `wanted` columns are read.
     pub fn each(
         &self,
         table: TableId,
@@ -226,8 +227,8 @@ impl RunTables {
         })
     }
 
-    /// The same for several pieces, one after the other, each with its place among them. While one is looked at, another
-    /// thread may read the next.
+    /// Passes the rows of several pieces in order, each with its index in `pieces`. While `take` processes one
+    /// piece, another thread may read the next.
     pub fn each_of(
         &self,
         table: TableId,
@@ -257,7 +258,7 @@ impl RunTables {
         Ok(())
     }
 
-    /// Hands on all rows of these ids.
+    /// Passes all rows with these ids to `take`.
     pub fn all(
         &self,
         table: TableId,
@@ -269,7 +270,7 @@ impl RunTables {
         self.each_of(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
     }
 
-    /// Reads a piece, in parts where its rows are long.
+    /// Reads a piece, in parts if its rows are too large.
     fn part(
         &self,
         table: &OneTable,
@@ -281,7 +282,7 @@ impl RunTables {
         self.take(table, piece, rows, wanted, take)
     }
 
-    /// Hands on the rows of a piece, if they could be read at once; else those of its parts.
+    /// Passes the rows of a piece on if they could be read at once, otherwise those of its parts.
     fn take(
         &self,
         table: &OneTable,
@@ -305,7 +306,7 @@ impl RunTables {
     }
 }
 
-/// Rows that cannot be read: the message has the file.
+/// Returns the failure for rows that cannot be read. The message names the file.
 pub(crate) fn damaged(error: &ReadError) -> Failure {
     let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(" ({source})"));
     Failure::input(format!("{error}{cause}: merge its inputs again"))

@@ -1,5 +1,5 @@
-//! What is drawn at once: the rows of a process, by the ranges of ids that a merge noted, and one unit more for
-//! the rows that no process claims.
+//! Divides the rows of a run into units: one for each process, by the ranges of ids that the merge stored, and
+//! one for the rows that no process claims.
 
 use crate::processes::RunProcess;
 use crate::tables::{IdRanges, RunTables};
@@ -7,7 +7,7 @@ use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::HashMap;
 
-/// Tables whose rows are drawn, in the order in which they are, and the tables that they are joined with.
+/// Tables whose rows are drawn, in drawing order, and the tables joined with them.
 pub const DRAWN: [TableId; 7] = [
     rocpd::REGION,
     rocpd::SAMPLE,
@@ -17,12 +17,12 @@ pub const DRAWN: [TableId; 7] = [
     rocpd::PMC_EVENT,
     rocpd::ARG,
 ];
-/// The place of a table in [`DRAWN`], and one behind it for others.
+/// Returns the index of a table in [`DRAWN`], or its length for other tables.
 pub fn place_of(table: TableId) -> usize {
     DRAWN.iter().position(|drawn| *drawn == table).unwrap_or(DRAWN.len())
 }
 
-/// Tables that say who is who in a process.
+/// Tables that name the objects of a process.
 pub const NAMING: [TableId; 7] = [
     rocpd::INFO_THREAD,
     rocpd::INFO_AGENT,
@@ -33,30 +33,31 @@ pub const NAMING: [TableId; 7] = [
     rocpd::TRACK,
 ];
 
-/// A part of the job.
+/// A part of the job's rows.
 #[derive(Debug)]
 pub struct RowUnit {
-    /// Places of its processes; of the one that has what nobody claims: all of the job.
+    /// Indices of its processes; all processes of the job for the unit of unclaimed rows.
     pub processes: Vec<u32>,
-    /// Whether the rows say themselves, by their column pid, to which process they belong.
+    /// Whether the column pid of the rows determines their process.
     pub by_pid: bool,
     ids: HashMap<TableId, IdRanges>,
 }
 
 impl RowUnit {
-    /// The ids of its rows in a table.
+    /// Returns the ids of its rows in a table.
     pub fn ids(&self, table: TableId) -> &IdRanges {
         static NONE: IdRanges = IdRanges::none();
         self.ids.get(&table).unwrap_or(&NONE)
     }
 
-    /// Rows of all tables, at most.
+    /// Returns the maximum number of rows in all tables.
     pub fn weight(&self) -> u64 {
         self.ids.values().map(IdRanges::count).fold(0, u64::saturating_add)
     }
 }
 
-/// The units of the job, in its order, and how many rows of each table belong to processes that are not asked for.
+/// Returns the units in the order of the job, and the number of rows of each table that belong to unselected
+/// processes.
 pub(crate) fn units(
     tables: &RunTables,
     processes: &[RunProcess],
@@ -74,7 +75,7 @@ pub(crate) fn units(
             ranges.extend(process.claims.get(&table).map(|(first, last)| (*first, *last, place)));
         }
         ranges.sort_unstable();
-        // Who claims what another one has cannot be believed, and neither can the other one.
+        // If two processes claim the same rows, the claims of both are ignored.
         for two in ranges.windows(2) {
             if let [(_, end, one), (start, _, other)] = two
                 && start <= end

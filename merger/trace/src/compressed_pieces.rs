@@ -1,4 +1,4 @@
-//! Compressed pieces of files: made by all threads, put away until their places are known.
+//! Compressed pieces of files, made by all threads and stored until their positions are known.
 
 use super::spool::ItemSpool;
 use super::write_items::{FileCounts, SlicePieces};
@@ -9,23 +9,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Level of compression. Of a synthetic run of 4 M slices, 74 bytes each: level 3 left 0.321 at 110 MB/s a core, 1 0.416 at
-/// 210, 4 0.306 at 90, 5 0.290 at 75, 6 0.287 at 39. Compression is a third of all CPU time with 3, and half with 5.
+/// Compression level.
+///
+/// Measured on a synthetic run of 4 M slices with 74 bytes each, as ratio at speed per core: level 1 0.416 at
+/// 210 MB/s, 3 0.321 at 110, 4 0.306 at 90, 5 0.290 at 75, 6 0.287 at 39. Compression takes a third of all CPU
+/// time with level 3, and half with 5.
 pub(super) const LEVEL: u32 = 3;
 
-/// A piece that is put away.
+/// A stored piece.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CompressedPiece {
-    /// The file that it belongs to.
+    /// Index of the file that it belongs to.
     pub(super) window: u32,
-    /// Place of its unit among those of this rank.
+    /// Index of its unit among those of this rank.
     pub(super) unit: u32,
-    /// Its length.
+    /// Length, bytes.
     pub(super) length: u32,
     /// Length and checksum before compression.
     raw: u32,
     crc: u32,
-    /// Where it is in the spool.
+    /// Position in the spool.
     pub(super) place: u64,
 }
 
@@ -38,11 +41,11 @@ impl CompressedPiece {
 /// The pieces of this rank.
 pub(super) struct PieceStore {
     spool: ItemSpool,
-    /// Pieces of each unit of this rank, in their order.
+    /// Pieces of each unit of this rank, in order.
     units: Vec<Mutex<Vec<CompressedPiece>>>,
-    /// What is in each file.
+    /// Number of events in each file.
     tallies: Mutex<Vec<FileCounts>>,
-    /// How many more pieces may wait to be compressed.
+    /// Number of further pieces that may wait for compression.
     room: AtomicUsize,
     spare: Mutex<Vec<Vec<u8>>>,
     failed: AtomicBool,
@@ -50,7 +53,7 @@ pub(super) struct PieceStore {
 }
 
 impl PieceStore {
-    /// For so many units and windows; `waiting` pieces may be in memory at once.
+    /// Creates a store for this many units and time slices. At most `waiting` pieces are in memory at once.
     pub(super) fn new(
         folder: &Path,
         rank: usize,
@@ -69,19 +72,19 @@ impl PieceStore {
         })
     }
 
-    /// Keeps the first failure; all others end soon.
+    /// Keeps the first failure. All other threads end soon after it.
     pub(super) fn fail(&self, failure: Failure) {
         self.failed.store(true, Ordering::Relaxed);
         lock(&self.failure).get_or_insert(failure);
     }
 
-    /// Whether something failed.
+    /// Returns whether a thread failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// All pieces by window, and those of a window in the order of the units; what is in each window; and where the
-    /// pieces are.
+    /// Returns all pieces by time slice, and within it in the order of the units; the number of events in each
+    /// slice; and the spool that holds the pieces.
     pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<FileCounts>, ItemSpool), Failure> {
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
@@ -130,11 +133,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the pieces of one unit. Other threads compress them, unless all are busy.
+/// Receives the pieces of one unit. Other threads compress them, unless all are busy.
 pub(super) struct UnitPieces<'s, 'scope> {
     pub(super) store: &'scope PieceStore,
     pub(super) scope: &'s Scope<'scope>,
-    /// Place among the units of this rank.
+    /// Index among the units of this rank.
     pub(super) unit: usize,
 }
 
@@ -142,7 +145,7 @@ impl SlicePieces for UnitPieces<'_, '_> {
     fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let (store, unit) = (self.store, self.unit);
         if store.has_failed() {
-            // The first failure is told.
+            // Only the first failure is reported.
             return Err(Failure::internal("another thread failed"));
         }
         let number = store.units.get(unit).map_or(0, |unit| {

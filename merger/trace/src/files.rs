@@ -1,4 +1,4 @@
-//! Pieces into their places: every rank writes its own part of each file.
+//! Assembles files from pieces: every rank writes its own part of each file.
 
 use super::compressed_pieces::{CompressedPiece, LEVEL};
 use super::index::FileFacts;
@@ -16,24 +16,24 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Windows that the ranks tell each other of at once.
+/// Number of time slices for which ranks exchange counts at once.
 const TOLD_AT_ONCE: usize = 1024;
-/// Bytes that are read at once for a checksum.
+/// Number of bytes that are read at once for a checksum.
 const READ_AT_ONCE: usize = 1 << 20;
 
-/// What is at the start and at the end of each file, and the clock on the wall.
+/// Properties of all files: format, time slices, and the relation to the wall clock.
 #[derive(Clone)]
 pub(super) struct FileFrame {
     pub(super) form: TraceFormat,
     pub(super) windows: TimeSlices,
-    /// T0, ns in the clock of the job.
+    /// T0, ns in job time.
     pub(super) t0: i64,
-    /// What a time of the job needs to become one since 1970, where that is known.
+    /// Difference between ns since 1970 and job time, if it is known.
     pub(super) realtime_minus_job: Option<i64>,
 }
 
 impl FileFrame {
-    /// The bytes before the pieces, compressed, and the checksum of what is in them.
+    /// Returns the compressed bytes before the pieces, and the checksum of their content.
     fn head(&self, window: usize) -> Result<(Vec<u8>, Checksum), Failure> {
         let start = self.windows.get(window).map_or(0, |(from, _)| from);
         let head = self.form.head(start.saturating_sub(self.t0), self.wall_clock(start));
@@ -42,7 +42,7 @@ impl FileFrame {
         Ok((out, checksum))
     }
 
-    /// The bytes behind the pieces.
+    /// Returns the bytes after the pieces.
     fn tail(&self, before: Checksum) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
         let tail = self.form.tail();
@@ -51,7 +51,7 @@ impl FileFrame {
         Ok(out)
     }
 
-    /// A time of the job as one since 1970.
+    /// Converts a job time to ns since 1970.
     pub(super) fn wall_clock(&self, ns: i64) -> Option<i64> {
         self.realtime_minus_job.map(|more| ns.saturating_add(more))
     }
@@ -62,25 +62,25 @@ fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<Checksum, Failure> {
         .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))
 }
 
-/// The place of this rank's pieces in a file, and what is in the whole file besides head and tail.
+/// Position of this rank's pieces in a file, and the content of the whole file without head and tail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FilePart {
     /// Bytes of the ranks before this one.
     before: u64,
-    /// Bytes of all.
+    /// Bytes of all ranks.
     bytes: u64,
     checksum: Checksum,
     pub(super) tally: FileCounts,
 }
 
 impl FilePart {
-    /// Bytes before compression, of the pieces of all ranks.
+    /// Returns the size of the pieces of all ranks before compression, bytes.
     pub(super) fn raw(&self) -> u64 {
         self.checksum.length
     }
 }
 
-/// Agrees on the parts of all files. All ranks call this.
+/// Exchanges the sizes of the parts of all files. All ranks must call this.
 pub(super) fn agree(
     comm: &impl Comm,
     pieces: &[CompressedPiece],
@@ -132,13 +132,14 @@ pub(super) fn agree(
     Ok(parts)
 }
 
-/// The pieces of a window, which is the first that is left, and those behind them.
+/// Splits off the pieces of a time slice, which must be the first that remains.
 fn split_window(pieces: &[CompressedPiece], window: usize) -> (&[CompressedPiece], &[CompressedPiece]) {
     pieces.split_at(pieces.partition_point(|piece| piece.window as usize <= window))
 }
 
-/// Writes this rank's part of all files, then tells rank 0 what is in them. `path` names a file that is not there or
-/// has what other ranks wrote. All ranks call this; the facts are those of all files in rank 0.
+/// Writes this rank's part of all files and returns the facts of all files on rank 0. All ranks must call this.
+///
+/// `path` returns the path of a file that does not exist yet or has parts of other ranks.
 pub(super) fn write(
     comm: &impl Comm,
     frame: &FileFrame,
@@ -176,7 +177,7 @@ pub(super) fn write(
         file.sync_all().map_err(|error| Failure::write(&path, &error))
     });
     agree_on_result(comm, written)?;
-    // Whoever reads a file now finds the parts of all ranks.
+    // From here on, the files contain the parts of all ranks.
     let mine: Vec<(usize, &FilePart)> =
         parts.iter().enumerate().filter(|(window, _)| is_mine(*window)).collect();
     let facts: Result<Vec<FileFacts>, Failure> = mine
@@ -191,7 +192,7 @@ pub(super) fn write(
     super::index::gather(comm, agree_on_result(comm, facts)?)
 }
 
-/// Length and SHA-256 of a file.
+/// Returns the length and the SHA-256 of a file.
 fn digest(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
     let read = || -> std::io::Result<(u64, [u8; 32])> {
         let mut file = open_input(path)?;

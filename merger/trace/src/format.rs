@@ -1,4 +1,4 @@
-//! The formats of traces.
+//! The trace formats.
 
 use super::chrome::{self, ChromeWriter};
 use super::item::{UnitDictionary, UnitLayout};
@@ -14,7 +14,7 @@ use rpd_perfetto::{MAX_HEAD, Timestamp, file_head, gunzip_start, is_file_head};
 use std::path::Path;
 
 impl TraceFormat {
-    /// As `--format` has it.
+    /// Returns the name that `--format` uses.
     pub(super) fn name(self) -> &'static str {
         match self {
             TraceFormat::Perfetto => "perfetto",
@@ -22,7 +22,7 @@ impl TraceFormat {
         }
     }
 
-    /// What names of files end with.
+    /// Returns the ending of file names.
     pub fn file_ending(self) -> &'static str {
         match self {
             TraceFormat::Perfetto => ".pftrace.gz",
@@ -30,7 +30,8 @@ impl TraceFormat {
         }
     }
 
-    /// What a file begins with: `start` is its first time since T0, `wall_clock` the same since 1970, where that is known; ns.
+    /// Returns the head of a file. `start` is its first time since T0, `wall_clock` the same since 1970, if
+    /// known; ns.
     pub(super) fn head(self, start: i64, wall_clock: Option<i64>) -> Vec<u8> {
         match self {
             TraceFormat::Perfetto => {
@@ -41,13 +42,13 @@ impl TraceFormat {
         }
     }
 
-    /// Whether a file is one of ours, of any format: by what it begins with.
+    /// Returns whether a file has a head that one of our formats writes.
     pub(super) fn is_ours(path: &Path) -> bool {
         let start = open_input(path).and_then(|file| gunzip_start(file, MAX_HEAD.max(chrome::HEAD.len())));
         start.is_ok_and(|start| is_file_head(&start) || start.starts_with(chrome::HEAD))
     }
 
-    /// What a file ends with.
+    /// Returns the end of a file.
     pub(super) fn tail(self) -> &'static [u8] {
         match self {
             TraceFormat::Perfetto => b"",
@@ -55,7 +56,8 @@ impl TraceFormat {
         }
     }
 
-    /// What an event takes in a file, about, before compression: bytes. It is checked when the files are there.
+    /// Returns the approximate size of an event in a file before compression, bytes. The final sizes of the
+    /// files are checked.
     pub(super) fn event_bytes(self, annotations: bool) -> u64 {
         match (self, annotations) {
             (TraceFormat::Perfetto, false) => 48,
@@ -65,7 +67,7 @@ impl TraceFormat {
         }
     }
 
-    /// What it takes to say in a file what a track is, about, besides its name: bytes.
+    /// Returns the approximate size of a track description in a file without its name, bytes.
     pub(super) fn track_bytes(self) -> usize {
         match self {
             TraceFormat::Perfetto => 40,
@@ -77,14 +79,14 @@ impl TraceFormat {
 /// A unit that is drawn.
 #[derive(Clone, Copy)]
 pub(super) struct EncodedUnit<'a> {
-    /// Place in the job.
+    /// Index of the unit in the job.
     pub(super) place: usize,
     pub(super) layout: &'a UnitLayout,
     pub(super) dictionary: &'a UnitDictionary,
     pub(super) numbers: &'a TrackNumbers,
 }
 
-/// Draws the items of a unit. Returns how many texts were not written as they are.
+/// Draws the items of a unit. Returns the number of texts that were not written unchanged.
 pub(super) fn draw(
     form: TraceFormat,
     unit: EncodedUnit<'_>,

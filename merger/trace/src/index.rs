@@ -1,4 +1,4 @@
-//! `index.json`: what is in which file.
+//! `index.json`: the list of a trace's files and their content.
 
 use super::files::FileFrame;
 use super::output_files::TraceTarget;
@@ -15,12 +15,12 @@ use std::path::Path;
 
 /// Name of the index.
 pub(super) const INDEX: &str = "index.json";
-/// Version of its form.
+/// Version of the index format.
 pub(super) const VERSION: u32 = 1;
-/// Longest index that is read: 99,999 files of 500 bytes.
+/// Maximum size of an index that is read, bytes: 99,999 files of 500 bytes fit.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What is in a file.
+/// Content of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct FileFacts {
     pub(super) window: usize,
@@ -30,14 +30,14 @@ pub(super) struct FileFacts {
     pub(super) sha256: [u8; 32],
 }
 
-/// Gathers what all ranks know of files in rank 0, in the order of the files; the others get none.
+/// Gathers the facts of all files on rank 0, in the order of the files. Other ranks get an empty list.
 pub(super) fn gather(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<FileFacts>, Failure> {
     let mut facts: Vec<FileFacts> = to_rank_0(comm, &own)?.into_iter().flatten().collect();
     facts.sort_by_key(|file| file.window);
     Ok(facts)
 }
 
-/// The job's ranks that have something in each file, of all merge ranks, in rank 0.
+/// Gathers on rank 0 the job's ranks with items in each file.
 pub(super) fn gather_ranks(
     comm: &impl Comm,
     own: &BTreeMap<u32, Selection>,
@@ -87,7 +87,7 @@ struct Entry {
     sha256: String,
 }
 
-/// What is said of the whole job.
+/// Properties of the whole run.
 pub(super) struct IndexedRun<'a> {
     pub(super) run_id: &'a str,
     pub(super) clock: &'a str,
@@ -95,7 +95,7 @@ pub(super) struct IndexedRun<'a> {
     pub(super) empty_files: &'a [String],
 }
 
-/// The text of the index. Times are ns since T0.
+/// Returns the text of the index. Times are ns since T0.
 pub(super) fn text(
     job: &IndexedRun<'_>,
     frame: &FileFrame,
@@ -133,7 +133,7 @@ pub(super) fn text(
     text.map_err(|error| Failure::internal(format!("the index cannot be written: {error}")))
 }
 
-/// What has to be known of an index to replace its files.
+/// The parts of an index that are needed to replace its files.
 #[derive(Deserialize)]
 struct Known {
     version: u32,
@@ -153,12 +153,12 @@ fn known(path: &Path) -> Option<Known> {
     serde_json::from_str(&text).ok().filter(|known: &Known| known.version == VERSION)
 }
 
-/// Whether a file is an index of ours.
+/// Returns whether a file is an index written by rpd-merge.
 pub(super) fn is_ours(path: &Path) -> bool {
     known(path).is_some()
 }
 
-/// Names of the files that an index lists; none if it is not there, or none.
+/// Returns the names of the files that an index lists; none if it is missing or invalid.
 pub(super) fn names(path: &Path) -> Vec<String> {
     known(path).map_or(Vec::new(), |known| known.files.into_iter().map(|file| file.name).collect())
 }

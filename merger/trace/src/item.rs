@@ -1,4 +1,4 @@
-//! What is drawn: the contract between the rows of the database and the formats of traces.
+//! Items that are drawn: the interface between the rows of the database and the trace formats.
 
 use rpd_perfetto::{CounterValue, Overlaps};
 use rpd_run::ProcessIdentity;
@@ -17,124 +17,124 @@ pub struct StackNumber(pub u32);
 /// Something that is drawn.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TraceItem<'a> {
-    /// When it begins, ns in the clock of the job.
+    /// Begin, ns in job time.
     pub start: i64,
-    /// When it ends, ns in the clock of the job, not before `start`. All kinds but slices end as they begin.
+    /// End, ns in job time, not before `start`. It equals `start` for all kinds but slices.
     pub end: i64,
-    /// Place in [`UnitLayout::tracks`].
+    /// Index in [`UnitLayout::tracks`].
     pub track: u32,
-    /// What it is.
+    /// Kind of the item.
     pub kind: ItemKind,
-    /// Its name. Counters and samples have none (0).
+    /// Name. Counters and samples have none (0).
     pub name: TextId,
-    /// Its category, 0 for none.
+    /// Category; 0 for none.
     pub category: TextId,
-    /// Arrows that begin, end or pass here.
+    /// Flows that begin, end or continue at the item.
     pub flows: &'a [FlowEnd],
-    /// What else there is to say.
+    /// Annotations.
     pub args: &'a [ItemArg<'a>],
 }
 
-/// What an item is.
+/// Kind of an item.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ItemKind {
-    /// Something with a duration, which may be 0.
+    /// Slice with a duration, which may be 0.
     Slice,
-    /// A moment.
+    /// Instant.
     Instant,
-    /// The value of a counter from this moment on.
+    /// Value of a counter from this time on.
     Counter(CounterValue),
-    /// Where a thread was; its track is a [`TrackKind::Thread`].
+    /// Call stack of a thread. The track is a [`TrackKind::Thread`].
     Sample(StackNumber),
 }
 
-/// An end of an arrow, by the number of the arrow, which is unique in the job.
+/// One end of a flow, with the number of the flow, which is unique in the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowEnd {
-    /// It begins here.
+    /// The flow begins here.
     From(u64),
-    /// It ends here.
+    /// The flow ends here.
     To(u64),
-    /// It passes here: all items with this number belong together, in the order of their times.
+    /// The flow continues here: it connects all items with this number in the order of their times.
     Through(u64),
 }
 
 /// An annotation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ItemArg<'a> {
-    /// Its name.
+    /// Name.
     pub name: TextId,
-    /// Its value.
+    /// Value.
     pub value: ArgValue<'a>,
 }
 
 /// The value of an annotation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ArgValue<'a> {
-    /// A whole number.
+    /// Signed integer.
     Int(i64),
-    /// A whole number that is none of `i64`.
+    /// Integer that may exceed `i64`.
     Uint(u64),
-    /// A number.
+    /// Floating point number.
     Double(f64),
-    /// Yes or no.
+    /// Boolean.
     Bool(bool),
-    /// A text of this item alone.
+    /// Text of this item alone.
     Text(&'a str),
-    /// A text that many items have.
+    /// Text that many items share.
     Known(TextId),
 }
 
-/// One row of a unit, or several lanes where its slices overlap.
+/// A track of a unit. It is drawn as several lanes where its slices overlap.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DrawnTrack {
-    /// Place in [`UnitLayout::processes`].
+    /// Index in [`UnitLayout::processes`].
     pub process: u32,
-    /// Place of another track, which stands before this one; `None` directly below the process.
+    /// Index of the parent track, which precedes this one; `None` directly below the process.
     pub parent: Option<u32>,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What is on it.
+    /// Kind of its content.
     pub kind: TrackKind,
-    /// Its place among the children of its parent.
+    /// Position among the children of its parent.
     pub order: i32,
-    /// What else there is to say about it.
+    /// Further description.
     pub description: Option<String>,
 }
 
-/// What is on a track.
+/// Kind of a track's content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TrackKind {
     /// Slices, instants and samples of a thread. Slices nest.
     Thread {
-        /// Its number in the operating system: not unique in the job.
+        /// Thread id in the operating system. It is not unique in the job.
         tid: i64,
     },
-    /// Nothing but other tracks.
+    /// Only other tracks.
     Group,
-    /// Slices and instants of no thread.
+    /// Slices and instants that belong to no thread.
     Slices(Overlaps),
     /// Values of a counter.
     Counter {
-        /// Its unit, empty for none: `ns`, `bytes`, `MHz`.
+        /// Unit, for example `ns`, `bytes` or `MHz`; empty if there is none.
         unit: String,
     },
 }
 
-/// The processes and tracks of a unit, as its rows need them.
+/// The processes and tracks that the rows of a unit need.
 #[derive(Debug, Default)]
 pub struct UnitLayout {
-    /// The processes, in the order of the job.
+    /// Processes in the order of the job.
     pub processes: Vec<ProcessIdentity>,
-    /// The tracks; a parent stands before its children.
+    /// Tracks; a parent precedes its children.
     pub tracks: Vec<DrawnTrack>,
-    /// First time of the unit, ns in the clock of the job; `None` where nothing has a time.
+    /// First time of the unit, ns in job time; `None` if no row has a time.
     pub first: Option<i64>,
     /// Last time of the unit.
     pub last: Option<i64>,
-    /// How much there is to draw, without the exact number of counter values and samples.
+    /// Number of items to draw. The numbers of counter values and samples are approximate.
     pub counts: ItemCounts,
-    /// What the second pass needs to know of the first.
+    /// Results of the survey that the second pass needs.
     pub(crate) seen: super::draw::SurveyedUnit,
 }
 
@@ -145,59 +145,59 @@ pub struct ItemCounts {
     pub slices: u64,
     /// Instants.
     pub instants: u64,
-    /// Values of counters.
+    /// Counter values.
     pub counters: u64,
     /// Samples of call stacks.
     pub samples: u64,
-    /// Ends of arrows.
+    /// Ends of flows.
     pub flows: u64,
 }
 
-/// The sort of an item, before it is known in full.
+/// Sort of an item that is not complete yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ItemSort {
     /// A [`ItemKind::Slice`].
     Slice,
-    /// A [`ItemKind::Instant`], or a [`ItemKind::Sample`].
+    /// A [`ItemKind::Instant`] or a [`ItemKind::Sample`].
     Moment,
     /// A [`ItemKind::Counter`].
     Counter,
 }
 
-/// Texts and call stacks of a unit. It grows while the items are read.
+/// Texts and call stacks of a unit. It grows while items are read.
 #[derive(Debug, Default)]
 pub struct UnitDictionary {
     /// The texts.
     pub texts: TextTable,
-    /// The call stacks, by their [`StackNumber`].
+    /// The call stacks, by [`StackNumber`].
     pub stacks: Vec<CallStack>,
 }
 
 /// A call stack.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CallStack {
-    /// Outermost first.
+    /// Frames, outermost first.
     pub frames: Vec<StackFrame>,
 }
 
-/// A place in the code.
+/// A location in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StackFrame {
     /// Name of the function.
     pub function: TextId,
-    /// The file that the code came from, 0 where it is not known.
+    /// File that contains the code; 0 if it is not known.
     pub file: TextId,
-    /// Place in that file, 0 where it is not known.
+    /// Offset in that file; 0 if it is not known.
     pub offset: u64,
 }
 
-/// The distinct texts of a unit. A text is UTF-8, of any length, and may have any characters.
+/// The distinct texts of a unit. A text is UTF-8 of any length and may contain any character.
 #[derive(Debug)]
 pub struct TextTable {
     bytes: String,
-    /// Where each text ends.
+    /// End of each text in `bytes`.
     ends: Vec<usize>,
-    /// By hash of the text, or the next free number.
+    /// Text by its hash, or by the next free hash after a collision.
     known: HashMap<u64, TextId>,
 }
 
@@ -210,7 +210,7 @@ impl Default for TextTable {
 }
 
 impl TextTable {
-    /// The text with this number; empty for one that nobody gave.
+    /// Returns the text with this number; empty if there is none.
     pub fn get(&self, id: TextId) -> &str {
         let place = id.0 as usize;
         let end = self.ends.get(place).copied().unwrap_or(0);
@@ -218,22 +218,22 @@ impl TextTable {
         self.bytes.get(start..end).unwrap_or("")
     }
 
-    /// How many there are.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none but the empty text.
+    /// Returns whether there is no text but the empty one.
     pub fn is_empty(&self) -> bool {
         self.ends.len() <= 1
     }
 
-    /// Bytes of memory that they take, about.
+    /// Returns the approximate memory of the texts, in bytes.
     pub fn memory(&self) -> u64 {
         (self.bytes.len() + self.ends.len() * 64) as u64
     }
 
-    /// The number of a text, which is a new one if the text is.
+    /// Returns the number of a text and adds the text if it is new.
     pub fn add(&mut self, text: &str) -> TextId {
         let mut hash = twox_hash::XxHash3_64::oneshot(text.as_bytes());
         let next = TextId(self.ends.len() as u32);
@@ -250,16 +250,16 @@ impl TextTable {
     }
 }
 
-/// What of the database is drawn.
+/// The part of the database that is drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceSelection {
-    /// Ranks whose processes are drawn; all where there is none. Processes without a rank are always drawn.
+    /// Ranks whose processes are drawn; `None` for all. Processes without a rank are always drawn.
     pub ranks: Option<Vec<RangeInclusive<u32>>>,
-    /// What is left out.
+    /// Items that are excluded.
     pub exclude: Vec<ItemExclusion>,
     /// Whether items have args.
     pub annotations: bool,
-    /// Whether kernels are on tracks by queues, and not by streams.
+    /// Whether kernels are drawn on tracks by queue instead of by stream.
     pub group_by_queue: bool,
 }
 
@@ -269,18 +269,18 @@ impl Default for TraceSelection {
     }
 }
 
-/// Something that can be left out.
+/// A kind of item that can be excluded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ItemExclusion {
     /// Calls and ranges.
     Regions,
-    /// Kernel dispatches, with the counters of theirs.
+    /// Kernel dispatches and their counters.
     Kernels,
     /// Memory copies.
     Copies,
-    /// Memory allocations, with their sums.
+    /// Memory allocations and their sums.
     Allocations,
-    /// Values of counters.
+    /// Counter values.
     Counters,
     /// Call stacks.
     Samples,
@@ -288,80 +288,83 @@ pub enum ItemExclusion {
     Markers,
     /// Recorded arguments of calls.
     Args,
-    /// Arrows.
+    /// Flows.
     Flows,
-    /// Whatever has this category.
+    /// All items with this category.
     Category(String),
 }
 
-/// What became of the rows of one table.
+/// How the rows of one table were drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TableFacts {
     /// Rows that were read.
     pub rows: u64,
     /// Rows that became items.
     pub drawn: u64,
-    /// Rows that the selection left out, or that are outside of the window.
+    /// Rows that the selection excluded, or that are outside of the window.
     pub left_out: u64,
-    /// Rows that have no time, so that they cannot be drawn.
+    /// Rows that have no time and cannot be drawn.
     pub untimed: u64,
-    /// Rows that ended before they began: drawn without a duration.
+    /// Rows that ended before they began. They are drawn without a duration.
     pub clamped: u64,
-    /// Sum of the durations that were drawn, ns.
+    /// Sum of the drawn durations, ns.
     pub duration: u128,
-    /// Arguments of the drawn rows in `$.args` of the extdata of their events, where arguments are asked for: not drawn.
+    /// Arguments of the drawn rows in `$.args` of the extdata of their events, if arguments are requested. They
+    /// are not drawn.
     pub event_args: u64,
 }
 
-/// Categories of arrows that are counted one by one.
+/// Maximum number of flow categories that are counted separately.
 const MAX_ARROW_CATEGORIES: usize = 64;
-/// Longest name of such a category, characters.
+/// Maximum length of such a category, in characters.
 const MAX_CATEGORY: usize = 64;
 
-/// What was drawn of a unit, to be compared with the database, and what was not. Facts of several units add up.
+/// Counts of what was drawn of a unit and what was not, for comparison with the database. The facts of several
+/// units can be added.
 ///
 /// Without a window, `rows` of a table is its `count(*)`, and `drawn + left_out + untimed = rows`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnitFacts {
-    /// Rows of `rocpd_region`: a slice each.
+    /// Rows of `rocpd_region`: one slice each.
     pub regions: TableFacts,
-    /// Rows of `rocpd_kernel_dispatch`: a slice each.
+    /// Rows of `rocpd_kernel_dispatch`: one slice each.
     pub kernels: TableFacts,
-    /// Rows of `rocpd_memory_copy`: a slice each.
+    /// Rows of `rocpd_memory_copy`: one slice each.
     pub copies: TableFacts,
-    /// Rows of `rocpd_memory_allocate`: a slice each.
+    /// Rows of `rocpd_memory_allocate`: one slice each.
     pub allocations: TableFacts,
-    /// Rows of `rocpd_sample`: an instant or a call stack each, or nothing but the values of its counters.
+    /// Rows of `rocpd_sample`: one instant or call stack each, or only the values of its counters.
     pub samples: TableFacts,
-    /// Rows of `rocpd_pmc_event`: one value of a counter each, and a 0 at the end of a span. `untimed`: their event is
-    /// that of no other row.
+    /// Rows of `rocpd_pmc_event`: one counter value each, and a 0 at the end of a span. `untimed` rows have an
+    /// event that no other row has.
     pub values: TableFacts,
-    /// Rows of `rocpd_arg`: an annotation each. `untimed`: their event is that of no other row.
+    /// Rows of `rocpd_arg`: one annotation each. `untimed` rows have an event that no other row has.
     pub args: TableFacts,
-    /// Items that were handed on.
+    /// Items that were passed on.
     pub items: ItemCounts,
-    /// Arrows from a call to a kernel or copy.
+    /// Flows from a call to a kernel or copy.
     pub arrows: u64,
-    /// Kernels and copies that began before the call that they belong to: without an arrow.
+    /// Kernels and copies that began before their call. They have no flow.
     pub backward: u64,
-    /// Regions that were found to be a call of a collective, and are joined with those of other ranks.
+    /// Regions that were recognised as calls of a collective and connected with those of other ranks.
     pub collectives: u64,
-    /// Rows whose event is not there: drawn without category, args and arrows.
+    /// Rows whose event is missing. They are drawn without category, args and flows.
     pub without_event: u64,
-    /// Rows whose thread, agent, stream, queue or track is not there: drawn on a track for such.
+    /// Rows whose thread, agent, stream, queue or track is missing. They are drawn on a separate track.
     pub without_track: u64,
-    /// Texts that were no UTF-8: U+FFFD stands for what was none.
+    /// Texts that were not UTF-8. U+FFFD replaces the invalid bytes.
     pub mended: u64,
-    /// Call stacks that were cut because they are too deep, or cannot be read.
+    /// Call stacks that were truncated because they are too deep or cannot be read.
     pub cut_stacks: u64,
-    /// Values of counters that are no numbers.
+    /// Counter values that are not numbers.
     pub no_numbers: u64,
-    /// Arrows that an input keeps as args of their ends, by category, where arrows are asked for: not drawn.
+    /// Flows that an input stores as args of their ends, by category, if flows are requested. They are not
+    /// drawn.
     pub other_arrows: BTreeMap<String, u64>,
 }
 
 impl UnitFacts {
-    /// Adds those of another unit.
+    /// Adds the facts of another unit.
     pub fn add(&mut self, other: &UnitFacts) {
         let tables = [
             (&mut self.regions, &other.regions),
@@ -395,7 +398,7 @@ impl UnitFacts {
         }
     }
 
-    /// Counts arrows of a category that are not drawn. Of very many categories the last ones are counted together.
+    /// Counts flows of a category that are not drawn. Categories beyond the limit are counted together.
     pub(super) fn add_other_arrows(&mut self, category: &str, arrows: u64) {
         let is_named =
             self.other_arrows.len() < MAX_ARROW_CATEGORIES || self.other_arrows.contains_key(category);
@@ -406,7 +409,7 @@ impl UnitFacts {
 }
 
 impl ItemCounts {
-    /// Adds others.
+    /// Adds other counts.
     pub fn add(&mut self, other: &ItemCounts) {
         self.slices += other.slices;
         self.instants += other.instants;

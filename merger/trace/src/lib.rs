@@ -1,7 +1,7 @@
-//! A merged database drawn as traces for Perfetto and Chrome: one file, or slices of the run.
+//! Draws a merged database as traces for Perfetto and Chrome: one file, or time slices of the run.
 //!
-//! [`slices`] reads as the algorithm. `draw` turns rows of the database into items (`item`); what writes a trace knows nothing
-//! of the tables.
+//! [`slices`] reads as the algorithm. `draw` turns rows of the database into items (`item`); the trace writers
+//! do not depend on the tables.
 
 mod chrome;
 mod compressed_pieces;
@@ -47,8 +47,8 @@ use std::path::Path;
 use time_slices::{TimeHistogram, TimeSlices};
 use units::{RankUnits, RunTimes};
 
-/// Writes the traces of a merged database into the folder of work, up to finished files that have no names yet. All
-/// ranks call this.
+/// Writes the traces of a merged database into the working folder, as finished files without their final names.
+/// All ranks must call this.
 pub fn slices(
     comm: &impl Comm,
     order: &TraceRequest,
@@ -57,7 +57,7 @@ pub fn slices(
     place: &TraceFiles,
     progress: &mut Progress,
 ) -> Result<TraceOutcome, Failure> {
-    // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
+    // 1. Every rank opens the database and surveys its units: their tracks and times.
     let form = order.format;
     let mut rows = agree_on_result(comm, JobRows::open(database, &order.selection))?;
     let length = database.metadata().map_or(0, |found| found.len());
@@ -73,7 +73,7 @@ pub fn slices(
     let times = own.times(comm, rest)?;
     let histogram = gather_histogram(comm, histogram)?;
 
-    // 2. The run is cut.
+    // 2. The run is divided into time slices.
     let realtime_minus_job = rows.run().realtime_minus_job_ns(times.first);
     let whole = window(order, times, realtime_minus_job).map_err(|failure| shared_failure(comm, failure))?;
     rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
@@ -82,7 +82,7 @@ pub fn slices(
     let mut cutter = SliceCutter::new(order, &whole, histogram, event_bytes, described);
     let mut windows = cutter.first();
 
-    // 3. Items become pieces of files; their lengths are known then.
+    // 3. Items are encoded as pieces of files, whose lengths are then known.
     let (frame, made, parts) = loop {
         let frame = FileFrame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
         progress.phase_of_bytes("draw", own.bytes());
@@ -134,13 +134,13 @@ pub fn slices(
     Ok(drawn)
 }
 
-/// Whether a file is one that a merge writes beside databases and traces of Perfetto: a trace of Chrome, an index of traces, or
-/// what `--json` prints.
+/// Returns whether a merge wrote this file beside databases and Perfetto traces: a Chrome trace, an index of
+/// traces, or the output of `--json`.
 pub fn is_result(path: &Path) -> bool {
     TraceFormat::is_ours(path) || index::is_ours(path) || is_report(path)
 }
 
-/// Whether a file begins like what `--json` prints.
+/// Returns whether a file begins like the output of `--json`.
 fn is_report(path: &Path) -> bool {
     let begin = b"{\n  \"run_id\": ";
     let mut head = [0; 14];
@@ -156,7 +156,7 @@ fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
     .map_err(|error| Failure::write(path, &error))
 }
 
-/// Adds the histograms of all ranks, by pairs; all get the sum.
+/// Adds the histograms of all ranks, in pairs; all ranks get the sum.
 fn gather_histogram(comm: &impl Comm, own: TimeHistogram) -> Result<TimeHistogram, Failure> {
     let mut sum = own;
     let mut step = 1;
@@ -173,7 +173,7 @@ fn gather_histogram(comm: &impl Comm, own: TimeHistogram) -> Result<TimeHistogra
     broadcast_result(comm, || Ok(sum))
 }
 
-/// What was asked for and is not in the job.
+/// Returns warnings about selected ranks that are not in the job.
 fn warnings(rows: &JobRows) -> Vec<String> {
     let unknown = rows.unknown_ranks();
     if unknown.is_empty() {
@@ -186,7 +186,7 @@ fn warnings(rows: &JobRows) -> Vec<String> {
     vec![format!("--ranks {}: nothing of them is in the job; {known}", rank_list(&unknown))]
 }
 
-/// The part of the run that is drawn, in one piece.
+/// Returns the part of the run that is drawn, as a single time slice.
 fn window(
     order: &TraceRequest,
     times: RunTimes,

@@ -1,6 +1,6 @@
-/// Least memory of a unit that is drawn, bytes: two pieces of its rows, what their events say, and the items.
+/// Minimum memory for drawing a unit, bytes: two pieces of its rows, the values of their events, and the items.
 const MIN_UNIT_BYTES: u64 = 12 << 20;
-/// Bytes of a piece of a trace that is compressed: before, after, and what the compressor takes.
+/// Memory for compressing a piece of a trace, bytes: input, output and the compressor.
 const PIECE_BYTES: u64 = 3 << 20;
 
 /// The memory of a merge rank for drawing traces.
@@ -10,21 +10,21 @@ pub struct DrawingMemory {
     pub bytes: u64,
 }
 
-/// How the memory of a rank is shared out.
+/// How the memory of a rank is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryShares {
-    /// Units that are drawn at once.
+    /// Number of units that are drawn at once.
     pub(crate) units_at_once: usize,
-    /// Pieces that wait to be compressed.
+    /// Number of pieces that wait for compression.
     pub(crate) waiting_pieces: usize,
-    /// Bytes of a unit's items that are sorted in memory.
+    /// Memory for sorting a unit's items, bytes.
     pub(crate) sort_bytes: u64,
-    /// Bytes for reading a unit's rows.
+    /// Memory for reading a unit's rows, bytes.
     pub(crate) read_bytes: u64,
 }
 
 impl DrawingMemory {
-    /// Shares the memory between this many threads, for this many units.
+    /// Divides the memory between this many threads, for this many units.
     pub(crate) fn share(self, threads: usize, units: usize) -> MemoryShares {
         let waiting_pieces =
             usize::try_from(self.bytes / 4 / PIECE_BYTES).unwrap_or(usize::MAX).clamp(1, 2 * threads);

@@ -1,4 +1,4 @@
-//! How a trace that is written is opened.
+//! Explains how to open a written trace.
 
 use super::index::{INDEX, VERSION};
 use super::serve::serve;
@@ -10,36 +10,36 @@ use std::fs::{self};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Longest index that is read: 99,999 files of 600 bytes.
+/// Maximum size of an index that is read, bytes: 99,999 files of 600 bytes fit.
 const MAX_INDEX: u64 = 64 << 20;
 const ENDINGS: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
-/// Files that are listed; of more, the first ones.
+/// Maximum number of files that are listed.
 const LISTED: usize = 64;
 const NS: f64 = 1e9;
 
 /// The files of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WrittenTrace {
-    /// Where they are.
+    /// Folder of the files.
     pub folder: PathBuf,
-    /// In the order of time.
+    /// Files in order of time.
     pub files: Vec<TraceFile>,
-    /// Whether their index is there, too.
+    /// Whether the folder has an index.
     pub has_index: bool,
 }
 
 /// A file of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceFile {
-    /// Its name in the folder: nothing but a name.
+    /// Name in the folder, without a path.
     pub name: String,
-    /// Its times, ns since the start of the job, where an index says so.
+    /// Begin and end, ns since the start of the job, if an index states them.
     pub times: Option<(i64, i64)>,
-    /// The ranks with something in it, as `0-3,8`.
+    /// Ranks with items in the file, such as `0-3,8`.
     pub ranks: String,
 }
 
-/// What is read of an index.
+/// The parts of an index that are read.
 #[derive(Deserialize)]
 struct Index {
     version: u32,
@@ -56,7 +56,8 @@ struct Entry {
 }
 
 impl WrittenTrace {
-    /// The trace at a path: a file that is named like one, or a folder with an index. None: there is none.
+    /// Returns the trace at a path: a file with the name of a trace, or a folder with an index. Returns `None`
+    /// if there is none.
     pub fn at(path: &Path) -> Result<Option<WrittenTrace>, Failure> {
         if path.ends_with(INDEX) && !path.is_dir() {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -96,7 +97,7 @@ impl WrittenTrace {
         Ok(Some(WrittenTrace { folder: path.to_path_buf(), files: known, has_index: true }))
     }
 
-    /// The trace that was written to a path: a file of any name, or a folder with an index.
+    /// Returns the trace that was written to a path: a file with any name, or a folder with an index.
     pub fn of(path: &Path) -> Result<WrittenTrace, Failure> {
         let missing = || Failure::input(format!("{} is no trace: name one, or its folder", path.display()));
         if path.is_dir() {
@@ -108,13 +109,13 @@ impl WrittenTrace {
         Ok(WrittenTrace { folder: folder.to_path_buf(), files: vec![file], has_index: false })
     }
 
-    /// Names of all files, the index last.
+    /// Returns the names of all files, the index last.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let index = self.has_index.then_some(INDEX);
         self.files.iter().map(|file| file.name.as_str()).chain(index)
     }
 
-    /// What to do to see it, in lines. `of_file` says where to get a file.
+    /// Returns a table of the files. `of_file` returns the location of a file.
     pub(super) fn table(&self, of_file: impl Fn(&TraceFile) -> String) -> String {
         let mut text = String::new();
         for file in self.files.iter().take(LISTED) {
@@ -130,7 +131,7 @@ impl WrittenTrace {
         text
     }
 
-    /// How it is opened, for people.
+    /// Returns the instructions for opening the trace.
     fn instructions(&self, ssh: &SshCommand) -> String {
         let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let first = self.files.first().map_or("", |file| &file.name);
@@ -154,7 +155,7 @@ impl WrittenTrace {
     }
 }
 
-/// Tells how a trace is opened, and serves it at a port of this machine where that is wanted.
+/// Prints how to open a trace, or serves it on a port of this machine if one is given.
 pub fn open(trace: &WrittenTrace, port: Option<u16>) -> Result<(), Failure> {
     let ssh = SshCommand::here();
     match port {
@@ -166,15 +167,15 @@ pub fn open(trace: &WrittenTrace, port: Option<u16>) -> Result<(), Failure> {
     }
 }
 
-/// Whether a name can stand in an address as it is.
+/// Returns whether a name can be used in a URL without escapes.
 pub(super) fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+,=@".contains(&byte))
 }
 
-/// Whether a name is nothing but the name of a file of a trace in a folder.
+/// Returns whether a name is that of a trace file in a folder, without a path.
 fn is_trace(folder: &Path, name: &str) -> bool {
     let ending = ENDINGS.iter().any(|ending| name.ends_with(ending));
-    // The file itself, not what a link points to.
+    // The file itself, not the target of a link.
     let is_there = || fs::symlink_metadata(folder.join(name)).is_ok_and(|found| found.is_file());
     is_plain(name) && ending && name != INDEX && !name.starts_with('.') && is_there()
 }
@@ -183,7 +184,7 @@ pub(super) fn count(files: usize) -> String {
     if files == 1 { "1 file".to_owned() } else { format!("{files} files") }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:,=@".contains(&byte);
@@ -193,7 +194,7 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Who is logged in where.
+/// User and host for `ssh`.
 pub(super) struct SshCommand {
     user: String,
     host: String,

@@ -1,34 +1,34 @@
-//! What a trace shows, and into which files it is cut.
+//! Options of a trace: its content, and how it is divided into files.
 
 use crate::item::{ItemExclusion, TraceSelection};
 use rpd_console::TimeWindow;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-/// Files of one trace: their numbers have five digits.
+/// Maximum number of files of one trace. Their numbers have five digits.
 pub const MAX_FILES: u32 = 99_999;
-/// Most bytes of a file before compression, unless it is said.
+/// Default for the maximum size of a file before compression, bytes.
 pub const DEFAULT_MAX_FILE_BYTES: u64 = 1 << 30;
-/// The only port that the content security policy of ui.perfetto.dev lets it fetch from.
+/// The only port from which the content security policy of ui.perfetto.dev allows fetching.
 pub const PERFETTO_PORT: u16 = 9001;
 
-/// How a run is cut into files.
+/// How a run is divided into files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TraceSplit {
     /// One file.
     #[default]
     Whole,
-    /// So many files of equal time, at most [`MAX_FILES`].
+    /// This number of files with equal durations, at most [`MAX_FILES`].
     ByTime(u32),
-    /// About so many events in each file.
+    /// About this number of events in each file.
     ByEvents(NonZeroU64),
-    /// About so many bytes in each file, before compression.
+    /// About this number of bytes in each file, before compression.
     BySize(u64),
-    /// As many files as it takes for a browser to open each.
+    /// As many files as needed for a browser to open each.
     Auto,
 }
 
-/// A text that names nothing that is drawn.
+/// A text that names no kind of item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is nothing that is drawn: write regions, kernels, copies, allocations, counters, samples, markers, args, \
@@ -61,23 +61,23 @@ impl FromStr for ItemExclusion {
 /// A format of traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TraceFormat {
-    /// Packets of Perfetto.
+    /// Perfetto packets.
     Perfetto,
-    /// JSON of Chrome.
+    /// Chrome JSON.
     ChromeJson,
 }
 
-/// The trace that is wanted.
+/// A requested trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceRequest {
-    /// How it is written.
+    /// Format.
     pub format: TraceFormat,
-    /// Into which files.
+    /// How the run is divided into files.
     pub split: TraceSplit,
-    /// The part of the run that is drawn.
+    /// Part of the run that is drawn.
     pub window: TimeWindow,
-    /// What else of the run is drawn.
+    /// Content that is drawn.
     pub selection: TraceSelection,
-    /// Most bytes of a file before compression.
+    /// Maximum size of a file before compression, bytes.
     pub max_file_size: u64,
 }

@@ -1,4 +1,4 @@
-//! What became of a trace, for the summary and for machines.
+//! Result of a trace, for the summary and for `--json`.
 
 use super::files::{FileFrame, FilePart};
 use super::item::{TableFacts, UnitFacts};
@@ -9,11 +9,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// How a reason ends whose rows are not in the files.
+/// End of a reason whose rows are not in the files.
 const NOT_DRAWN: &str = ": not drawn";
-/// The same of rows that options leave out.
+/// End of a reason for rows that options exclude.
 const AS_CHOSEN: &str = "left out, as chosen";
-/// The same of rows of tables that traces do not show.
+/// End of a reason for rows of tables that traces do not show.
 pub(super) const NO_PLACE: &str = ": a trace has no place for them";
 
 /// A trace that was written.
@@ -21,32 +21,32 @@ pub(super) const NO_PLACE: &str = ": a trace has no place for them";
 pub struct TraceOutcome {
     /// The file, or the folder of the files.
     pub output: PathBuf,
-    /// The format.
+    /// Format.
     pub format: &'static str,
-    /// How many files there are.
+    /// Number of files.
     pub files: usize,
-    /// Their bytes.
+    /// Size of the files, bytes.
     pub bytes: u64,
-    /// The same before compression; and of the largest one.
+    /// Size of the files before compression, bytes.
     pub raw_bytes: u64,
-    /// The largest one, before compression.
+    /// Size of the largest file before compression, bytes.
     pub largest_raw_bytes: u64,
-    /// What is in them.
+    /// Number of events in the files.
     events: FileCounts,
-    /// The time that they show, ns.
+    /// Duration that the files show, ns.
     pub duration_ns: i64,
-    /// Rows that are not in the trace, or not as they are in the database, by why; nothing that is 0.
+    /// Rows that are missing in the trace or changed, by reason. Zero counts are omitted.
     pub not_drawn: BTreeMap<String, u64>,
-    /// Names of the files that have no event; of very many the first.
+    /// Names of files without events, up to a limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub empty_files: Vec<String>,
-    /// What was asked for and is not there.
+    /// Warnings about requested content that is missing.
     pub warnings: Vec<String>,
 }
 
-/// Empty files that are named.
+/// Maximum number of empty files that are listed.
 const MAX_EMPTY: usize = 1_000;
-/// Those that the warning names.
+/// Maximum number of empty files that the warning names.
 const SHOWN_EMPTY: usize = 3;
 
 impl TraceOutcome {
@@ -73,7 +73,7 @@ impl TraceOutcome {
         }
     }
 
-    /// Names the files of several that have no event, and the option that makes none.
+    /// Records files without events, if there are several files, and suggests an option that avoids them.
     pub(super) fn note_empty_files(
         &mut self,
         split: TraceSplit,
@@ -110,7 +110,7 @@ impl TraceOutcome {
         ));
     }
 
-    /// Lines of the summary: label and text.
+    /// Returns the lines of the summary: label and text.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let FileCounts { slices, instants, counters, samples, flows, continued, repeated } = self.events;
         let kinds = [
@@ -146,7 +146,7 @@ impl TraceOutcome {
     }
 }
 
-/// Label and text of what is missing in a trace, or not as it was in the database.
+/// Returns the label and text for rows that are missing or changed in the trace.
 fn not_drawn_line(why: &str, count: u64) -> (&'static str, String) {
     let missing = why.strip_suffix(NOT_DRAWN);
     let is_missing = missing.is_some() || why.ends_with(AS_CHOSEN) || why.ends_with(NO_PLACE);
@@ -154,7 +154,7 @@ fn not_drawn_line(why: &str, count: u64) -> (&'static str, String) {
     (label, format!("{} {}", grouped(count), missing.unwrap_or(why)))
 }
 
-/// Bytes for people.
+/// Formats a size in bytes.
 fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => counted(bytes, "byte"),
@@ -164,7 +164,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What is missing, and what is not as it was.
+/// Returns counts of missing and changed rows, by reason.
 fn not_drawn(facts: &UnitFacts, mended: u64) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut note = |count: u64, why: String| {

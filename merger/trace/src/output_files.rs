@@ -1,4 +1,5 @@
-//! Where the files of a trace go: a folder of work beside them, from which they get their names when all are there.
+//! Output location of a trace. Files are written in a working folder beside it, and get their final names when
+//! all are complete.
 
 use super::index::INDEX;
 use crate::options::TraceFormat;
@@ -16,25 +17,25 @@ use std::fs::{self};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Begins the names of files in a folder.
+/// Beginning of file names in a folder.
 const STEM: &str = "trace";
-/// Endings of all formats.
+/// File endings of all formats.
 const ENDINGS: [&str; 2] = [".pftrace.gz", ".json.gz"];
-/// A file in the folder of work that tells it from a folder of somebody else.
+/// File in the working folder that distinguishes it from an unrelated folder.
 const MARK: &str = "made-by-rpd-merge";
-/// Endings of names that are surely not meant for a trace.
+/// File endings that are certainly not meant for a trace.
 const OTHER_ENDINGS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
 
-/// What names the files get.
+/// Names of the files.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Names {
-    /// One file has this name.
+    /// One file with this name.
     One(String),
     /// A set of files with this ending, and an index.
     Set(String),
 }
 
-/// Where a trace goes, as all ranks know it.
+/// Output location of a trace, the same on all ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TraceTarget {
     folder: PathBuf,
@@ -42,20 +43,20 @@ pub struct TraceTarget {
     force: bool,
 }
 
-/// The files of a trace while they are made.
+/// The files of a trace while they are written.
 #[derive(Debug)]
 pub struct TraceFiles {
     target: TraceTarget,
     work: PathBuf,
-    /// Held by rank 0.
+    /// Lock, held by rank 0.
     lock: Option<OutputLock>,
-    /// Whether this rank removes the work on failure,
+    /// Whether this rank removes the working folder on failure.
     armed: bool,
-    /// and the folder of the files, which was made for them.
+    /// Whether this rank created the output folder for the files.
     made_folder: bool,
 }
 
-/// A trace is not named like a database.
+/// Rejects an output name that is typical for a database.
 pub fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(), Failure> {
     let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     if !OTHER_ENDINGS.contains(&extension) {
@@ -69,7 +70,7 @@ pub fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(), Failur
 }
 
 impl TraceTarget {
-    /// `output` is what was asked for, `home` the folder where the files go if nothing was.
+    /// Determines the output location. `output` is the requested path, `home` the default folder.
     pub fn new(
         output: Option<&Path>,
         home: &Path,
@@ -89,7 +90,7 @@ impl TraceTarget {
                     "{shown} is a file, and a trace that is split has several: name a folder with -o"
                 )));
             }
-            // Whether an older one is there is looked at when what a killed run left is cleared away.
+            // Existing traces are checked later, after the remains of a killed run are removed.
             return Ok(TraceTarget {
                 folder: output.to_owned(),
                 names: Names::Set(ending.to_owned()),
@@ -129,7 +130,7 @@ impl TraceTarget {
         Ok(TraceTarget { folder, names: Names::One(name.to_owned()), force })
     }
 
-    /// Where the trace is in the end: the file, or the folder.
+    /// Returns the final location of the trace: the file or the folder.
     pub fn path(&self) -> PathBuf {
         match &self.names {
             Names::One(name) if self.folder == Path::new(".") => name.into(),
@@ -138,7 +139,7 @@ impl TraceTarget {
         }
     }
 
-    /// Name of a file, of so many.
+    /// Returns the name of file `number` of `count`.
     pub(super) fn name(&self, number: usize, count: usize) -> String {
         match &self.names {
             Names::One(name) => name.clone(),
@@ -147,7 +148,7 @@ impl TraceTarget {
         }
     }
 
-    /// Whether there is an index.
+    /// Returns whether the trace has an index.
     pub(super) fn has_index(&self) -> bool {
         matches!(self.names, Names::Set(_))
     }
@@ -182,7 +183,7 @@ impl TraceTarget {
         }
     }
 
-    /// Files of a set that is there, its index first.
+    /// Returns the files of an existing set, its index first.
     fn older_files(&self) -> Result<Vec<PathBuf>, Failure> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -209,7 +210,7 @@ impl TraceTarget {
         Failure::output(format!("cannot write in {folder}: {error}; choose another place with -o"))
     }
 
-    /// A path in the folder with the name of the trace and an ending.
+    /// Returns a path in the folder, formed from the name of the trace and an ending.
     fn beside(&self, ending: &str) -> PathBuf {
         let stem = match &self.names {
             Names::One(name) => name,
@@ -220,8 +221,8 @@ impl TraceTarget {
 }
 
 impl TraceFiles {
-    /// On rank 0 (`owner`): makes the folders, and clears away what a killed run left. The others call
-    /// [`TraceFiles::share`] when that went well.
+    /// Creates the folders and removes the remains of a killed run on rank 0 (`owner`). The other ranks call
+    /// [`TraceFiles::share`] after that succeeded.
     pub fn begin(target: TraceTarget, owner: bool) -> Result<TraceFiles, Failure> {
         let work = target.beside(".partial");
         let mut place = TraceFiles { target, work, lock: None, armed: false, made_folder: false };
@@ -231,7 +232,8 @@ impl TraceFiles {
         Ok(place)
     }
 
-    /// From now on this rank, too, removes the work if it fails. Before, it may be that of another run.
+    /// Makes this rank remove the working folder on failure, too. Before this call, the folder may belong to
+    /// another run.
     pub fn share(&mut self) {
         if !self.armed {
             remove_on_interrupt(UnfinishedOutput::Folder(self.work.clone()));
@@ -277,8 +279,8 @@ impl TraceFiles {
         mark.map(drop).map_err(|error| target.cannot(&error))
     }
 
-    /// A run that was killed left its work, and perhaps some files that had got their names already: those that its
-    /// index lists.
+    /// Removes the remains of a killed run: its working folder, and files listed in its index that may already
+    /// have their final names.
     fn clear_leftovers(&self) -> Result<(), Failure> {
         let cannot = |error: io::Error| self.target.cannot(&error);
         match fs::symlink_metadata(&self.work) {
@@ -293,7 +295,7 @@ impl TraceFiles {
                 self.work.display()
             )));
         }
-        // An index that is there is that of a whole set: it goes first when a set is replaced.
+        // An existing index belongs to a complete set, because it is removed first when a set is replaced.
         let names = match self.target.folder.join(INDEX).exists() {
             true => Vec::new(),
             false => super::index::names(&self.work.join(INDEX)),
@@ -307,18 +309,20 @@ impl TraceFiles {
         remove_output_folder(&self.work).map_err(cannot)
     }
 
-    /// The folder of work, for this program alone.
+    /// Returns the working folder, which only this merge uses.
     pub fn work(&self) -> &Path {
         &self.work
     }
 
-    /// Where the trace is in the end.
+    /// Returns the output location.
     pub fn target(&self) -> &TraceTarget {
         &self.target
     }
 
-    /// Gives all files their names: rank 0 calls this when all are written. An older trace goes first, and the index
-    /// comes last, so that what is there in between is no trace with an index.
+    /// Gives all files their final names. Rank 0 calls this when all files are written.
+    ///
+    /// An older trace is removed first, and the index is renamed last. An incomplete set thus never has an
+    /// index.
     pub fn publish(&self, count: usize, share: OutputShare) -> Result<(), Failure> {
         let target = &self.target;
         let cannot = |error: &io::Error| {
@@ -360,8 +364,8 @@ impl TraceFiles {
 }
 
 impl Drop for TraceFiles {
-    /// A failing rank removes the work, whichever it is: after it the launcher kills the others. What is finished is
-    /// there no more.
+    /// Removes the working folder. Any failing rank does this, because the launcher then kills the others.
+    /// Finished files are no longer in the folder.
     fn drop(&mut self) {
         if self.armed {
             let _ = remove_output_folder(&self.work);
@@ -369,14 +373,14 @@ impl Drop for TraceFiles {
         }
         self.lock = None;
         if self.made_folder {
-            // Only if there is nothing in it.
+            // This succeeds only if the folder is empty.
             let _ = fs::remove_dir(&self.target.folder);
             keep_on_interrupt(&self.target.folder);
         }
     }
 }
 
-/// Whether a file is called as one of a set.
+/// Returns whether a file name is that of a file in a set.
 fn is_name_of_set(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(STEM) else { return false };
     let Some(numbers) = ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)) else { return false };

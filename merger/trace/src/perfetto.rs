@@ -1,4 +1,4 @@
-//! Items of a unit as packets of Perfetto.
+//! Writes items of a unit as Perfetto packets.
 
 use super::item::{
     ArgValue, DrawnTrack, FlowEnd, StackFrame, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout,
@@ -14,7 +14,7 @@ use rpd_perfetto::{Frame as FrameId, Track as Packet, TrackKind as PacketKind};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
-/// Writes one unit: a sequence of its own in each file.
+/// Writes one unit, as a separate sequence in each file.
 pub(super) struct PerfettoWriter<'a> {
     sequence: Sequence,
     id: NonZeroU32,
@@ -23,18 +23,18 @@ pub(super) struct PerfettoWriter<'a> {
     numbers: &'a TrackNumbers,
     /// Number of the file, from 1.
     file: u32,
-    /// The last file that has the track of each process,
+    /// The last file that describes the track of each process.
     processes: Vec<u32>,
-    /// and each lane of each track.
+    /// The last file that describes each lane of each track.
     lanes: Vec<Vec<u32>>,
-    /// Frames of this file.
+    /// Frames in this file.
     frames: HashMap<StackFrame, FrameId>,
     annotations: Vec<Annotation<'static>>,
     flows: Vec<Flow>,
     mended: u64,
 }
 
-/// Texts that are in no dictionary stand behind those that are.
+/// Texts that are not in the dictionary. Their numbers follow those of the dictionary.
 enum Own {
     OriginalTime,
     OriginalDuration,
@@ -43,7 +43,7 @@ enum Own {
 }
 
 impl<'a> PerfettoWriter<'a> {
-    /// `unit`: place of the unit in the job.
+    /// Creates a writer. `unit` is the index of the unit in the job.
     pub(super) fn new(
         unit: usize,
         layout: &'a UnitLayout,
@@ -77,7 +77,7 @@ impl<'a> PerfettoWriter<'a> {
         (StringId(self.dictionary.texts.len() as u32 + place), text)
     }
 
-    /// Says what a lane is, where this file does not know it yet.
+    /// Describes a lane, unless this file already does.
     #[inline]
     fn describe(&mut self, track: u32, lane: u32) {
         let known = self.lanes.get(track as usize).and_then(|lanes| lanes.get(lane as usize));
@@ -96,7 +96,7 @@ impl<'a> PerfettoWriter<'a> {
         }
         let is_thread = matches!(found.kind, TrackKind::Thread { .. });
         let parent = match found.parent {
-            // Parents stand before their children.
+            // Parents precede their children.
             Some(parent) if parent < track => {
                 self.describe(parent, 0);
                 self.numbers.track(parent, 0)
@@ -114,7 +114,7 @@ impl<'a> PerfettoWriter<'a> {
             ..Packet::new(id, &found.name)
         };
         if is_thread && lane > 0 {
-            // What does not nest in its thread is drawn below it.
+            // Slices that do not nest in their thread are drawn below it.
             self.describe(track, 0);
             packet.parent = Some(self.numbers.track(track, 0));
         } else {
@@ -123,7 +123,7 @@ impl<'a> PerfettoWriter<'a> {
                 packet.children = ChildOrder::Rank;
             }
             if is_thread {
-                // Its process tells where it is.
+                // The process determines the position of the thread.
                 packet.parent = None;
             }
         }
@@ -157,7 +157,7 @@ impl<'a> PerfettoWriter<'a> {
             return;
         }
         let description = match found.id {
-            // Rows that no process has.
+            // Rows that no process claims.
             0 => format!("on {}", found.host),
             _ => format!("process {} on {}", found.pid, found.host),
         };
@@ -170,7 +170,7 @@ impl<'a> PerfettoWriter<'a> {
         });
     }
 
-    /// Writes an event with what there is to say of it.
+    /// Writes an event with its annotations and flows.
     #[inline]
     fn event(
         &mut self,
@@ -218,7 +218,7 @@ impl<'a> PerfettoWriter<'a> {
         }
         let mut flows = std::mem::take(&mut self.flows);
         flows.extend(what.flows.flows().map(|flow| match flow {
-            // An arrow that passes is written as one that begins again.
+            // A continuing flow is written as one that begins again.
             FlowEnd::From(id) | FlowEnd::Through(id) => Flow::From(id),
             FlowEnd::To(id) => Flow::To(id),
         }));
@@ -233,7 +233,7 @@ impl<'a> PerfettoWriter<'a> {
         if is_slice { self.sequence.begin(event) } else { self.sequence.instant(event) }
     }
 
-    /// Says where a slice that is cut really begins, how long it is, and which ends are missing.
+    /// Adds annotations to an interrupted slice: its true beginning, its duration and the missing ends.
     fn tell_cut(&mut self, part: &SlicePart<'_>, annotations: &mut Vec<Annotation<'_>>) {
         let numbers = [
             (Own::OriginalTime, Value::Uint(part.span.start().ns())),
@@ -281,7 +281,7 @@ impl<'a> PerfettoWriter<'a> {
     }
 }
 
-/// The same memory for annotations with other texts.
+/// Reuses the memory of annotations for texts with another lifetime.
 fn lend<'b>(mut annotations: Vec<Annotation<'_>>) -> Vec<Annotation<'b>> {
     annotations.clear();
     annotations.into_iter().map(|one| Annotation { name: one.name, value: Value::Bool(false) }).collect()

@@ -1,7 +1,7 @@
-//! Serves the files of a trace to Perfetto's UI in a browser of this user, on loopback, until Ctrl-C.
+//! Serves the files of a trace on loopback to Perfetto's UI in the user's browser, until Ctrl-C.
 //!
-//! Whoever may run programs on this machine can connect, so that the path has a secret in it. The page of the UI may
-//! read the answers, other pages may not.
+//! Any user of this machine can connect, so the path contains a secret. The page of the UI may read the answers,
+//! other pages may not.
 
 use super::open::{SshCommand, WrittenTrace, count, is_plain};
 use crate::options::PERFETTO_PORT;
@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The only page whose scripts may read the answers.
+/// The only origin whose scripts may read the answers.
 const ORIGIN: &str = "https://ui.perfetto.dev";
-/// Longest request that is read.
+/// Maximum size of a request, bytes.
 const MOST_BYTES: usize = 8 << 10;
-/// Requests that are answered at once.
+/// Maximum number of requests that are answered at once.
 const MOST_REQUESTS: usize = 16;
-/// How long a request may take to come.
+/// Maximum time for receiving a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a reader may take no bytes.
+/// Maximum time for which a client may accept no bytes.
 const STALL: Duration = Duration::from_secs(60);
 
-/// Serves the files of a trace until Ctrl-C or SIGTERM. Port 0 is one that is free.
+/// Serves the files of a trace until Ctrl-C or SIGTERM. Port 0 selects a free port.
 pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result<(), Failure> {
     if let Some(name) = trace.names().find(|name| !is_plain(name)) {
         let why =
@@ -60,14 +60,14 @@ fn cannot(what: &str, error: &io::Error) -> Failure {
     Failure::output(format!("--serve cannot {what} ({error}): copy the files instead"))
 }
 
-/// 128 random bits, in hexadecimal digits.
+/// Returns 128 random bits as hexadecimal digits.
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What is served.
+/// The served trace.
 struct Site {
     secret: String,
     trace: WrittenTrace,
@@ -91,7 +91,7 @@ impl Site {
         text
     }
 
-    /// Answers requests, some at once, until it is told to stop.
+    /// Answers requests, several at once, until `stopped` is set.
     fn answer_all(self: &Arc<Site>, listener: &TcpListener, stopped: &AtomicBool) {
         let busy = Arc::new(AtomicUsize::new(0));
         while !stopped.load(Ordering::Relaxed) {
@@ -108,10 +108,10 @@ impl Site {
             let (site, leave) = (Arc::clone(self), Leave(Arc::clone(&busy)));
             let answering = thread::Builder::new().spawn(move || {
                 let _leave = leave;
-                // A reader that goes away, or a file that is gone, is no failure of this one.
+                // A client that disconnects, or a file that was removed, is not a failure of the server.
                 let _ = site.answer(stream);
             });
-            // Without a thread the connection ends.
+            // If no thread can be started, the connection is closed.
             drop(answering);
         }
     }
@@ -133,7 +133,7 @@ impl Site {
                 let length = file.metadata()?.len();
                 respond(&mut stream, "200 OK", length, "Content-Type: application/octet-stream\r\n")?;
                 if body {
-                    // Whoever appends to it meanwhile is not served.
+                    // Bytes that are appended meanwhile are not sent.
                     io::copy(&mut file.take(length), &mut stream)?;
                 }
                 Ok(())
@@ -141,7 +141,7 @@ impl Site {
         }
     }
 
-    /// What a request gets.
+    /// Returns the answer to a request.
     fn find(&self, head: &[u8]) -> Answer<'_> {
         let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
         let mut words = std::str::from_utf8(line).unwrap_or_default().split(' ');
@@ -158,7 +158,7 @@ impl Site {
             .filter(|(secret, _)| is_same(secret.as_bytes(), self.secret.as_bytes()))
             .and_then(|(_, name)| self.trace.names().find(|known| *known == name));
         match file {
-            // Who does not know the secret learns no names.
+            // Without the secret, a client cannot discover names.
             None => Answer::Refuse("404 Not Found"),
             Some(_) if method == "OPTIONS" => Answer::Allow,
             Some(name) => Answer::File { name, body: method == "GET" },
@@ -166,11 +166,11 @@ impl Site {
     }
 }
 
-/// What a request gets.
+/// The answer to a request.
 #[derive(PartialEq, Eq, Debug)]
 enum Answer<'a> {
     Refuse(&'static str),
-    /// What may be asked.
+    /// Lists the allowed methods.
     Allow,
     File {
         name: &'a str,
@@ -178,7 +178,7 @@ enum Answer<'a> {
     },
 }
 
-/// Makes room for another request when it is dropped.
+/// Releases the slot of a request when it is dropped.
 struct Leave(Arc<AtomicUsize>);
 
 impl Drop for Leave {
@@ -187,12 +187,12 @@ impl Drop for Leave {
     }
 }
 
-/// How long it takes tells nothing about where they differ.
+/// Compares in constant time, so that the time does not reveal where the two differ.
 fn is_same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
-/// A request up to its empty line.
+/// Reads a request up to its empty line.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let until = Instant::now() + PATIENCE;
     let mut head = Vec::new();
@@ -231,7 +231,7 @@ mod tests {
     const NAME: &str = "trace.pftrace.gz";
     const BYTES: &[u8] = b"\x1f\x8b packets";
 
-    /// Serves a trace in a folder with other files while `check` runs, which gets the port and the secret.
+    /// Serves a trace in a folder with other files while `check` runs with the port and the secret.
     fn served(check: impl FnOnce(u16, &str)) {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(NAME), BYTES).unwrap();
@@ -251,11 +251,11 @@ mod tests {
         });
     }
 
-    /// What comes back, up to the end of the connection.
+    /// Returns the answer, up to the end of the connection.
     fn exchange(port: u16, request: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // It may be refused before all of it is sent.
+        // The server may reject the request before all of it is sent.
         let _ = stream.write_all(request);
         let _ = stream.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
@@ -317,7 +317,7 @@ mod tests {
             for request in ["GET\r\n\r\n", "\r\n\r\n", "GET /a b HTTP/1.1\r\n\r\n", "GET / HTTP/2\r\n\r\n"] {
                 assert!(exchange(port, request.as_bytes()).starts_with(b"HTTP/1.1 400 "), "{request}");
             }
-            // No end, and no answer to what is too long or stops.
+            // An oversized or incomplete request is not answered.
             assert_eq!(exchange(port, format!("GET {path} HTTP/1.1\r\n").as_bytes()), b"");
             assert_eq!(exchange(port, &[b'a'; 3 * MOST_BYTES]), b"");
         });

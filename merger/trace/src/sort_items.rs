@@ -1,5 +1,5 @@
-//! The items of a unit by their times, in bounded memory: what does not fit is sorted in runs, which are put away
-//! compressed, and merged at the end.
+//! Sorts the items of a unit by time in bounded memory. Items that do not fit are sorted in runs, which are
+//! stored compressed and merged at the end.
 
 use super::item::{ArgValue, FlowEnd, ItemArg, ItemKind, StackNumber, TextId, TraceItem};
 use super::spool::ItemSpool;
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of items that are compressed together.
 const BLOCK: usize = 32 << 10;
-/// Compression of what is read once.
+/// Compression level for data that is read once.
 const LEVEL: i32 = 1;
 
-/// Takes items, and hands them on sorted by time.
+/// Receives items and passes them on sorted by time.
 ///
-/// Items with the same start are sorted by track, so that a call stands before the kernel that it starts; then the
-/// longest comes first, which encloses the others; then they are as they came.
+/// Items with the same start are sorted by track, so that a call precedes the kernel that it starts. Then the
+/// longest comes first, which encloses the others; the remaining ones keep their order.
 pub(super) struct ItemSorter<'a> {
     folder: &'a Path,
     memory: usize,
@@ -26,7 +26,7 @@ pub(super) struct ItemSorter<'a> {
     spooled: Option<Spooled>,
 }
 
-/// An item as it is kept: times, track and all the rest.
+/// A stored item: times, track and all other fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredItem<'a> {
     pub(super) start: i64,
@@ -38,7 +38,7 @@ pub(super) struct StoredItem<'a> {
     pub(super) extra: ItemExtra<'a>,
 }
 
-/// Arrows and annotations of an item, packed.
+/// Flows and annotations of an item, packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ItemExtra<'a>(pub(super) &'a [u8]);
 
@@ -51,8 +51,8 @@ impl StoredItem<'_> {
 }
 
 impl<'a> ItemSorter<'a> {
-    /// `memory`: bytes that it may take. What does not fit goes to files in `folder`. `expected`: how many items will come,
-    /// about.
+    /// Creates a sorter that uses up to `memory` bytes. Items that do not fit are written to files in `folder`.
+    /// `expected` is the approximate number of items.
     pub(super) fn new(folder: &'a Path, memory: u64, expected: u64) -> ItemSorter<'a> {
         let memory = usize::try_from(memory).unwrap_or(usize::MAX).clamp(8 * BLOCK, 1 << 30);
         let fit = memory / 2 / ITEM;
@@ -67,14 +67,14 @@ impl<'a> ItemSorter<'a> {
 
     pub(super) fn push(&mut self, item: &TraceItem<'_>) -> Result<(), Failure> {
         self.run.push(item)?;
-        // Half is for what grows and for the sorting.
+        // The other half is for growing vectors and for sorting.
         if self.run.bytes() > self.memory / 2 {
             self.put_away()?;
         }
         Ok(())
     }
 
-    /// Hands on all items in their order.
+    /// Passes on all items in order.
     pub(super) fn sorted(
         mut self,
         each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>,
@@ -100,7 +100,7 @@ impl<'a> ItemSorter<'a> {
         let spooled = match self.spooled.take() {
             None => Spooled::new(self.folder)?,
             Some(spooled) if spooled.runs.len() >= most => {
-                // All of them become one, in a new file.
+                // All runs are merged into one, in a new file.
                 let mut one = Spooled::new(self.folder)?;
                 let mut writer = RunWriter::default();
                 spooled.merge(&mut |item| writer.push(&one.spool, item))?;
@@ -130,7 +130,7 @@ struct Run {
     extra: Vec<u8>,
 }
 
-/// What an item has besides its times and its track.
+/// Fields of an item other than its times and track.
 struct Record {
     value: u64,
     extra_at: usize,
@@ -140,7 +140,7 @@ struct Record {
     kind: u8,
 }
 
-/// Bytes that an item takes in memory, without arrows and annotations.
+/// Size of an item in memory without flows and annotations, bytes.
 const ITEM: usize = size_of::<(Key, u32)>() + size_of::<Record>();
 
 impl Run {
@@ -158,11 +158,11 @@ impl Run {
     }
 
     fn sort(&mut self) {
-        // Stable, and quick for what is sorted in parts already.
+        // A stable sort, which is fast for partially sorted items.
         self.keys.sort_by_key(|(key, _)| *key);
     }
 
-    /// The item at a place in their order.
+    /// Returns the item at a place in sorted order.
     fn get(&self, place: usize) -> Option<StoredItem<'_>> {
         let ((start, track, Reverse(end)), number) = *self.keys.get(place)?;
         let record = self.records.get(number as usize)?;
@@ -208,7 +208,7 @@ struct Block {
     raw: usize,
 }
 
-/// Makes the names of files different.
+/// Makes the names of files unique.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
 impl Spooled {
@@ -218,7 +218,7 @@ impl Spooled {
         Ok(Spooled { spool, runs: Vec::new() })
     }
 
-    /// Hands on the items of all runs; of equal ones, those of an earlier run first.
+    /// Passes on the items of all runs. Equal items of an earlier run come first.
     fn merge(&self, each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let mut cursors = Vec::with_capacity(self.runs.len());
         let mut first = BinaryHeap::with_capacity(self.runs.len());
@@ -231,7 +231,7 @@ impl Spooled {
         }
         while let Some(Reverse((_, number))) = first.pop() {
             let Some(cursor) = cursors.get_mut(number) else { continue };
-            // Items of one run that come before those of the others need no heap.
+            // Items of one run that precede those of all others need no heap.
             loop {
                 cursor.take(each)?;
                 let Some(key) = cursor.key(&self.spool)? else { break };
@@ -245,7 +245,7 @@ impl Spooled {
     }
 }
 
-/// A place in a run.
+/// A position in a run.
 struct Cursor<'a> {
     blocks: std::slice::Iter<'a, Block>,
     bytes: Vec<u8>,
@@ -254,7 +254,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Key of the next item; `None` at the end.
+    /// Returns the key of the next item; `None` at the end.
     fn key(&mut self, spool: &ItemSpool) -> Result<Option<Key>, Failure> {
         if self.at >= self.bytes.len() {
             let Some(block) = self.blocks.next() else { return Ok(None) };
@@ -267,7 +267,7 @@ impl Cursor<'_> {
         Ok(Some(item.key()))
     }
 
-    /// Hands on the next item.
+    /// Passes on the next item.
     fn take(&mut self, each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let (item, length) = read(self.bytes.get(self.at..).unwrap_or_default()).ok_or_else(damaged)?;
         each(&item)?;
@@ -336,7 +336,7 @@ fn kind_from_bits(kind: u8, value: u64) -> ItemKind {
     }
 }
 
-/// Bytes of an item before its arrows and annotations.
+/// Size of an item before its flows and annotations, bytes.
 const FIXED: usize = 8 + 8 + 4 + 4 + 4 + 1 + 8 + 4;
 
 fn write(item: &StoredItem<'_>, out: &mut Vec<u8>) {
@@ -352,7 +352,7 @@ fn write(item: &StoredItem<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(item.extra.0);
 }
 
-/// The item at the start of these bytes, and how many it takes.
+/// Decodes the item at the start of these bytes, and returns it with its length in bytes.
 fn read(bytes: &[u8]) -> Option<(StoredItem<'_>, usize)> {
     let mut rest = bytes;
     let start = i64::from_le_bytes(take(&mut rest)?);
@@ -384,7 +384,7 @@ const BOOL: u8 = 6;
 const TEXT: u8 = 7;
 const KNOWN: u8 = 8;
 
-/// Arrows, then annotations, each behind its sort.
+/// Packs flows, then annotations, each after its sort.
 fn pack(item: &TraceItem<'_>, out: &mut Vec<u8>) {
     for flow in item.flows {
         let (sort, id) = match flow {
@@ -414,12 +414,12 @@ fn pack(item: &TraceItem<'_>, out: &mut Vec<u8>) {
 }
 
 impl<'a> ItemExtra<'a> {
-    /// The arrows.
+    /// Returns the flows.
     pub(super) fn flows(self) -> impl Iterator<Item = FlowEnd> + 'a {
         let mut rest = self.0;
         std::iter::from_fn(move || {
             let [sort] = take(&mut rest)?;
-            // Annotations stand behind all arrows.
+            // All annotations follow the flows.
             let id = |mut rest| Some(u64::from_le_bytes(take(&mut rest)?));
             let flow = match sort {
                 FROM => FlowEnd::From(id(rest)?),
@@ -432,7 +432,7 @@ impl<'a> ItemExtra<'a> {
         })
     }
 
-    /// The annotations.
+    /// Returns the annotations.
     pub(super) fn args(self) -> impl Iterator<Item = ItemArg<'a>> + 'a {
         let mut rest = self.0;
         while let [FROM | TO | THROUGH, ..] = rest {
@@ -451,7 +451,7 @@ impl<'a> ItemExtra<'a> {
                 _ => {
                     let (text, behind) = rest.split_at_checked(usize::try_from(bits).ok()?)?;
                     rest = behind;
-                    // It was a text when it was packed.
+                    // It was a valid text when it was packed.
                     ArgValue::Text(std::str::from_utf8(text).unwrap_or_default())
                 }
             };
@@ -465,7 +465,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An item that owns what it has.
+    /// An item that owns its content.
     #[derive(Clone, Debug, PartialEq)]
     struct Owned {
         times: (i64, i64),
@@ -486,7 +486,7 @@ mod tests {
         fn push_to(&self, sorter: &mut ItemSorter<'_>) {
             let value = |value: &OwnedValue| match value {
                 OwnedValue::Plain(value) => *value,
-                // Of a constant lifetime for the test alone.
+                // The test leaks the text for a static lifetime.
                 OwnedValue::Text(text) => ArgValue::Text(Box::leak(text.clone().into_boxed_str())),
             };
             let args: Vec<_> =

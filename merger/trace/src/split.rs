@@ -1,50 +1,50 @@
-//! How the run is cut into files, and cut again when it is known what came of it.
+//! Divides the run into files, and divides it again when the sizes of the files are known.
 
 use super::files::FilePart;
 use super::time_slices::{SliceLoad, TimeHistogram, TimeSlices};
 use crate::options::{TraceRequest, TraceSplit};
 use rpd_console::Failure;
 
-/// Slices of at most so many events open in a browser, which needs 170 to 310 bytes for each.
+/// Maximum number of events of a file that opens in a browser, which needs 170 to 310 bytes for each.
 const OPENS: u64 = 2_000_000;
-/// How often a run is drawn at most until its files have the size that was asked for.
+/// Maximum number of times that a run is drawn until its files have the requested size.
 const MOST_TRIES: usize = 6;
-/// Files are made smaller by this factor at most from one try to the next: what each file says of its tracks is not
-/// known before, and would fill the disk if there were very many.
+/// Maximum factor by which files get smaller from one try to the next. The size of track descriptions is not
+/// known in advance, and with very many files they would fill the disk.
 const MOST_FINER: u64 = 16;
 
-/// Cuts a run, in several tries where sizes matter. All ranks do the same.
+/// Divides a run, in several tries if sizes matter. All ranks compute the same result.
 pub(super) struct SliceCutter<'a> {
     order: &'a TraceRequest,
     whole: TimeSlices,
     histogram: TimeHistogram,
-    /// What an event takes in a file, about, bytes.
+    /// Approximate size of an event in a file, bytes.
     event_bytes: u64,
-    /// How large files are to be, where they are to have a size.
+    /// Intended size of the files, if there is one.
     aim: Option<Aim>,
     tries: Vec<Try>,
 }
 
-/// A size of files, bytes before compression.
+/// A size of files before compression, bytes.
 #[derive(Clone, Copy)]
 struct Aim {
-    /// What was asked for.
+    /// Requested size.
     size: u64,
-    /// What this try is for, which is more while little is known.
+    /// Intended size of this try, which is larger while little is known.
     now: u64,
-    /// What the next one is cut by, which is less where files came out too large.
+    /// Size by which the next try is divided, which is smaller if files came out too large.
     cut: u64,
 }
 
-/// What came of a try.
+/// Result of a try.
 struct Try {
     files: usize,
-    /// Bytes of all files.
+    /// Size of all files, bytes.
     bytes: u64,
 }
 
 impl<'a> SliceCutter<'a> {
-    /// `described`: what a file takes at most to say which tracks there are, about, bytes.
+    /// `described` is the approximate maximum size of the track descriptions in a file, bytes.
     pub(super) fn new(
         order: &'a TraceRequest,
         whole: &TimeSlices,
@@ -71,7 +71,7 @@ impl<'a> SliceCutter<'a> {
         }
     }
 
-    /// The files of the first try.
+    /// Returns the time slices of the first try.
     pub(super) fn first(&self) -> TimeSlices {
         let by_events = |most: u64| self.histogram.cut(&self.whole, most, |_, load| load.events);
         match self.order.split {
@@ -85,7 +85,7 @@ impl<'a> SliceCutter<'a> {
         }
     }
 
-    /// The files of the next try, if those that came out are too large: by what events really took.
+    /// Returns the time slices of the next try if files came out too large, using the measured sizes of events.
     pub(super) fn again(&mut self, windows: &TimeSlices, parts: &[FilePart]) -> Option<TimeSlices> {
         let bytes = parts.iter().map(FilePart::raw).fold(0, u64::saturating_add);
         let largest = parts.iter().map(FilePart::raw).max().unwrap_or(0);
@@ -98,11 +98,11 @@ impl<'a> SliceCutter<'a> {
         let now = aim.size.max(aim.now / MOST_FINER);
         let cut = match now < aim.now || self.tries.len() <= 2 {
             true => now - now / 16,
-            // They were cut by what events and files take, and have missed it by so much.
+            // The division used measured sizes and still missed the target by this factor.
             false => (u128::from(aim.cut) * u128::from(aim.size) / u128::from(largest.max(1))) as u64,
         };
         self.aim = Some(Aim { now, cut, ..aim });
-        // Where most of a file is not events, cutting makes more of it.
+        // If most of a file is not events, further division only adds overhead.
         if cut <= overhead.saturating_add(overhead / 4) {
             return None;
         }
@@ -121,7 +121,7 @@ impl<'a> SliceCutter<'a> {
         (finer != *windows).then_some(finer)
     }
 
-    /// Refuses files that are too large, and says what would fit.
+    /// Rejects files that are too large, with a suggestion that fits.
     pub(super) fn check(&self, parts: &[FilePart]) -> Result<(), Failure> {
         let Some((number, largest)) = parts.iter().map(FilePart::raw).enumerate().max_by_key(|(_, raw)| *raw)
         else {
@@ -165,12 +165,12 @@ impl<'a> SliceCutter<'a> {
         )))
     }
 
-    /// What is cut by estimates is never exact.
+    /// Returns the accepted size: a division by estimates is never exact.
     fn about(&self, size: u64) -> u64 {
         size.saturating_add(size / 10).min(self.order.max_file_size)
     }
 
-    /// What one more file costs, bytes: it says again which tracks there are, what things are called, and what goes on.
+    /// Returns the cost of an additional file, bytes: it repeats the tracks, the names and the open slices.
     fn overhead(&self) -> Option<u64> {
         let (first, last) = (self.tries.first()?, self.tries.last()?);
         let files = last.files.checked_sub(first.files).filter(|files| *files > 0)?;
@@ -178,9 +178,9 @@ impl<'a> SliceCutter<'a> {
     }
 }
 
-/// What events took in the files of a try.
+/// Measured sizes of events in the files of a try.
 struct Took {
-    /// Start of each file, its bytes without what it says of tracks, and its events.
+    /// Beginning of each file, its size without overhead in bytes, and its number of events.
     files: Vec<(i64, u64, u64)>,
 }
 
@@ -194,7 +194,7 @@ impl Took {
         Took { files: windows.iter().zip(parts).map(of).collect() }
     }
 
-    /// What those of a bin took that begins at this time.
+    /// Returns the size of the events of a bin that begins at this time, bytes.
     fn bytes(&self, start: i64, load: SliceLoad) -> u64 {
         let place = self.files.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
         let (_, bytes, events) = self.files.get(place).copied().unwrap_or((0, 1, 1));
@@ -202,7 +202,7 @@ impl Took {
     }
 }
 
-/// A size as options take it, not less; what is below 16M in finer steps.
+/// Formats a size for an option, rounded up, in finer steps below 16M.
 fn shown(bytes: u64) -> String {
     match bytes {
         0..0x100_0000 => format!("{}K", bytes.div_ceil(1 << 10)),
@@ -210,7 +210,7 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// The same, not more.
+/// Formats a size for an option, rounded down.
 fn shown_below(bytes: u64) -> String {
     match bytes {
         0..0x100_0000 => format!("{}K", bytes >> 10),

@@ -1,4 +1,4 @@
-//! A temporary file without a name: it vanishes with the program, however that ends.
+//! A temporary file without a name, which the operating system removes when the process ends in any way.
 
 use rpd_console::Failure;
 use rpd_files::{create_output, remove_output};
@@ -8,17 +8,17 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are put away, by any number of threads.
+/// Bytes stored by any number of threads.
 #[derive(Debug)]
 pub(super) struct ItemSpool {
     file: File,
-    /// What it was called, for messages.
+    /// Former path, for messages.
     path: PathBuf,
     end: AtomicU64,
 }
 
 impl ItemSpool {
-    /// A new one in a folder that nobody else uses; `name` is one that no other file of this moment has.
+    /// Creates a spool in a folder that no other process uses. No other current file may have this `name`.
     pub(super) fn create(folder: &Path, name: &str) -> Result<ItemSpool, Failure> {
         let path = folder.join(name);
         let create = || -> io::Result<File> {
@@ -30,14 +30,14 @@ impl ItemSpool {
         Ok(ItemSpool { file, path, end: AtomicU64::new(0) })
     }
 
-    /// Puts bytes away and returns their place.
+    /// Stores bytes and returns their position.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<u64, Failure> {
         let place = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(bytes, place).map_err(|error| Failure::write(&self.path, &error))?;
         Ok(place)
     }
 
-    /// Fills `bytes` with those at a place.
+    /// Fills `bytes` from a position.
     pub(super) fn read(&self, place: u64, bytes: &mut [u8]) -> Result<(), Failure> {
         self.file.read_exact_at(bytes, place).map_err(|error| {
             let path = self.path.display();

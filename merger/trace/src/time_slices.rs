@@ -1,25 +1,25 @@
-//! How the time of the run is cut into files.
+//! Divides the time of the run into files.
 
 use std::collections::BTreeMap;
 
-/// Most bins of a [`TimeHistogram`].
+/// Maximum number of bins of a [`TimeHistogram`].
 const MOST_BINS: usize = 1 << 16;
 
-/// The times of all files: each begins where the one before it ends. Ns in the clock of the job.
+/// The time slices of all files, ns in job time. Each begins where the previous one ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TimeSlices {
-    /// Where each begins, and where the last one ends: ascending, two at least.
+    /// Beginning of each slice and end of the last one, ascending, at least two.
     borders: Vec<i64>,
 }
 
 impl TimeSlices {
-    /// One window. `to` is behind its last time; a window has a nanosecond at least.
+    /// Returns one slice from `from` to `to`, exclusive. A slice has at least one nanosecond.
     pub(super) fn one(from: i64, to: i64) -> TimeSlices {
         let from = from.min(i64::MAX - 1);
         TimeSlices { borders: vec![from, to.max(from + 1)] }
     }
 
-    /// A window cut into `count` equal ones, as far as nanoseconds go.
+    /// Divides a span into `count` equal slices, or fewer if it has fewer nanoseconds.
     pub(super) fn equal(from: i64, to: i64, count: u32) -> TimeSlices {
         let whole = TimeSlices::one(from, to);
         let (from, to) = (i128::from(whole.first()), i128::from(whole.end()));
@@ -27,7 +27,7 @@ impl TimeSlices {
         whole.cut_at((1..count.max(1)).map(|i| border(i) as i64))
     }
 
-    /// A window cut at these times, which ascend. Those that are not inside of it are left out.
+    /// Divides a span at these times, which must ascend. Times outside of the span are ignored.
     pub(super) fn cut_at(self, times: impl Iterator<Item = i64>) -> TimeSlices {
         let (first, end) = (self.first(), self.end());
         let mut borders = vec![first];
@@ -37,38 +37,38 @@ impl TimeSlices {
         TimeSlices { borders }
     }
 
-    /// How many there are.
+    /// Returns the number of slices.
     pub(super) fn len(&self) -> usize {
         self.borders.len() - 1
     }
 
-    /// First time of all.
+    /// Returns the first time of all slices.
     pub(super) fn first(&self) -> i64 {
         self.borders.first().copied().unwrap_or_default()
     }
 
-    /// The first time behind all.
+    /// Returns the first time after all slices.
     pub(super) fn end(&self) -> i64 {
         self.borders.last().copied().unwrap_or_default()
     }
 
-    /// First time of a window, and the first one behind it.
+    /// Returns the first time of a slice, and the first time after it.
     pub(super) fn get(&self, number: usize) -> Option<(i64, i64)> {
         Some((*self.borders.get(number)?, *self.borders.get(number + 1)?))
     }
 
-    /// All of them.
+    /// Iterates over all slices.
     pub(super) fn iter(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
         self.borders.windows(2).filter_map(|pair| Some((*pair.first()?, *pair.last()?)))
     }
 }
 
-/// What begins in some time.
+/// Events that begin in a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct SliceLoad {
-    /// Events.
+    /// Number of events.
     pub(super) events: u64,
-    /// What they take in a file, about.
+    /// Approximate size of the events in a file, bytes.
     pub(super) bytes: u64,
 }
 
@@ -79,14 +79,16 @@ impl SliceLoad {
     }
 }
 
-/// How much begins when. Bins of all histograms begin at multiples of their width, which is a power of two and doubles
-/// when there are too many: so the sum of several does not depend on how the job was dealt to them.
+/// Number of events by their beginning.
+///
+/// Bins of all histograms begin at multiples of their width, a power of two that doubles when there are too many
+/// bins. The sum of several histograms therefore does not depend on the distribution of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct TimeHistogram {
-    /// The width is two to the power of this, ns.
+    /// The width of a bin is 2 to the power of this, ns.
     shift: u32,
     bins: BTreeMap<i64, SliceLoad>,
-    /// The bin that was added to last, which is not in the map: the next event is often in it, too.
+    /// The bin that was added to last, which is not in `bins`. The next event is often in it, too.
     last: Option<(i64, SliceLoad)>,
 }
 
@@ -118,7 +120,7 @@ impl TimeHistogram {
         self.shrink();
     }
 
-    /// The last bin goes into the map.
+    /// Moves the last bin into the map.
     pub(super) fn agree_on_result(&mut self) {
         if let Some((bin, load)) = self.last.take() {
             self.bins.entry(bin).or_default().add(load);
@@ -145,8 +147,8 @@ impl TimeHistogram {
         self.bins = wide;
     }
 
-    /// Cuts a window into as few files as have no more than about `most` each, the largest of which is as small as it can
-    /// be; a bin is never cut. What begins before the window is not counted.
+    /// Divides a span into as few files as possible that have at most about `most` each, and minimises the
+    /// largest file. A bin is never divided. Events before the span are not counted.
     pub(super) fn cut(
         &self,
         window: &TimeSlices,
@@ -160,7 +162,7 @@ impl TimeHistogram {
         let total: u128 = bins.iter().map(|(_, weight)| u128::from(*weight)).sum();
         let most = most.max(1);
         let count = usize::try_from(total.div_ceil(most.into())).unwrap_or(usize::MAX).max(1);
-        // Bins do not fill files exactly, which is no reason for one more file.
+        // Bins do not fill files exactly, which is no reason for an additional file.
         let about = most.saturating_add(most / 16);
         let count = if borders(&bins, about).len() < count { count } else { borders(&bins, about).len() + 1 };
         let (mut low, mut high) = (0, about);
@@ -176,7 +178,7 @@ impl TimeHistogram {
     }
 }
 
-/// Where the next file has to begin so that none has more than `most`, or is a single bin.
+/// Returns the beginnings of further files so that each file has at most `most` or is a single bin.
 fn borders(bins: &[(i64, u64)], most: u64) -> Vec<i64> {
     let mut borders = Vec::new();
     let mut sum: u64 = 0;
@@ -200,7 +202,7 @@ mod tests {
         let windows = TimeSlices::equal(-5, 96, 32);
         assert_eq!((windows.len(), windows.first(), windows.end()), (32, -5, 96));
         assert!(windows.iter().all(|(from, to)| (3..=4).contains(&(to - from))));
-        // There is no less than a nanosecond.
+        // A slice cannot be shorter than a nanosecond.
         assert_eq!(TimeSlices::equal(7, 10, 99_999).iter().collect::<Vec<_>>(), [(7, 8), (8, 9), (9, 10)]);
         assert_eq!(TimeSlices::equal(7, 7, 3).iter().collect::<Vec<_>>(), [(7, 8)]);
         assert_eq!(TimeSlices::equal(i64::MIN, i64::MAX, 4).get(2), Some((-1, i64::MAX / 2)));

@@ -1,11 +1,11 @@
-//! Numbers of processes, threads and tracks that are unique in the job, and the same in all files.
+//! Numbers of processes, threads and tracks, which are unique in the job and the same in all files.
 
 use super::item::{TrackKind, UnitLayout};
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
 use rpd_perfetto::{Thread, TrackId};
 
-/// How many numbers something needs: a unit, or the whole job.
+/// Number of ids that a unit or the whole job needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct TrackDemand {
     pub(super) processes: u64,
@@ -35,15 +35,15 @@ impl TrackDemand {
 /// The numbers of a unit.
 #[derive(Clone, Debug)]
 pub(super) struct TrackNumbers {
-    /// What the units before it need.
+    /// Demand of the preceding units.
     before: TrackDemand,
-    /// What the job needs.
+    /// Demand of the job.
     all: TrackDemand,
-    /// Which thread of the unit each track is.
+    /// The thread of each track in the unit, if it is one.
     threads: Vec<Option<Thread>>,
 }
 
-/// Deals numbers to the units of all ranks; those of this rank are wanted. All ranks call this.
+/// Assigns numbers to the units of all ranks, and returns those of this rank. All ranks must call this.
 pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<TrackNumbers>, Failure> {
     let demands: Vec<TrackDemand> = own.iter().map(|layout| TrackDemand::of(layout)).collect();
     let mine = demands.iter().fold(TrackDemand::default(), |sum, demand| sum.then(*demand));
@@ -80,7 +80,7 @@ impl TrackNumbers {
             let process = track.process as usize;
             let pid = numbers.pid(track.process);
             next += 1;
-            // The main thread is known by the number of its process.
+            // The main thread has the number of its process.
             let is_main = layout.processes.get(process).is_some_and(|process| process.pid == tid)
                 && !std::mem::replace(&mut has_main[process], true);
             let tid = if is_main { pid } else { next as i32 };
@@ -89,27 +89,27 @@ impl TrackNumbers {
         numbers
     }
 
-    /// Number of a process of the unit, for readers: from 1.
+    /// Returns the displayed number of a process of the unit, from 1.
     pub(super) fn pid(&self, process: u32) -> i32 {
         (self.before.processes + u64::from(process) + 1) as i32
     }
 
-    /// Where a process stands among those of the job, from 0.
+    /// Returns the position of a process among those of the job, from 0.
     pub(super) fn process_rank(&self, process: u32) -> i32 {
         self.pid(process) - 1
     }
 
-    /// The thread that a track is.
+    /// Returns the thread of a track.
     pub(super) fn thread(&self, track: u32) -> Option<Thread> {
         self.threads.get(track as usize).copied().flatten()
     }
 
-    /// The track of a process.
+    /// Returns the track of a process.
     pub(super) fn process_track(&self, process: u32) -> TrackId {
         TrackId(1 + self.before.processes + u64::from(process))
     }
 
-    /// A lane of a track. The first lanes of all tracks have small numbers.
+    /// Returns a lane of a track. The first lanes of all tracks have small numbers.
     pub(super) fn track(&self, track: u32, lane: u32) -> TrackId {
         let all = self.all.processes + self.all.tracks;
         TrackId(1 + self.all.processes + self.before.tracks + u64::from(track) + u64::from(lane) * all)

@@ -1,4 +1,4 @@
-//! The units of this rank: looked through, then drawn, by all threads.
+//! Surveys and then draws the units of this rank on all threads.
 
 use super::compressed_pieces::{CompressedPiece, PieceStore, UnitPieces};
 use super::draw::{JobRows, UnitPlan};
@@ -24,33 +24,33 @@ use std::sync::{Mutex, PoisonError};
 
 /// The units of this rank.
 pub(super) struct RankUnits {
-    /// Their places in the job.
+    /// Range of their indices in the job.
     units: Range<usize>,
-    /// How much of the database each is, for the progress.
+    /// Approximate size of each unit in the database, bytes, for the progress.
     bytes: Vec<u64>,
     layouts: Vec<UnitLayout>,
 }
 
-/// First and last time of the job, ns in its clock.
+/// First and last time of the run, ns in job time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RunTimes {
     pub(super) first: i64,
     pub(super) last: i64,
 }
 
-/// What came of the units of this rank.
+/// Encoded units of this rank.
 pub(super) struct EncodedUnits {
     pub(super) pieces: Vec<CompressedPiece>,
     pub(super) tallies: Vec<FileCounts>,
     pub(super) spool: ItemSpool,
     facts: UnitFacts,
-    /// Texts that were not written as they are.
+    /// Number of texts that were not written unchanged.
     mended: u64,
 }
 
 impl RankUnits {
-    /// Deals the units by weight: a run of them to each rank, so that files have them in the order of the job.
-    /// `length`: bytes of the database.
+    /// Assigns units to ranks by weight. Each rank gets consecutive units, so that files have them in the order
+    /// of the job. `length` is the size of the database in bytes.
     pub(super) fn share(rows: &JobRows, length: u64, rank: usize, ranks: usize) -> RankUnits {
         let units = share(rows.units(), rank, ranks);
         let all: u128 = rows.units().iter().map(|unit| u128::from(unit.weight)).sum();
@@ -59,7 +59,7 @@ impl RankUnits {
         RankUnits { units, bytes, layouts: Vec::new() }
     }
 
-    /// Bytes of the database that the units are, about.
+    /// Returns the approximate size of the units in the database, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.iter().sum()
     }
@@ -68,7 +68,7 @@ impl RankUnits {
         self.layouts.iter()
     }
 
-    /// Looks through all units; counts what begins when if `event_bytes` is how many bytes an event takes.
+    /// Surveys all units. If `event_bytes`, the size of an event, is set, it also counts the events by time.
     pub(super) fn survey(
         &mut self,
         rows: &JobRows,
@@ -97,7 +97,8 @@ impl RankUnits {
         Ok(sum)
     }
 
-    /// First and last time of the job; 0 where nothing has a time. `rest`: of what is not drawn.
+    /// Returns the first and the last time of the run; 0 if no row has a time. `rest` is the time span of rows
+    /// that are not drawn.
     pub(super) fn times(&self, comm: &impl Comm, rest: Option<(i64, i64)>) -> Result<RunTimes, Failure> {
         let drawn = self.layouts.iter().filter_map(|layout| layout.first.zip(layout.last));
         let own = drawn.chain(rest).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
@@ -112,7 +113,7 @@ impl RankUnits {
         Ok(times.reduce(join).unwrap_or(RunTimes { first: 0, last: 0 }))
     }
 
-    /// Draws all units, some at once; whoever has nothing to draw compresses.
+    /// Draws all units, several at once. Threads without a unit compress pieces.
     pub(super) fn draw(
         &self,
         rows: &JobRows,
@@ -150,7 +151,7 @@ impl RankUnits {
         Ok(EncodedUnits { pieces, tallies, spool, facts, mended })
     }
 
-    /// The job's ranks that have pieces in each file, as ranges.
+    /// Returns the job's ranks with pieces in each file.
     pub(super) fn ranks_of_files(&self, pieces: &[CompressedPiece]) -> BTreeMap<u32, Selection> {
         let windows = pieces.chunk_by(|a, b| a.window == b.window);
         let ranks_of = |piece: &CompressedPiece| {
@@ -165,7 +166,7 @@ impl RankUnits {
     }
 }
 
-/// What it takes to draw a unit.
+/// Everything that is needed to draw a unit.
 struct Work<'a> {
     own: &'a RankUnits,
     rows: &'a JobRows,
@@ -202,7 +203,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Adds what was drawn of the units of all ranks, and how many texts were not written as they are; all get the sum.
+/// Adds the facts and the numbers of changed texts of all ranks; all ranks get the sum.
 pub(super) fn gather_facts(comm: &impl Comm, made: &EncodedUnits) -> Result<(UnitFacts, u64), Failure> {
     let mut sum = (UnitFacts::default(), 0);
     for message in comm.all_gather(wire::encode(&(&made.facts, made.mended))) {
@@ -213,7 +214,8 @@ pub(super) fn gather_facts(comm: &impl Comm, made: &EncodedUnits) -> Result<(Uni
     Ok(sum)
 }
 
-/// What it takes at most to say in a file which processes and tracks there are, in all units of all ranks: about, bytes.
+/// Returns the approximate maximum size of the descriptions of processes and tracks in a file, in all units of
+/// all ranks, bytes.
 pub(super) fn described<'a>(
     comm: &impl Comm,
     layouts: impl Iterator<Item = &'a UnitLayout>,
@@ -228,7 +230,7 @@ pub(super) fn described<'a>(
     Ok(gather_counts(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
 }
 
-/// The units of a rank: a unit belongs to the rank in whose share of all rows its middle lies.
+/// Returns the units of a rank. A unit belongs to the rank whose share of all rows contains its middle.
 fn share(units: &[UnitPlan], rank: usize, ranks: usize) -> Range<usize> {
     let total: u128 = units.iter().map(|unit| u128::from(unit.weight.max(1))).sum();
     let mut before: u128 = 0;

@@ -1,4 +1,4 @@
-//! The sorted items of a unit, cut into windows: what begins, goes on and ends in each file.
+//! Divides the sorted items of a unit into time slices: what begins, continues and ends in each file.
 
 use super::item::{ItemKind, StackNumber, TextId, TrackKind, UnitLayout};
 use super::sort_items::{ItemExtra, StoredItem};
@@ -7,69 +7,69 @@ use rpd_console::Failure;
 use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp, Window};
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are compressed together, about. The files depend on it.
+/// Approximate number of bytes that are compressed together. It affects the content of the files.
 pub(super) const PIECE: usize = 1 << 20;
 
-/// Writes what is drawn of one unit, in one format.
+/// Writes the items of one unit in one format.
 pub(super) trait SliceWriter {
-    /// A file begins: nothing of the unit is in it yet.
+    /// Starts a file, which has no content of the unit yet.
     fn begin_file(&mut self, window: Window);
-    /// A slice begins, or goes on from the file before.
+    /// Begins a slice, or continues it from the previous file.
     fn begin(&mut self, track: u32, lane: u32, part: &SlicePart<'_>);
-    /// The slice that began last on a lane ends, or goes on in the next file.
+    /// Ends the slice that began last on a lane, or interrupts it until the next file.
     fn end(&mut self, track: u32, lane: u32, at: Timestamp);
-    /// A moment.
+    /// Writes an instant.
     fn instant(&mut self, track: u32, at: Timestamp, what: &ItemDetails<'_>);
-    /// A counter has this value from now on.
+    /// Writes a value of a counter from this time on.
     fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue);
-    /// A thread was here.
+    /// Writes the call stack of a thread.
     fn sample(&mut self, track: u32, at: Timestamp, stack: StackNumber);
-    /// How many bytes there are to take.
+    /// Returns the number of bytes that are ready to be taken.
     fn bytes(&self) -> usize;
-    /// Takes the bytes that are there, and goes on in `empty`, whose memory is used again.
+    /// Returns the bytes so far and continues in `empty`, whose memory is reused.
     fn take(&mut self, empty: Vec<u8>) -> Vec<u8>;
-    /// How many texts were not written as they are, since the start.
+    /// Returns the number of texts that were not written unchanged since the start.
     fn mended(&self) -> u64;
 }
 
-/// What an item is called, and what else there is to say.
+/// Name and further content of an item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemDetails<'a> {
     pub(super) name: TextId,
     pub(super) category: TextId,
-    /// Arrows; none of what goes on from another file.
+    /// Flows; none for a slice that continues from another file.
     pub(super) flows: ItemExtra<'a>,
     pub(super) args: ItemExtra<'a>,
 }
 
-/// A slice, or the part of it that is in a file.
+/// A slice, or its part in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlicePart<'a> {
-    /// Where it begins in this file.
+    /// Beginning in this file.
     pub(super) at: Timestamp,
-    /// Where it ends in this file.
+    /// End in this file.
     pub(super) until: Timestamp,
     /// The whole slice.
     pub(super) span: Span,
-    /// Which ends are not in this file.
+    /// The ends that are not in this file.
     pub(super) cut: Cut,
     pub(super) what: ItemDetails<'a>,
 }
 
-/// What is in a file.
+/// Numbers of events in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct FileCounts {
-    /// Slices that begin in it,
+    /// Slices that begin in it.
     pub(super) slices: u64,
-    /// and that go on in it.
+    /// Slices that continue in it.
     pub(super) continued: u64,
     pub(super) instants: u64,
-    /// Values of counters,
+    /// Counter values.
     pub(super) counters: u64,
-    /// and such that stand for one before.
+    /// Counter values that are repeated from before the file.
     pub(super) repeated: u64,
     pub(super) samples: u64,
-    /// Ends of arrows.
+    /// Ends of flows.
     pub(super) flows: u64,
 }
 
@@ -89,26 +89,26 @@ impl FileCounts {
     }
 }
 
-/// What comes out for one window: pieces of bytes, and at the end what is in all of them.
+/// Receives the output of each time slice: pieces of bytes, and finally their numbers of events.
 pub(super) trait SlicePieces {
-    /// Bytes of a window, behind those before; returns memory to use again.
+    /// Receives the next bytes of a time slice and returns memory for reuse.
     fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure>;
-    /// A window is complete. Windows in which the unit has nothing are left out.
+    /// Completes a time slice. Slices in which the unit has no items are skipped.
     fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure>;
 }
 
-/// Draws the items of a unit, which come sorted, window after window.
+/// Draws the sorted items of a unit, one time slice after another.
 pub(super) struct FileCanvas<'a, P, O> {
     layout: &'a UnitLayout,
     windows: &'a TimeSlices,
-    /// T0, ns in the clock of the job.
+    /// T0, ns in job time.
     t0: i64,
     paint: P,
     out: O,
     rows: Vec<Row>,
-    /// Number of the window, and its times.
+    /// Index of the current time slice, and its times.
     window: (usize, Window),
-    /// Tracks with something in this window, each once.
+    /// Tracks with content in this time slice, without duplicates.
     touched: Vec<u32>,
     /// Tracks that have a value.
     counters: Vec<u32>,
@@ -116,20 +116,20 @@ pub(super) struct FileCanvas<'a, P, O> {
     spare: Vec<u8>,
 }
 
-/// A track as it is now.
+/// Current state of a track.
 #[derive(Default)]
 struct Row {
     timeline: Option<Timeline<Option<Box<Held>>>>,
-    /// The window that the timeline is in, counted from 1.
+    /// Time slice in which the timeline is open, counted from 1.
     opened: usize,
-    /// When the last of its slices ends.
+    /// End of its last slice.
     end: Timestamp,
     value: Option<CounterValue>,
-    /// The window that it was touched in last, counted from 1.
+    /// Time slice in which the track last had content, counted from 1.
     touched: usize,
 }
 
-/// What a slice that is cut says again in the next file.
+/// Content of an interrupted slice that the next file repeats.
 struct Held {
     name: TextId,
     category: TextId,
@@ -168,7 +168,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let at = self.time(item.start)?;
         while at >= self.window.1.end() {
             if !self.next()? {
-                // Behind all that is wanted.
+                // The item is after the requested time.
                 return Ok(());
             }
         }
@@ -197,7 +197,8 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         if self.paint.bytes() >= PIECE { self.flush() } else { Ok(()) }
     }
 
-    /// Draws what goes on behind the last item. Returns how many texts were not written as they are.
+    /// Draws slices that continue after the last item. Returns the number of texts that were not written
+    /// unchanged.
     pub(super) fn finish(mut self) -> Result<(O, u64), Failure> {
         while self.next()? {}
         Ok((self.out, self.paint.mended()))
@@ -221,7 +222,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let Some(row) = self.rows.get_mut(track as usize) else { return Ok(()) };
         let timeline = row.timeline.get_or_insert_with(|| Timeline::new(overlaps, window));
         if std::mem::replace(&mut row.opened, now) != now {
-            // What goes on in this window has opened its timeline.
+            // If slices continue in this time slice, the timeline is open already.
             timeline.open(window, |_| {});
         }
         let held = (end > window.end())
@@ -255,7 +256,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             self.counters.push(track);
         }
         if at < start {
-            // It is repeated where the window begins.
+            // The value is repeated at the beginning of the time slice.
             return;
         }
         if let Some(before) = before.filter(|_| is_new && start < at) {
@@ -271,7 +272,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         self.rows.get(track as usize).is_none_or(|row| row.touched != self.window.0 + 1)
     }
 
-    /// Notes that a track has something in this window.
+    /// Records that a track has content in this time slice.
     fn touch(&mut self, track: u32) {
         let now = self.window.0 + 1;
         if let Some(row) = self.rows.get_mut(track as usize)
@@ -282,12 +283,12 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         }
     }
 
-    /// Ends this window and begins the next one, if there is one.
+    /// Ends the current time slice and begins the next one, if there is one.
     fn next(&mut self) -> Result<bool, Failure> {
         self.leave()?;
         let next = self.window.0 + 1;
         if next >= self.windows.len() {
-            // Nothing is written twice if it is asked again.
+            // A further call must not write anything twice.
             self.window.0 = next;
             return Ok(false);
         }
@@ -341,7 +342,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                 });
             }
         }
-        // A unit that has ended has no values any more.
+        // A unit that has ended has no current values.
         let ended =
             self.layout.last.is_some_and(|last| last.saturating_sub(self.t0) < window.start().ns() as i64);
         for track in self.counters.iter().filter(|_| !ended) {
@@ -408,7 +409,7 @@ mod tests {
         Sample { track: u32, at: i64 },
     }
 
-    /// Remembers what it is asked to draw, in the clock of the job.
+    /// Records the drawing calls, in job time.
     #[derive(Default)]
     struct Notes(Vec<Mark>);
 
@@ -446,7 +447,7 @@ mod tests {
             self.0.push(Mark::Sample { track, at: job_time(at) });
         }
         fn bytes(&self) -> usize {
-            // Some pieces in each file.
+            // Makes several pieces in each file.
             if self.0.len() > 5 { PIECE } else { self.0.len() }
         }
         fn take(&mut self, _: Vec<u8>) -> Vec<u8> {
@@ -459,11 +460,11 @@ mod tests {
     }
 
     thread_local! {
-        /// What the pieces of this thread's file hold.
+        /// Content of the pieces of this thread's file.
         static NOTES: std::cell::RefCell<Vec<Mark>> = const { std::cell::RefCell::new(Vec::new()) };
     }
 
-    /// What is in each window.
+    /// Content of each time slice.
     struct Files(Vec<Option<(Vec<Mark>, FileCounts)>>);
 
     impl SlicePieces for Files {
@@ -567,12 +568,12 @@ mod tests {
                     })
                     .collect();
                 seen.sort_unstable();
-                // Arrows are where a slice begins, and not where it goes on.
+                // Flows are at the beginning of a slice, not where it continues.
                 prop_assert_eq!(&seen, &wanted);
                 let begun: usize = wanted.iter().map(|(.., flows)| flows).sum();
                 prop_assert_eq!((tally.slices, tally.continued), (begun as u64, (wanted.len() - begun) as u64));
 
-                // Ends are those that the beginnings say, on the lanes on which they were.
+                // Ends match the beginnings, on the same lanes.
                 let mut open: std::collections::HashMap<(u32, u32), Vec<i64>> = Default::default();
                 for mark in &marks {
                     match mark {

@@ -1,4 +1,4 @@
-//! `--clock-file`: offsets of clocks that a site measured itself. docs/MERGING.md has the format.
+//! `--clock-file`: clock offsets that a site measured itself. docs/MERGING.md describes the format.
 
 mod parse;
 mod resolve;
@@ -9,14 +9,14 @@ pub use resolve::NamedDomain;
 
 use serde::{Deserialize, Serialize};
 
-/// What a clock file says.
+/// Contents of a clock file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ClockFile {
-    /// The node whose clock the others are compared with.
+    /// The node with whose clock the others are compared.
     reference: String,
-    /// By node and time.
+    /// Entries by node and time.
     entries: Vec<Entry>,
-    /// What a reader of the file would ask about.
+    /// Warnings about doubtful lines.
     doubts: Vec<String>,
 }
 
@@ -27,45 +27,49 @@ struct Entry {
     node: String,
     /// Time of the reference minus that of the node, ns.
     offset: i64,
-    /// When, ns of the node's clock; `None` for an offset that is said to hold always.
+    /// Time of the measurement, ns of the node's clock; `None` for an offset that holds at all times.
     at: Option<i64>,
-    /// How far off the offset may be then, ns.
+    /// Error of the offset at that time, ns.
     error: Option<i64>,
     drift: Option<Drift>,
 }
 
-/// How much faster than the reference's a clock is.
+/// How much faster a clock runs than the reference's.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Drift {
-    /// Parts per million.
+    /// Drift, ppm.
     ppm: f64,
-    /// How far off that may be, parts per million.
+    /// Error of the drift, ppm.
     error: Option<f64>,
 }
 
 impl Entry {
-    /// When, ns of the node's clock; any time will do for an offset without one.
+    /// Returns the time of the measurement, ns of the node's clock. For an offset without a time, any value
+    /// works.
     fn at(&self) -> i64 {
         self.at.unwrap_or(0)
     }
 
-    /// The time of the reference then, ns.
+    /// Returns the time of the reference at the measurement, ns.
     fn site(&self) -> i128 {
         i128::from(self.at()) + i128::from(self.offset)
     }
 
-    /// Whether it leaves times as they are.
+    /// Returns whether the entry leaves times unchanged.
     fn is_identity(&self) -> bool {
         self.offset == 0 && self.drift.is_none_or(|drift| drift.ppm == 0.0)
     }
 }
 
-/// Rates of clocks of computers differ by less, parts per million: NTP corrects no more than that.
+/// Largest usual difference between the rates of computer clocks, ppm: NTP corrects no more than that.
 const USUAL_PPM: f64 = 500.0;
-/// No clock is so much faster than another, parts per million.
+/// Largest accepted difference between the rates of two clocks, ppm.
 const MOST_PPM: f64 = 100_000.0;
 
-/// Why measurements of one clock, by time, cannot all be right; `Ok` has what may be wrong with them.
+/// Checks the measurements of one clock, in order of time. Returns doubtful ones as warnings.
+///
+/// # Errors
+/// The line and the reason, if the measurements contradict each other.
 fn check(lines: &[&Entry]) -> Result<Vec<String>, (usize, String)> {
     let mut doubts = Vec::new();
     for (a, b) in lines.iter().zip(lines.iter().skip(1)) {
@@ -94,7 +98,7 @@ fn check(lines: &[&Entry]) -> Result<Vec<String>, (usize, String)> {
     Ok(doubts)
 }
 
-/// What is said of a rate that clocks do not have.
+/// Describes a rate that is unusual for a clock.
 fn doubt(line: usize, rate: &str) -> String {
     format!(
         "clock file, line {line}: {rate} is used as it is, but clocks differ by less than {USUAL_PPM} ppm: \

@@ -1,24 +1,24 @@
-//! Text to lines. Each is words, of which those in quotes may have spaces.
+//! Parses the text into lines. A line consists of words; quoted words may contain spaces.
 
 use super::{ClockFile, Drift, Entry, MOST_PPM, USUAL_PPM, check, doubt};
 use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Longest file that is read, bytes.
+/// Maximum size of the file, bytes.
 const MAX_BYTES: u64 = 4 << 20;
-/// Neither a time nor an offset is larger, ns: 70 years. The sum of four has room in an `i64`.
+/// Maximum of a time and of an offset, ns: 70 years. The sum of four fits into an `i64`.
 const MAX_NS: i64 = 2_209_032_000_000_000_000;
-/// Characters of a word that an error repeats.
+/// Maximum number of characters of a word that an error message repeats.
 const MAX_SHOWN_CHARACTERS: usize = 60;
 
 /// Why a clock file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClockFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("clock file {0}: {1}")]
     Io(String, io::Error),
-    /// A line says nothing that is understood, or what cannot be.
+    /// A line is malformed or contradicts other lines.
     #[error(
         "clock file {0}, line {1}: {2}; a line is `NODE offset=NS [at=NS [error=NS] [drift_ppm=N [drift_error_ppm=N]]]`, \
          or once `reference NODE`"
@@ -43,7 +43,7 @@ impl ClockFile {
         ClockFile::parse(&text, &name)
     }
 
-    /// Reads a text; `name` is for errors.
+    /// Parses a text; `name` is used in error messages.
     pub(super) fn parse(text: &str, name: &str) -> Result<ClockFile, ClockFileError> {
         let mut file = ClockFile::default();
         let mut reference = None;
@@ -107,7 +107,7 @@ impl Entry {
     }
 }
 
-/// Whole nanoseconds.
+/// Parses a whole number of nanoseconds.
 fn whole(word: &str, value: &str) -> Result<i64, String> {
     let number: i64 = value.parse().map_err(|_| format!("{}: whole nanoseconds are wanted", shown(word)))?;
     match number.unsigned_abs() <= MAX_NS.unsigned_abs() {
@@ -116,7 +116,7 @@ fn whole(word: &str, value: &str) -> Result<i64, String> {
     }
 }
 
-/// Parts per million.
+/// Parses a rate in ppm.
 fn rate(word: &str, value: &str) -> Result<f64, String> {
     let rate: f64 = value.parse().map_err(|_| format!("{}: parts per million are wanted", shown(word)))?;
     match rate.abs() <= MOST_PPM {
@@ -129,20 +129,20 @@ fn not_negative<N: PartialOrd + Default>(word: &str, number: N) -> Result<N, Str
     if number >= N::default() { Ok(number) } else { Err(format!("{} is negative", shown(word))) }
 }
 
-/// A word of the file, in an error.
+/// Formats a word of the file for an error message.
 fn shown(word: &str) -> String {
     let cut: String = word.chars().take(MAX_SHOWN_CHARACTERS).collect();
     format!("{cut:?}{}", if cut.len() < word.len() { "..." } else { "" })
 }
 
-/// What stands between spaces, or in quotes.
+/// A word between spaces, or in quotes.
 #[derive(Default)]
 struct Word {
     text: String,
     quoted: bool,
 }
 
-/// The words of a line, up to a `#`. In quotes `\"` and `\\` are a quote and a backslash.
+/// Splits a line into words, up to a `#`. In quotes, `\"` and `\\` are a quote and a backslash.
 fn words(line: &str) -> Result<Vec<Word>, String> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();
@@ -185,7 +185,7 @@ fn words(line: &str) -> Result<Vec<Word>, String> {
     Ok(words)
 }
 
-/// A name as a clock file has to have it.
+/// Formats a name as it must be written in a clock file.
 pub(super) fn written(name: &str) -> String {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !['#', '"', '\\'].contains(&c);
     if name != "reference" && name.chars().all(is_plain) {
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Pieces of which files are made.
+    /// Fragments of generated files.
     fn piece() -> impl Strategy<Value = String> {
         let keys = prop::sample::select(vec!["offset", "at", "error", "drift_ppm", "drift_error_ppm", "x"]);
         let number =

@@ -1,4 +1,4 @@
-//! Which lines are of which clock of a job.
+//! Assigns the lines of a clock file to the clocks of a job.
 
 use super::parse::written;
 use super::track::FileTrack;
@@ -6,37 +6,38 @@ use super::{ClockFile, Entry, check};
 use crate::DomainFit;
 use std::collections::{BTreeMap, HashMap};
 
-/// Names that a note repeats.
+/// Maximum number of names that a note repeats.
 const MAX_SHOWN_NAMES: usize = 10;
 
-/// A clock domain of the job, as a file may call it.
+/// A clock domain of the job with the names by which a file may refer to it.
 #[derive(Clone, Debug, Default)]
 pub struct NamedDomain {
-    /// Its names: no other domain has the first. Without one a file cannot call it.
+    /// Names of the domain. The first one is unique. A file cannot refer to a domain without names.
     pub names: Vec<String>,
-    /// The middle of the time that it was there, ns of its clock, if that is known.
+    /// Middle of the time in which the domain was observed, ns of its clock, if known.
     pub middle: Option<i64>,
 }
 
-/// What a clock file says of a job.
+/// Result of applying a clock file to a job.
 #[derive(Debug, Default)]
 pub struct ResolvedEntries {
-    /// Of each domain how its times become those of the merge's reference, where the file tells.
+    /// Fit of each domain to the merge's reference, where the file determines it.
     pub fits: Vec<Option<DomainFit>>,
-    /// What was not used, and why; what is doubtful.
+    /// Notes on lines that were not used or are doubtful.
     pub notes: Vec<String>,
 }
 
-/// Whom a name fits.
+/// Domains that a name matches.
 enum Fits {
     Nobody,
     One(usize),
-    /// Their first names.
+    /// First names of the matching domains.
     Several(Vec<String>),
 }
 
 impl ClockFile {
-    /// Finds how times of the job's `domains` become those of one of them, `reference`, where the file knows both.
+    /// Computes how the times of the job's `domains` map to those of `reference`, for domains whose clocks the
+    /// file relates to it.
     pub fn resolve(&self, domains: &[NamedDomain], reference: usize) -> ResolvedEntries {
         let mut resolved = ResolvedEntries { fits: vec![None; domains.len()], notes: self.doubts.clone() };
         resolved.fill(self, domains, reference);
@@ -61,7 +62,7 @@ impl ResolvedEntries {
             lines.sort_by_key(|entry| (entry.at, entry.line));
             match check(&lines) {
                 Ok(_) => tracks.extend(FileTrack::through(&lines).map(|track| (domain, track))),
-                // By several names; lines with the same name were checked before.
+                // The lines use several names of the domain. Lines with the same name were checked before.
                 Err((line, what)) => {
                     self.notes.push(format!("clock file, line {line}: {what}: none of them was used"));
                 }
@@ -84,7 +85,7 @@ impl ResolvedEntries {
         }
     }
 
-    /// The lines of each domain. `against` is that of the file's reference.
+    /// Returns the lines of each domain. `against` is the domain of the file's reference.
     fn sort<'a>(
         &mut self,
         file: &'a ClockFile,
@@ -150,7 +151,7 @@ fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str
     }
 }
 
-/// What is said of a name that fits several clocks.
+/// Describes a name that fits several clocks.
 fn ambiguous(place: &str, name: &str, names: &[String], where_: &str) -> String {
     let more = if names.len() > MAX_SHOWN_NAMES { ", ..." } else { "" };
     let shown: Vec<&str> = names.iter().take(MAX_SHOWN_NAMES).map(String::as_str).collect();

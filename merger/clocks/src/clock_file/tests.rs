@@ -8,7 +8,7 @@ fn parse(text: &str) -> ClockFile {
     ClockFile::parse(text, "f").unwrap()
 }
 
-/// Domains with these names, each with one of its own in front.
+/// Returns domains with these names, each with a unique first name.
 fn domains(names: &[&str]) -> Vec<NamedDomain> {
     let named = |(place, names): (usize, &&str)| NamedDomain {
         names: std::iter::once(format!("boot{place}/1")).chain(names.split('|').map(str::to_owned)).collect(),
@@ -36,7 +36,7 @@ fn offsets_drifts_and_other_references_are_applied() {
     let fits = resolve(0).fits;
     assert!(fits[0].is_none() && fits[3].is_none());
     assert_eq!((job_time(fits[1].as_ref(), 42), fits[1].as_ref().unwrap().offset), (1_042, 1_000));
-    // In a second of its own a clock that is 100 ppm fast gains 99.99 us.
+    // In one second of its own, a clock that is 100 ppm fast gains 99.99 us.
     assert_eq!(job_time(fits[2].as_ref(), SECOND), SECOND - 500 - 99_990);
     assert!((fits[2].as_ref().unwrap().drift_ppm - 100.0).abs() < 1e-3);
     assert_eq!(fits[1].as_ref().unwrap().usual_bar(), None, "without an error nothing is known");
@@ -63,12 +63,12 @@ fn bars_grow_from_the_moment_of_the_measurement() {
     for time in [-SECOND, SECOND] {
         assert_eq!([a, b, c].map(|fit| bar(fit, time)), [Some(20_010), Some(20_010), Some(510)]);
     }
-    // 1 ppm to the middle; beyond, what is left in the rate is in it too.
+    // 1 ppm up to the middle; beyond the ends the error of the rate adds to it.
     let at = |second: i64| bar(d, second * SECOND).unwrap();
     assert_eq!([0, 500, 1_000].map(at), [10, 20 + 500_000, 30]);
     assert_eq!(at(1_100), 30 + 100 * 1_001);
     assert_eq!(at(-100), 10 + 100 * 1_001);
-    // Against another reference that was measured, both are in it.
+    // Against another measured reference, both error bounds are added.
     let fits = parse(text).resolve(&jobs, 1).fits;
     assert_eq!(bar(fits[3].as_ref().unwrap(), SECOND), Some(20_010 + 510));
     assert_eq!(bar(fits[0].as_ref().unwrap(), SECOND), Some(20_010));
@@ -98,7 +98,7 @@ fn a_name_of_several_clocks_is_not_used_and_their_own_names_are_told() {
             "clock file, line 2: \"node 1\" fits 2 clocks of this job: nothing there was used; write one of boot1/1, boot2/1",
         ]
     );
-    // A reference that may be any of two moves nobody.
+    // If the reference may be either of two domains, no clock moves.
     let resolved = parse("reference m2\nhead offset=1\n").resolve(&jobs, 0);
     assert!(resolved.fits.iter().all(Option::is_none));
     assert!(resolved.notes[0].contains("boot2/1, boot3/1"), "{:?}", resolved.notes);
@@ -123,7 +123,7 @@ fn what_is_not_used_is_told_once() {
     assert!(twice.contains("line 4: line 3 is of the same node and the same time"), "{twice}");
 }
 
-/// A clock whose rate changes: its pieces, ns of the site's reference each, and ppm.
+/// A clock with a changing rate: length of each piece, ns of the site's reference, and its rate in ppm.
 #[derive(Clone, Debug)]
 struct Truth {
     offset: i64,
@@ -131,7 +131,7 @@ struct Truth {
 }
 
 impl Truth {
-    /// What it shows at a time of the reference.
+    /// Returns the reading of the clock at a time of the reference.
     fn local(&self, site: i64) -> i64 {
         let mut gained = 0.0;
         let mut begin = 0;
@@ -148,7 +148,7 @@ impl Truth {
     }
 }
 
-/// Rates within `error` of one, which is up to 30 ppm; changed every minute or so over 20 minutes.
+/// Generates rates within `error` of a base rate of up to 30 ppm, changed about every minute over 20 minutes.
 fn truth(error: f64) -> impl Strategy<Value = (Truth, f64)> {
     let pieces = prop::collection::vec((30 * SECOND..120 * SECOND, -error..error), 1..12);
     (-1_000_000 * SECOND..1_000_000 * SECOND, -30.0..30.0f64, pieces).prop_map(
@@ -159,14 +159,14 @@ fn truth(error: f64) -> impl Strategy<Value = (Truth, f64)> {
     )
 }
 
-/// The line of a measurement at a time of the reference that is off by `off`.
+/// Formats the line of a measurement at a time of the reference, with the error `off`.
 fn line(name: &str, truth: &Truth, site: i64, off: i64, error: i64) -> String {
     let at = truth.local(site);
     format!("{} offset={} at={at} error={error}", written(name), site - at + off)
 }
 
 proptest! {
-    /// A clock whose rate is as far off as the file says, measured as badly as it says, is within the bar at all times,
+    /// A clock whose rate and measurements have the stated errors is within the error bound at all times,
     /// against the file's reference and against another node.
     #[test]
     fn bars_hold(
@@ -176,7 +176,7 @@ proptest! {
         off in (-5_000..5_000i64, -5_000..5_000i64, -5_000..5_000i64),
         looks in prop::collection::vec(0..2_000 * SECOND, 10),
     ) {
-        // One of them twice and without a drift, the other once and with it.
+        // One node is measured twice without a drift, the other once with a drift.
         let text = format!(
             "reference site\n{}\n{}\n{} drift_ppm={other_ppm} drift_error_ppm=0.5\n",
             line("one", &one, when.0, off.0, 5_000),
@@ -193,20 +193,20 @@ proptest! {
                 for place in (0..3).filter(|place| *place != reference) {
                     let fit = fits[place].as_ref().unwrap();
                     let off = (job_time(Some(fit), shown[place]) - shown[reference]).abs();
-                    // Rounding of maps, and that ppm are of one clock or of the other one.
+                    // Allows for the rounding of maps, and for ppm relative to either clock.
                     prop_assert!(off <= bar(fit, shown[place]).unwrap() + 200, "{off} {:?}", bar(fit, shown[place]));
                 }
             }
         }
     }
 
-    /// Maps of whatever a file may say never go backwards, and one that is aligned both ways is where it was.
+    /// Maps from any file are monotonic, and aligning in both directions returns to the start.
     #[test]
     fn maps_are_sound(
         lines in prop::collection::vec(
             (0..3usize, -2_000_000_000 * SECOND..2_000_000_000 * SECOND, -1_000 * SECOND..1_000 * SECOND, -100_000.0..100_000.0f64), 1..8,
         ),
-        // 70 years to both sides.
+        // 70 years in both directions.
         times in prop::collection::vec(-2_209_032_000 * SECOND..2_209_032_000 * SECOND, 20),
     ) {
         let mut text = "reference r\n".to_owned();

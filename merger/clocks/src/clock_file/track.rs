@@ -1,46 +1,49 @@
-//! The straight pieces that the measurements of one clock lie on, and how far off they may be.
+//! The piecewise linear track through the measurements of one clock, with its error bound.
 
 use super::Entry;
 use crate::{AlignMethod, DomainFit, ErrorKnot, TimeMap};
 use rpd_shard::model::LocalNs;
 
-/// Times before the first measurement and behind the last one through which the straight lines there are drawn, ns:
-/// 115 days, so that rounding to whole ns is nothing.
+/// Distance before the first and after the last measurement at which the outer lines get a point, ns: 115 days,
+/// so that rounding to whole ns is negligible.
 const REACH: i128 = 10_000_000_000_000_000;
-/// How much the rates of two clocks differ where nothing is said of that.
+/// Assumed difference between the rates of two clocks if it is not stated.
 const UNKNOWN_RATE: f64 = 20e-6;
-/// How much a rate changes between two measurements and behind them: quartz follows its temperature.
+/// Change of a rate between two measurements and after them: the rate of quartz follows its temperature.
 const WANDER: f64 = 1e-6;
-/// Over so much time the drift is taken that is told, ns.
+/// Duration over which the reported drift is computed, ns.
 const DRIFT_OVER: i64 = 1_000_000_000_000;
 
-/// How the time of a node becomes that of the file's reference.
+/// Track of a node's time relative to that of the file's reference.
 pub(super) struct FileTrack {
-    /// (node, reference), at least two, both ascending. Beyond them the lines go on.
+    /// Points (node, reference): at least two, both coordinates ascending. Beyond them the lines are extended.
     points: Vec<(i128, i128)>,
-    /// `None` where a measurement does not say how good it is.
+    /// `None` if a measurement has no error.
     bars: Option<Bars>,
 }
 
-/// How far off a track may be.
+/// Error bound of a track.
 #[derive(Default)]
 struct Bars {
-    /// Times of the node, ascending, and ns; straight between them. None: nothing is off.
+    /// Times of the node, ascending, with the error bound in ns; linear between them. An empty list means no
+    /// error.
     knots: Vec<(i128, f64)>,
-    /// By how much they grow before the first and behind the last knot, ns per ns.
+    /// Growth before the first and after the last knot, ns per ns.
     growth: (f64, f64),
 }
 
 impl FileTrack {
-    /// That of the file's reference.
+    /// Returns the track of the file's reference.
     pub(super) fn identity() -> FileTrack {
         FileTrack { points: vec![(-REACH, -REACH), (REACH, REACH)], bars: Some(Bars::default()) }
     }
 
-    /// That of measurements, by time, that [`super::check`] has found sound; `None` without any.
+    /// Returns the track through measurements that [`super::check`] accepted, in order of time; `None` without
+    /// measurements.
     pub(super) fn through(lines: &[&Entry]) -> Option<FileTrack> {
         let (first, last) = (lines.first()?, lines.last()?);
-        // Before the first and behind the last the rate is the one that is given there, else that of the next piece.
+        // Before the first and after the last measurement the stated rate is used, or else that of the adjacent
+        // piece.
         let (rate_before, growth_before) = beyond(first, lines.get(1).map(|second| (*first, *second)));
         let before_last = lines.len().checked_sub(2).and_then(|place| lines.get(place));
         let (rate_behind, growth_behind) = beyond(last, before_last.map(|before| (*before, *last)));
@@ -57,24 +60,24 @@ impl FileTrack {
         Some(FileTrack { points, bars })
     }
 
-    /// A time of the node that was measured at.
+    /// Returns the time of a middle measurement of the node.
     pub(super) fn middle(&self) -> i64 {
         let middle = self.points.get(self.points.len() / 2);
         middle.and_then(|(local, _)| i64::try_from(*local).ok()).unwrap_or(0)
     }
 
-    /// The time of the file's reference at a time of the node.
+    /// Converts a time of the node to the file's reference.
     fn there(&self, local: i128) -> i128 {
         along(&self.points, local, |point| *point)
     }
 
-    /// The time of the node at a time of the file's reference.
+    /// Converts a time of the file's reference to the node.
     fn back(&self, site: i128) -> i128 {
         along(&self.points, site, |(local, site)| (*site, *local))
     }
 
-    /// How a node's time becomes that of a merge whose reference has the track `reference`. Offset and drift that are
-    /// told are those at `middle`, ns of the node.
+    /// Returns the fit of a node to a merge whose reference has the track `reference`. The reported offset and
+    /// drift are those at `middle`, ns of the node.
     pub(super) fn fit(&self, reference: &FileTrack, middle: i64) -> DomainFit {
         let here = |their: i128| self.back(reference.there(their));
         let mut bends: Vec<i128> = self.points.iter().map(|(local, _)| *local).collect();
@@ -97,7 +100,7 @@ impl FileTrack {
         }
     }
 
-    /// The bars of both together, over time of the node; `None` where one of them has none.
+    /// Returns the error bounds of both tracks added up, over time of the node; `None` if one of them has none.
     fn bars_against(&self, reference: &FileTrack) -> Option<Vec<ErrorKnot>> {
         let (own, theirs) = (self.bars.as_ref()?, reference.bars.as_ref()?);
         let moved = theirs.knots.iter().map(|(their, _)| self.back(reference.there(*their)));
@@ -128,7 +131,7 @@ impl FileTrack {
 }
 
 impl Bars {
-    /// The bar at a time of the node, ns.
+    /// Returns the error bound at a time of the node, ns.
     fn at(&self, local: i128) -> f64 {
         let behind = self.knots.partition_point(|(at, _)| *at <= local);
         let (a, b) = (behind.checked_sub(1).and_then(|place| self.knots.get(place)), self.knots.get(behind));
@@ -141,8 +144,8 @@ impl Bars {
     }
 }
 
-/// Rate of a straight line beyond a measurement, minus 1, and by how much the bar grows there. `piece` is the one
-/// between it and the next measurement.
+/// Returns the rate of the line beyond a measurement, minus 1, and the growth of the error bound there. `piece`
+/// is the piece between it and the adjacent measurement.
 fn beyond(end: &Entry, piece: Option<(&Entry, &Entry)>) -> (f64, f64) {
     match (end.drift, piece) {
         (Some(drift), _) => {
@@ -159,7 +162,7 @@ fn beyond(end: &Entry, piece: Option<(&Entry, &Entry)>) -> (f64, f64) {
     }
 }
 
-/// Bars that grow from both measurements to the middle between them.
+/// Adds knots in the middle between measurements, up to which the error bound grows from both sides.
 fn with_middles(measured: &[(i128, f64)]) -> Vec<(i128, f64)> {
     let mut knots = Vec::with_capacity(2 * measured.len());
     for (place, (at, error)) in measured.iter().enumerate() {
@@ -175,13 +178,14 @@ fn with_middles(measured: &[(i128, f64)]) -> Vec<(i128, f64)> {
     knots
 }
 
-/// Where a value lies on the lines through points; `sides` gives what it is compared with, and what becomes of it.
+/// Returns the value on the lines through points. `sides` returns the coordinate that is searched and the one
+/// that is returned.
 fn along(points: &[(i128, i128)], value: i128, sides: impl Fn(&(i128, i128)) -> (i128, i128)) -> i128 {
     let behind = points.partition_point(|point| sides(point).0 <= value);
     let from = behind.clamp(1, points.len().saturating_sub(1).max(1)) - 1;
     let (Some(a), Some(b)) = (points.get(from), points.get(from + 1)) else { return value };
     let ((x0, y0), (x1, y1)) = (sides(a), sides(b));
-    // Times of 70 years, added up, are 63 bits long, and so the product has room.
+    // Sums of times within 70 years have 63 bits, so the product fits.
     let (above, below) = ((value - x0) * (y1 - y0), x1 - x0);
     y0 + (2 * above + below).div_euclid(2 * below)
 }

@@ -1,8 +1,8 @@
-//! Jobs whose groups are known, and how often the times tell them rightly.
+//! Generates jobs with known communicators and counts how often their times lead to the right groups.
 
 use super::*;
 
-/// SplitMix64.
+/// SplitMix64 generator.
 struct Chance(u64);
 
 impl Chance {
@@ -14,7 +14,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// From 0 to 1.
+    /// Returns a value from 0 to 1.
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -32,7 +32,7 @@ impl Chance {
     }
 }
 
-/// How work varies.
+/// Distribution of the work before a call.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Normal,
@@ -40,38 +40,38 @@ enum Shape {
     Exponential,
 }
 
-/// What hangs together in truth.
+/// The communicators of a generated job.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     /// One communicator of all ranks.
     DataParallel,
-    /// One per node; a node begins when the one before it has ended, and after some work of its own.
+    /// One per node. A node starts when the previous one has ended, after some work of its own.
     Pipeline,
-    /// One per node; all nodes begin a step at once, as after an allreduce that is not looked at.
+    /// One per node. All nodes start a step at once, as after an allreduce that is not evaluated.
     Steps,
     /// One per node, each at its own pace.
     Apart,
-    /// One for each half of the nodes; the second half begins when the first has ended.
+    /// One for each half of the nodes. The second half starts when the first has ended.
     Halves,
-    /// The same, and both begin at once.
+    /// One for each half of the nodes. Both halves start at once.
     HalvesOfSteps,
 }
 
-/// A job, ns.
+/// Parameters of a job, ns.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     job: Job,
     nodes: usize,
     ranks: usize,
-    /// Of these of each node nothing is recorded.
+    /// Number of ranks of each node that are not recorded.
     hidden: usize,
     calls: usize,
     /// Standard deviation of the work before a call.
     work: f64,
-    /// Of what ranks that are not recorded do.
+    /// Standard deviation of the work of ranks that are not recorded.
     hidden_work: f64,
     shape: Shape,
-    /// How exits of one collective differ.
+    /// Spread of the exits of one collective.
     noise: f64,
 }
 
@@ -162,7 +162,7 @@ impl Plan {
         }
     }
 
-    /// Whether domains of one part were in one communicator.
+    /// Returns whether the domains of one group shared one communicator.
     fn is_right(&self, part: &[usize]) -> bool {
         match self.job {
             Job::DataParallel => true,
@@ -175,8 +175,8 @@ impl Plan {
     }
 }
 
-/// Of many jobs: those in which domains were joined that had nothing to do with each other, and those in which
-/// all domains are in some part.
+/// Returns the number of jobs in which unrelated domains were grouped, and of jobs in which every domain is in a
+/// group.
 fn judged(job: Job, jobs: u64, change: impl Fn(&mut Plan, &mut Chance)) -> (u64, u64) {
     let (mut wrong, mut whole) = (0, 0);
     for seed in 0..jobs {
@@ -220,7 +220,7 @@ fn groups_of_which_all_ranks_are_recorded_are_never_joined() {
     }
 }
 
-/// One rank of each node is recorded, and it waits for others of which nothing is known.
+/// One rank of each node is recorded. It waits for ranks that are not in the inputs.
 #[test]
 fn groups_of_one_recorded_rank_are_hardly_ever_joined() {
     let mut wrong = 0;

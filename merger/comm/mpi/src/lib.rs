@@ -1,7 +1,7 @@
 //! [`Comm`](rpd_comm::Comm) on MPI: the only crate of the workspace that depends on the package `mpi`.
 //!
-//! Only programs whose name ends with `-mpi` link it, so that the others run on nodes without libmpi. Without the feature
-//! `mpi` the crate is empty.
+//! Only programs whose name ends with `-mpi` link it, so that the others run on nodes without libmpi. Without
+//! the feature `mpi` the crate is empty.
 #![cfg(feature = "mpi")]
 
 use mpi::datatype::{Partition, PartitionMut};
@@ -11,8 +11,8 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 use mpi::{Count, Threading};
 use rpd_comm::Comm;
 
-/// Most bytes of one collective call between two ranks. Counts in MPI are C ints, so that the sum
-/// over all ranks must stay below 2 GiB; longer messages go in several rounds.
+/// Maximum number of bytes in one collective call between two ranks. Counts in MPI are C ints, so the sum over
+/// all ranks must stay below 2 GiB. Longer messages are sent in several rounds.
 const ROUND_BYTES: usize = 1 << 30;
 
 /// All ranks of the launched job.
@@ -24,7 +24,7 @@ pub struct Mpi {
 }
 
 impl Mpi {
-    /// Initialises MPI for use by the main thread; `None` where it is too old for that.
+    /// Initialises MPI for use by the main thread. Returns `None` if MPI does not support that.
     pub fn initialize() -> Option<Mpi> {
         let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)?;
         Some(Mpi { world: universe.world(), _universe: universe })
@@ -84,7 +84,7 @@ impl Comm for Mpi {
 }
 
 impl Mpi {
-    /// One `MPI_Alltoallv`. Sums of lengths are below 2 GiB.
+    /// Makes one `MPI_Alltoallv` call. The sums of lengths must be below 2 GiB.
     fn exchange(&self, send: &[&[u8]], receive: &[usize]) -> Vec<Vec<u8>> {
         let (send_counts, send_starts) = layout(send.iter().map(|b| b.len()));
         let (counts, starts) = layout(receive.iter().copied());
@@ -98,7 +98,7 @@ impl Mpi {
     }
 }
 
-/// Counts and displacements of parts that stand one behind the other.
+/// Returns counts and displacements of consecutive parts.
 fn layout(lengths: impl Iterator<Item = usize>) -> (Vec<Count>, Vec<Count>) {
     let counts: Vec<Count> = lengths.map(|l| l as Count).collect();
     let starts = counts.iter().scan(0, |at, c| Some(std::mem::replace(at, *at + *c))).collect();
@@ -115,8 +115,8 @@ fn split(bytes: &[u8], counts: &[Count]) -> Vec<Vec<u8>> {
     counts.iter().map(&mut take).collect()
 }
 
-/// An empty Vec points at address 1, which is what Open MPI defines MPI_IN_PLACE as: gives it memory
-/// of its own.
+/// Allocates memory for an empty `Vec`. Otherwise it points at address 1, which is the value of MPI_IN_PLACE in
+/// Open MPI.
 fn own_memory(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.reserve(1);
     bytes

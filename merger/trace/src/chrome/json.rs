@@ -1,31 +1,31 @@
-//! JSON in bulk: texts, numbers and times, to the digit.
+//! Writes JSON in bulk: texts, numbers and exact times.
 
-/// What a reader of JSON in JavaScript keeps exactly.
+/// Largest integer that JavaScript represents exactly.
 const EXACT: u64 = 1 << 53;
 
 /// JSON that is being written.
 #[derive(Debug, Default)]
 pub(super) struct JsonText {
     pub(super) out: Vec<u8>,
-    /// Texts with NUL, which became U+2400: Perfetto v52 shows the escape of NUL as it is written.
+    /// Number of texts with NUL, which is replaced by U+2400. Perfetto v52 shows the escape of NUL literally.
     pub(super) mended: u64,
 }
 
 impl JsonText {
-    /// What is JSON already.
+    /// Appends text that is already JSON.
     #[inline]
     pub(super) fn raw(&mut self, json: &str) {
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// A text in quotes.
+    /// Appends a quoted text.
     pub(super) fn text(&mut self, text: &str) {
         self.out.push(b'"');
         self.part(text);
         self.out.push(b'"');
     }
 
-    /// A part of a text that is in quotes.
+    /// Appends a part of a quoted text.
     pub(super) fn part(&mut self, text: &str) {
         let mut has_nul = false;
         let mut plain = 0;
@@ -57,7 +57,7 @@ impl JsonText {
         self.mended += u64::from(has_nul);
     }
 
-    /// Digits.
+    /// Appends decimal digits.
     #[inline]
     pub(super) fn digits(&mut self, mut value: u64) {
         let mut digits = [0; 20];
@@ -73,14 +73,14 @@ impl JsonText {
         self.out.extend_from_slice(digits.get(at..).unwrap_or_default());
     }
 
-    /// Hexadecimal digits.
+    /// Appends hexadecimal digits.
     pub(super) fn hex(&mut self, value: u64) {
         let bits = (u64::BITS - value.leading_zeros()).max(1).next_multiple_of(4);
         let digit = |shift: u32| b"0123456789abcdef".get((value >> shift & 15) as usize);
         self.out.extend((0..bits).step_by(4).rev().filter_map(digit));
     }
 
-    /// A whole number; as text where readers would round it.
+    /// Appends an unsigned integer, quoted if JavaScript would round it.
     pub(super) fn uint(&mut self, value: u64) {
         let quote = if value > EXACT { "\"" } else { "" };
         self.raw(quote);
@@ -88,7 +88,7 @@ impl JsonText {
         self.raw(quote);
     }
 
-    /// The same, with a sign.
+    /// Appends a signed integer, quoted if JavaScript would round it.
     pub(super) fn int(&mut self, value: i64) {
         let size = value.unsigned_abs();
         let quote = if size > EXACT { "\"" } else { "" };
@@ -98,13 +98,13 @@ impl JsonText {
         self.raw(quote);
     }
 
-    /// A number; as text if it is none.
+    /// Appends a number, quoted if it is not finite.
     pub(super) fn double(&mut self, value: f64) {
         let quote = if value.is_finite() { "" } else { "\"" };
         self.raw(&format!("{quote}{value:?}{quote}"));
     }
 
-    /// Nanoseconds, as microseconds with three decimals.
+    /// Appends nanoseconds as microseconds with three decimals.
     #[inline]
     pub(super) fn micros(&mut self, ns: u64) {
         self.digits(ns / 1000);

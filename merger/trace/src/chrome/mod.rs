@@ -1,4 +1,4 @@
-//! Items of a unit as Chrome's trace events, which have processes and threads and nothing below them: each lane of each
+//! Writes items of a unit as Chrome trace events. These have only processes and threads, so each lane of each
 //! track is a thread.
 
 mod json;
@@ -12,9 +12,9 @@ use json::JsonText;
 use rpd_perfetto::{CounterValue, Timestamp, Window};
 use std::collections::{HashMap, HashSet};
 
-/// What a file starts with. Each event ends with a comma.
+/// Head of a file. Each event ends with a comma.
 pub(super) const HEAD: &[u8] = b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
-/// What a file ends with: an event that says nothing, and has no comma.
+/// End of a file: an event without content, and without a comma.
 pub(super) const TAIL: &[u8] = b"{\"ph\":\"M\",\"name\":\"trace_end\",\"pid\":0,\"args\":{}}\n]}\n";
 
 /// Writes one unit.
@@ -23,19 +23,19 @@ pub(super) struct ChromeWriter<'a> {
     layout: &'a UnitLayout,
     dictionary: &'a UnitDictionary,
     numbers: &'a TrackNumbers,
-    /// How each track is called in its process, and its place there.
+    /// Name and position of each track in its process.
     tracks: Vec<Called>,
     /// Number of the file, from 1.
     file: u32,
-    /// The last file that names each process,
+    /// The last file that names each process.
     processes: Vec<u32>,
-    /// and each lane of each track.
+    /// The last file that names each lane of each track.
     lanes: Vec<Vec<u32>>,
 }
 
-/// A track, without the tree.
+/// A track without the tree.
 struct Called {
-    /// With the names of what it is drawn below.
+    /// Name, including those of its ancestors.
     name: String,
     place: u64,
 }
@@ -58,7 +58,7 @@ impl<'a> ChromeWriter<'a> {
         }
     }
 
-    /// Names a lane, where this file does not yet.
+    /// Names a lane, unless this file already does.
     #[inline]
     fn describe(&mut self, track: u32, lane: u32) {
         let known = self.lanes.get(track as usize).and_then(|lanes| lanes.get(lane as usize));
@@ -78,7 +78,7 @@ impl<'a> ChromeWriter<'a> {
             *file = self.file;
         }
         self.describe_process(found.process);
-        // Counters have no thread: they are known by their names.
+        // Counters have no thread: their names identify them.
         let Some(called) =
             self.tracks.get(place).filter(|_| !matches!(found.kind, TrackKind::Counter { .. }))
         else {
@@ -117,7 +117,7 @@ impl<'a> ChromeWriter<'a> {
         begin_metadata(json, "process_labels", pid);
         json.raw("\"labels\":");
         json.text(&match found.id {
-            // Rows that no process has.
+            // Rows that no process claims.
             0 => format!("on {}", found.host),
             _ => format!("process {} on {}", found.pid, found.host),
         });
@@ -128,7 +128,7 @@ impl<'a> ChromeWriter<'a> {
         json.raw("}},\n");
     }
 
-    /// An event up to its time: `{"ph":"X","pid":1,"tid":2,"ts":3.000`.
+    /// Writes an event up to its time: `{"ph":"X","pid":1,"tid":2,"ts":3.000`.
     fn begin_event(&mut self, phase: &str, track: u32, lane: u32, at: Timestamp) {
         self.describe(track, lane);
         let process = self.layout.tracks.get(track as usize).map_or(0, |track| track.process);
@@ -153,7 +153,7 @@ impl<'a> ChromeWriter<'a> {
         }
     }
 
-    /// The facts of an event, and its end.
+    /// Writes the args of an event, and its end.
     fn args<'b>(&mut self, args: impl Iterator<Item = ItemArg<'b>>, cut: Option<&SlicePart<'_>>) {
         let texts = &self.dictionary.texts;
         let json = &mut self.json;
@@ -161,7 +161,7 @@ impl<'a> ChromeWriter<'a> {
         for arg in args {
             json.raw(if names.is_empty() { ",\"args\":{\"" } else { ",\"" });
             json.part(texts.get(arg.name));
-            // A reader keeps the last of equal names.
+            // Readers keep only the last of several equal names.
             let same = names.iter().filter(|name| **name == arg.name).count();
             if same > 0 {
                 json.raw(&format!(" ({})", same + 1));
@@ -192,19 +192,19 @@ impl<'a> ChromeWriter<'a> {
         json.raw("},\n");
     }
 
-    /// Ends of arrows are events of their own, behind that of the slice that they are tied to.
+    /// Writes the ends of flows as separate events after that of their slice.
     fn flows(&mut self, flows: impl Iterator<Item = FlowEnd>, track: u32, lane: u32, at: Timestamp) {
         for flow in flows {
             let (phases, id): (&[&str], u64) = match flow {
                 FlowEnd::From(id) => (&["s"], id),
                 FlowEnd::To(id) => (&["f"], id),
-                // The arrow of the one before ends here, and one to the next begins.
+                // The flow from the previous item ends here, and the one to the next item begins.
                 FlowEnd::Through(id) => (&["f", "s"], id),
             };
             for phase in phases {
                 self.begin_event(phase, track, lane, at);
                 self.json.raw(if *phase == "f" { ",\"bp\":\"e\",\"id\":\"" } else { ",\"id\":\"" });
-                // As text, since numbers have 53 bits; Perfetto takes a text to be hexadecimal.
+                // The id is a text, since numbers have 53 bits. Perfetto reads a text as hexadecimal.
                 self.json.raw("0x");
                 self.json.hex(id);
                 self.json.raw("\",\"name\":\"flow\",\"cat\":\"flow\"},\n");
@@ -226,7 +226,7 @@ fn begin_metadata(json: &mut JsonText, name: &str, (pid, tid): (i32, u64)) {
     json.raw(",\"args\":{");
 }
 
-/// The tracks of a tree one below the other, depth first.
+/// Flattens the tree of tracks, depth first.
 fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
     let mut called: Vec<Called> = Vec::with_capacity(tracks.len());
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); tracks.len()];
@@ -243,7 +243,7 @@ fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
             Some(parent) => format!("{} {}", parent.name, track.name),
             None => track.name.clone(),
         };
-        // Counters with one name would be one.
+        // Counters with the same name would be merged.
         let mut name = plain.clone();
         while !names.insert((track.process, name.clone())) {
             let time = times.entry((track.process, plain.clone())).or_insert(1);
@@ -253,7 +253,7 @@ fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
         called.push(Called { name, place: 0 });
     }
     let in_order = |places: &mut Vec<usize>| {
-        // They are taken from the end.
+        // Reversed, because they are popped from the end.
         places.sort_by_key(|place| std::cmp::Reverse((tracks.get(*place).map(|track| track.order), *place)));
     };
     in_order(&mut roots);
@@ -282,7 +282,7 @@ impl SliceWriter for ChromeWriter<'_> {
     }
 
     fn end(&mut self, _: u32, _: u32, _: Timestamp) {
-        // Its beginning says how long it is.
+        // The beginning states the duration.
     }
 
     fn instant(&mut self, track: u32, at: Timestamp, what: &ItemDetails<'_>) {
@@ -306,7 +306,7 @@ impl SliceWriter for ChromeWriter<'_> {
         json.text(unit);
         json.raw(":");
         match value {
-            // A curve may be rounded, but has no texts.
+            // A counter value may be rounded, but cannot be a text.
             CounterValue::Int(value) => {
                 json.raw(if value < 0 { "-" } else { "" });
                 json.digits(value.unsigned_abs());
@@ -365,7 +365,7 @@ mod tests {
 
     const T0: i64 = 1000;
 
-    /// The bytes of each window.
+    /// The bytes of each time slice.
     #[derive(Default)]
     struct Files(BTreeMap<usize, Vec<u8>>);
 
@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    /// The events of each file.
+    /// Returns the events of each file.
     fn written(
         dictionary: &UnitDictionary,
         items: &[TraceItem<'_>],
@@ -553,7 +553,7 @@ mod tests {
         for (part, word) in parts.iter().zip(["end", "both", "begin"]) {
             assert_eq!(part["args"], json!({"orig_ts": 0, "orig_dur": 9000, "clipped": word}));
         }
-        // The arrow is at the beginning alone.
+        // The flow is only at the beginning.
         assert_eq!(files.iter().map(|events| of_phase(events, "s").len()).collect::<Vec<_>>(), [1, 0, 0]);
         for events in &files {
             let named = events.iter().filter(|event| event["name"] == "process_name");

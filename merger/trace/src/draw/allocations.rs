@@ -1,20 +1,20 @@
-//! How much memory is allocated: the running sums of allocations.
+//! Computes running sums of allocated memory.
 
 use super::placement::{StackLevel, TrackPlace};
 use rpd_shard::model::Value;
 use std::collections::HashMap;
 
-/// What happened to memory.
+/// Effect of a row on the allocated memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AllocationChange {
-    /// There is more of it. What was at the same address is no more.
+    /// Memory was allocated. It replaces memory at the same address.
     Grown,
-    /// It was given back.
+    /// Memory was freed.
     Freed,
 }
 
 impl AllocationChange {
-    /// `ALLOC`, `REALLOC`, `FREE`, `RECLAIM`.
+    /// Returns the effect of `ALLOC`, `REALLOC`, `FREE` or `RECLAIM`.
     pub(super) fn of(kind: Value<'_>) -> Option<AllocationChange> {
         match kind {
             Value::Text(b"ALLOC" | b"REALLOC") => Some(AllocationChange::Grown),
@@ -27,10 +27,10 @@ impl AllocationChange {
 /// A change of the memory of a process.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// ns in the clock of the job.
+    /// Time, ns in job time.
     at: i64,
     process: u32,
-    /// `None` is any: who frees does not say.
+    /// Agent; `None` matches any agent, because rows of freed memory do not name it.
     agent: Option<u32>,
     level: StackLevel,
     change: AllocationChange,
@@ -45,8 +45,8 @@ pub(super) struct AllocationSums {
 }
 
 impl AllocationSums {
-    /// Notes a row of `rocpd_memory_allocate`. Memory is there from the end of its allocation to the beginning of its
-    /// release.
+    /// Adds a row of `rocpd_memory_allocate`. Memory counts from the end of its allocation to the beginning of
+    /// its release.
     pub(super) fn add(
         &mut self,
         (process, place): (u32, TrackPlace),
@@ -61,13 +61,13 @@ impl AllocationSums {
         self.steps.push(Step { at, process, agent, level, change, address, bytes: bytes.max(0) });
     }
 
-    /// The sums, by time: when, the track, the bytes from then on.
+    /// Passes on the sums in order of time: time, track, and number of bytes from then on.
     pub(super) fn sums<E>(
         mut self,
         mut take: impl FnMut(i64, (u32, TrackPlace), i64) -> Result<(), E>,
     ) -> Result<(), E> {
         self.steps.sort_by_key(|step| step.at);
-        // What is at an address, by process and level: how much, and where it is counted.
+        // Memory at an address, by process and level: the agent to which it is charged, and its bytes.
         let mut held: HashMap<(u32, StackLevel, i64), (Option<u32>, i64)> = HashMap::new();
         let mut sums: HashMap<(u32, TrackPlace), i64> = HashMap::new();
         for step in self.steps {

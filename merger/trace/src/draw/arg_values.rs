@@ -1,4 +1,4 @@
-//! Values of args, as they are kept.
+//! Stored values of args.
 
 use crate::item::{ArgValue, TextId};
 
@@ -8,7 +8,7 @@ pub(super) enum StoredValue {
     Int(i64),
     Uint(u64),
     Double(f64),
-    /// Where it begins among the texts of a chunk, and its bytes.
+    /// Position and length in the texts of a chunk, bytes.
     Text(u32, u32),
     Known(TextId),
 }
@@ -29,10 +29,10 @@ impl StoredValue {
     }
 }
 
-/// No number that reads back the same is longer: `-2.2250738585072014e-308`.
+/// Length of the longest number that is restored exactly: `-2.2250738585072014e-308`.
 const LONGEST_NUMBER: usize = 24;
 
-/// The number that a text is, if it is written as we would write it.
+/// Parses a text as a number, if it is written exactly as this crate writes numbers.
 pub(super) fn number_or_text(text: &[u8]) -> Option<StoredValue> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let (first, rest) = digits.split_first()?;
@@ -41,7 +41,7 @@ pub(super) fn number_or_text(text: &[u8]) -> Option<StoredValue> {
     }
     let text = std::str::from_utf8(text).ok()?;
     if rest.iter().all(u8::is_ascii_digit) {
-        // No leading zero, and no -0.
+        // Rejects leading zeros and -0.
         if *first == b'0' && (!rest.is_empty() || digits.len() < text.len()) {
             return None;
         }
@@ -53,7 +53,7 @@ pub(super) fn number_or_text(text: &[u8]) -> Option<StoredValue> {
     (number.to_string() == text).then_some(StoredValue::Double(number))
 }
 
-/// Writes an address into a text: `0x` and 16 digits at most, the same as others write it.
+/// Appends an address to a text: `0x` and at most 16 digits, as other tools write it.
 pub(super) fn push_hex(address: u64, texts: &mut String) {
     use std::fmt::Write;
     let _ = write!(texts, "{address:#x}");

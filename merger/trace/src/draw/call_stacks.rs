@@ -1,32 +1,33 @@
-//! Call stacks in the JSON of events.
+//! Reads call stacks in the JSON of events.
 //!
-//! There is no one form. Read are a list of frames, or an object with one in `frames`, or with the frames as its
-//! values; a frame is a text or an object. The innermost frame is the first, as profilers walk.
+//! There is no standard form. Accepted are a list of frames, an object with such a list in `frames`, and an
+//! object whose values are the frames. A frame is a text or an object. The innermost frame is the first, in the
+//! order in which profilers unwind.
 
 use super::event_details::CountedEvents;
 use crate::item::{CallStack, StackFrame, StackNumber, TextId, UnitDictionary};
 use serde_json::Value as JsonText;
 use std::collections::HashMap;
 
-/// Most frames that are drawn of a call stack, the innermost ones.
+/// Maximum number of frames that are drawn of a call stack, the innermost ones.
 const MOST_FRAMES: usize = 512;
-/// Most bytes of a call stack's text as an annotation.
+/// Maximum number of bytes of a call stack's text as an annotation.
 const MAX_STACK_BYTES: usize = 4096;
 
 const FUNCTION: [&str; 4] = ["name", "function", "symbol", "func"];
 const FILE: [&str; 6] = ["file", "library", "dso", "module", "image", "path"];
 const OFFSET: [&str; 4] = ["offset", "pc", "address", "ip"];
 
-/// The numbers of call stacks.
+/// Numbers of call stacks.
 #[derive(Debug, Default)]
 pub(super) struct CallStacks {
     known: HashMap<CallStack, StackNumber>,
-    /// Each as one text, where it was asked for.
+    /// Each call stack as one text, if it was requested.
     texts: HashMap<StackNumber, TextId>,
 }
 
 impl CallStacks {
-    /// The number of a call stack and 1; 0 for none.
+    /// Returns the number of a call stack plus 1; 0 for none.
     pub(super) fn number(
         &mut self,
         json: &[u8],
@@ -66,7 +67,7 @@ impl CallStacks {
         number.0 + 1
     }
 
-    /// A call stack as one text, outermost first.
+    /// Returns a call stack as one text, outermost frame first.
     pub(super) fn text(&mut self, number: u32, dictionary: &mut UnitDictionary) -> TextId {
         if let Some(text) = self.texts.get(&StackNumber(number)) {
             return *text;

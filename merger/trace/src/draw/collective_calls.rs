@@ -1,4 +1,4 @@
-//! Calls of collectives, which are joined over the ranks.
+//! Recognises calls of collectives, which are connected across ranks.
 
 use super::JobRows;
 use super::flows::COLLECTIVE;
@@ -10,29 +10,29 @@ use rpd_shard::model::rocpd;
 use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 
-/// Which texts are names of collectives and of communicators that mean the same in all ranks.
+/// Recognises texts that are names of collectives.
 #[derive(Debug)]
 pub(super) struct CollectiveFlows {
-    /// By the number of the text: `None` where it was not looked at, then the function if it is one.
+    /// By the number of the text: `None` if it was not checked, otherwise the function if it is one.
     functions: Vec<Option<Option<CollectiveFunction>>>,
     comm: TextId,
     seq: TextId,
-    /// How many programs of this rank made such calls before this one.
+    /// Number of earlier programs of this rank that made such calls.
     earlier: u32,
 }
 
 /// Categories of events that are calls of MPI or RCCL.
 const CALLS: [&str; 2] = ["MPI_API", "RCCL_API"];
 
-/// How many units of the same rank come before a unit and have calls of MPI or RCCL: a rank that runs one program after
-/// the other has communicators of the same names in each.
+/// Returns the number of earlier units of the same rank with calls of MPI or RCCL. If a rank runs several
+/// programs one after another, each has communicators with the same names.
 pub(super) fn earlier(job: &JobRows, unit: &RowUnit) -> Result<u32, Failure> {
     let of = |unit: &RowUnit| {
         let process = unit.processes.first().filter(|_| !unit.by_pid);
         process.and_then(|place| job.run.processes.get(*place as usize)).map(|process| &process.info)
     };
     let Some(own) = of(unit).filter(|own| own.rank.is_some()) else { return Ok(0) };
-    // Units stand in the order of their ranks; those of a rank stand together.
+    // Units are in the order of their ranks, so those of a rank are adjacent.
     let first =
         job.run.units.partition_point(|unit| of(unit).is_some_and(|other| other.order.0 < own.order.0));
     let of_rank = job
@@ -49,7 +49,7 @@ pub(super) fn earlier(job: &JobRows, unit: &RowUnit) -> Result<u32, Failure> {
     Ok(earlier)
 }
 
-/// Whether a unit has calls of MPI or RCCL.
+/// Returns whether a unit has calls of MPI or RCCL.
 fn calls(job: &JobRows, unit: &RowUnit) -> Result<bool, Failure> {
     let ids = unit.ids(rocpd::EVENT);
     let mut known: HashMap<i64, bool> = HashMap::new();
@@ -78,7 +78,7 @@ impl CollectiveFlows {
         CollectiveFlows { functions: Vec::new(), comm: texts.add("comm"), seq: texts.add("seq"), earlier }
     }
 
-    /// The collective function of this name.
+    /// Returns the collective function of this name.
     #[inline]
     pub(super) fn function(&mut self, name: TextId, texts: &TextTable) -> Option<CollectiveFunction> {
         let place = name.0 as usize;
@@ -89,8 +89,8 @@ impl CollectiveFlows {
         *known.get_or_insert_with(|| CollectiveFunction::named(texts.get(name).as_bytes()))
     }
 
-    /// The number that all ranks have for a call with these args. `None` where its communicator or number is not
-    /// known, or where another rank may call another communicator so.
+    /// Returns the number that a call with these args has on all ranks. Returns `None` if its communicator or
+    /// its number is not recorded, or if other ranks may use the communicator's name for another one.
     pub(super) fn number<'a>(
         &self,
         function: CollectiveFunction,

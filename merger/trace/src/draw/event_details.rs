@@ -1,5 +1,5 @@
-//! What the events of a unit say: category, message, call stack, args and counter values, for as many events at once
-//! as fit into memory.
+//! Reads the details of a unit's events: category, message, call stack, args and counter values. It reads as
+//! many events at once as fit into memory.
 
 use super::arg_values::StoredValue;
 use super::call_stacks::CallStacks;
@@ -15,42 +15,43 @@ use rpd_shard::model::{Keys, Value, rocpd};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What an event takes in memory at least, with args that it may have.
+/// Estimated minimum memory of an event with its args, bytes.
 const BYTES_PER_EVENT: u64 = 512;
-/// Fewest and most events at once.
+/// Minimum and maximum number of events at once.
 const EVENTS: (u64, u64) = (1 << 14, 1 << 20);
-/// Bytes that the args of a piece of events may take, however little memory there is.
+/// Bytes that the args of one piece of events may always use.
 const LEAST_ROOM: u64 = 256 << 20;
 
-/// Type of the args that say where an arrow begins.
+/// Type of the args that mark the beginning of a flow.
 const FLOW_START: &[u8] = b"flow start";
 
-/// Events that are looked at together. The chunks of a unit divide all ids, so that each row belongs to one of them,
-/// also where its event is not there.
+/// Events that are processed together. The chunks of a unit divide all ids, so that each row belongs to exactly
+/// one chunk, even if its event is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct EventChunk {
-    /// Their pieces.
+    /// Pieces of the events.
     pub(super) pieces: Vec<usize>,
     /// First id.
     first: i64,
-    /// First id behind it.
+    /// First id after the chunk.
     next: Option<i64>,
 }
 
 impl EventChunk {
-    /// Whether a row with this event belongs to it; without an event it belongs to the first.
+    /// Returns whether a row with this event belongs to the chunk. Rows without an event belong to the first
+    /// chunk.
     #[inline]
     pub(super) fn has(&self, event: Option<i64>) -> bool {
         let id = event.unwrap_or(i64::MIN);
         self.first <= id && self.next.is_none_or(|next| id < next)
     }
 
-    /// Whether it can be [split](Chunk::split).
+    /// Returns whether the chunk can be [split](EventChunk::split).
     fn is_divisible(&self) -> bool {
         self.pieces.len() > 1
     }
 
-    /// Two halves, of a chunk with several pieces.
+    /// Splits a chunk with several pieces into two halves.
     pub(super) fn split(&self, tables: &RunTables) -> Result<[EventChunk; 2], Failure> {
         let (first, second) = self.pieces.split_at(self.pieces.len() / 2);
         let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first(rocpd::EVENT, *piece))?;
@@ -63,13 +64,13 @@ impl EventChunk {
         ])
     }
 
-    /// Whether a piece may have rows of it.
+    /// Returns whether a piece may have rows of the chunk.
     pub(super) fn touches(&self, piece: &PieceSeen) -> bool {
         self.first <= piece.events.1 && self.next.is_none_or(|next| piece.events.0 < next)
     }
 }
 
-/// The chunks of a unit, ascending; there is always one.
+/// Returns the chunks of a unit, ascending; at least one.
 pub(super) fn chunks(tables: &RunTables, unit: &RowUnit, memory: u64) -> Result<Vec<EventChunk>, Failure> {
     let most = (memory / 2 / BYTES_PER_EVENT).clamp(EVENTS.0, EVENTS.1);
     let mut chunks = vec![EventChunk { pieces: Vec::new(), first: i64::MIN, next: None }];
@@ -105,25 +106,25 @@ pub(super) struct EventDetails {
     ids: Ids,
     pub(super) categories: Vec<TextId>,
     pub(super) messages: Vec<TextId>,
-    /// Number of the call stack and 1; 0 for none. Empty where no event has one.
+    /// Number of the call stack plus 1; 0 for none. Empty if no event has one.
     stacks: Vec<u32>,
-    /// How many arguments the extdata of each event has. Those behind the last one have none.
+    /// Number of arguments in the extdata of each event. Events beyond the end have none.
     extdata_args: Vec<u32>,
-    /// Events at which arrows begin that are not drawn, and the categories of these.
+    /// Events at which undrawn flows begin, and the categories of these flows.
     other_arrows: Vec<(u32, TextId)>,
     pub(super) args: EventArgs,
     values: ByEvent<StoredCount>,
 }
 
-/// A value of a counter.
+/// A counter value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredCount {
-    /// Place of the track; `None` where it is not asked for.
+    /// Index of the track; `None` if counters are not requested.
     pub(super) track: Option<u32>,
     pub(super) value: CounterValue,
 }
 
-/// A value with its place in a chunk, and among those of its event.
+/// A value with the index of its event in the chunk, and its position among the values of that event.
 #[derive(Clone, Copy, Debug)]
 struct Placed<T> {
     event: u32,
@@ -131,11 +132,11 @@ struct Placed<T> {
     value: T,
 }
 
-/// Values by events.
+/// Values by event.
 #[derive(Debug)]
 struct ByEvent<T> {
     all: Vec<Placed<T>>,
-    /// First value of each event, and one more. Empty where there are no values.
+    /// Index of the first value of each event, and the total number. Empty if there are no values.
     firsts: Vec<u32>,
 }
 
@@ -146,7 +147,7 @@ impl<T> Default for ByEvent<T> {
 }
 
 impl<T: Copy> ByEvent<T> {
-    /// Puts them in order, when all are there.
+    /// Sorts the values after all are added.
     fn order(&mut self, events: usize) {
         let order = |placed: &Placed<T>| (placed.event, placed.position);
         if !self.all.is_sorted_by_key(order) {
@@ -193,7 +194,7 @@ impl EventArgs {
 struct Ids {
     first: i64,
     len: usize,
-    /// Where there are gaps.
+    /// The ids, if they have gaps.
     sparse: Vec<i64>,
 }
 
@@ -226,18 +227,18 @@ impl Ids {
     }
 }
 
-/// Which of what is told of events is asked for.
+/// Which details of events are requested.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedEvents {
-    /// All args; else only those that tell which collective it is.
+    /// Whether all args are requested. Otherwise only those that identify collectives are read.
     pub(super) args: bool,
-    /// Whether args are needed to find collectives.
+    /// Whether args are needed to identify collectives.
     pub(super) collectives: bool,
     pub(super) values: bool,
     pub(super) flows: bool,
 }
 
-/// What is read of a unit, and where texts go.
+/// The data that is read of a unit.
 pub(super) struct ValueSource<'a> {
     pub(super) tables: &'a RunTables,
     pub(super) unit: &'a RowUnit,
@@ -250,14 +251,14 @@ pub(super) struct ValueSource<'a> {
     pub(super) memory: u64,
 }
 
-/// What reading events counts.
+/// Counts from reading events.
 #[derive(Debug, Default)]
 pub(super) struct CountedEvents {
     pub(super) mended: u64,
-    /// The same of strings, which are counted when they are first met.
+    /// Strings that were not UTF-8, counted when they are first used.
     pub(super) mended_strings: u64,
     pub(super) cut_stacks: u64,
-    /// Values of counters that are none.
+    /// Counter values that are not numbers.
     pub(super) no_numbers: u64,
     /// Args and values that belong to no event.
     pub(super) stray_args: u64,
@@ -267,7 +268,7 @@ pub(super) struct CountedEvents {
 }
 
 impl EventDetails {
-    /// Reads a chunk; `None` if its args and counter values do not fit into memory, and it can be split.
+    /// Reads a chunk. Returns `None` if its args and counter values do not fit into memory and it can be split.
     pub(super) fn read(
         source: &ValueSource<'_>,
         chunk: &EventChunk,
@@ -313,7 +314,7 @@ impl EventDetails {
         Ok(fits.then_some(events))
     }
 
-    /// The place of an event.
+    /// Returns the index of an event.
     #[inline]
     pub(super) fn find(&self, id: Option<i64>) -> Option<u32> {
         self.ids.find(id?)
@@ -323,35 +324,35 @@ impl EventDetails {
         self.ids.len
     }
 
-    /// Number of the call stack of an event.
+    /// Returns the number of an event's call stack.
     #[inline]
     pub(super) fn stack(&self, event: u32) -> Option<u32> {
         self.stacks.get(event as usize)?.checked_sub(1)
     }
 
-    /// The values of counters of an event.
+    /// Returns the counter values of an event.
     #[inline]
     pub(super) fn values(&self, event: u32) -> impl Iterator<Item = StoredCount> {
         self.values.of(event).iter().map(|placed| placed.value)
     }
 
-    /// How many arguments the extdata of an event has.
+    /// Returns the number of arguments in the extdata of an event.
     #[inline]
     pub(super) fn extdata_args(&self, event: u32) -> u64 {
         self.extdata_args.get(event as usize).map_or(0, |args| u64::from(*args))
     }
 
-    /// Events at which arrows begin that are not drawn, and the categories of these.
+    /// Returns the events at which undrawn flows begin, and the categories of these flows.
     pub(super) fn other_arrows(&self) -> &[(u32, TextId)] {
         &self.other_arrows
     }
 
-    /// How many args and values of counters each event has.
+    /// Returns the numbers of args and counter values of an event.
     pub(super) fn attached(&self, event: u32) -> (u64, u64) {
         (self.args.by_event.of(event).len() as u64, self.values.of(event).len() as u64)
     }
 
-    /// Reads the args; `false` if they are too much for a chunk that can be split.
+    /// Reads the args. Returns `false` if they exceed the memory and the chunk can be split.
     fn read_args(
         &mut self,
         source: &ValueSource<'_>,
@@ -408,7 +409,7 @@ impl EventDetails {
         Ok(fits)
     }
 
-    /// The same for the values of counters.
+    /// Reads the counter values. Returns `false` if they exceed the memory and the chunk can be split.
     fn read_values(
         &mut self,
         source: &ValueSource<'_>,
@@ -455,8 +456,8 @@ impl EventDetails {
         Ok(fits)
     }
 
-    /// Whether what the events say fits into memory, or the chunk has to be split. What is of one piece of events has more
-    /// room, since it cannot.
+    /// Returns whether the details fit into memory, or the chunk must be split. A single piece of events may use
+    /// more memory, because it cannot be split.
     fn fits(&self, source: &ValueSource<'_>, chunk: &EventChunk) -> Result<bool, Failure> {
         let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
         let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, StoredValue)>>());
@@ -479,7 +480,7 @@ impl EventDetails {
     }
 }
 
-/// Numbers of these pieces.
+/// Returns the numbers of these pieces.
 fn pieces<'a>(seen: impl Iterator<Item = &'a PieceSeen>) -> Vec<usize> {
     seen.map(|piece| piece.piece).collect()
 }

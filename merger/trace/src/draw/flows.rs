@@ -1,8 +1,8 @@
-//! Which call launched which kernel or copy: they have the same stack id.
+//! Finds the call that launched each kernel or copy: both have the same stack id.
 //!
-//! Several kernels may have one stack id (a graph), and so may several regions (a range around a call, a call within
-//! a call). An arrow begins at the region that began last before the kernel did; of several that began at that
-//! time, at the first row.
+//! Several kernels may share a stack id (a graph), and so may several regions (a range around a call, a nested
+//! call). A flow starts at the last region that began no later than the kernel; of several with the same begin,
+//! at the first row.
 
 use super::survey::PieceSeen;
 use rpd_console::Failure;
@@ -10,24 +10,24 @@ use rpd_run::{RowUnit, RunTables, place_of};
 use rpd_shard::model::{Keys, TableId, rocpd};
 use std::ops::Range;
 
-/// Tables whose rows arrows end at.
+/// Tables at whose rows flows end.
 const SINKS: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
-/// Numbers of other arrows have this bit.
+/// Bit that is set in the numbers of all other flows.
 pub(super) const COLLECTIVE: u64 = 1 << 63;
-/// Those of a unit count from its place in the job and 1, shifted by so many bits: eight bytes that differ little from one
-/// arrow to the next, since a compressed file with hashes instead would be half as large again.
+/// Flow numbers of a unit start at (its index in the job + 1), shifted by this many bits. Consecutive numbers
+/// differ little; with hashes, a compressed file would be half as large again.
 const UNIT_SHIFT: u32 = 40;
-/// Least events whose stack ids are held at once.
+/// Minimum number of events whose stack ids are held at once.
 const LEAST_EVENTS: u64 = 1 << 16;
 
-/// Arrows by the rows that they begin and end at.
+/// Flows by the rows at which they begin and end.
 #[derive(Debug, Default)]
 pub(super) struct LaunchFlows {
-    /// Id of the region, number of the arrow.
+    /// Id of the region, and number of the flow.
     from: Vec<(i64, u64)>,
-    /// The same for the tables of [`SINKS`].
+    /// Id of the row and number of the flow, for each table of [`SINKS`].
     to: [Vec<(i64, u64)>; 2],
-    /// Kernels and copies that began before all calls with their stack id.
+    /// Number of kernels and copies that began before all calls with their stack id.
     pub(super) backward: u64,
 }
 
@@ -40,7 +40,7 @@ struct Sink {
     start: i64,
 }
 
-/// A region that may be a call that launched something.
+/// A region that may be the launching call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Call {
     stack: i64,
@@ -53,7 +53,7 @@ struct Call {
 struct StackIds {
     ids: Vec<i64>,
     stacks: Vec<i64>,
-    /// Whether there are no gaps in `ids`, which is empty then.
+    /// First id if `ids` would have no gaps. `ids` is empty then.
     first: Option<i64>,
 }
 
@@ -75,7 +75,7 @@ impl StackIds {
         self.stacks.push(stack);
     }
 
-    /// The stack id of an event, 0 where there is none.
+    /// Returns the stack id of an event; 0 if it has none.
     #[inline]
     fn of(&self, event: Option<i64>) -> i64 {
         let place = |event: i64| match self.first {
@@ -85,7 +85,7 @@ impl StackIds {
         event.and_then(place).and_then(|place| self.stacks.get(place)).copied().unwrap_or(0)
     }
 
-    /// First and last id.
+    /// Returns the first and the last id.
     fn bounds(&self) -> Option<(i64, i64)> {
         match self.first {
             Some(first) => Some((first, first.checked_add(self.stacks.len() as i64 - 1)?)),
@@ -94,14 +94,14 @@ impl StackIds {
     }
 }
 
-/// Which stack ids launched something.
+/// The set of stack ids that launched a kernel or copy.
 enum Launching {
     Bits { low: i64, bits: Vec<u64> },
     Sorted,
 }
 
 impl Launching {
-    /// `sinks` are in order.
+    /// `sinks` must be sorted.
     fn of(sinks: &[Sink]) -> Launching {
         let (Some(first), Some(last)) = (sinks.first(), sinks.last()) else { return Launching::Sorted };
         let width = last.stack.abs_diff(first.stack);
@@ -132,7 +132,7 @@ impl Launching {
     }
 }
 
-/// Finds the arrows of a unit, whose place in the job is `place`. `pieces` are those that the survey saw, by table.
+/// Finds the flows of a unit. `place` is its index in the job, `pieces` are those of the survey, by table.
 pub(super) fn arrows(
     tables: &RunTables,
     unit: &RowUnit,
@@ -173,7 +173,7 @@ pub(super) fn arrows(
     Ok(join(&sinks, &calls, place))
 }
 
-/// Both are in order.
+/// Connects sinks with calls. Both must be sorted.
 fn join(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
     let mut arrows = LaunchFlows::default();
     let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE;
@@ -201,19 +201,19 @@ fn join(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
             }
         }
     }
-    // The arrows of one region stay in the order of what they end at.
+    // A stable sort keeps the flows of one region in the order of their ends.
     arrows.from.sort_by_key(|(id, _)| *id);
     arrows.to.iter_mut().for_each(|to| to.sort_unstable());
     arrows
 }
 
 impl LaunchFlows {
-    /// How many there are.
+    /// Returns the number of flows.
     pub(super) fn len(&self) -> u64 {
         self.from.len() as u64
     }
 
-    /// The arrows at rows of a table: pairs of row, ascending, and number.
+    /// Returns the flows at the rows of a table: pairs of row, ascending, and number.
     #[inline]
     pub(super) fn all(&self, table: TableId) -> &[(i64, u64)] {
         match table {
@@ -224,13 +224,13 @@ impl LaunchFlows {
         }
     }
 
-    /// The place among them of the first at this row or behind it.
+    /// Returns the index of the first flow at this row or after it.
     pub(super) fn first(&self, table: TableId, row: i64) -> usize {
         self.all(table).partition_point(|(id, _)| *id < row)
     }
 }
 
-/// Hands on the stack ids of the events, as many at once as fit. If that are all, they come back.
+/// Passes on the stack ids of the events, as many at once as fit. If all fit, they are returned as well.
 fn each_stack(
     tables: &RunTables,
     unit: &RowUnit,
@@ -255,7 +255,7 @@ fn each_stack(
     Ok(is_only.then_some(stacks))
 }
 
-/// Hands on stack id, start and id of the rows that have one of these stack ids.
+/// Passes on stack id, start and id of the rows that have one of these stack ids.
 fn each_span(
     tables: &RunTables,
     unit: &RowUnit,

@@ -1,4 +1,4 @@
-//! The tracks of a unit, in the order in which they are drawn.
+//! The tracks of a unit, in drawing order.
 
 use super::placement::{NOBODY, StackLevel, TrackKey, TrackPlace};
 use crate::item::{DrawnTrack, TrackKind, UnitLayout};
@@ -6,7 +6,7 @@ use rpd_perfetto::Overlaps;
 use rpd_run::{ComputeAgent, ProcessIdentity, RowUnit, RunProcess, RunStrings, UnitNames};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Makes processes and tracks of what the rows need.
+/// Creates the processes and tracks that the rows need.
 pub(super) fn layout(
     names: &UnitNames,
     (processes, strings): (&[RunProcess], &RunStrings),
@@ -16,7 +16,7 @@ pub(super) fn layout(
     layout: &mut UnitLayout,
 ) {
     let mut used: BTreeSet<u32> = keys.iter().map(|(process, _)| *process).collect();
-    // A process without rows is drawn all the same, in its own unit.
+    // A process without rows is also drawn, in its own unit.
     used.extend(unit.processes.first().filter(|_| !unit.by_pid));
     let mut used: Vec<(ProcessIdentity, u32)> =
         used.into_iter().map(|place| (drawn(processes, place), place)).collect();
@@ -46,7 +46,7 @@ fn drawn(processes: &[RunProcess], place: u32) -> ProcessIdentity {
     })
 }
 
-/// Where a track stands below its process.
+/// Sort key of a track below its process.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Order {
     section: u8,
@@ -63,10 +63,10 @@ struct Tracks<'a> {
     names: &'a UnitNames,
     strings: &'a RunStrings,
     by_queue: bool,
-    /// The group of each agent.
+    /// Track of the group of each agent.
     groups: BTreeMap<Option<u32>, u32>,
     layout: &'a mut UnitLayout,
-    /// Of the next track.
+    /// Order of the next track.
     order: i32,
 }
 
@@ -75,12 +75,12 @@ impl Tracks<'_> {
         self.names.agents.at(place?).map(|(_, agent)| agent)
     }
 
-    /// The agent below which a place is drawn; `None` for one directly below the process.
+    /// Returns the agent below which a track is drawn; `None` for a track directly below the process.
     fn group_of(&self, place: TrackPlace) -> Option<Option<u32>> {
         match place {
             TrackPlace::Thread(_) | TrackPlace::Moments(_) => None,
             TrackPlace::Lane(agent, _) => Some(agent),
-            // Freed memory has no agent.
+            // Rows of freed memory have no agent.
             TrackPlace::Copies(agent) | TrackPlace::Allocations(agent) | TrackPlace::Sum(agent, _) => {
                 Some(agent).filter(Option::is_some)
             }
@@ -92,7 +92,7 @@ impl Tracks<'_> {
         }
     }
 
-    /// Threads first, the main one before the others; then agents, with what belongs to them.
+    /// Returns the order: threads first, starting with the main thread; then agents with their tracks.
     fn order_of(&self, place: TrackPlace) -> Order {
         let group = self.group_of(place);
         let (section, kind, number) = match group {
@@ -134,7 +134,7 @@ impl Tracks<'_> {
         self.layout.seen.tracks.insert(key, place);
     }
 
-    /// The group of an agent.
+    /// Returns the group of an agent and creates it if needed.
     fn group(&mut self, place: Option<u32>) -> u32 {
         if let Some(group) = self.groups.get(&place) {
             return *group;
@@ -161,7 +161,7 @@ impl Tracks<'_> {
         place
     }
 
-    /// Name, kind and description.
+    /// Returns name, kind and description of a track.
     fn drawn(&self, place: TrackPlace) -> (String, TrackKind, Option<String>) {
         let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let counter = |unit: &str| TrackKind::Counter { unit: unit.to_owned() };

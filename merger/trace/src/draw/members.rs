@@ -1,4 +1,4 @@
-//! How many members a JSON value has, without a look at them.
+//! Counts the members of a JSON value without storing them.
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt::{Formatter, Result as FmtResult};

@@ -1,11 +1,11 @@
-//! From a merged database to items, a unit at a time.
+//! Turns a merged database into items, one unit at a time.
 //!
-//! * `units`: which rows are drawn at once; `read`: rows by their ids; `strings`, `names`: who is who;
-//! * `extent`: when the job was; `survey`: the first pass, which tells the tracks (`places`, `layout`);
-//! * `draw`, `spans`, `pen`: the second pass. `arrows` knows which call launched what; the rest is done for some events at
-//!   a time, so that memory is bounded: `events` says what they tell (`texts`, `value`, `stacks`), `joint` which of the calls
-//!   are collectives; `memory` sums up allocations;
-//! * `others`: what is not drawn at all.
+//! * `survey` is the first pass over a unit, which determines the tracks (`placement`, `layout`) and times.
+//! * `unit`, `table_rows` and `row_to_item` are the second pass. `flows` finds the launching call of each kernel
+//!   or copy. The remaining work is done for a chunk of events at a time, which limits memory.
+//! * `event_details` reads what the events of a chunk contain (`text_columns`, `arg_values`, `call_stacks`).
+//!   `collective_calls` recognises collectives, and `allocations` sums up allocated memory.
+//! * `undrawn_tables` counts rows of tables that are not drawn.
 
 mod allocations;
 mod arg_values;
@@ -32,7 +32,7 @@ use rpd_shard::model::{TableId, rocpd};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A merged database that is drawn. Every merge rank opens it by itself; any number of threads may read.
+/// A merged database that is drawn. Every merge rank opens it separately; any number of threads may read it.
 #[derive(Debug)]
 pub struct JobRows {
     run: RunDatabase,
@@ -44,48 +44,49 @@ pub struct JobRows {
 /// A part of the job that is drawn at once: a process, or all rows that no process claims.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitPlan {
-    /// Rows of all tables: how much work it is.
+    /// Number of rows in all tables, as a measure of the work.
     pub weight: u64,
 }
 
-/// What the first pass over a unit found.
+/// Results of the first pass over a unit.
 #[derive(Debug, Default)]
 pub(crate) struct SurveyedUnit {
     names: UnitNames,
     tracks: HashMap<placement::TrackKey, u32>,
-    /// The pieces with rows of the unit, by the place of their table in [`DRAWN`].
+    /// Pieces with rows of the unit, by the index of their table in [`DRAWN`](rpd_run::DRAWN).
     pieces: Vec<Vec<survey::PieceSeen>>,
 }
 
-/// Takes the items of a unit, in the order of the database.
+/// Callback that receives the items of a unit, in the order of the database.
 pub type TakeItem<'a> = dyn FnMut(&TraceItem<'_>) -> Result<(), Failure> + 'a;
 
-/// Takes the times of what will be drawn: start, end, and what it is.
+/// Callback that receives the start, the end and the sort of each item that will be drawn.
 pub type TakeTimes<'a> = dyn FnMut(i64, i64, ItemSort) + 'a;
 
 impl JobRows {
     /// Opens a merged database.
     ///
     /// # Errors
-    /// [`Failure::input`], if it cannot be read, is damaged, or is no merge of ours.
+    /// [`Failure::input`], if the file cannot be read, is damaged, or was not written by rpd-merge.
     pub fn open(path: &Path, selection: &TraceSelection) -> Result<JobRows, Failure> {
         let run = RunDatabase::open(path, selection.ranks.as_deref())?;
         let plans = run.units.iter().map(|unit| UnitPlan { weight: unit.weight() }).collect();
         Ok(JobRows { run, selection: selection.clone(), plans, window: None })
     }
 
-    /// The run.
+    /// Returns the run.
     pub fn run(&self) -> &RunDatabase {
         &self.run
     }
 
-    /// The units, in the order of the job (that of [`ProcessIdentity::order`](rpd_run::ProcessIdentity::order)).
+    /// Returns the units in the order of the job (that of
+    /// [`ProcessIdentity::order`](rpd_run::ProcessIdentity::order)).
     pub fn units(&self) -> &[UnitPlan] {
         &self.plans
     }
 
-    /// The rows of processes that are not asked for and are in no unit: to be added once to the [`UnitFacts`] of the
-    /// units.
+    /// Returns the rows of unselected processes, which are in no unit. They must be added once to the
+    /// [`UnitFacts`] of the units.
     pub fn unasked(&self) -> UnitFacts {
         let rows = |table: TableId| {
             let rows = self.run.unselected.get(&table).copied().unwrap_or(0);
@@ -103,7 +104,7 @@ impl JobRows {
         }
     }
 
-    /// Ranges of ranks that are asked for and have no process, first and last of each.
+    /// Returns the selected ranges of ranks that have no process, first and last of each.
     pub fn unknown_ranks(&self) -> Vec<(u32, u32)> {
         let ranks = self.run.ranks();
         let asked = self.selection.ranks.iter().flatten();
@@ -111,7 +112,7 @@ impl JobRows {
         unknown.map(|range| (*range.start(), *range.end())).collect()
     }
 
-    /// Tables that a trace has no place for, and their rows.
+    /// Returns tables that a trace cannot show, with their numbers of rows.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.
@@ -119,14 +120,15 @@ impl JobRows {
         undrawn_tables::others(&self.run.tables)
     }
 
-    /// From now on only items that touch `[from, to)` are handed on, and all counter values before `to`, since one that
-    /// is before `from` may be valid in the window. Ns in the clock of the job; the survey is of all times.
+    /// Restricts the items to those that touch `[from, to)`, ns in job time. The survey still covers all times.
+    ///
+    /// All counter values before `to` are passed on, because a value before `from` may be valid in the window.
     pub fn set_window(&mut self, window: Option<(i64, i64)>) {
         self.window = window;
     }
 
-    /// First and last time of the job, as far as `rank` of `ranks` reads it; `None` where the surveys tell it, since
-    /// nothing is left out.
+    /// Returns the first and the last time of the rows that `rank` of `ranks` reads. Returns `None` if nothing
+    /// is excluded, because the surveys then determine the times.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.
@@ -137,8 +139,8 @@ impl JobRows {
         }
     }
 
-    /// The first pass over a unit: what tracks it needs. `each` gets the times of all that will be drawn; an end may be
-    /// before its start, and a selection by category is not looked at.
+    /// Makes the first pass over a unit, which determines its tracks. `each` receives the times of all items
+    /// that will be drawn. An end may be before its start, and a selection by category is ignored.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.
@@ -153,10 +155,11 @@ impl JobRows {
         )
     }
 
-    /// The second pass: all items, in the order of the database. Those with equal times and one track are in the order
-    /// in which they nest.
+    /// Makes the second pass, which passes on all items in the order of the database. Items with equal times on
+    /// one track are in nesting order.
     ///
-    /// `dictionary` is a new one; it is complete when this ends. `memory` is how many bytes may be taken besides it.
+    /// `dictionary` must be new; it is complete when the pass ends. `memory` is the number of further bytes that
+    /// may be used.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read; the failures of `take`.

@@ -1,32 +1,32 @@
-//! Where the rows of a unit are drawn.
+//! Determines the tracks on which the rows of a unit are drawn.
 
 use rpd_run::{RowUnit, RunProcess, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::collections::HashMap;
 
-/// Place of the process that rows have whose own one is not there.
+/// Index of the process of rows whose own process is missing.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// A track, by the places of rows in [`UnitNames`]; `None` for what is not there. Their order is that of drawing.
+/// A track, by indices into [`UnitNames`]; `None` if the entry is missing. The order is that of drawing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum TrackPlace {
-    /// Regions, and samples of a thread.
+    /// Regions and samples of a thread.
     Thread(Option<u32>),
-    /// Samples of no thread.
+    /// Samples that belong to no thread.
     Moments(Option<u32>),
-    /// Kernels of an agent by their stream or queue.
+    /// Kernels of an agent, by stream or queue.
     Lane(Option<u32>, Option<u32>),
-    /// Copies, by their agent.
+    /// Copies, by agent.
     Copies(Option<u32>),
-    /// Allocations, by their agent.
+    /// Allocations, by agent.
     Allocations(Option<u32>),
-    /// Allocated memory, by agent and level.
+    /// Sum of allocated memory, by agent and level.
     Sum(Option<u32>, StackLevel),
     /// Values of a counter.
     Counter(Option<u32>),
 }
 
-/// Which memory is allocated.
+/// Kind of the allocated memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum StackLevel {
     Real,
@@ -44,10 +44,10 @@ impl StackLevel {
     }
 }
 
-/// A track of a process. The process is a place among all of the job, or [`NOBODY`].
+/// A track of a process. The process is an index into those of the job, or [`NOBODY`].
 pub(super) type TrackKey = (u32, TrackPlace);
 
-/// The columns that say when and where the rows of a table are drawn.
+/// The columns that determine the times and the tracks of a table's rows.
 pub(super) struct RowSpans<'a> {
     table: TableId,
     pid: &'a Cells,
@@ -78,37 +78,37 @@ impl<'a> RowSpans<'a> {
         }
     }
 
-    /// Start and end of a row, as they stand there; `None` without both, and for times that no job has.
+    /// Returns the recorded start and end of a row. Returns `None` if one is missing or impossible in a job.
     #[inline]
     pub(super) fn times(&self, i: usize) -> Option<(i64, i64)> {
         row_times(self.start, self.end, i)
     }
 
-    /// Level of the memory of an allocation.
+    /// Returns the memory level of an allocation.
     pub(super) fn level(&self, i: usize) -> StackLevel {
         StackLevel::of(self.who[1].get(i))
     }
 
-    /// Id of its event.
+    /// Returns the id of the row's event.
     #[inline]
     pub(super) fn event(&self, i: usize) -> Option<i64> {
         self.event.int(i)
     }
 }
 
-/// Who is who, to say where rows are drawn.
+/// Names and processes that determine the tracks of rows.
 #[derive(Debug)]
 pub(super) struct RowPlacement<'a> {
     pub(super) names: &'a UnitNames,
-    /// The process of all rows; `None` where each row says it.
+    /// The process of all rows; `None` if each row names its process.
     one: Option<u32>,
-    /// Places of the processes by their ids.
+    /// Indices of the processes, by id.
     processes: HashMap<i64, u32>,
     by_queue: bool,
 }
 
 impl<'a> RowPlacement<'a> {
-    /// `processes`: all of the job.
+    /// `processes` are all processes of the job.
     pub(super) fn new(
         names: &'a UnitNames,
         processes: &[RunProcess],
@@ -132,7 +132,7 @@ impl<'a> RowPlacement<'a> {
         }
     }
 
-    /// The track of a row.
+    /// Returns the track of a row.
     #[inline]
     pub(super) fn key(&self, spans: &RowSpans<'_>, i: usize) -> TrackKey {
         let names = self.names;
@@ -169,7 +169,7 @@ impl<'a> RowPlacement<'a> {
         }
     }
 
-    /// The track of a counter.
+    /// Returns the track of a counter.
     pub(super) fn counter(&self, id: Option<i64>) -> TrackKey {
         let place = self.names.counters.place(id);
         let counter = place.and_then(|place| self.names.counters.at(place));
@@ -177,7 +177,7 @@ impl<'a> RowPlacement<'a> {
     }
 }
 
-/// What was found last, for keys that take turns.
+/// Cache of the last results, for keys that alternate.
 #[derive(Debug)]
 pub(super) struct RecentPlaces<V> {
     slots: Vec<Option<(TrackKey, V)>>,

@@ -1,4 +1,4 @@
-//! How a row becomes an item: whether it is drawn, where, with which args and arrows.
+//! Turns a row into an item: whether it is drawn, on which track, and with which args and flows.
 
 use super::event_details::{EventChunk, EventDetails};
 use super::placement::{NOBODY, RowSpans, TrackKey, TrackPlace};
@@ -12,11 +12,12 @@ use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
 use rpd_shard::model::{TableId, rocpd};
 
-/// Track of samples that have nothing but the values of counters.
+/// Track of samples that only have counter values.
 const NO_TRACK: u32 = u32::MAX;
 
 impl UnitDrawer<'_, '_> {
-    /// What a row is drawn with; `None` where it is not drawn, which is counted.
+    /// Returns the properties with which a row is drawn. Returns `None` if it is not drawn, and counts the
+    /// reason.
     #[inline]
     pub(super) fn enter(
         &mut self,
@@ -42,7 +43,7 @@ impl UnitDrawer<'_, '_> {
             event.and_then(|event| events.categories.get(event as usize)).copied().unwrap_or_default();
         let mut track = self.track(key);
         if track.is_none() && table == rocpd::SAMPLE && is_selected(self.processes, key) {
-            // The survey found that its counters have tracks of their own, and nothing else is here.
+            // The survey found only counters in this sample, which have separate tracks.
             track = Some(NO_TRACK);
         }
         let is_asked = !excludes(self.selection, table) && !self.leaves_out(category);
@@ -91,7 +92,7 @@ impl UnitDrawer<'_, '_> {
         }
     }
 
-    /// The place of a track; `None` where its process is not asked for.
+    /// Returns the index of a track; `None` if its process is not selected.
     #[inline]
     fn track(&mut self, key: TrackKey) -> Option<u32> {
         if let Some(track) = self.recent.get(key) {
@@ -102,7 +103,7 @@ impl UnitDrawer<'_, '_> {
         track
     }
 
-    /// Whether a category is left out.
+    /// Returns whether a category is excluded.
     #[inline]
     fn leaves_out(&mut self, category: TextId) -> bool {
         let place = category.0 as usize;
@@ -114,7 +115,7 @@ impl UnitDrawer<'_, '_> {
         *known.get_or_insert_with(|| {
             let category = texts.get(category);
             selection.exclude.iter().any(|what| match what {
-                // As rocprofv3 and as rocprof-sys spell it.
+                // Prefixes that rocprofv3 and rocprof-sys use.
                 ItemExclusion::Markers => {
                     ["MARKER_", "rocm_marker_"].iter().any(|start| category.starts_with(start))
                 }
@@ -124,7 +125,7 @@ impl UnitDrawer<'_, '_> {
         })
     }
 
-    /// Hands on the slice of a row, and the counter values of its event.
+    /// Passes on the slice of a row, and the counter values of its event.
     #[inline]
     pub(super) fn slice<'r>(
         &mut self,
@@ -152,7 +153,7 @@ impl UnitDrawer<'_, '_> {
         self.values(row, events)
     }
 
-    /// Hands on a sample: an instant, a call stack, or nothing but the counter values of its event.
+    /// Passes on a sample: an instant, a call stack, or only the counter values of its event.
     pub(super) fn moment<'r>(
         &mut self,
         row: &DrawnTable,
@@ -167,7 +168,7 @@ impl UnitDrawer<'_, '_> {
         let of_thread = track.is_some_and(|track| matches!(track.kind, TrackKind::Thread { .. }));
         self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());
         let asked_for = |what| !self.selection.exclude.contains(&what);
-        // A mark with a call stack or counters stays a mark: nothing else shows its text and args.
+        // A mark with a call stack or counters remains an instant, because nothing else shows its text and args.
         let is_mark = row.message != TextId(0) || row.event.is_some_and(|event| events.attached(event).0 > 0);
         let leaves_out_stack = stack.is_some() && !is_mark && !asked_for(ItemExclusion::Samples);
         let shows_values = has_values && asked_for(ItemExclusion::Counters);
@@ -212,8 +213,10 @@ impl UnitDrawer<'_, '_> {
         self.values(row, events)
     }
 
-    /// The values of the counters of an event: from the start of the row on, and 0 behind its end if it has one. Samples
-    /// of one moment may share an event, as those of one reading of a GPU by rocprof-sys: its values are there once.
+    /// Passes on the counter values of an event from the start of the row, and 0 after its end if it has one.
+    ///
+    /// Several samples of one time may share an event, such as those of one reading of a GPU by rocprof-sys.
+    /// Their values are passed on once.
     fn values(&mut self, row: &DrawnTable, events: &EventDetails) -> Result<(), Failure> {
         let Some(event) = row.event else { return Ok(()) };
         let before = self.valued.get_mut(event as usize).and_then(|at| at.replace(row.start));
@@ -242,7 +245,7 @@ impl UnitDrawer<'_, '_> {
         (self.take)(&TraceItem { start: at, end: at, track, kind, name, category, flows: &[], args: &[] })
     }
 
-    /// Adds what was recorded of the event to what the row itself says.
+    /// Adds the recorded args of the event to those of the row itself.
     #[inline]
     fn add_args<'r>(&mut self, row: &DrawnTable, args: &mut Vec<ItemArg<'r>>, events: &'r EventDetails) {
         let Some(event) = row.event else { return };
@@ -257,7 +260,7 @@ impl UnitDrawer<'_, '_> {
         }
     }
 
-    /// Sets the arrows of the next item: those at this row.
+    /// Sets the flows of the next item: those at this row.
     #[inline]
     pub(super) fn set_flows(&mut self, table: TableId, id: i64, next: &mut usize) {
         self.flows.clear();
@@ -271,7 +274,7 @@ impl UnitDrawer<'_, '_> {
         }
     }
 
-    /// Adds the arrow of a collective, if the row is a call of one.
+    /// Adds the flow of a collective, if the row is a call of one.
     #[inline]
     pub(super) fn add_collective(&mut self, row: &DrawnTable, name: TextId, events: &EventDetails) {
         let texts = &self.dictionary.texts;
@@ -286,28 +289,28 @@ impl UnitDrawer<'_, '_> {
         }
     }
 
-    /// No arrows at the next item.
+    /// Removes the flows of the next item.
     pub(super) fn clear_flows(&mut self) {
         self.flows.clear();
     }
 
-    /// Where the arrows at rows of a table stand from this id on.
+    /// Returns the index of the first flow at rows of a table from this id on.
     pub(super) fn first_arrow(&self, table: TableId, id: i64) -> usize {
         self.arrows.first(table, id)
     }
 
-    /// Text of a table's column.
+    /// Returns the number of a column's text.
     pub(super) fn known_text(&mut self, text: &[u8]) -> TextId {
         add_text(text, self.dictionary, &mut self.facts.mended)
     }
 
-    /// Whether the rows say something of themselves.
+    /// Returns whether annotations are requested.
     pub(super) fn annotates(&self) -> bool {
         self.selection.annotations
     }
 }
 
-/// Whether the process, or something of the place, is not there.
+/// Returns whether the process, or an entry that determines the track, is missing.
 fn is_unknown((process, place): TrackKey) -> bool {
     let there = !matches!(
         place,

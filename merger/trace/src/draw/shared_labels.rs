@@ -1,10 +1,10 @@
-//! Texts that rows of all kinds share: names of annotations, and what agents are called.
+//! Texts that rows of all kinds share: names of annotations, and labels of agents.
 
 use crate::item::{TextId, TextTable};
 use rpd_run::UnitNames;
 use std::collections::HashMap;
 
-/// Their numbers in a unit.
+/// Numbers of these texts in a unit.
 #[derive(Debug)]
 pub(super) struct SharedLabels {
     pub(super) call: TextId,
@@ -26,7 +26,7 @@ pub(super) struct SharedLabels {
     pub(super) agent: TextId,
     pub(super) track: TextId,
     pub(super) unknown: TextId,
-    /// By their places.
+    /// Labels of agents, by place.
     agents: Vec<TextId>,
     queues: Vec<TextId>,
     streams: Vec<TextId>,
@@ -71,24 +71,24 @@ impl SharedLabels {
         }
     }
 
-    /// What an agent is called.
+    /// Returns the label of an agent.
     pub(super) fn agent_at(&self, place: Option<u32>) -> Option<TextId> {
         self.agents.get(place? as usize).copied()
     }
 
-    /// What a queue is called.
+    /// Returns the label of a queue.
     #[inline]
     pub(super) fn queue_at(&self, place: Option<u32>) -> Option<TextId> {
         self.queues.get(place? as usize).copied()
     }
 
-    /// What a stream is called.
+    /// Returns the label of a stream.
     #[inline]
     pub(super) fn stream_at(&self, place: Option<u32>) -> Option<TextId> {
         self.streams.get(place? as usize).copied()
     }
 
-    /// Three numbers as one text.
+    /// Returns three numbers as one text.
     #[inline]
     pub(super) fn sizes(&mut self, sizes: [i64; 3], texts: &mut TextTable) -> TextId {
         if self.last.0 != sizes {

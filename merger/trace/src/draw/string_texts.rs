@@ -1,14 +1,14 @@
-//! The numbers that strings of the run have in a unit.
+//! Maps strings of the run to texts of a unit.
 
 use crate::item::{TextId, TextTable};
 use rpd_run::RunStrings;
 use std::borrow::Cow;
 
-/// The numbers that strings have in a unit.
+/// Numbers of the run's strings in a unit.
 #[derive(Debug)]
 pub(super) struct StringTexts<'a> {
     strings: &'a RunStrings,
-    /// Number of a text and 1 by the place of the string; 0 where it was not asked for.
+    /// Number of the text plus 1, by the place of the string; 0 if it was not requested yet.
     numbers: Vec<u32>,
 }
 
@@ -17,7 +17,7 @@ impl<'a> StringTexts<'a> {
         StringTexts { strings, numbers: vec![0; strings.len()] }
     }
 
-    /// The text of a string, the empty one where there is none.
+    /// Returns the text of a string; the empty text if there is none.
     #[inline]
     pub(super) fn text(&mut self, id: Option<i64>, texts: &mut TextTable, mended: &mut u64) -> TextId {
         let Some(place) = id.and_then(|id| self.strings.place(id)) else { return TextId(0) };

@@ -1,4 +1,4 @@
-//! The first pass over a unit: which tracks it has, when it was, and which pieces hold which events.
+//! The first pass over a unit: determines its tracks, its times, and which pieces hold which events.
 
 use super::TakeTimes;
 use super::layout::layout;
@@ -9,23 +9,23 @@ use rpd_run::{DRAWN, RowUnit, RunProcess, RunStrings, RunTables, UnitNames};
 use rpd_shard::model::{TableId, Value, rocpd};
 use std::collections::BTreeSet;
 
-/// Most tracks of a unit.
+/// Maximum number of tracks in a unit.
 const MOST_TRACKS: usize = 1 << 20;
 
-/// What is known of a piece.
+/// Surveyed properties of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PieceSeen {
-    /// Its number in its table.
+    /// Index of the piece in its table.
     pub(super) piece: usize,
-    /// Smallest and largest id of an event; `i64::MIN` for rows without one.
+    /// Smallest and largest event id; `i64::MIN` for rows without an event.
     pub(super) events: (i64, i64),
     /// First and last time.
     pub(super) times: (i64, i64),
-    /// Rows of the unit.
+    /// Number of rows of the unit.
     pub(super) rows: u64,
 }
 
-/// The columns that the first pass reads of a table.
+/// Returns the columns that the first pass reads from a table.
 fn wanted(table: TableId) -> &'static [&'static str] {
     match table {
         rocpd::REGION => &["pid", "tid", "start", "end", "event_id"],
@@ -38,7 +38,7 @@ fn wanted(table: TableId) -> &'static [&'static str] {
     }
 }
 
-/// Whether a table is left out as a whole.
+/// Returns whether a whole table is excluded.
 pub(super) fn excludes(selection: &TraceSelection, table: TableId) -> bool {
     let what = match table {
         rocpd::REGION => ItemExclusion::Regions,
@@ -51,7 +51,7 @@ pub(super) fn excludes(selection: &TraceSelection, table: TableId) -> bool {
     selection.exclude.contains(&what)
 }
 
-/// What the first pass puts together.
+/// State of the first pass.
 struct Survey<'a, 'b> {
     placing: RowPlacement<'a>,
     processes: &'a [RunProcess],
@@ -61,12 +61,12 @@ struct Survey<'a, 'b> {
     recent: RecentPlaces<()>,
     /// Ids of the events of counter values, ascending.
     counted: Vec<i64>,
-    /// For the first value of each event the time at which it is drawn last, once there is one.
+    /// For the first value of each event, the time at which it was last drawn.
     drawn_at: Vec<i64>,
     layout: UnitLayout,
 }
 
-/// Reads a unit.
+/// Surveys a unit.
 pub(super) fn survey(
     tables: &RunTables,
     unit: &RowUnit,
@@ -88,7 +88,7 @@ pub(super) fn survey(
         drawn_at: Vec::new(),
         layout: UnitLayout::default(),
     };
-    // Which samples have counters must be known before them.
+    // Counter values come before samples, because a sample needs to know whether it has counters.
     for (place, table) in DRAWN.into_iter().enumerate().rev() {
         if let Some(found) = pieces.get_mut(place) {
             *found = survey.table(tables, unit, table)?;
@@ -181,7 +181,7 @@ impl Survey<'_, '_> {
         layout.last = Some(layout.last.map_or(start, |last| last.max(start)).max(end));
         let (values, is_first) = self.values(spans.event(i), start);
         let is_moment = table == rocpd::SAMPLE;
-        // A sample whose counters have values is nothing but their time.
+        // A sample whose counters have values only provides their time.
         if !(is_moment && values > 0 && matches!(key.1, TrackPlace::Moments(_))) {
             self.track(key);
         }
@@ -221,7 +221,8 @@ impl Survey<'_, '_> {
         }
     }
 
-    /// How many values of counters an event has, and whether no row of the same moment has them, too.
+    /// Returns the number of counter values of an event, and whether no other row at the same time has drawn
+    /// them already.
     #[inline]
     fn values(&mut self, event: Option<i64>, at: i64) -> (u64, bool) {
         let Some(event) = event.filter(|_| !self.counted.is_empty()) else { return (0, true) };
@@ -233,7 +234,7 @@ impl Survey<'_, '_> {
     }
 }
 
-/// Whether the process of a track is asked for.
+/// Returns whether the process of a track is selected.
 pub(super) fn is_selected(processes: &[RunProcess], (process, _): TrackKey) -> bool {
     process == NOBODY || processes.get(process as usize).is_some_and(|process| process.selected)
 }

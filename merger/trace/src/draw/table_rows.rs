@@ -1,4 +1,4 @@
-//! The rows of each table, drawn.
+//! Draws the rows of each table.
 
 use super::allocations::AllocationChange;
 use super::arg_values::push_hex;
@@ -60,7 +60,7 @@ const ALLOCATE: &[&str] = &[
     "event_id",
 ];
 
-/// The columns that a table is drawn with.
+/// Returns the columns that are needed to draw a table.
 pub(super) fn wanted(table: TableId) -> &'static [&'static str] {
     match table {
         rocpd::REGION => REGION,
@@ -71,10 +71,10 @@ pub(super) fn wanted(table: TableId) -> &'static [&'static str] {
     }
 }
 
-/// Rows, and which of them.
+/// Rows, and the range of those to use.
 pub(super) type TheseRows<'r> = (&'r Rows<Local>, Range<usize>);
 
-/// Args of one row, at most, without those that were recorded.
+/// Maximum number of args of one row, apart from recorded ones.
 const ARGS: usize = 16;
 
 impl UnitDrawer<'_, '_> {
@@ -159,7 +159,7 @@ impl UnitDrawer<'_, '_> {
             if self.annotates() {
                 for (word, of) in [(self.words.grid, grid), (self.words.workgroup, workgroup)] {
                     let sizes = of.map(|cells| cells.int(i).unwrap_or(0));
-                    // Inputs that do not say a size have 0 there: RocPD allows no NULL.
+                    // Inputs without sizes store 0, because RocPD does not allow NULL here.
                     if sizes != [0; 3] {
                         args.push(known(word, self.words.sizes(sizes, &mut self.dictionary.texts)));
                     }
@@ -274,7 +274,7 @@ impl UnitDrawer<'_, '_> {
         self.strings.text(id, &mut self.dictionary.texts, &mut self.facts.mended)
     }
 
-    /// The queue and stream of a row, as their tracks are called.
+    /// Adds the queue and the stream of a row, with the names of their tracks.
     #[inline]
     fn lanes(&self, (queues, streams): (&Cells, &Cells), i: usize, args: &mut Vec<ItemArg<'_>>) {
         let (names, words) = (self.placing.names, &self.words);
@@ -284,7 +284,7 @@ impl UnitDrawer<'_, '_> {
         args.extend([queue, stream].into_iter().flatten());
     }
 
-    /// The region that a kernel or copy was called by.
+    /// Adds the region that launched a kernel or copy.
     #[inline]
     fn region(&mut self, regions: &Cells, i: usize, args: &mut Vec<ItemArg<'_>>) {
         let region = self.string(regions.int(i));
@@ -294,7 +294,7 @@ impl UnitDrawer<'_, '_> {
     }
 }
 
-/// What a row is called: the message of its event, or its own name.
+/// Returns the displayed name of a row: the message of its event, or else its own name.
 fn message_or(row: &DrawnTable, name: TextId) -> TextId {
     if row.message == TextId(0) { name } else { row.message }
 }
@@ -304,7 +304,7 @@ fn known(name: TextId, text: TextId) -> ItemArg<'static> {
     ItemArg { name, value: ArgValue::Known(text) }
 }
 
-/// A number of a row; nothing where there is none.
+/// Adds a number of a row, if it has one.
 #[inline]
 fn number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
     let value = match value {
@@ -315,7 +315,7 @@ fn number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
     args.push(ItemArg { name, value });
 }
 
-/// Which regions were open when their process ended; empty where none is.
+/// Returns which regions were open when their process ended; empty if none was.
 fn open(extdata: &Cells, places: Range<usize>) -> Vec<bool> {
     let is_open =
         |text: &[u8]| text.len() > 2 && text.windows(6).any(|part| part == b"\"open\"") && says_open(text);
@@ -328,13 +328,13 @@ fn open(extdata: &Cells, places: Range<usize>) -> Vec<bool> {
     if any { open } else { Vec::new() }
 }
 
-/// Whether it is `{"rpd":{"open":true}}`.
+/// Returns whether the extdata contains `{"rpd":{"open":true}}`.
 fn says_open(extdata: &[u8]) -> bool {
     let json = serde_json::from_slice::<serde_json::Value>(extdata);
     json.is_ok_and(|json| json.pointer("/rpd/open").and_then(serde_json::Value::as_bool) == Some(true))
 }
 
-/// The addresses of rows, as texts.
+/// Addresses of rows as texts.
 struct Hex {
     texts: String,
     ends: Vec<usize>,
@@ -347,7 +347,7 @@ impl Hex {
         for i in places {
             match addresses.get(i) {
                 Value::Int(address) => push_hex(address.cast_unsigned(), &mut hex.texts),
-                // What is above i64 is kept as a floating point number.
+                // Values above the range of `i64` are stored as floating point numbers.
                 Value::Real(address) if address >= 0.0 => push_hex(address as u64, &mut hex.texts),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Texts of columns: each distinct one is looked at once.
+//! Processes the texts of columns, each distinct text once.
 
 use super::arg_values::{StoredValue, number_or_text};
 use super::members::MemberCount;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The message in the extdata of an event, 0 where there is none, and how many arguments it has.
+/// Returns the message in the extdata of an event (0 if there is none), and its number of arguments.
 pub(super) fn message(extdata: &[u8], dictionary: &mut UnitDictionary, mended: &mut u64) -> (TextId, u32) {
     #[derive(Deserialize)]
     struct Extdata<'a> {
@@ -35,7 +35,8 @@ pub(super) fn add_text(text: &[u8], dictionary: &mut UnitDictionary, mended: &mu
     dictionary.texts.add(&text)
 }
 
-/// What becomes of the texts of a column, each distinct one asked for once. What is no text is `none`.
+/// Passes the result of `of` for each text of a column to `take`. `of` is called once for each distinct text.
+/// Cells that are not texts yield `none`.
 pub(super) fn each_text<T: Copy>(
     cells: &Cells,
     places: Range<usize>,
@@ -62,16 +63,16 @@ pub(super) fn each_text<T: Copy>(
     }
 }
 
-/// Values of args of a piece: of texts that come again, one number.
+/// Values of args in a piece. Repeated texts are stored as one number.
 pub(super) struct KnownValues {
-    /// How often each distinct text of the column is there.
+    /// Number of occurrences of each distinct text in the column.
     uses: Vec<u32>,
     known: Vec<Option<StoredValue>>,
 }
 
-/// Most bytes of texts of args that are numbered in a unit.
+/// Maximum number of bytes of arg texts that are numbered in a unit.
 const MOST_KNOWN: u64 = 64 << 20;
-/// Most bytes of such a text.
+/// Maximum number of bytes of such a text.
 const LONGEST_KNOWN: usize = 256;
 
 impl KnownValues {

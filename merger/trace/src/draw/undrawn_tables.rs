@@ -1,10 +1,10 @@
-//! Tables that an input brought along, and that a trace has no place for.
+//! Counts carried tables, which a trace cannot show.
 
 use rpd_console::Failure;
 use rpd_run::{IdRanges, RunTables};
 use rpd_shard::model::{Schema, TableId};
 
-/// Name and rows of each of them that has any.
+/// Returns the name and the number of rows of each of these tables that has rows.
 pub(super) fn others(tables: &RunTables) -> Result<Vec<(String, u64)>, Failure> {
     let every = IdRanges::range(i64::MIN, i64::MAX);
     let known = |table: TableId| Schema::builtin().get(table).is_some();

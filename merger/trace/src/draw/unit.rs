@@ -1,4 +1,4 @@
-//! The second pass over a unit: its rows become items.
+//! The second pass over a unit: turns its rows into items.
 
 use super::allocations::AllocationSums;
 use super::call_stacks::CallStacks;
@@ -20,7 +20,7 @@ use rpd_run::{ById, DRAWN, RowUnit, RunProcess, RunStrings, RunTables, kernel_na
 use rpd_shard::model::{TableId, rocpd};
 use std::borrow::Cow;
 
-/// What draws the rows of a unit.
+/// State for drawing the rows of a unit.
 pub(super) struct UnitDrawer<'a, 'b> {
     pub(super) tables: &'a RunTables,
     pub(super) unit: &'a RowUnit,
@@ -39,23 +39,23 @@ pub(super) struct UnitDrawer<'a, 'b> {
     pub(super) arrows: LaunchFlows,
     pub(super) memory: AllocationSums,
     pub(super) recent: RecentPlaces<Option<u32>>,
-    /// Whether a category is left out, by the number of its text, as far as known.
+    /// Whether a category is excluded, by the number of its text, if already determined.
     pub(super) left_out: Vec<Option<bool>>,
-    /// What became of the events of the chunk.
+    /// How the rows of each event in the chunk were drawn.
     pub(super) fates: Vec<EventOutcome>,
-    /// At which time the counter values of each event of the chunk were drawn last.
+    /// Time at which the counter values of each event in the chunk were last drawn.
     pub(super) valued: Vec<Option<i64>>,
     pub(super) flows: Vec<FlowEnd>,
     pub(super) facts: UnitFacts,
-    /// Whether arguments are asked for.
+    /// Whether arguments are requested.
     pub(super) shows_args: bool,
     pub(super) take: &'a mut TakeItem<'b>,
 }
 
-/// What became of an event's rows.
+/// How the rows of an event were drawn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EventOutcome {
-    /// There are none.
+    /// The event has no rows.
     None,
     LeftOut,
     Drawn,
@@ -67,15 +67,15 @@ pub(super) struct DrawnTable {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) track: u32,
-    /// Place of its event in the chunk.
+    /// Index of its event in the chunk.
     pub(super) event: Option<u32>,
     pub(super) category: TextId,
     pub(super) message: TextId,
-    /// Else it is before the window, and only its counter values matter.
+    /// If false, the row is before the window and only its counter values are used.
     pub(super) in_window: bool,
 }
 
-/// Draws a unit, whose place in the job is `place`.
+/// Draws a unit. `place` is its index in the job.
 pub(super) fn draw(
     job: &JobRows,
     place: usize,
@@ -156,7 +156,8 @@ pub(super) fn draw(
 }
 
 impl<'a> UnitDrawer<'a, '_> {
-    /// Draws the rows of a chunk of events; `false`, and nothing, if what they say is too much to be held at once.
+    /// Draws the rows of a chunk of events. Returns `false` without drawing if the details of the events exceed
+    /// the memory.
     fn chunk(
         &mut self,
         source: &ValueSource<'_>,
@@ -179,7 +180,7 @@ impl<'a> UnitDrawer<'a, '_> {
         Ok(true)
     }
 
-    /// Counts what became of the args and counter values of a chunk.
+    /// Counts how the args and counter values of a chunk were drawn.
     fn agree_on_result(&mut self, events: &EventDetails, counted: &CountedEvents, asked: AskedEvents) {
         self.facts.mended += counted.mended;
         self.facts.cut_stacks += counted.cut_stacks;
@@ -209,7 +210,7 @@ impl<'a> UnitDrawer<'a, '_> {
                 facts.left_out += rows[which];
                 continue;
             }
-            // What is outside of the window was not read.
+            // Rows outside of the window were not read.
             let without = strays[which] + fates[EventOutcome::None as usize][which];
             if self.window.is_some() {
                 facts.left_out += without
@@ -233,7 +234,7 @@ impl<'a> UnitDrawer<'a, '_> {
             if !self.is_outside(table, piece) {
                 drawn.push(piece.piece);
             } else if chunk.has(Some(piece.events.0)) {
-                // A piece of several chunks is counted with the first.
+                // A piece that several chunks touch is counted with the first one.
                 let facts = of_table(&mut self.facts, table);
                 facts.rows += piece.rows;
                 facts.left_out += piece.rows;
@@ -252,7 +253,7 @@ impl<'a> UnitDrawer<'a, '_> {
         })
     }
 
-    /// Whether nothing of a piece can be in the window, nor be a counter value before it.
+    /// Returns whether a piece has neither rows in the window nor counter values before it.
     fn is_outside(&self, table: TableId, piece: &PieceSeen) -> bool {
         let Some((from, to)) = self.window else { return false };
         let has_values =
@@ -261,7 +262,7 @@ impl<'a> UnitDrawer<'a, '_> {
         piece.times.0 >= to || is_early
     }
 
-    /// The sums of allocated memory.
+    /// Draws the sums of allocated memory.
     fn finish(mut self, source: &ValueSource<'_>) -> Result<UnitFacts, Failure> {
         let memory = std::mem::take(&mut self.memory);
         if source.asked.values {
@@ -274,7 +275,7 @@ impl<'a> UnitDrawer<'a, '_> {
     }
 }
 
-/// The facts of a table.
+/// Returns the facts of a table.
 pub(super) fn of_table(facts: &mut UnitFacts, table: TableId) -> &mut TableFacts {
     match table {
         rocpd::REGION => &mut facts.regions,
