@@ -1,7 +1,9 @@
 //! JSON in a piece of memory: values are found by their brackets and quotes, and nothing is copied.
 //!
-//! The scanner of formats/rocprofv3 goes byte by byte through a reader and copies what it cuts out; this one examines
-//! eight bytes at once and is several times as fast, which is what matters for files of gigabytes.
+//! The scanner of formats/rocprofv3 goes byte by byte through a reader and copies values. This one examines eight
+//! bytes at once and is about 1.5 times as fast where values are skipped and 2.5 times where they are read. It
+//! checks less in return: brackets of a value that is skipped need not match, and a number or word may have any
+//! letters.
 
 /// Deepest nesting of arrays and objects. No profiler goes beyond 8, and readers of RocPD stop at 128.
 const MAX_DEPTH: u32 = 120;
