@@ -1,7 +1,9 @@
 //! Alignment of all nodes' clocks with the reference clock.
 
-use super::clocks::{AlignOptions, GatheredClocks, JobClocks, RecordedClocks};
+use super::clocks::{AlignOptions, GatheredClocks};
+use super::job_clocks::JobClocks;
 use super::nodes::JobNodes;
+use super::recorded_clocks::RecordedClocks;
 use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
 use crate::input::plan::MergePlan;

@@ -1,11 +1,10 @@
 //! Collects the clock records of all inputs on rank 0, fits the clocks there, and sends the fits to all ranks.
 
-use super::observations::{
-    ObservationMessage, TimedBurst, TimedClockSet, put_together, thin_out_bursts, thin_out_sets,
-};
-use super::{domains::DomainList, domains::domains_of, logs::log_of_no_probes, nodes::JobNodes};
-use crate::input::home::{HostClocks, RealtimeStep, to_boottime};
-use crate::input::survey::InputSurvey;
+use super::job_clocks::{CausalityRepair, JobClocks};
+use super::observations::{ObservationMessage, put_together};
+use super::recorded_clocks::{Logs, RecordedClocks, Spans, widen};
+use super::{domains::DomainList, nodes::JobNodes};
+use crate::input::home::HostClocks;
 use clap::ValueEnum;
 use rpd_clocks::{
     AlignChoice, AlignMethod, BestSets, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation,
@@ -14,13 +13,9 @@ use rpd_clocks::{
 };
 use rpd_comm::Comm;
 use rpd_console::Failure;
-use rpd_shard::model::LocalNs;
-use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, is_wall_time, wire};
-use serde::{Deserialize, Serialize};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, wire};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of intervals into which a run is divided to evaluate error bounds.
-const MOMENTS: i128 = 64;
 /// Domains, domains without a process, best clock sets, clocks other than BOOTTIME, spans, logs, all clocks, spans of
 /// REALTIME.
 type Short = (
@@ -33,39 +28,6 @@ type Short = (
     BTreeSet<(ClockDomain, Clock)>,
     Spans,
 );
-/// For each domain, the log of a collector with the reason why there were no probes.
-type Logs = BTreeMap<ClockDomain, String>;
-
-/// Clock records of this rank's inputs. They are taken from each input as soon as it is surveyed.
-#[derive(Debug, Default)]
-pub(crate) struct RecordedClocks {
-    /// Domains of processes, by first occurrence in merge order.
-    domains: DomainList,
-    /// Domains of shards without a process.
-    silent: DomainList,
-    best: BestSets,
-    /// Clock of the process timestamps, per domain in which it is not BOOTTIME.
-    stamped: BTreeMap<ClockDomain, Clock>,
-    /// All clocks of process timestamps, per domain.
-    stamps: BTreeSet<(ClockDomain, Clock)>,
-    /// First and last BOOTTIME in clock sets and processes.
-    spans: Spans,
-    /// First and last REALTIME of processes with REALTIME timestamps.
-    walls: Spans,
-    sets: BTreeMap<ClockDomain, Vec<TimedClockSet>>,
-    bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<TimedBurst>>,
-    logs: Logs,
-}
-
-/// First and last recorded time of each domain, its BOOTTIME, ns.
-type Spans = BTreeMap<ClockDomain, (i64, i64)>;
-
-fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
-    match spans.get_mut(domain) {
-        Some(span) => *span = (span.0.min(first), span.1.max(last)),
-        None => drop(spans.insert(domain.clone(), (first, last))),
-    }
-}
 
 /// Clocks of the job before alignment. Observations and clock sets are complete on rank 0 only.
 #[derive(Debug, Default)]
@@ -81,62 +43,6 @@ pub(crate) struct GatheredClocks {
     of_processes: usize,
     /// Number of bursts that were discarded because their clocks cannot have shown such times; on rank 0.
     impossible: u64,
-}
-
-impl RecordedClocks {
-    /// Adds the clock records of the next input.
-    pub(crate) fn add(&mut self, survey: &InputSurvey) {
-        for source in &survey.sources {
-            domains_of(source).into_iter().for_each(|domain| self.domains.add(domain));
-            let process = &source.process;
-            self.stamps.insert((process.domain.clone(), process.clock));
-            if process.clock == Clock::Realtime && is_wall_time(process.first_seen) {
-                let last = process.last_seen.filter(|last| is_wall_time(*last)).unwrap_or(process.first_seen);
-                widen(&mut self.walls, &process.domain, (process.first_seen, last.max(process.first_seen)));
-            }
-            if process.clock != Clock::Boottime {
-                self.stamped.entry(process.domain.clone()).or_insert(process.clock);
-            } else if process.first_seen > 0 {
-                let last = process.last_seen.unwrap_or(process.first_seen);
-                widen(&mut self.spans, &process.domain, (process.first_seen, last.max(process.first_seen)));
-            }
-        }
-        let sets = survey.input.clocks();
-        if let Some(first) = sets.first() {
-            self.silent.add(first.domain.clone());
-            if survey.input.probes().is_empty()
-                && !self.logs.contains_key(&first.domain)
-                && let Some(log) = log_of_no_probes(survey.input.path())
-            {
-                self.logs.insert(first.domain.clone(), log.display().to_string());
-            }
-        }
-        keep_best(&mut self.best, sets.iter().cloned());
-        for ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket } in sets {
-            widen(&mut self.spans, domain, (*boottime, *boottime));
-            let known = self.sets.entry(domain.clone()).or_default();
-            known.push([*boottime, *monotonic_raw, *monotonic, *realtime, *bracket]);
-            thin_out_sets(known);
-        }
-        for ProbeBurst { from, to, sent, answered, spread, best, kernel_times } in survey.input.probes() {
-            let Some(first) = best.first() else { continue };
-            let trip = first.round_trip().unwrap_or(i64::MAX);
-            let best = best.iter().map(|p| [p.t1, p.t2, p.t3, p.t4]).collect();
-            let known = self.bursts.entry((from.clone(), to.clone())).or_default();
-            known.push((first.t1, trip, *sent, *answered, *spread, best, *kernel_times));
-            thin_out_bursts(known);
-        }
-    }
-
-    fn message(self) -> ObservationMessage {
-        let named = self.bursts.keys().flat_map(|(from, to)| [from, to]).chain(self.sets.keys());
-        let domains: Vec<ClockDomain> = named.cloned().collect::<BTreeSet<_>>().into_iter().collect();
-        let place = |domain: &ClockDomain| domains.binary_search(domain).unwrap_or(domains.len()) as u32;
-        let sets = self.sets.into_iter().map(|(domain, sets)| (place(&domain), sets)).collect();
-        let bursts = self.bursts.into_iter();
-        let bursts = bursts.map(|((from, to), bursts)| (place(&from), place(&to), bursts)).collect();
-        ObservationMessage { domains, sets, bursts }
-    }
 }
 
 impl GatheredClocks {
@@ -349,207 +255,5 @@ impl AlignOptions<'_> {
             ));
         }
         notes
-    }
-}
-
-/// Result of `--repair-causality`. A violation is a rank that left a collective before another rank, for which it
-/// waits, entered it. It counts once per rank and collective.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct CausalityRepair {
-    /// Violations before the repair.
-    pub before: u64,
-    /// Violations after the repair.
-    pub after: u64,
-    /// Violations after the repair that no move within the error bounds could remove.
-    #[serde(default)]
-    pub out_of_reach: u64,
-    /// Largest move of a time, ns.
-    pub moved_ns: i64,
-}
-
-/// Aligned clocks of the job.
-#[derive(Clone, Debug)]
-pub struct JobClocks {
-    /// All domains, in merge order.
-    pub domains: Vec<ClockDomain>,
-    /// Fits of the domains.
-    pub fits: BTreeMap<ClockDomain, DomainFit>,
-    /// Per domain, the number of collectives that its ranks left before others entered, by the aligned times.
-    pub violations: BTreeMap<ClockDomain, u64>,
-    /// Result of the causality repair; `None` if it was not requested.
-    pub repaired: Option<CausalityRepair>,
-    /// Number of discarded probe bursts, whose clocks cannot have shown such times.
-    pub impossible: u64,
-    /// For each domain whose node did not measure clocks, the log of one of its ranks that contains the reason, if
-    /// any.
-    pub logs: BTreeMap<ClockDomain, String>,
-    /// Whether a clock file was given.
-    pub has_clock_file: bool,
-    /// Notes about the clock file.
-    pub clock_file_notes: Vec<String>,
-    /// Requested alignment method, as spelled on the command line.
-    pub align: String,
-    /// Domain whose clock is the reference clock.
-    pub reference: ClockDomain,
-    /// Clock of that domain: BOOTTIME, unless its inputs use another clock and contain no offset to BOOTTIME.
-    pub clock: Clock,
-    best: BestSets,
-    spans: Spans,
-    stamps: BTreeSet<(ClockDomain, Clock)>,
-    homes: HostClocks,
-    unknown: DomainFit,
-}
-
-impl JobClocks {
-    /// Returns REALTIME minus BOOTTIME of the reference, ns. It converts job time to wall time.
-    pub fn realtime_anchor(&self) -> Option<i64> {
-        self.best.get(&self.reference).map(|set| set.realtime.saturating_sub(set.boottime))
-    }
-
-    /// Returns the fit that converts BOOTTIME timestamps of a domain to job time.
-    pub fn domain_fit(&self, domain: &ClockDomain) -> &DomainFit {
-        self.fits.get(domain).unwrap_or(&self.unknown)
-    }
-
-    /// Returns the median error bound of a domain over its recorded span, ns; `None` if it is unknown. That span can
-    /// be much longer than the observed part of its clock.
-    pub fn usual_bar(&self, domain: &ClockDomain) -> Option<i64> {
-        usual(self.domain_fit(domain), self.span(domain), DomainFit::bar_at)
-    }
-
-    /// Returns the largest certain bound of a domain at the same times, ns; `None` if there is none at one of them.
-    pub fn most_hard(&self, domain: &ClockDomain) -> Option<i64> {
-        most_hard(self.domain_fit(domain), self.span(domain))
-    }
-
-    /// Returns the first and last recorded time of a domain, its BOOTTIME, ns.
-    pub fn span(&self, domain: &ClockDomain) -> Option<(i64, i64)> {
-        self.spans.get(domain).copied()
-    }
-
-    /// Returns the clocks other than BOOTTIME that a domain's timestamps use, with the offsets to BOOTTIME.
-    pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[RealtimeStep])> {
-        let of_domain =
-            self.stamps.range((domain.clone(), Clock::Boottime)..).take_while(move |(of, _)| of == domain);
-        let others = of_domain.filter(|(_, clock)| *clock != Clock::Boottime);
-        let all = others.map(|(of, clock)| (*clock, self.homes.steps(of, *clock)));
-        // If no shard contains clocks, there is nothing to compare with.
-        all.filter(|_| !self.homes.is_empty())
-    }
-
-    /// Returns the conversion from a process's times to job time.
-    pub fn process_fit(&self, process: &Process) -> ProcessFit<'_> {
-        let steps = self.homes.steps(&process.domain, process.clock);
-        ProcessFit { fit: self.domain_fit(&process.domain), steps }
-    }
-}
-
-/// Returns the median of a property of the fit at times of a span.
-fn usual(
-    fit: &DomainFit,
-    span: Option<(i64, i64)>,
-    at: impl Fn(&DomainFit, LocalNs) -> Option<i64>,
-) -> Option<i64> {
-    let moments = moments(fit, span).into_iter();
-    let mut values: Vec<Option<i64>> = moments.map(|moment| at(fit, LocalNs(moment))).collect();
-    // An unknown value counts as larger than any known value.
-    values.sort_unstable_by_key(|value| (value.is_none(), *value));
-    values.get(values.len() / 2).copied().flatten()
-}
-
-/// Returns the largest certain bound of a fit at times of a span; `None` if it is unknown at one of them.
-fn most_hard(fit: &DomainFit, span: Option<(i64, i64)>) -> Option<i64> {
-    let hard = moments(fit, span).into_iter().map(|moment| fit.hard_at(LocalNs(moment)));
-    hard.collect::<Option<Vec<i64>>>()?.into_iter().max()
-}
-
-/// Returns times spread evenly over a span; the knots of the fit if the span is unknown.
-fn moments(fit: &DomainFit, span: Option<(i64, i64)>) -> Vec<i64> {
-    match span {
-        _ if fit.method == AlignMethod::Reference => vec![0],
-        Some((first, last)) => {
-            let length = i128::from(last) - i128::from(first);
-            (0..=MOMENTS).map(|part| (i128::from(first) + length * part / MOMENTS) as i64).collect()
-        }
-        None => fit.bars.iter().map(|knot| knot.local).collect(),
-    }
-}
-
-/// Conversion from the times of one process to job time.
-#[derive(Clone, Copy, Debug)]
-pub struct ProcessFit<'a> {
-    /// Fit of the process's domain.
-    pub fit: &'a DomainFit,
-    /// Offsets from the process's own clock to BOOTTIME of its domain.
-    steps: &'a [RealtimeStep],
-}
-
-impl ProcessFit<'_> {
-    /// Replaces times of the process by job times.
-    pub fn map_all(&self, times: &mut [i64]) {
-        let shift = match self.steps {
-            [] => 0,
-            [only] => only.offset,
-            steps => {
-                times.iter_mut().for_each(|time| *time = to_boottime(steps, *time));
-                0
-            }
-        };
-        self.fit.map.map_all(times, shift);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use rpd_clocks::ErrorKnot;
-
-    /// Knots at uneven distances, each with an error bound, a certain bound that is wider by some amount, and its
-    /// growth.
-    fn some_fit() -> impl Strategy<Value = DomainFit> {
-        let knot = (1..1_000_000_000i64, 0..100_000i64, proptest::option::of(0..100_000i64), 0..5_000i64);
-        proptest::collection::vec(knot, 1..12).prop_map(|knots| {
-            let mut local = 0;
-            let bars = knots.into_iter().map(|(after, bar, more, growth)| {
-                local += after;
-                let hard = more.map(|more| (-bar / 2, bar + more));
-                ErrorKnot { local, offset: 0, bar, hard, growth }
-            });
-            DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() }
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_certain_is_never_told_to_be_less_than_the_bar(
-            fit in some_fit(),
-            span in proptest::option::of((-5_000_000_000..5_000_000_000i64, 0..20_000_000_000i64)),
-        ) {
-            let span = span.map(|(first, length)| (first, first + length));
-            let bar = usual(&fit, span, DomainFit::bar_at);
-            prop_assert!(bar.is_some());
-            if let Some(hard) = most_hard(&fit, span) {
-                prop_assert!(bar <= Some(hard), "{:?} of {}", bar, hard);
-            }
-            if fit.bars.iter().all(|knot| knot.hard.is_some()) {
-                prop_assert!(most_hard(&fit, span).is_some());
-            }
-        }
-    }
-
-    #[test]
-    fn the_bar_is_the_usual_one_and_what_is_certain_holds_always() {
-        // Most knots are at the beginning, where errors are small; most of the time is after it.
-        let knot =
-            |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
-        let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);
-        let mut fit = DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() };
-        let span = Some((0, 1_000_000));
-        let bar = usual(&fit, span, DomainFit::bar_at).unwrap();
-        assert!((4_000..5_000).contains(&bar), "{bar}");
-        assert_eq!(most_hard(&fit, span), Some(9_000));
-        fit.bars[5].hard = None;
-        assert_eq!(most_hard(&fit, span), None);
     }
 }

@@ -3,10 +3,10 @@
 use super::nodes::JobNodes;
 use crate::input::command_endings::CommandEndings;
 use crate::input::death::{ProcessCrash, StoppedProcesses};
+use crate::input::input_survey::InputSurvey;
 use crate::input::opened::OpenInput;
 use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::source::KeySpace;
-use crate::input::survey::InputSurvey;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};

@@ -3,10 +3,11 @@
 use super::collectives::of_space;
 use super::expand::BuiltinString;
 use super::home::HostClocks;
+use super::input_survey::{InputSurvey, hashes_of_words, shorten};
 use super::opened::{InputTables, OpenDatabase, OpenInput, StringPieces};
+use super::placeholders::reserve_placeholders;
 use super::schema::JobSchema;
 use super::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTracks, StackSpace, join};
-use super::survey::{InputSurvey, hashes_of_words, reserve_placeholders, shorten};
 use crate::strings::{StringHash, hash};
 use rayon::prelude::*;
 use rpd_clocks::MERGED_TIME_NAMESPACE;

@@ -1,9 +1,9 @@
 //! Inputs that vanish, shrink or become unreadable during a merge. The merge restarts without them.
 
 use super::find::ListedFile;
+use super::input_survey::InputSurvey;
 use super::lost::{LostCause, LostRows};
 use super::schema::JobSchema;
-use super::survey::InputSurvey;
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, VanishedInput};
 use rpd_files::open_input;

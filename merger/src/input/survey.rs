@@ -7,15 +7,16 @@ use super::expand::{self, BuiltinString};
 use super::foreign_blocks::ForeignBlocks;
 use super::gone::changed;
 use super::home::HostClocks;
-use super::opened::{InputTables, OpenInput, needed_rows};
+use super::input_survey::{InputSurvey, hashes_of_words, shorten};
+use super::opened::{InputTables, OpenInput};
+use super::placeholders::{leads_nowhere, may_be_call_of, missing_rows, reserve_placeholders};
 use super::plan::PlannedInput;
 use super::profiler_losses::{ProfilerLosses, damaged_profiler_losses};
 use super::schema::JobSchema;
-use super::set_strings::SetStrings;
 use super::source::{ExpandedKeys, InputSource, KeySpace, SourcePiece, SourceTracks, StackSpace};
 use super::translate::TRANSLATED;
 use super::{command_endings::CommandEndings, database::survey_database, death::ProcessCrash};
-use crate::strings::{StringHash, hash};
+use crate::strings::hash;
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_console::Failure;
@@ -24,45 +25,15 @@ use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, Damage, ShardStrings};
 use rpd_shard::identity::unnamed_node;
-use rpd_shard::model::{Column, Kind, TableId, native, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{COMMAND_SOURCE, Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
 
 /// Maximum number of warnings per shard; it counts the others.
 const MAX_WARNINGS: usize = 20;
 /// Blocks that are decoded at the same time, before their facts are combined.
 const BLOCKS_AT_ONCE: usize = 256;
-
-/// An input after its survey.
-#[derive(Debug, Default)]
-pub(crate) struct InputSurvey {
-    /// The input, with its file closed.
-    pub input: OpenInput,
-    /// For each string table, position and hash of each string, followed by the builtin strings in use. Texts are
-    /// read again when they are written, because a job has many inputs with the same strings.
-    pub hashes: Vec<Vec<(u32, StringHash)>>,
-    /// For each string table, the properties that a table set needs; only for the partitioned layout.
-    pub set_strings: Vec<SetStrings>,
-    /// Sources, in output order.
-    pub sources: Vec<InputSource>,
-    /// Missing rows: those that the collector recorded as lost, and those that the survey found missing.
-    pub losses: Vec<Loss>,
-    /// Rows read, per table of the input.
-    pub rows_read: BTreeMap<TableId, u64>,
-    /// One line per damaged place.
-    pub warnings: Vec<String>,
-    /// Processes that died by a signal, and ranks that failed.
-    pub deaths: Vec<ProcessCrash>,
-    /// How the command of a shard ended.
-    pub commands: CommandEndings,
-    /// Profilers whose rows are missing.
-    pub profiler_losses: ProfilerLosses,
-    /// Bytes of text that the shard's rows have in the output, per table. Cleared after they were added to the
-    /// planned size.
-    pub texts: BTreeMap<TableId, u64>,
-}
 
 /// Surveys a planned input. An input that vanished, shrank or was replaced since the plan is a vanished input; a
 /// shard may have grown.
@@ -195,22 +166,6 @@ fn survey_shard(
         commands,
         profiler_losses,
         texts,
-    }
-}
-
-/// Returns the hashes of the builtin strings in use. They follow the strings of their table.
-pub(super) fn hashes_of_words(
-    words: &BTreeSet<BuiltinString>,
-) -> impl Iterator<Item = (u32, StringHash)> + '_ {
-    words.iter().map(|word| (word.index(), hash(word.text().as_bytes())))
-}
-
-/// Keeps the first warnings of an input and counts the others.
-pub(super) fn shorten(warnings: &mut Vec<String>, most: usize, path: &Path) {
-    if warnings.len() > most {
-        let more = warnings.len() - most;
-        warnings.truncate(most);
-        warnings.push(format!("{}: {more} more such lines", path.display()));
     }
 }
 
@@ -375,101 +330,6 @@ fn source(
     let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
     let collectives = ProcessCollectives::default();
     InputSource { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
-}
-
-/// Returns whether a row of a block has a mandatory reference to a row of `target` that does not exist.
-fn leads_nowhere(
-    shard: &Shard,
-    tables: &InputTables,
-    block: &BlockRef,
-    target: TableId,
-    spaces: &BTreeMap<TableId, KeySpace>,
-) -> bool {
-    let is_link = |column: &Column| column.kind == Kind::Ref(target) && column.sql.not_null;
-    let space = spaces.get(&target);
-    let is_there = |key| space.is_some_and(|space| space.stored(key).is_some());
-    // An unreadable block was reported before.
-    let Ok(rows) = needed_rows(shard, tables, block, &is_link) else { return false };
-    let links = rows.table.columns.iter().zip(&rows.columns).filter(|(column, _)| is_link(column));
-    let mut missing = links.flat_map(|(_, cells)| (0..rows.len).map(|i| cells.int(i)));
-    missing.any(|key| !key.is_some_and(is_there))
-}
-
-/// Reserves a placeholder row in every table that lacks a referenced row.
-pub(super) fn reserve_placeholders(
-    spaces: &mut BTreeMap<TableId, KeySpace>,
-    missing: BTreeSet<TableId>,
-    job: &JobSchema,
-) {
-    // A node always exists, and rows of a lost process are assigned to the first existing process.
-    let has_process = spaces.get(&rocpd::INFO_PROCESS).is_some_and(|space| !space.stored.is_empty());
-    let has_own_row = |table: &TableId| match *table {
-        rocpd::INFO_PROCESS => has_process,
-        table => table == rocpd::INFO_NODE,
-    };
-    let mut needed: BTreeSet<TableId> = missing.into_iter().filter(|table| !has_own_row(table)).collect();
-    // A placeholder can need other placeholders: a kernel symbol refers to a code object.
-    let mut queue: Vec<TableId> = needed.iter().copied().collect();
-    while let Some(table) = queue.pop() {
-        for column in job.get(table).iter().flat_map(|t| &t.columns) {
-            if let Kind::Ref(target) = column.kind
-                && column.sql.not_null
-                && !has_own_row(&target)
-                && needed.insert(target)
-            {
-                queue.push(target);
-            }
-        }
-    }
-    for table in needed {
-        let space = spaces.entry(table).or_default();
-        space.placeholder = Some(space.next);
-        space.next += 1;
-    }
-}
-
-/// Returns the rows that were written according to the ledger or block headers, but could not be read.
-fn missing_rows(
-    shard: &Shard,
-    is_merged: impl Fn(TableId) -> bool,
-    readable: &BTreeMap<(u32, TableId), u64>,
-) -> Vec<Loss> {
-    let mut written: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
-    let headers = shard.blocks().iter().map(|b| b.header);
-    let cut = shard.damage().iter().filter_map(|d| d.block);
-    let by_headers = headers.chain(cut).filter_map(|header| match header.kind {
-        BlockKind::Rows(table) => Some((header.source, table, header.next_key().saturating_sub(1) as u64)),
-        _ => None,
-    });
-    let by_ledger = shard.ledger.iter().flat_map(|ledger| ledger.written.iter().copied());
-    for (source, table, rows) in by_headers.chain(by_ledger) {
-        if is_merged(table) && source != 0 || (source, table) == (0, rocpd::STRING) {
-            let known = written.entry((source, table)).or_default();
-            *known = (*known).max(rows);
-        }
-    }
-    let cause = if shard.ledger.is_some() { LossCause::DamagedBlock } else { LossCause::Truncated };
-    let mut losses: Vec<Loss> = written
-        .into_iter()
-        .filter_map(|((source, table), rows)| {
-            let lost = rows.saturating_sub(readable.get(&(source, table)).copied().unwrap_or(0));
-            (lost > 0).then_some(Loss { source, table: Some(table), cause, rows: Some(lost) })
-        })
-        .collect();
-    // Without the ledger at the end of a shard, further losses are unknown.
-    if shard.ledger.is_none() {
-        losses.push(Loss { source: 0, table: None, cause, rows: None });
-    }
-    losses
-}
-
-/// Returns whether a loss may include an MPI call of this process. Rows at the cut end of a shard are later than all
-/// recorded calls.
-fn may_be_call_of(loss: &Loss, source: u32) -> bool {
-    let is_of_process = loss.source == source || loss.source == 0;
-    let is_of_table =
-        loss.table.map_or(loss.cause != LossCause::Truncated, |table| table == native::MPI_CALL);
-    is_of_process && is_of_table && loss.rows != Some(0)
 }
 
 /// Returns a placeholder for a process without a process record. Other processes of its shard ran on the same node.

@@ -1,15 +1,16 @@
 //! Phase 2: every rank reads its inputs once. Ids are assigned in the next phase.
 
-use crate::agree::clocks::RecordedClocks;
+use crate::agree::recorded_clocks::RecordedClocks;
 use crate::budget::HeldMemory;
 use crate::cli::{MergeArgs, TableLayout};
 use crate::input::home::HostClocks;
+use crate::input::input_survey::InputSurvey;
 use crate::input::plan::{MergePlan, PlannedInput};
 use crate::input::schema::JobSchema;
 use crate::input::set_strings::SetStrings;
 use crate::input::share::share;
 use crate::input::source::{RowRoom, StackRoom};
-use crate::input::survey::{InputSurvey, survey};
+use crate::input::survey::survey;
 use crate::output::planned_size::PlannedContent;
 use crate::strings::DistinctStrings;
 use rayon::prelude::*;

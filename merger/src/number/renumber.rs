@@ -1,6 +1,6 @@
 use super::SourceBases;
 use super::json_ids::{self, JsonId};
-use crate::agree::clocks::ProcessFit;
+use crate::agree::job_clocks::ProcessFit;
 use crate::input::expand::BuiltinString;
 use crate::input::opened::StringMap;
 use crate::input::source::{InputSource, RowOrigin, StackSpace};

@@ -1,15 +1,15 @@
 //! Phase 4: reads the rows of this rank's sources again, expands and renumbers them.
 
 use super::provenance;
-use crate::agree::clocks::JobClocks;
+use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
 use crate::input::expand::{self, ExpansionContext};
 use crate::input::gone::{changed, with_rows};
+use crate::input::input_survey::InputSurvey;
 use crate::input::opened::{OpenInput, StringMap, block_rows, shard_strings};
 use crate::input::piece_ref::PieceRef;
 use crate::input::schema::JobSchema;
 use crate::input::source::{ExpandedKeys, InputSource, RowOrigin, SourcePiece};
-use crate::input::survey::InputSurvey;
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;

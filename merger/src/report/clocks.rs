@@ -1,8 +1,8 @@
 //! Report of each clock.
 
 use super::MergeReport;
-use crate::agree::clocks::JobClocks;
 use crate::agree::findings::JobFindings;
+use crate::agree::job_clocks::JobClocks;
 use crate::input::home::RealtimeStep;
 use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
 use rpd_console::wording::rank_ranges;
@@ -139,7 +139,7 @@ impl ClockRow {
             drift_ppm: fit.drift_ppm,
             drift_bar_ppm: drift_bar(fit),
             bar_ns: clocks.usual_bar(domain),
-            hard_ns: clocks.most_hard(domain),
+            hard_ns: clocks.max_certain_bound(domain),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),

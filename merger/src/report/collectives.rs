@@ -1,7 +1,7 @@
 //! Summary lines about collectives.
 
 use super::MergeReport;
-use crate::agree::clocks::CausalityRepair;
+use crate::agree::job_clocks::CausalityRepair;
 use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives};
 use rpd_console::wording::{counted, duration, grouped, noun};
 

@@ -2,8 +2,8 @@
 
 use super::MergeReport;
 use super::clocks::{ClockRow, names, shown_domains};
-use crate::agree::clocks::{CausalityRepair, JobClocks};
 use crate::agree::findings::JobFindings;
+use crate::agree::job_clocks::{CausalityRepair, JobClocks};
 use crate::agree::nodes::JobNodes;
 use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;

@@ -5,7 +5,7 @@
 
 use super::MergeReport;
 use super::former::metadata_of_former;
-use crate::agree::clocks::JobClocks;
+use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
 use crate::input::plan::MergePlan;
 use crate::output_file::made_by_merge::STILL_RUNNING;

@@ -3,7 +3,7 @@
 use super::MergeReport;
 use super::clocks::names;
 use super::drawing::{ClockCurve, ClockPicture, draw};
-use crate::agree::clocks::JobClocks;
+use crate::agree::job_clocks::JobClocks;
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, duration};

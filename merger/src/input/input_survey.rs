@@ -1,0 +1,59 @@
+//! What a survey found in one input.
+
+use super::command_endings::CommandEndings;
+use super::death::ProcessCrash;
+use super::expand::BuiltinString;
+use super::opened::OpenInput;
+use super::profiler_losses::ProfilerLosses;
+use super::set_strings::SetStrings;
+use super::source::InputSource;
+use crate::strings::{StringHash, hash};
+use rpd_shard::model::TableId;
+use rpd_shard::record::Loss;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// An input after its survey.
+#[derive(Debug, Default)]
+pub(crate) struct InputSurvey {
+    /// The input, with its file closed.
+    pub input: OpenInput,
+    /// For each string table, position and hash of each string, followed by the builtin strings in use. Texts are
+    /// read again when they are written, because a job has many inputs with the same strings.
+    pub hashes: Vec<Vec<(u32, StringHash)>>,
+    /// For each string table, the properties that a table set needs; only for the partitioned layout.
+    pub set_strings: Vec<SetStrings>,
+    /// Sources, in output order.
+    pub sources: Vec<InputSource>,
+    /// Missing rows: those that the collector recorded as lost, and those that the survey found missing.
+    pub losses: Vec<Loss>,
+    /// Rows read, per table of the input.
+    pub rows_read: BTreeMap<TableId, u64>,
+    /// One line per damaged place.
+    pub warnings: Vec<String>,
+    /// Processes that died by a signal, and ranks that failed.
+    pub deaths: Vec<ProcessCrash>,
+    /// How the command of a shard ended.
+    pub commands: CommandEndings,
+    /// Profilers whose rows are missing.
+    pub profiler_losses: ProfilerLosses,
+    /// Bytes of text that the shard's rows have in the output, per table. Cleared after they were added to the
+    /// planned size.
+    pub texts: BTreeMap<TableId, u64>,
+}
+
+/// Returns the hashes of the builtin strings in use. They follow the strings of their table.
+pub(super) fn hashes_of_words(
+    words: &BTreeSet<BuiltinString>,
+) -> impl Iterator<Item = (u32, StringHash)> + '_ {
+    words.iter().map(|word| (word.index(), hash(word.text().as_bytes())))
+}
+
+/// Keeps the first warnings of an input and counts the others.
+pub(super) fn shorten(warnings: &mut Vec<String>, most: usize, path: &Path) {
+    if warnings.len() > most {
+        let more = warnings.len() - most;
+        warnings.truncate(most);
+        warnings.push(format!("{}: {more} more such lines", path.display()));
+    }
+}
