@@ -1,6 +1,6 @@
 //! Estimates one time for all nodes of a job.
 //!
-//! [`align`] is the algorithm. It turns [`ClockObservations`] of the clocks of a job into one [`DomainFit`] for
+//! [`align()`] is the algorithm. It turns [`ClockObservations`] of the clocks of a job into one [`DomainFit`] for
 //! each clock domain, with a [`TimeMap`] and an error bound. It is pure: the same observations in any order give
 //! the same maps, to the bit. docs/CLOCKS.md describes its guarantees. [`ClockFile`] reads offsets that a site
 //! measured itself.

@@ -1,8 +1,8 @@
 //! Finds the collective operations in all inputs, matches them between ranks, and evaluates the matched ones.
 //!
 //! Calls are matched by communicator, sequence number on it, function, root and size. Calls that do not match
-//! are reported and never used. Matched collectives yield observations of the clocks ([`clock_observations`])
-//! and the ranks that the others wait for ([`late_ranks`]).
+//! are reported and never used. Matched collectives yield observations of the clocks ([`clock_observations()`])
+//! and the ranks that the others wait for ([`late_ranks()`]).
 //!
 //! [`collectives_of_block`] and [`collectives_of_regions`] find the calls of a process, and [`CallSample`]
 //! limits how many are kept. [`match_calls`] exchanges them between merge ranks. `timing_evidence` decides by
