@@ -17,8 +17,8 @@ const ASYMMETRY: [(f64, f64); 2] = [(0.95, 0.014), (0.05, 0.1)];
 /// Additional asymmetry, as a share of the excess of the round trip over the job's median: the detour may affect
 /// only one way.
 const DETOUR: f64 = 0.2;
-/// How much later than others a domain leaves, as a share of the duration of a collective: little for most
-/// domains, much for one in ten.
+/// How much later than others a domain leaves, as a share of the duration of a collective. It is little for most
+/// domains and much for one in ten.
 const LATENESS: [(f64, f64); 2] = [(0.9, 0.03), (0.1, 0.5)];
 /// Apparent lateness of a disturbed domain, as a share of the duration of a collective.
 const DISTURBANCE: f64 = 4.0;

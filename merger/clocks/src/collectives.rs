@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 /// Fewest collectives that two domains must have in common to be compared.
 const MIN_COMMON_COLLECTIVES: u64 = 3;
-/// A block of collectives ends after `BLOCK` ns and `BLOCK_COUNT` collectives, or, if that is less, after a
-/// `BLOCKS`-th of the run and of all collectives. The drift can be estimated only from several blocks.
+/// A block of collectives ends after `BLOCK` ns and `BLOCK_COUNT` collectives. If less, a `BLOCKS`-th of the run
+/// and of all collectives suffices, because the drift can be estimated only from several blocks.
 const BLOCK: f64 = 5.0 * SECOND;
 const BLOCK_COUNT: usize = 5;
 const BLOCKS: usize = 6;
@@ -43,7 +43,7 @@ const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
 /// One collective; guests in order of their domains.
 pub(super) struct CollectiveGathering {
     pub(super) guests: Vec<DomainGuest>,
-    /// Whether it is known to be one collective; otherwise only its times show that.
+    /// Whether it is certainly one collective; otherwise only its times show that.
     pub(super) is_sure: bool,
 }
 
@@ -199,7 +199,7 @@ fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
 
 /// Returns the probability that at least half of `count` items are of a kind with the given share.
 fn half_or_more(count: usize, share: f64) -> f64 {
-    // Chernoff's bound. It is exact enough, also for a single item.
+    // Chernoff's bound. For a single item, the share itself is exact.
     if count < 2 {
         return share;
     }

@@ -10,7 +10,7 @@ pub(super) struct ClockLink {
     pub(super) kind: LinkKind,
     /// Pairs in order of time.
     pub(super) pairs: Vec<DomainPair>,
-    /// Number of bursts or collectives from which the pairs come.
+    /// Number of bursts or collectives that yielded the pairs.
     pub(super) count: u64,
     /// Shortest round trip, ns; for probes only.
     pub(super) round_trip: f64,

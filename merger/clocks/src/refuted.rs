@@ -71,8 +71,8 @@ pub(super) struct ProbedLinks<'a> {
 impl ProbedLinks<'_> {
     /// Returns whether a block of collectives is further from the probes' track than the bounds allow.
     ///
-    /// Only blocks between two bursts are checked, where a clock does not drift away and return, and blocks
-    /// after the last burst for as long as bursts had lasted.
+    /// It checks blocks between two bursts, where a clock does not drift away and return. It also checks blocks
+    /// after the last burst, for as long as bursts had lasted.
     pub(super) fn refutes(&self, domain: usize, sample: &TrackSample) -> bool {
         let Some(probes) = &self.located[domain] else { return false };
         let track = &probes.track;

@@ -16,9 +16,9 @@ pub(super) struct TrackSample {
     pub(super) var: f64,
     /// The sample represents observations within this distance, ns.
     pub(super) around: f64,
-    /// Index of the link that it comes from. The smoother does not use it.
+    /// Index of its link. The smoother does not use it.
     pub(super) link: usize,
-    /// Source that it comes from.
+    /// Kind of its source.
     pub(super) kind: LinkKind,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn smooth(samples: &[TrackSample], noise: LinkNoise) -> Option<Smooth
     Some(SmoothedTrack { track, scale, weights })
 }
 
-/// Shifts times to seconds and values to near 0, so that squares keep their digits.
+/// Origin of the points: times become seconds and values near 0, so that squares keep their digits.
 struct Origin {
     x: f64,
     y: f64,

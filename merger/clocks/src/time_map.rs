@@ -280,8 +280,8 @@ mod tests {
     }
 
     proptest! {
-        /// Within reach of the knots, all times of a column are within 1 ns of the line: half for rounding, the
-        /// rest for the precision of 53 bits. They equal the times that are mapped one by one.
+        /// Within reach of the knots, all times of a column are within 1 ns of the line. Half of that is
+        /// rounding, the rest the precision of 53 bits. They equal the times that are mapped one by one.
         #[test]
         fn a_column_is_mapped_as_its_times_are_and_both_lie_on_the_lines(
             points in some_points(),

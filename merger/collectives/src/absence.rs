@@ -1,5 +1,5 @@
-//! Finds a collective that some ranks never entered while the others waited in it. This is how a job hangs if
-//! one of its ranks raised an error or died, or if ranks wait for messages of such a rank.
+//! Finds a collective that some ranks never entered while the others waited in it. A job hangs like this if one
+//! of its ranks raised an error or died. The same holds for ranks that wait for messages of such a rank.
 
 use super::matched_call::CallRecord;
 use super::participants::{self, JobMembers, JobParticipant};

@@ -70,7 +70,7 @@ impl RegionSpec {
 /// The calls of a process on one communicator, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallSequence {
-    /// Hash that replaces the hash of the communicator's name.
+    /// Hash of the name that is generated for the communicator.
     pub comm: u64,
     /// Index of the communicator among those of the process, from 0, by first use.
     pub place: u32,

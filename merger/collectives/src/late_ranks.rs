@@ -94,7 +94,7 @@ struct Sum {
     waited: i64,
     collectives: u64,
     /// For each collective that it delayed: wait time of the others for it, excess of its own time, and error
-    /// bound of the clocks (-1 if not known).
+    /// bound of the clocks. -1 is unknown.
     charges: Vec<(i64, i64, i64)>,
     /// Wait time for several ranks of which it was one.
     together: i64,

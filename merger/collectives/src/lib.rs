@@ -1,12 +1,12 @@
 //! Finds the collective operations in all inputs, matches them between ranks, and evaluates the matched ones.
 //!
 //! Calls are matched by communicator, sequence number on it, function, root and size. Calls that do not match
-//! are reported and never used. Matched collectives yield observations of the clocks ([`clock_observations`])
-//! and the ranks that the others wait for ([`late_ranks`]).
+//! are reported and never used. Matched collectives yield observations of the clocks ([`clock_observations()`])
+//! and the ranks that the others wait for ([`late_ranks()`]).
 //!
-//! The steps, in order: [`collectives_of_block`] and [`collectives_of_regions`] find the calls of a process,
-//! [`CallSample`] limits how many are kept, [`match_calls`] exchanges them between merge ranks, and
-//! `timing_evidence` decides by their times whether unnumbered calls are one collective.
+//! [`collectives_of_block`] and [`collectives_of_regions`] find the calls of a process, and [`CallSample`]
+//! limits how many are kept. [`match_calls`] exchanges them between merge ranks. `timing_evidence` decides by
+//! their times whether unnumbered calls are one collective.
 
 mod absence;
 mod clock_observations;

@@ -21,8 +21,7 @@ const MAX_POLL_GAP_NS: i64 = 100_000;
 /// Maximum number of threads of one process whose calls are summed up. Collectives of other threads have no own
 /// time.
 const MAX_THREADS: usize = 1 << 12;
-/// Time in MPI in other threads is ignored up to this fraction (one in so many) of the time that collectives
-/// span.
+/// Time in MPI in other threads is ignored up to the time that collectives span, divided by this.
 const MAX_OTHER_THREADS_PART: i64 = 100;
 /// Value of [`OwnTime::since`] if own time counts from the end of `MPI_Init`.
 pub(super) const SINCE_INIT: u64 = 0;

@@ -111,9 +111,9 @@ impl JobMembers {
 /// A participant that used a communicator: whether it is a worker, when it began, and its index.
 type User = (bool, i64, u32);
 
-/// Separates communicators of one name if several processes of one rank used them, or several files of one
-/// process that each have a part of its calls. The first users of all ranks belong together, then the second
-/// users, and so on.
+/// Separates communicators of one name that several processes of one rank used. It does the same for several
+/// files of one process that each have a part of its calls. The first users of all ranks belong together, then
+/// the second users, and so on.
 pub(super) fn tell_apart(
     comm: &impl Comm,
     members: &JobMembers,

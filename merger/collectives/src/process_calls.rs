@@ -60,8 +60,8 @@ pub struct ProcessCollectives {
     ranks: BTreeMap<u64, u32>,
     /// Unnumbered calls: one sequence for each communicator, in order.
     pub sequences: Vec<CallSequence>,
-    /// Number of collectives that cannot be compared with any other process: the name of their communicator is
-    /// valid in one process only, or they have no number.
+    /// Number of collectives that cannot be compared with any other process. They have no number, or the name of
+    /// their communicator is valid in one process only.
     pub alone: u64,
     /// Number of MPI collectives on communicators that other processes may share.
     of_mpi: u64,
@@ -187,9 +187,10 @@ impl ProcessCollectives {
 
 const WORLD: &str = "MPI_COMM_WORLD";
 
-/// Returns whether a communicator's name means the same in all processes. It does not if the creation of the
-/// communicator was not recorded, if each rank has one of its own, or if it was derived from such a
-/// communicator.
+/// Returns whether a communicator's name means the same in all processes.
+///
+/// It does not if the creation of the communicator was not recorded, or if each rank has one of its own. The
+/// same holds for communicators derived from these.
 pub fn is_shared_communicator(name: &str) -> bool {
     let first = name.split('/').next().unwrap_or(name);
     let unseen = first.strip_prefix("comm-").is_some_and(|n| n.len() < 16);

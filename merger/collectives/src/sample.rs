@@ -1,9 +1,9 @@
-//! Selects the collectives that are kept if a job has more than fit: a sample by hash of communicator and
+//! Selects the collectives that are kept if a job has more than fit. The sample is by hash of communicator and
 //! number, so that either all ranks of a collective are kept or none.
 //!
 //! The level of a call is the number of leading zeros of its hash. Calls from one level upwards are kept: the
-//! lowest level at which few enough calls of the job remain. The result does not depend on the process that
-//! counts: what is too much for one merge rank is too much for all of them together.
+//! lowest level at which few enough calls of the job remain. The result does not depend on the number of merge
+//! ranks: what is too much for one merge rank is too much for all together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twox_hash::XxHash3_64;

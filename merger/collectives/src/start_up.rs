@@ -29,8 +29,8 @@ pub struct StartUp {
     pub apart_ns: i64,
 }
 
-/// A collective of all ranks: first entry and last exit, ns of the job; the last rank to enter; time between the
-/// first and the last entry, ns.
+/// A collective of all ranks. Fields: first entry and last exit, ns of the job; the last rank to enter; time
+/// between the first and the last entry, ns.
 type FirstCollective = (i64, i64, u32, i64);
 
 /// Times of the run that delimit its start-up.

@@ -181,8 +181,8 @@ struct Tally {
     clear: usize,
     /// By place in the group: number of calls in which the domain entered clearly last.
     last: Vec<usize>,
-    /// By place: number of calls in which the domain was one of the last two and these did not leave together;
-    /// number of calls in which it was one of the last two.
+    /// Two numbers by place: calls in which the domain was one of the last two and these did not leave together,
+    /// and all calls in which it was one of the last two.
     votes: Vec<(usize, usize)>,
     /// Number of calls that one domain left clearly before another one entered.
     early: usize,

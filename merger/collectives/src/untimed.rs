@@ -152,14 +152,14 @@ pub(super) struct UntimedCalls {
     pub(super) ns: i64,
 }
 
-/// Returns the wait time of all ranks in `MPI_Init`, summed up, ns: how much longer each call took than the
-/// shortest one, which is that of the last rank to start.
+/// Returns the wait time of all ranks in `MPI_Init`, summed up, ns. A rank waits for as long as its call exceeds
+/// the shortest one, which is that of the last rank to start.
 pub(super) fn waited_in_init(durations: impl Iterator<Item = i64>) -> i64 {
     over_the_least(durations, 0)
 }
 
-/// Returns the wait time of all ranks in `MPI_Finalize`, summed up, ns: how much longer each call took than the
-/// shortest one, minus the spread between ranks that do not wait.
+/// Returns the wait time of all ranks in `MPI_Finalize`, summed up, ns. A rank waits for as long as its call
+/// exceeds the shortest one by more than the spread of ranks that do not wait.
 pub(super) fn waited_in_finalize(durations: impl Iterator<Item = i64>) -> i64 {
     over_the_least(durations, FINALIZE_SPREAD_NS)
 }

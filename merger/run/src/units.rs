@@ -1,5 +1,5 @@
-//! Divides the rows of a run into units: one for each process, by the ranges of ids that the merge stored, and
-//! one for the rows that no process claims.
+//! Divides the rows of a run into units: one for each process, and one for the rows that no process claims. The
+//! merge stored the ranges of ids of each process.
 
 use crate::processes::RunProcess;
 use crate::tables::{IdRanges, RunTables};

@@ -83,8 +83,8 @@ impl PieceStore {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Returns all pieces by time slice, and within it in the order of the units; the number of events in each
-    /// slice; and the spool that holds the pieces.
+    /// Returns all pieces by time slice, and within it in the order of the units. Also returns the number of
+    /// events in each slice, and the spool that holds the pieces.
     pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<FileCounts>, ItemSpool), Failure> {
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);

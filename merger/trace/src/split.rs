@@ -32,7 +32,7 @@ struct Aim {
     size: u64,
     /// Intended size of this try, which is larger while little is known.
     now: u64,
-    /// Size by which the next try is divided, which is smaller if files came out too large.
+    /// Size by which the next try is divided, which is smaller if files were too large.
     cut: u64,
 }
 
@@ -85,7 +85,7 @@ impl<'a> SliceCutter<'a> {
         }
     }
 
-    /// Returns the time slices of the next try if files came out too large, using the measured sizes of events.
+    /// Returns the time slices of the next try if files were too large, using the measured sizes of events.
     pub(super) fn again(&mut self, windows: &TimeSlices, parts: &[FilePart]) -> Option<TimeSlices> {
         let bytes = parts.iter().map(FilePart::raw).fold(0, u64::saturating_add);
         let largest = parts.iter().map(FilePart::raw).max().unwrap_or(0);

@@ -93,7 +93,7 @@ impl FileCounts {
 pub(super) trait SlicePieces {
     /// Receives the next bytes of a time slice and returns memory for reuse.
     fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure>;
-    /// Completes a time slice. Slices in which the unit has no items are skipped.
+    /// Completes a time slice. Time slices without items of the unit are skipped.
     fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure>;
 }
 

@@ -53,7 +53,7 @@ struct Call {
 struct StackIds {
     ids: Vec<i64>,
     stacks: Vec<i64>,
-    /// First id if `ids` would have no gaps. `ids` is empty then.
+    /// First id, if the ids have no gaps; `ids` is empty then.
     first: Option<i64>,
 }
 

@@ -88,7 +88,7 @@ pub(super) fn survey(
         drawn_at: Vec::new(),
         layout: UnitLayout::default(),
     };
-    // Counter values come before samples, because a sample needs to know whether it has counters.
+    // Counter values are read before samples, because whether a sample has counters determines its track.
     for (place, table) in DRAWN.into_iter().enumerate().rev() {
         if let Some(found) = pieces.get_mut(place) {
             *found = survey.table(tables, unit, table)?;
