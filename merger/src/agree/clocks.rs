@@ -507,8 +507,8 @@ mod tests {
     use proptest::prelude::*;
     use rpd_clocks::ErrorKnot;
 
-    /// Knots at uneven distances, each with an error bound, a certain bound that is wider by some amount, and its
-    /// growth.
+    /// Knots at uneven distances, each with an error bound, optionally a certain bound that is wider by some amount,
+    /// and its growth.
     fn some_fit() -> impl Strategy<Value = DomainFit> {
         let knot = (1..1_000_000_000i64, 0..100_000i64, proptest::option::of(0..100_000i64), 0..5_000i64);
         proptest::collection::vec(knot, 1..12).prop_map(|knots| {
