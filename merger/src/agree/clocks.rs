@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of intervals into which a run is divided to evaluate error bounds.
 const MOMENTS: i128 = 64;
-/// Domains, domains without a process, best clock sets, clocks other than BOOTTIME, spans, logs, all clocks, spans of
-/// REALTIME.
+/// Domains, domains without process, best clock sets, clocks besides BOOTTIME, spans, logs, all clocks, REALTIME
+/// spans.
 type Short = (
     Vec<ClockDomain>,
     Vec<ClockDomain>,
@@ -144,8 +144,7 @@ impl RecordedClocks {
 impl GatheredClocks {
     /// Gathers the clock records of all ranks.
     ///
-    /// The reference is the node of the lowest rank, or a domain of `preferred` if present, whose times cannot
-    /// change.
+    /// The reference is the node of the lowest rank, or a domain of `preferred`, whose times cannot change.
     pub(crate) fn gather(
         comm: &impl Comm,
         own: RecordedClocks,
@@ -318,8 +317,7 @@ impl JobNodes {
 }
 
 impl AlignOptions<'_> {
-    /// Applies the clock file to domains that are not aligned, or aligned only by their wall clocks. Returns notes
-    /// about the file.
+    /// Applies the clock file to domains that are aligned only by wall clocks or not at all. Returns notes about it.
     fn by_clock_file(&self, observed: &GatheredClocks, fits: &mut [DomainFit]) -> Vec<String> {
         let Some(file) = self.clock_file else { return Vec::new() };
         let ClockObservations { domains, reference, .. } = &observed.observations;
@@ -382,8 +380,7 @@ pub struct JobClocks {
     pub repaired: Option<CausalityRepair>,
     /// Number of discarded probe bursts, whose clocks cannot have shown such times.
     pub impossible: u64,
-    /// For each domain whose node did not measure clocks, the log of one of its ranks that contains the reason, if
-    /// any.
+    /// For each domain whose node did not measure clocks, the log of one of its ranks with the reason, if any.
     pub logs: BTreeMap<ClockDomain, String>,
     /// Whether a clock file was given.
     pub has_clock_file: bool,

@@ -61,13 +61,11 @@ pub(crate) struct InputSurvey {
     pub commands: CommandEndings,
     /// Profilers whose rows are missing.
     pub profiler_losses: ProfilerLosses,
-    /// Bytes of text that the shard's rows have in the output, per table. Cleared after they were added to the
-    /// planned size.
+    /// Bytes of text in a shard's output rows, per table. Cleared after they were added to the planned size.
     pub texts: BTreeMap<TableId, u64>,
 }
 
-/// Surveys a planned input. An input that vanished, shrank or was replaced since the plan is a vanished input; a
-/// shard may have grown.
+/// Surveys a planned input. An input that shrank or was replaced counts as vanished; a shard may have grown.
 pub(crate) fn survey(
     planned: &PlannedInput,
     job: &JobSchema,
@@ -243,8 +241,7 @@ fn blocks_by_source(
     by_source
 }
 
-/// Returns whether rows of a table reach the output, as they are or expanded. Node and process rows are made from the
-/// process record instead.
+/// Returns whether rows of a table reach the output, stored or expanded. Node and process rows are made separately.
 fn is_merged(table: TableId, tables: &InputTables) -> bool {
     expand::is_native(table)
         || tables.contains_key(&table)
@@ -281,8 +278,7 @@ fn gather(
                     continue;
                 }
             };
-            // Keys of one process's table ascend through the file. A block that repeats keys belongs to another
-            // shard.
+            // Keys of one process's table ascend. A block that repeats keys belongs to another shard.
             let header = &fact.block.header;
             let (next, next_key) = next.entry(header.kind).or_insert((1, i64::MIN));
             let first = fact.runs.first().map_or(header.first_key, |run| run.0);
