@@ -1,7 +1,7 @@
 //! Merges the files of all ranks of a run into one RocPD database, or into traces of it.
 //!
-//! [`ProgramCall`] holds the options of a program call, [`run`] executes it, and [`merge`] is the merge itself; the
-//! module of that name reads as the algorithm. docs/ARCHITECTURE.md contains the order of the modules.
+//! [`ProgramCall`] holds the options of a program call, and [`run()`] executes it. [`merge()`] is the merge itself;
+//! the module of that name reads as the algorithm. docs/ARCHITECTURE.md contains the order of the modules.
 
 mod agree;
 mod allocator;

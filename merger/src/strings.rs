@@ -87,7 +87,7 @@ fn push<T>(list: &mut Vec<T>, value: T) {
     list.push(value);
 }
 
-/// Where a string of this rank was first seen.
+/// First occurrence of a string of this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FirstSeen {
     /// String table of this rank, in merge order.

@@ -17,14 +17,15 @@ use twox_hash::XxHash3_64;
 
 /// Maximum number of lines of one kind that are printed; further ones are counted.
 pub(crate) const MAX_SHOWN_LINES: usize = 10;
-/// What one rank found in its inputs.
+/// Findings of one rank in its inputs.
 #[derive(Serialize, Deserialize, Default)]
 struct Findings {
     nodes: Vec<Node>,
     inputs: Vec<u128>,
     processes: u64,
     kinds: ProcessKinds,
-    /// A hash for each process whose description is complete, both by collectors and by profilers.
+    /// A hash for each process with a known start time. Equal hashes are two descriptions of one process, by a
+    /// collector and by a profiler.
     identities: Vec<u64>,
     losses: Vec<Loss>,
     warnings: Vec<String>,

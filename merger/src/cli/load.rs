@@ -128,8 +128,8 @@ impl ProgramCall {
         ProgramCall { cli, warnings, settings: Some(settings) }
     }
 
-    /// Prints warnings about options that were changed or ignored. Returns an exit code if nothing else is to be
-    /// done.
+    /// Prints the warnings about options, and with `--print-config` the options. Returns an exit code if nothing else
+    /// is to be done.
     pub fn tell(&self) -> Option<Exit> {
         self.warnings.iter().for_each(|line| eprintln!("{line}"));
         let settings = self.settings.as_ref().filter(|_| self.cli.merge.print_config)?;

@@ -1,4 +1,4 @@
-//! What a survey collects from one block of rows.
+//! Facts that a survey collects from one block of rows.
 
 use super::death::OpenSpans;
 use super::expand::{self, BuiltinString};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of sample tracks per process. Further threads share one track per name.
 const MAX_TRACKS: usize = 65_536;
 
-/// What the survey keeps of each block.
+/// Facts that the survey keeps of each block.
 #[derive(Debug)]
 pub(super) struct BlockFacts {
     pub(super) block: BlockRef,
@@ -33,7 +33,7 @@ impl BlockFacts {
     }
 }
 
-/// What the survey combines over all blocks of a process.
+/// Facts that the survey combines over all blocks of a process.
 #[derive(Debug, Default)]
 pub(super) struct SourceFacts {
     /// Smallest and largest referenced key per table. Includes a key outside of the table's range if a mandatory

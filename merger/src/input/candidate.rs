@@ -1,4 +1,4 @@
-//! What rank 0 reads from an input while it plans the merge.
+//! Properties that rank 0 reads from an input while it plans the merge.
 
 use super::former::FormerMerge;
 use super::home::HostClocks;
@@ -22,7 +22,8 @@ const MAX_SIZE: u32 = 1 << 20;
 /// Maximum number of pieces that are searched for a row. An empty table has at most one piece.
 const MOST_EMPTY: usize = 4_096;
 
-/// What rank 0 keeps of an input. The file itself is closed again, because a job can have thousands of inputs.
+/// Properties that rank 0 keeps of an input. The file itself is closed again, because a job can have thousands of
+/// inputs.
 pub(super) struct InputCandidate {
     pub(super) path: PathBuf,
     pub(super) format: Format,
@@ -92,7 +93,7 @@ impl InputCandidate {
         let mut processes: Vec<_> = shard
             .processes
             .values()
-            // System counters of a node are no work of a rank, so they do not determine the order.
+            // System counters of a node are not the work of a rank, so they do not determine the order.
             .filter(|p| p.source != SYSTEM_SOURCE)
             .map(process_order)
             .collect();

@@ -72,7 +72,7 @@ pub(crate) fn find(inputs: &[PathBuf]) -> Result<InputListing, Failure> {
 }
 
 /// Lists the files of these inputs. A folder without any is an error, unless `says_why` finds files in the searched
-/// folders for which the reason can be reported.
+/// folders that can be reported with the reason why they cannot be merged.
 pub(super) fn search(
     inputs: &[PathBuf],
     says_why: &dyn Fn(&[PathBuf]) -> bool,

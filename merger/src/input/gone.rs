@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const MOST_TIMES: usize = 16;
 
 /// Converts an error of an input that was readable before. If the system lacks descriptors or memory, the input is
-/// not the cause and a restart would fail as well, so this is no vanished input.
+/// not the cause, and a restart would fail as well. The result is then no vanished input.
 pub(crate) fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
     let mut cause = error;
     while let Some(next) = cause.source() {

@@ -121,7 +121,7 @@ impl MergePlan {
 }
 
 /// Returns the output path for these inputs. Removes from the inputs an existing output file, and what a killed merge
-/// left beside it.
+/// left beside it. Fails if such a file is a real input: named by the user, or not left by a merge.
 pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let name = match args.form() {
         OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,

@@ -2,7 +2,7 @@
 //! is either merged or counted here.
 //!
 //! [`find_all`] walks the folders again after [`super::find`] has listed the files to merge. Files that a profiler
-//! wrote, or may have written, become listed inputs that cannot be read: the merge warns about each and counts it as
+//! wrote, or may have written, become listed inputs that cannot be read. The merge warns about each and counts it as
 //! lost. All other files are only counted, and named in `--json`.
 
 mod judge;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// Interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What is still missing.
+/// Part of the run that is still missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Missing {
     /// Any shard or other input.

@@ -43,7 +43,7 @@ impl<'a> RankInputs<'a> {
     }
 }
 
-/// What one rank read from its inputs.
+/// Content that one rank read from its inputs.
 pub(super) struct SurveyedInputs {
     /// Survey of each input, in merge order.
     pub(super) surveys: Vec<InputSurvey>,

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Maximum nesting of JSON text. SQLite allows 1000; real texts stay far below 100.
 const MAX_DEPTH: usize = 128;
 
-/// What a path of a JSON text contains.
+/// Value at a path of a JSON text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum JsonId {
     /// Nothing, or not a number: there is no id.

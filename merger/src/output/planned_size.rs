@@ -32,7 +32,7 @@ const INT_BYTES: u64 = 3;
 /// Approximate bytes by which ids of a database row may grow.
 const WIDER_ROW: u64 = 2;
 
-/// What the inputs of one merge rank contribute to the output.
+/// Content that the inputs of one merge rank contribute to the output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedContent {
     /// Rows and bytes of text of shards, per table.

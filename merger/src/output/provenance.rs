@@ -101,7 +101,7 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
     });
 }
 
-/// Completes rows of `rocpd_info_process` from a database: adds rank, host and clock as for shards, masks secrets,
+/// Completes rows of `rocpd_info_process` from a database. Adds rank, host and clock as for shards, masks secrets,
 /// and adds the counter pass if there are several. `keys` are the input's. Values that a previous merge stored for a
 /// process are kept.
 pub(crate) fn complete_processes(

@@ -52,8 +52,8 @@ pub(crate) type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 /// shared state. `make` emits an item that grows too large in parts, and returns the last part. The first failure
 /// ends the work.
 ///
-/// The threads are those of rayon, so `make` must not use rayon itself: a waiting rayon thread could start an item
-/// that waits for the thread's own item.
+/// The threads are those of rayon, so `make` must not use rayon itself. A thread that waits in rayon could start
+/// another item, which would wait for the thread's own item.
 pub(crate) fn in_turns<T, S: Send>(
     count: usize,
     threads: usize,

@@ -53,7 +53,7 @@ pub struct OutputVerification {
     pub version: String,
     /// Whether this release contains AMD's rules for that version.
     pub rules_known: bool,
-    /// What AMD's strict validators reject although the file is as planned, one line each.
+    /// Reasons why AMD's strict validators reject the file although it is as planned, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused_by_amd: Vec<String>,
     /// Tables beside those of RocPD, with names that RocPD does not define.

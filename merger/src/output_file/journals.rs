@@ -29,8 +29,8 @@ const INDEX_VERSION: u32 = 3_007_000;
 
 /// Fails if journals of a database are in use, or if files with their names are not journals.
 ///
-/// A process uses a journal if it holds a lock of SQLite on the index or on the database, or if `/proc` shows that it
-/// has a journal open. Processes on other nodes are found only by their locks.
+/// A process uses a journal if it holds a lock of SQLite on the index or on the database. It also does if `/proc`
+/// shows that it has a journal open. Processes on other nodes are found only by their locks.
 ///
 /// # Errors
 /// [`Failure::output`] that names the journal, its user and the next step.

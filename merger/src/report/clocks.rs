@@ -172,7 +172,7 @@ impl ClockRow {
     }
 
     fn hosts_text(&self) -> String {
-        // Host names come from files, and control characters could manipulate the terminal.
+        // Host names are read from files, and control characters could manipulate the terminal.
         let shown = |host: &String| host.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let shown: Vec<String> = self.hosts.iter().take(MOST_HOSTS).map(shown).collect();
         match self.hosts.len().checked_sub(MOST_HOSTS) {
@@ -200,8 +200,8 @@ pub(super) fn names(rows: &[ClockRow]) -> Vec<String> {
 }
 
 /// Returns the error bound of the drift, parts per million. It is the sum of the error bounds at both ends of the
-/// time span, divided by its length. Errors can change during the span, for example if there are few probe bursts, so
-/// both ends count.
+/// time span, divided by its length. The errors at both ends can differ, for example after only a few probe bursts,
+/// so they do not cancel.
 fn drift_bar(fit: &DomainFit) -> Option<f64> {
     if !matches!(fit.method, AlignMethod::Fusion | AlignMethod::Probes | AlignMethod::Collectives) {
         return None;

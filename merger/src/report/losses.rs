@@ -16,7 +16,7 @@ pub struct LossRow {
     pub table: Option<String>,
     /// Cause of the loss.
     pub cause: &'static str,
-    /// What the user can do to avoid the loss next time.
+    /// Measure of the user that avoids the loss next time.
     #[serde(skip)]
     next_step: Option<&'static str>,
     /// Number of rows; `null` if unknown.

@@ -145,8 +145,8 @@ impl MergeReport {
     }
 }
 
-/// Returns the curve of a clock over its recorded span: seconds since `begin`, deviation of the offset from its best
-/// straight line in microseconds, and error bound in microseconds.
+/// Returns the curve of a clock over its recorded span. Each point has the seconds since `begin`, the deviation of
+/// the offset from its best straight line in microseconds, and the error bound in microseconds.
 fn points(fit: &DomainFit, (first, last): (i64, i64), begin: i64) -> Vec<(f64, f64, f64)> {
     let length = i128::from(last) - i128::from(first);
     let at = |part: usize| (i128::from(first) + length * part as i128 / MOMENTS as i128) as i64;
