@@ -3,7 +3,7 @@
 //! One line per message: `2026-08-14T12:34:56Z warning: text`. The file exists only if there is a message. A
 //! separate thread writes it, so that a stalled file system blocks nothing else.
 
-use crate::host::utc::UtcTime;
+use crate::host::utc::utc_date_time;
 use crate::run_folder::{self, RankFolder};
 use rpd_files::FileRefused;
 use std::fmt::Arguments;
@@ -193,8 +193,7 @@ const NOTE: &str = "note: ";
 
 /// Formats a text as one line of the log. Replaces control characters, so that a text cannot end the line.
 fn one_line(now: SystemTime, text: &str) -> String {
-    let UtcTime { date: (year, month, day), time: (hour, minute, second) } = now.into();
-    let mut line = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ");
+    let mut line = utc_date_time(now).strftime("%Y-%m-%dT%H:%M:%SZ ").to_string();
     if !text.starts_with(WARNING) && !text.starts_with(NOTE) {
         line.push_str(NOTE);
     }

@@ -1,7 +1,7 @@
 //! A name for the run on which all its ranks agree without communication.
 
 use super::LauncherEnvironment;
-use crate::host::utc::UtcTime;
+use crate::host::utc::utc_date_time;
 use std::time::SystemTime;
 use twox_hash::XxHash3_64;
 
@@ -86,9 +86,8 @@ fn open_mpi(environment: &LauncherEnvironment) -> Option<RunId> {
 
 /// Returns a unique run id for a process without a launcher. Such ids sort by time.
 pub(crate) fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
-    let UtcTime { date: (year, month, day), time: (hour, minute, second) } = now.into();
-    let id =
-        format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{pid}-{:04x}", random & 0xffff);
+    let time = utc_date_time(now).strftime("%Y%m%dT%H%M%SZ");
+    let id = format!("{time}-{pid}-{:04x}", random & 0xffff);
     RunId { id, from: "self".to_owned() }
 }
 
