@@ -10,7 +10,7 @@ mod write;
 
 pub use quiet::NotQuiet;
 pub use read::{RpdOptions, RpdReadError, RpdTranslation, is_merge, peek, translate};
-pub use write::{WriteError, WrittenCount, WrittenRpd, write};
+pub use write::{RpdWriteError, WrittenCount, WrittenRpd, write};
 
 use rpd_shard::record::Clock;
 

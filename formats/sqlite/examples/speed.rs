@@ -2,7 +2,7 @@
 //! Rows a second, encoded and decoded on one core: `cargo run --release -p rpd-sqlite --example speed`.
 
 use rpd_shard::model::{Cells, Keys, Nulls, TextCells, Value};
-use rpd_sqlite::read::{Database, Wanted};
+use rpd_sqlite::read::{PageDatabase, Wanted};
 use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage, PageMemory};
 use std::io::Write;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn measure(name: &str, fields: &[Field<'_>]) {
     }
     let rate = ROWS as f64 / best / 1e6;
     println!("{name}: encoded {rate:.1} M rows/s, {} bytes a row", bytes as usize / ROWS);
-    let database = Database::open(&path).unwrap();
+    let database = PageDatabase::open(&path).unwrap();
     let pages: Vec<u32> = (2..=database.page_count()).collect();
     for (what, guid) in [("all columns", Wanted::Value { default: Value::Null }), ("no guid", Wanted::Skip)] {
         let mut wanted = vec![Wanted::Value { default: Value::Null }; fields.len()];

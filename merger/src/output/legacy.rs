@@ -3,7 +3,7 @@
 use super::verify::OutputVerification;
 use rpd_console::Failure;
 use rpd_files::{remove_output, rename_output};
-use rpd_legacy::WriteError;
+use rpd_legacy::RpdWriteError;
 use rpd_rocpd::verify::{check_integrity, table_rows};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -50,7 +50,7 @@ fn check(path: &Path, verification: &mut OutputVerification) -> Result<(), Failu
     })
 }
 
-fn failure(error: &WriteError) -> Failure {
+fn failure(error: &RpdWriteError) -> Failure {
     let cause = error.source().map(ToString::to_string);
     let text = error.to_string();
     let text = match cause.filter(|cause| !text.contains(cause.as_str())) {
@@ -58,7 +58,7 @@ fn failure(error: &WriteError) -> Failure {
         None => text,
     };
     match error {
-        WriteError::NotMerged { .. } | WriteError::Counts { .. } | WriteError::Source(_) => {
+        RpdWriteError::NotMerged { .. } | RpdWriteError::Counts { .. } | RpdWriteError::Source(_) => {
             Failure::internal(text)
         }
         _ => Failure::output(text),

@@ -14,7 +14,7 @@ const SINCE_BOOT: i64 = 1_234;
 
 /// The clocks of one node, against the true time of the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NodeClock {
+pub struct ModelClock {
     /// `CLOCK_BOOTTIME` minus true time when the run starts, ns.
     pub offset: i64,
     /// How much faster than true time `CLOCK_BOOTTIME` is, in 1e-9 (1000 = 1 ppm).
@@ -25,7 +25,7 @@ pub struct NodeClock {
     pub domain: ClockDomain,
 }
 
-impl NodeClock {
+impl ModelClock {
     /// `CLOCK_BOOTTIME` of the node at a true time.
     pub fn local(&self, true_ns: i64) -> i64 {
         let since = i128::from(true_ns - RUN_START);
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_drift_of_one_ppm_is_a_microsecond_in_a_second() {
         let domain = ClockDomain { boot_id: "b".into(), time_namespace: 0 };
-        let clock = NodeClock { offset: 5, drift_ppb: 1_000, anchor_error: 0, domain };
+        let clock = ModelClock { offset: 5, drift_ppb: 1_000, anchor_error: 0, domain };
         assert_eq!(clock.local(RUN_START), RUN_START + 5);
         assert_eq!(clock.local(RUN_START + 1_000_000_000) - clock.local(RUN_START), 1_000_001_000);
     }

@@ -30,7 +30,7 @@ mod shards;
 
 pub use bulk::{BulkRun, write_bulk_rocpd, write_bulk_shards};
 pub use cell::{JsonCell, ModelCell, Row};
-pub use clock::{NodeClock, RUN_START};
+pub use clock::{ModelClock, RUN_START};
 pub use databases::write_rocpd;
 pub use expand::expand;
 pub use native::{NativeCall, NativeRows};

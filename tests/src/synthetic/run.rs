@@ -1,4 +1,4 @@
-use super::clock::{NodeClock, RUN_START};
+use super::clock::{ModelClock, RUN_START};
 use super::names::NamePool;
 use super::process::ProcessRows;
 use super::random::RandomSource;
@@ -80,7 +80,7 @@ pub struct SyntheticNode {
     /// Its identity.
     pub node: Node,
     /// Its clocks.
-    pub clock: NodeClock,
+    pub clock: ModelClock,
 }
 
 /// A rank.
@@ -147,7 +147,7 @@ impl SyntheticRun {
             domain_name: "(none)".into(),
         };
         let either_way = |random: &mut RandomSource, most: i64| random.between(-most, most + 1);
-        let clock = NodeClock {
+        let clock = ModelClock {
             offset: random.between(0, 90 * 86_400) * 1_000_000_000 + random.between(0, 1_000_000_000),
             drift_ppb: either_way(random, self.max_drift_ppb),
             anchor_error: either_way(random, self.max_anchor_error),

@@ -4,7 +4,7 @@ use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_tests::harness::Database;
 use rpd_tests::synthetic::{
-    ModelRank, NodeClock, ObservedClocks, RUN_START, RandomSource, Run, SyntheticRun, process_record,
+    ModelClock, ModelRank, ObservedClocks, RUN_START, RandomSource, Run, SyntheticRun, process_record,
     run_identity,
 };
 use std::fs::{self, File};
@@ -47,7 +47,7 @@ impl PlainJob {
         ObservedClocks { sets, bursts: if node == 0 { Vec::new() } else { asks(node & (node - 1)) } }
     }
 
-    pub(crate) fn clock(&self, rank: &ModelRank) -> &NodeClock {
+    pub(crate) fn clock(&self, rank: &ModelRank) -> &ModelClock {
         &self.run.nodes[rank.node].clock
     }
 

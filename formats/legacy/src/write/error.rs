@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Why a `.rpd` could not be written. What was written of it is removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum RpdWriteError {
     /// The database to read cannot be opened without changing anything beside it.
     #[error(transparent)]
     Source(#[from] NotQuiet),

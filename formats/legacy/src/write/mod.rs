@@ -19,7 +19,7 @@
 
 mod error;
 
-pub use error::WriteError;
+pub use error::RpdWriteError;
 
 use crate::quiet;
 use crate::{CLOCK_TAG, CLOCKS, GPU_STRIDE, ONE_TIME, ONE_TIME_TAG, PID_STRIDE};
@@ -68,12 +68,12 @@ pub struct WrittenRpd {
 ///
 /// Times are copied: they are on the clock that the metadata tag `rpd.clock` names, the same one for all nodes where
 /// the tag `rpd.clock.one_time` states so.
-pub fn write(merged: &Path, out: &Path) -> Result<WrittenRpd, WriteError> {
+pub fn write(merged: &Path, out: &Path) -> Result<WrittenRpd, RpdWriteError> {
     quiet::check(merged)?;
     let made = output_place(out).and_then(|(folder, name)| folder.create(name, 0o600));
     let file = made.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => WriteError::Exists { path: out.to_owned() },
-        _ => WriteError::Create { path: out.to_owned(), source },
+        io::ErrorKind::AlreadyExists => RpdWriteError::Exists { path: out.to_owned() },
+        _ => RpdWriteError::Create { path: out.to_owned(), source },
     })?;
     fill(merged, out, &file).inspect_err(|_| {
         // Nobody else knows that there is a file.
@@ -81,7 +81,7 @@ pub fn write(merged: &Path, out: &Path) -> Result<WrittenRpd, WriteError> {
     })
 }
 
-fn fill(merged: &Path, out: &Path, file: &File) -> Result<WrittenRpd, WriteError> {
+fn fill(merged: &Path, out: &Path, file: &File) -> Result<WrittenRpd, RpdWriteError> {
     let target = Target { merged, out, conn: open(out).map_err(|source| sqlite(out, "the file", source))? };
     target.attach()?;
     target.batch("the tables", include_str!("tables.sql"))?;
@@ -98,7 +98,7 @@ fn fill(merged: &Path, out: &Path, file: &File) -> Result<WrittenRpd, WriteError
     target.batch("the views", include_str!("views.sql"))?;
     target.batch("the end", "COMMIT; DETACH src;")?;
     target.conn.close().map_err(|(_, source)| sqlite(out, "the end", source))?;
-    file.sync_all().map_err(|source| WriteError::Sync { path: out.to_owned(), source })?;
+    file.sync_all().map_err(|source| RpdWriteError::Sync { path: out.to_owned(), source })?;
     Ok(written)
 }
 
@@ -130,7 +130,7 @@ struct Target<'a> {
 
 impl Target<'_> {
     /// Attaches the database, and gives its tables plain names.
-    fn attach(&self) -> Result<(), WriteError> {
+    fn attach(&self) -> Result<(), RpdWriteError> {
         let failed = |source| sqlite(self.out, "the input", source);
         let attached = open_by_path(self.merged, AnchorUse::Outputs, |merged| {
             self.conn.execute("ATTACH ? AS src", [quiet::uri(merged)])
@@ -148,9 +148,9 @@ impl Target<'_> {
     }
 
     /// What the names of all tables end in.
-    fn suffix(&self) -> Result<String, WriteError> {
+    fn suffix(&self) -> Result<String, RpdWriteError> {
         let not_merged =
-            |why: &str| WriteError::NotMerged { path: self.merged.to_owned(), why: why.to_owned() };
+            |why: &str| RpdWriteError::NotMerged { path: self.merged.to_owned(), why: why.to_owned() };
         let names = self.column(
             "SELECT name FROM src.sqlite_master WHERE type = 'table' AND rootpage > 0 LIMIT 100000",
         )?;
@@ -176,7 +176,7 @@ impl Target<'_> {
         }
     }
 
-    fn metadata(&self) -> Result<(), WriteError> {
+    fn metadata(&self) -> Result<(), RpdWriteError> {
         let mut rows = vec![
             ("schema_version", "3".to_owned()),
             ("pid_stride", PID_STRIDE.to_string()),
@@ -195,7 +195,7 @@ impl Target<'_> {
     }
 
     /// The clock that the merge names, which may state more; else the one that profilers of RocPD use.
-    fn clock(&self) -> Result<Clock, WriteError> {
+    fn clock(&self) -> Result<Clock, RpdWriteError> {
         let named = self
             .column("SELECT value FROM temp.metadata WHERE tag = 'rpd.clock' AND typeof(value) = 'text'")?;
         let name = named.first().and_then(|name| name.split_whitespace().next());
@@ -203,7 +203,7 @@ impl Target<'_> {
     }
 
     /// Refuses ids that would be those of another node.
-    fn check_ids(&self) -> Result<(), WriteError> {
+    fn check_ids(&self) -> Result<(), RpdWriteError> {
         let checks = [
             ("process id", PID_STRIDE, "SELECT min(pid), max(pid) FROM temp.info_process"),
             ("thread id", PID_STRIDE, "SELECT min(tid), max(tid) FROM temp.info_thread"),
@@ -214,14 +214,14 @@ impl Target<'_> {
             let bounds = self.conn.query_row(sql, [], |row| Ok([row.get::<_, Option<i64>>(0)?, row.get(1)?]));
             let bounds = bounds.map_err(|source| sqlite(self.out, "the numbers", source))?;
             if let Some(value) = bounds.into_iter().flatten().find(|value| !(0..stride).contains(value)) {
-                return Err(WriteError::IdTooLarge { path: self.merged.to_owned(), what, value, stride });
+                return Err(RpdWriteError::IdTooLarge { path: self.merged.to_owned(), what, value, stride });
             }
         }
         Ok(())
     }
 
     /// A value that was a BLOB, or text in no UTF-8, gets U+FFFD for what no reader could decode.
-    fn make_texts_valid(&self) -> Result<(), WriteError> {
+    fn make_texts_valid(&self) -> Result<(), RpdWriteError> {
         let failed = |source| sqlite(self.out, "the texts", source);
         for (table, column) in TEXTS {
             let mut query = self
@@ -241,7 +241,7 @@ impl Target<'_> {
     }
 
     /// Compares rows out with rows in, and counts what has no place.
-    fn count(&self) -> Result<WrittenRpd, WriteError> {
+    fn count(&self) -> Result<WrittenRpd, RpdWriteError> {
         let mut written =
             WrittenRpd { nodes: self.number("SELECT count(*) FROM node")?, ..WrittenRpd::default() };
         let mut left_out = Vec::new();
@@ -260,24 +260,24 @@ impl Target<'_> {
             let left_out = written.left_out.get(left).copied().unwrap_or(0);
             if count.read != count.written + left_out {
                 let (path, WrittenCount { read, written }) = (self.out.to_owned(), count);
-                return Err(WriteError::Counts { path, what, read, written, left_out });
+                return Err(RpdWriteError::Counts { path, what, read, written, left_out });
             }
             written.rows.insert(what, count);
         }
         Ok(written)
     }
 
-    fn batch(&self, what: &'static str, sql: &str) -> Result<(), WriteError> {
+    fn batch(&self, what: &'static str, sql: &str) -> Result<(), RpdWriteError> {
         self.conn.execute_batch(sql).map_err(|source| sqlite(self.out, what, source))
     }
 
-    fn number(&self, sql: &str) -> Result<u64, WriteError> {
+    fn number(&self, sql: &str) -> Result<u64, RpdWriteError> {
         let number = self.conn.query_row(sql, [], |row| row.get::<_, i64>(0));
         number.map(i64::unsigned_abs).map_err(|source| sqlite(self.out, "the counts", source))
     }
 
     /// The first column of a query.
-    fn column(&self, sql: &str) -> Result<Vec<String>, WriteError> {
+    fn column(&self, sql: &str) -> Result<Vec<String>, RpdWriteError> {
         let failed = |source| sqlite(self.out, "the input", source);
         let mut query = self.conn.prepare(sql).map_err(failed)?;
         let rows = query.query_map([], |row| row.get(0)).map_err(failed)?;
@@ -375,10 +375,10 @@ const COUNTED: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
-fn sqlite(path: &Path, what: &'static str, source: rusqlite::Error) -> WriteError {
+fn sqlite(path: &Path, what: &'static str, source: rusqlite::Error) -> RpdWriteError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => WriteError::DiskFull { path, source },
-        _ => WriteError::Sqlite { path, what, source },
+        Some(ErrorCode::DiskFull) => RpdWriteError::DiskFull { path, source },
+        _ => RpdWriteError::Sqlite { path, what, source },
     }
 }

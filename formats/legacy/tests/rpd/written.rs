@@ -2,7 +2,7 @@
 
 use crate::made::make;
 use crate::support::{lines, number, options, real, same, shard};
-use rpd_legacy::{WriteError, WrittenCount, WrittenRpd, write};
+use rpd_legacy::{RpdWriteError, WrittenCount, WrittenRpd, write};
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
@@ -377,11 +377,11 @@ fn what_cannot_be_written_is_said_and_leaves_no_file() {
     }
     three_nodes(&database, "");
     std::fs::write(&out, "mine").unwrap();
-    assert!(matches!(write(&database, &out), Err(WriteError::Exists { .. })));
+    assert!(matches!(write(&database, &out), Err(RpdWriteError::Exists { .. })));
     assert_eq!(std::fs::read(&out).unwrap(), b"mine");
     assert!(matches!(
         write(&dir.path().join("gone.db"), &dir.path().join("x.rpd")),
-        Err(WriteError::Source(_))
+        Err(RpdWriteError::Source(_))
     ));
 }
 
@@ -403,7 +403,7 @@ fn queues_of_a_full_node_are_numbered_in_their_process() {
     std::fs::remove_file(&database).unwrap();
     std::fs::remove_file(&out).unwrap();
     three_nodes(&database, &many.replace("5996", "6996"));
-    assert!(matches!(write(&database, &out), Err(WriteError::IdTooLarge { what: "queue number", .. })));
+    assert!(matches!(write(&database, &out), Err(RpdWriteError::IdTooLarge { what: "queue number", .. })));
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Catalog {
 }
 
 /// The schema of a file by its pages.
-pub(super) fn by_pages(database: &pages::Database) -> Result<Catalog, ReadError> {
+pub(super) fn by_pages(database: &pages::PageDatabase) -> Result<Catalog, ReadError> {
     let rows = database.schema().map_err(|error| ReadError::page(error, database, "sqlite_master"))?;
     catalog(rows, database.path())
 }
@@ -74,7 +74,7 @@ pub(super) fn by_sql(conn: &Connection, path: &Path) -> Result<Catalog, ReadErro
 
 /// The tables of a file, by its pages or by SQLite. A journal beside it does not matter.
 pub(super) fn of_any(path: &Path) -> Result<Catalog, ReadError> {
-    match pages::Database::open(path) {
+    match pages::PageDatabase::open(path) {
         Ok(database) => by_pages(&database),
         Err(
             pages::OpenError::Unsupported { .. }

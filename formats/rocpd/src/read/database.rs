@@ -5,7 +5,7 @@ use super::connections::Connections;
 use super::declaration::{Found, Names, declaration};
 use super::describe::describe;
 use super::error::ReadError;
-use super::piece::{Piece, Place};
+use super::piece::{Piece, PiecePlace};
 use super::space::{self, Declared, LeftOut, Space};
 use super::stored::Stored;
 use super::wanted::Wanted;
@@ -41,7 +41,7 @@ pub struct Database {
 #[derive(Debug)]
 struct Reader {
     /// `None` where only SQLite can read the file.
-    pages: Option<pages::Database>,
+    pages: Option<pages::PageDatabase>,
     sql: Connections,
 }
 
@@ -71,7 +71,7 @@ impl Damage {
 impl Database {
     /// Opens a database: reads its schema, metadata, nodes and processes, but no events.
     pub fn open(path: &Path) -> Result<Database, ReadError> {
-        match pages::Database::open(path) {
+        match pages::PageDatabase::open(path) {
             Ok(pages) => Database::read(path, Some(pages)),
             Err(OpenError::Unsupported { .. }) => Database::read(path, None),
             Err(error) => Err(error.into()),
@@ -80,16 +80,16 @@ impl Database {
 
     /// The same, all of it through SQLite: slower by far, and what the fast way is compared with.
     pub fn open_with_sqlite(path: &Path) -> Result<Database, ReadError> {
-        pages::Database::open(path).map(drop).or_else(|error| match error {
+        pages::PageDatabase::open(path).map(drop).or_else(|error| match error {
             OpenError::Unsupported { .. } => Ok(()),
             error => Err(error),
         })?;
         Database::read(path, None)
     }
 
-    fn read(path: &Path, pages: Option<pages::Database>) -> Result<Database, ReadError> {
+    fn read(path: &Path, pages: Option<pages::PageDatabase>) -> Result<Database, ReadError> {
         let bytes = rpd_files::entry_stat(path).map_err(ReadError::io(path))?.length;
-        let missing = pages.as_ref().map_or(0, pages::Database::truncated_pages);
+        let missing = pages.as_ref().map_or(0, pages::PageDatabase::truncated_pages);
         let mut damage = Damage::default();
         if missing > 0 {
             let pages = if missing == 1 { "page is" } else { "pages are" };
@@ -214,14 +214,14 @@ impl Reader {
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
         match (&piece.place, &self.pages) {
-            (place @ (Place::Pages(_) | Place::Cells { .. }), Some(pages)) => {
+            (place @ (PiecePlace::Pages(_) | PiecePlace::Cells { .. }), Some(pages)) => {
                 stored.page_rows(pages, table, place, wanted)
             }
-            (Place::Keys { first, last }, _) => {
+            (PiecePlace::Keys { first, last }, _) => {
                 self.sql.with(|conn| stored.key_rows(conn, self.sql.path(), table, (*first, *last), wanted))
             }
             // A piece of another file.
-            (Place::Pages(_) | Place::Cells { .. }, None) => {
+            (PiecePlace::Pages(_) | PiecePlace::Cells { .. }, None) => {
                 Err(ReadError::Changed(self.sql.path().to_owned()))
             }
         }

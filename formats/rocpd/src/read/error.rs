@@ -1,6 +1,6 @@
 //! Why a database, or a piece of one, cannot be read.
 
-use rpd_sqlite::read::{Database, OpenError, PageError, PageProblem};
+use rpd_sqlite::read::{OpenError, PageDatabase, PageError, PageProblem};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -95,7 +95,7 @@ pub enum ReadError {
         /// What is wrong.
         reason: String,
     },
-    /// The file was cut, which [`damage`](super::Database::damage) reports, and the rows are after its end.
+    /// The file was cut, which [`damage`](super::PageDatabase::damage) reports, and the rows are after its end.
     #[error("{} is cut, and rows of {table} are after its end", path.display())]
     Cut {
         /// The file.
@@ -168,7 +168,7 @@ impl ReadError {
     }
 
     /// A page of `table` cannot be read.
-    pub(super) fn page(error: PageError, database: &Database, table: &str) -> ReadError {
+    pub(super) fn page(error: PageError, database: &PageDatabase, table: &str) -> ReadError {
         let is_cut = is_after_the_end(&error, database);
         let PageError { path, page, problem } = error;
         let (path, table) = (path.to_path_buf(), table.to_owned());
@@ -191,7 +191,7 @@ impl ReadError {
 }
 
 /// Whether a page is damaged because a file was cut, and not by itself.
-pub(super) fn is_after_the_end(error: &PageError, database: &Database) -> bool {
+pub(super) fn is_after_the_end(error: &PageError, database: &PageDatabase) -> bool {
     let is_after = match error.problem {
         PageProblem::Missing => true,
         PageProblem::Overflow { overflow, .. } => overflow > database.page_count(),

@@ -7,11 +7,11 @@ pub struct Piece {
     pub rows: u64,
     /// Bytes of its rows, where they are long enough to be counted; 0 for all others.
     pub bytes: u64,
-    pub(super) place: Place,
+    pub(super) place: PiecePlace,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum PiecePlace {
     /// Rows with keys from the first to the last.
     Keys { first: i64, last: i64 },
     /// Leaf pages.
@@ -25,11 +25,11 @@ const KEY_PARTS: u64 = 256;
 
 impl Piece {
     pub(super) fn keys(first: i64, last: i64, rows: u64) -> Piece {
-        Piece { rows, bytes: 0, place: Place::Keys { first, last } }
+        Piece { rows, bytes: 0, place: PiecePlace::Keys { first, last } }
     }
 
     pub(super) fn of_pages(pages: impl Into<Box<[u32]>>, rows: u64) -> Piece {
-        Piece { rows, bytes: 0, place: Place::Pages(pages.into()) }
+        Piece { rows, bytes: 0, place: PiecePlace::Pages(pages.into()) }
     }
 
     /// Cells of a page, a few at a time, so that their payloads of these lengths come to `max_bytes` bytes at
@@ -40,7 +40,7 @@ impl Piece {
         let cells = |first: u16, next: u16, bytes| Piece {
             rows: u64::from(next - first),
             bytes,
-            place: Place::Cells { page, first, next },
+            place: PiecePlace::Cells { page, first, next },
         };
         for (cell, length) in (0u16..).zip(payloads) {
             open = match open {
@@ -61,8 +61,8 @@ impl Piece {
     /// How many pages are listed in it.
     pub fn pages(&self) -> usize {
         match &self.place {
-            Place::Pages(pages) => pages.len(),
-            Place::Keys { .. } | Place::Cells { .. } => 0,
+            PiecePlace::Pages(pages) => pages.len(),
+            PiecePlace::Keys { .. } | PiecePlace::Cells { .. } => 0,
         }
     }
 
@@ -70,12 +70,12 @@ impl Piece {
     /// cannot be read in one part does not hinder the others.
     pub fn split(&self) -> Vec<Piece> {
         match &self.place {
-            Place::Pages(pages) => {
+            PiecePlace::Pages(pages) => {
                 let rows = self.rows / (pages.len() as u64).max(1);
                 let one = |page: &u32| Piece::of_pages(vec![*page], rows);
                 pages.iter().map(one).collect()
             }
-            Place::Keys { first, last } => {
+            PiecePlace::Keys { first, last } => {
                 let width = last.abs_diff(*first) / KEY_PARTS + 1;
                 let mut parts = Vec::new();
                 let mut next = Some(*first);
@@ -86,28 +86,28 @@ impl Piece {
                 }
                 parts
             }
-            Place::Cells { .. } => vec![self.clone()],
+            PiecePlace::Cells { .. } => vec![self.clone()],
         }
     }
 
     /// The piece in parts of so many pages at most; alone where it is not of pages.
     pub fn of_at_most(&self, pages: usize) -> Vec<Piece> {
-        let Place::Pages(all) = &self.place else { return vec![self.clone()] };
+        let PiecePlace::Pages(all) = &self.place else { return vec![self.clone()] };
         let rows = |part: &[u32]| self.rows * part.len() as u64 / all.len() as u64;
         all.chunks(pages.max(1)).map(|part| Piece::of_pages(part, rows(part))).collect()
     }
 
     /// Whether it is of pages, which are divided where their rows are long.
     pub(super) fn has_pages(&self) -> bool {
-        matches!(self.place, Place::Pages(_))
+        matches!(self.place, PiecePlace::Pages(_))
     }
 
     /// Whether [`Piece::split`] makes more of it.
     pub fn is_divisible(&self) -> bool {
         match &self.place {
-            Place::Pages(pages) => pages.len() > 1,
-            Place::Keys { first, last } => first < last,
-            Place::Cells { .. } => false,
+            PiecePlace::Pages(pages) => pages.len() > 1,
+            PiecePlace::Keys { first, last } => first < last,
+            PiecePlace::Cells { .. } => false,
         }
     }
 }
@@ -121,8 +121,8 @@ mod tests {
     fn all_keys_can_be_split() {
         let parts = Piece::keys(i64::MIN, i64::MAX, 0).split();
         assert!(parts.len() <= 256);
-        assert!(matches!(parts[0].place, Place::Keys { first: i64::MIN, .. }));
-        assert!(matches!(parts[parts.len() - 1].place, Place::Keys { last: i64::MAX, .. }));
+        assert!(matches!(parts[0].place, PiecePlace::Keys { first: i64::MIN, .. }));
+        assert!(matches!(parts[parts.len() - 1].place, PiecePlace::Keys { last: i64::MAX, .. }));
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
     fn long_cells_are_alone_and_short_ones_together() {
         let cells = |payloads: &[u64]| -> Vec<(u16, u16, u64)> {
             let place = |piece: Piece| match piece.place {
-                Place::Cells { first, next, .. } => (first, next, piece.bytes),
+                PiecePlace::Cells { first, next, .. } => (first, next, piece.bytes),
                 _ => panic!(),
             };
             Piece::of_cells(9, payloads, 100).into_iter().map(place).collect()
@@ -157,7 +157,7 @@ mod tests {
             let parts = Piece::keys(first, first + width, 0).split();
             let mut next = first;
             for part in parts {
-                let Place::Keys { first, last } = part.place else { panic!() };
+                let PiecePlace::Keys { first, last } = part.place else { panic!() };
                 prop_assert_eq!(first, next);
                 prop_assert!(first <= last);
                 next = last + 1;

@@ -3,7 +3,7 @@
 use super::catalog::Entry;
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::error::{ReadError, is_after_the_end};
-use super::piece::{Piece, Place};
+use super::piece::{Piece, PiecePlace};
 use super::shared::Shared;
 use super::wanted::Wanted;
 use crate::connect::identifier;
@@ -82,7 +82,7 @@ impl Stored {
 
     /// Divides the table into pieces by its leaf pages. What is lost is reported, one line each, but for what
     /// is after the end of a file that was cut.
-    pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
+    pub(super) fn page_pieces(&self, database: &pages::PageDatabase) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);
         let reported = found.damage.iter().filter(|error| !is_after_the_end(error, database));
         let line = |error: &pages::PageError| {
@@ -98,9 +98,13 @@ impl Stored {
     }
 
     /// Divides a piece whose rows are too long to be read at once.
-    pub(super) fn smaller(&self, database: &pages::Database, piece: &Piece) -> Result<Vec<Piece>, ReadError> {
+    pub(super) fn smaller(
+        &self,
+        database: &pages::PageDatabase,
+        piece: &Piece,
+    ) -> Result<Vec<Piece>, ReadError> {
         match &piece.place {
-            Place::Pages(leaves) if leaves.len() == 1 => {
+            PiecePlace::Pages(leaves) if leaves.len() == 1 => {
                 let payloads = database.payloads(leaves[0]);
                 let payloads = payloads.map_err(|error| ReadError::page(error, database, &self.name))?;
                 // Rows that share overflow pages would be more than the file.
@@ -117,9 +121,9 @@ impl Stored {
     /// The rows of some leaf pages, or of cells of one.
     pub(super) fn page_rows(
         &self,
-        database: &pages::Database,
+        database: &pages::PageDatabase,
         table: &Arc<Table>,
-        place: &Place,
+        place: &PiecePlace,
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
         let mut places = vec![pages::Wanted::Skip; self.width];
@@ -135,12 +139,12 @@ impl Stored {
             }
         }
         let rows = match place {
-            Place::Cells { page, first, next } => {
+            PiecePlace::Cells { page, first, next } => {
                 database.rows_of_cells(*page, usize::from(*first)..usize::from(*next), &places)
             }
-            Place::Pages(leaves) => database.rows_bounded(leaves, &places, MOST_OVERFLOW),
+            PiecePlace::Pages(leaves) => database.rows_bounded(leaves, &places, MOST_OVERFLOW),
             // The keys are looked for by SQLite.
-            Place::Keys { .. } => return Err(ReadError::Changed(database.path().to_owned())),
+            PiecePlace::Keys { .. } => return Err(ReadError::Changed(database.path().to_owned())),
         };
         let mut rows = rows.map_err(|error| ReadError::page(error, database, &self.name))?;
         let columns = sources().zip(&table.columns).map(|(source, column)| {

@@ -44,7 +44,7 @@ pub(super) struct TooLong;
 
 /// Where a row of a page is: offsets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct ColumnPlace {
     /// The next serial type.
     pub(super) types: u32,
     /// The end of the record's header.
@@ -63,11 +63,11 @@ pub(super) struct Expected {
     pub(super) bytes: usize,
 }
 
-impl Place {
+impl ColumnPlace {
     /// A row whose header continues at `types` up to `values`.
     #[inline]
-    pub(super) fn new(types: usize, values: usize, end: usize) -> Place {
-        Place { types: types as u32, header_end: values as u32, values: values as u32, end: end as u32 }
+    pub(super) fn new(types: usize, values: usize, end: usize) -> ColumnPlace {
+        ColumnPlace { types: types as u32, header_end: values as u32, values: values as u32, end: end as u32 }
     }
 
     /// The type of a column, if those before it take one byte each.
@@ -121,7 +121,7 @@ impl Column {
         &mut self,
         bytes: &[u8],
         expected: Expected,
-        places: &mut [Place],
+        places: &mut [ColumnPlace],
         column: usize,
         types: Types,
     ) -> Result<(), TooLong> {
@@ -232,7 +232,7 @@ impl Column {
         self.nulls[row / 8] |= 1 << (row % 8);
     }
 
-    fn mark_nulls(&mut self, bytes: &[u8], places: &[Place], column: usize, classes: u8) {
+    fn mark_nulls(&mut self, bytes: &[u8], places: &[ColumnPlace], column: usize, classes: u8) {
         if classes & class::NULL == 0 {
             return;
         }
@@ -243,7 +243,12 @@ impl Column {
         }
     }
 
-    fn append_mixed(&mut self, bytes: &[u8], places: &mut [Place], column: usize) -> Result<(), TooLong> {
+    fn append_mixed(
+        &mut self,
+        bytes: &[u8],
+        places: &mut [ColumnPlace],
+        column: usize,
+    ) -> Result<(), TooLong> {
         for place in places {
             let kind = bytes.get(place.types as usize + column).copied().unwrap_or(0);
             let value = value(bytes, u64::from(kind), place.values as usize, bytes.len());
@@ -339,7 +344,7 @@ impl Texts {
         make_room(codes, rows, expected.rows);
     }
 
-    fn append(&mut self, bytes: &[u8], places: &mut [Place], column: usize) -> Result<(), TooLong> {
+    fn append(&mut self, bytes: &[u8], places: &mut [ColumnPlace], column: usize) -> Result<(), TooLong> {
         // The text before, if it had at most 8 bytes: the same bytes are the same text.
         let mut short = (u8::MAX, 0, TextCells::NULL);
         for place in places {

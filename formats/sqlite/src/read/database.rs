@@ -16,7 +16,7 @@ const LEAST_USABLE: usize = 480;
 
 /// A database that no process writes. Any number of threads read it at once.
 #[derive(Debug)]
-pub struct Database {
+pub struct PageDatabase {
     pub(super) file: QuietFile,
     /// Bytes of a page.
     pub(super) page_size: usize,
@@ -28,10 +28,10 @@ pub struct Database {
     truncated: u32,
 }
 
-impl Database {
+impl PageDatabase {
     /// Opens a database without creating or changing anything. Journals are looked for beside the file itself
     /// if `path` is a symbolic link, as SQLite does.
-    pub fn open(path: &Path) -> Result<Database, OpenError> {
+    pub fn open(path: &Path) -> Result<PageDatabase, OpenError> {
         let failed = |source| OpenError::Io { path: path.to_owned(), source };
         let found = entry_stat(path).map_err(failed)?;
         if found.kind != EntryKind::File {
@@ -51,10 +51,10 @@ impl Database {
             return Err(OpenError::NotADatabase { path: path.to_owned() });
         }
         nothing_beside(path)?;
-        Database::with_header(file, &header)
+        PageDatabase::with_header(file, &header)
     }
 
-    fn with_header(file: QuietFile, header: &[u8; HEADER]) -> Result<Database, OpenError> {
+    fn with_header(file: QuietFile, header: &[u8; HEADER]) -> Result<PageDatabase, OpenError> {
         let number = |offset| u32_at(header, offset).unwrap_or(0);
         let path = || file.path().to_path_buf();
         let page_size = match u16_at(header, at::PAGE_SIZE) {
@@ -78,7 +78,7 @@ impl Database {
             _ => in_file,
         };
         let (pages, truncated) = (promised.min(in_file), promised.saturating_sub(in_file));
-        Ok(Database { file, page_size, usable, pages, truncated })
+        Ok(PageDatabase { file, page_size, usable, pages, truncated })
     }
 
     /// The path that it was opened with.

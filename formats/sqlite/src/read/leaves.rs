@@ -1,6 +1,6 @@
 //! From the root of a table to its leaves.
 
-use super::database::Database;
+use super::database::PageDatabase;
 use super::error::{PageError, PageProblem};
 use crate::format::{HEADER, TABLE_INTERIOR, TABLE_LEAF, u16_at, u32_at};
 
@@ -21,7 +21,7 @@ pub struct Leaves {
 
 /// A walk over interior pages.
 struct Walk<'a> {
-    database: &'a Database,
+    database: &'a PageDatabase,
     /// One bit per page: whether something leads to it.
     seen: Vec<u64>,
     leaves: Leaves,
@@ -35,7 +35,7 @@ enum Level {
     Interiors,
 }
 
-impl Database {
+impl PageDatabase {
     /// The leaves of the table with this root page. What is damaged is left out and reported.
     pub fn leaves(&self, root: u32) -> Leaves {
         let mut walk = Walk {

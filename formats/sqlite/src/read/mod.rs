@@ -1,7 +1,7 @@
 //! Tables of a quiet file, decoded to columns.
 //!
-//! [`Database::open`] refuses what only SQLite itself can read: a file with a hot journal or with a WAL beside it, or with texts in
-//! UTF-16. [`Database::leaves`] lists the leaf pages of a table, and [`Database::rows`] decodes any of them, so
+//! [`PageDatabase::open`] refuses what only SQLite itself can read: a file with a hot journal or with a WAL beside it, or with texts in
+//! UTF-16. [`PageDatabase::leaves`] lists the leaf pages of a table, and [`PageDatabase::rows`] decodes any of them, so
 //! that threads share a table without knowing of each other. Files are read by position and never mapped: a
 //! file that is cut while it is read is an error, where a mapping would be a SIGBUS.
 //!
@@ -17,7 +17,7 @@ mod leaves;
 mod rows;
 mod schema;
 
-pub use database::Database;
+pub use database::PageDatabase;
 pub use error::{OpenError, PageError, PageProblem};
 pub use leaves::Leaves;
 pub use rows::{TableRows, Wanted};

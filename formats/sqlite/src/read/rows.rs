@@ -1,8 +1,8 @@
 //! Leaf pages to columns.
 
 use super::cell::{SERIALS, Types, class, classify, eight, varint};
-use super::columns::{Column, Expected, Place, TooLong};
-use super::database::Database;
+use super::columns::{Column, ColumnPlace, Expected, TooLong};
+use super::database::PageDatabase;
 use super::error::{PageError, PageProblem};
 use super::leaves::header_offset;
 use crate::format::{TABLE_LEAF, local_payload, u16_at, u32_at};
@@ -52,7 +52,7 @@ pub struct TableRows {
     pub len: usize,
 }
 
-impl Database {
+impl PageDatabase {
     /// Decodes leaf pages of one table, in the order given. `wanted` has an entry per column of the record;
     /// records with more columns are read as far as it goes.
     ///
@@ -72,7 +72,7 @@ impl Database {
         self.decode(pages, Decoder::new(self, wanted, pages.len(), overflow))
     }
 
-    /// The rows of some cells of one leaf page, counted as [`Database::payloads`] does.
+    /// The rows of some cells of one leaf page, counted as [`PageDatabase::payloads`] does.
     pub fn rows_of_cells(
         &self,
         page: u32,
@@ -133,7 +133,7 @@ impl Database {
 
 /// Decodes pages one after the other.
 struct Decoder<'a> {
-    database: &'a Database,
+    database: &'a PageDatabase,
     wanted: &'a [Wanted<'a>],
     /// One per wanted column; none for those that are not collected.
     columns: Vec<Option<Column>>,
@@ -143,7 +143,7 @@ struct Decoder<'a> {
     /// Bytes of the pages.
     read: usize,
     /// The rows of the current page.
-    places: Vec<Place>,
+    places: Vec<ColumnPlace>,
     /// Their rowids.
     rowids: Vec<i64>,
     /// Pages that are still to come.
@@ -155,7 +155,7 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn new(database: &'a Database, wanted: &'a [Wanted<'a>], pages: usize, overflow: u64) -> Decoder<'a> {
+    fn new(database: &'a PageDatabase, wanted: &'a [Wanted<'a>], pages: usize, overflow: u64) -> Decoder<'a> {
         let column = |wanted: &Wanted<'_>| match wanted {
             Wanted::Skip | Wanted::RowidAlias => None,
             Wanted::Value { .. } => Some(Column::new(false)),
@@ -251,12 +251,12 @@ impl<'a> Decoder<'a> {
             self.rowids.push(cell.rowid);
             if let Some(link) = cell.link {
                 long.push((self.places.len(), link, cell));
-                self.places.push(Place::default());
+                self.places.push(ColumnPlace::default());
                 continue;
             }
             let (header, types) = header(bytes, &cell)?;
             let start = offset + cell.payload;
-            self.places.push(Place::new(offset + types, start + header as usize, start + cell.local));
+            self.places.push(ColumnPlace::new(offset + types, start + header as usize, start + cell.local));
         }
         for (row, link, cell) in long {
             self.places[row] = self.gather(link, &cell, offset)?;
@@ -267,7 +267,7 @@ impl<'a> Decoder<'a> {
     /// Puts a payload that continues in overflow pages after what was read.
     ///
     /// An overflow page is `next page (u32), bytes`.
-    fn gather(&mut self, mut link: u32, cell: &Cell, offset: usize) -> Result<Place, PageProblem> {
+    fn gather(&mut self, mut link: u32, cell: &Cell, offset: usize) -> Result<ColumnPlace, PageProblem> {
         let database = self.database;
         let start = self.bytes.len();
         let mut rest = cell.length - cell.local as u64;
@@ -294,7 +294,7 @@ impl<'a> Decoder<'a> {
         self.bytes.resize(end + SLACK, 0);
         let whole = Cell { payload: start, local: end - start, ..*cell };
         let (header, types) = header(&self.bytes, &whole)?;
-        Ok(Place::new(types, start + header as usize, end))
+        Ok(ColumnPlace::new(types, start + header as usize, end))
     }
 
     /// Adds the values of the page, a column of all rows after the other.
@@ -304,7 +304,7 @@ impl<'a> Decoder<'a> {
         while next < self.wanted.len() {
             let bytes = &self.bytes;
             // Up to 8 columns that all rows have.
-            let left = |place: &Place| place.header_end.saturating_sub(place.types) as usize;
+            let left = |place: &ColumnPlace| place.header_end.saturating_sub(place.types) as usize;
             let Some(left) = self.places.iter().map(left).min() else { return Ok(()) };
             let mut types = [Types::default(); 8];
             let types = &mut types[..left.min(8).min(self.wanted.len() - next)];

@@ -1,6 +1,6 @@
 //! The schema: page 1 is the root of `sqlite_master (type, name, tbl_name, rootpage, sql)`.
 
-use super::database::Database;
+use super::database::PageDatabase;
 use super::error::{PageError, PageProblem};
 use super::rows::Wanted;
 use rpd_shard::model::Value;
@@ -25,7 +25,7 @@ pub struct SchemaRow {
     pub sql: Option<String>,
 }
 
-impl Database {
+impl PageDatabase {
     /// All rows of the schema, in its order.
     pub fn schema(&self) -> Result<Vec<SchemaRow>, PageError> {
         let leaves = self.leaves(1);

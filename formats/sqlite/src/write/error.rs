@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Why rows could not become pages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum PageWriteError {
     /// SQLite reads no row of more than 1,000,000,000 bytes.
     #[error("row {rowid} takes {bytes} bytes, and SQLite stores at most 1000000000")]
     RowTooLong {

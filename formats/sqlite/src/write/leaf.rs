@@ -1,6 +1,6 @@
 //! Columns to leaf pages.
 
-use super::error::WriteError;
+use super::error::PageWriteError;
 use super::field::{Field, Plan};
 use super::memory::PageMemory;
 use super::record::Record;
@@ -50,7 +50,7 @@ impl LeafWriter {
     ///
     /// # Panics
     /// If keys or cells have fewer than `rows` rows.
-    pub fn append(&mut self, keys: &Keys, fields: &[Field<'_>], rows: usize) -> Result<(), WriteError> {
+    pub fn append(&mut self, keys: &Keys, fields: &[Field<'_>], rows: usize) -> Result<(), PageWriteError> {
         if let Keys::Sparse(keys) = keys {
             assert!(keys.len() >= rows, "there are fewer keys than rows");
         }
@@ -87,9 +87,9 @@ impl LeafWriter {
     }
 
     #[inline(always)]
-    fn ascending(&mut self, rowid: i64) -> Result<(), WriteError> {
+    fn ascending(&mut self, rowid: i64) -> Result<(), PageWriteError> {
         if self.last.is_some_and(|last| last >= rowid) {
-            return Err(WriteError::Order { rowid });
+            return Err(PageWriteError::Order { rowid });
         }
         self.last = Some(rowid);
         Ok(())
@@ -97,10 +97,10 @@ impl LeafWriter {
 
     /// A row of any length, with overflow pages where it needs them.
     #[cold]
-    fn long_row(&mut self, fields: &[Field<'_>], row: usize, rowid: i64) -> Result<(), WriteError> {
+    fn long_row(&mut self, fields: &[Field<'_>], row: usize, rowid: i64) -> Result<(), PageWriteError> {
         let record = Record::new(fields, row);
         if record.length > MOST_BYTES {
-            return Err(WriteError::RowTooLong { rowid, bytes: record.length });
+            return Err(PageWriteError::RowTooLong { rowid, bytes: record.length });
         }
         let local = local_payload(record.length, PAGE_SIZE);
         let mut cell = Vec::with_capacity(local + 24);
@@ -122,7 +122,7 @@ impl LeafWriter {
         }
         let place = self.leaves.take_bytes(&cell, rowid);
         if overflows {
-            self.links.push(Link { at: run::Place::Leaf(place + cell.len() - 4), page: first as u64 });
+            self.links.push(Link { at: run::RunPlace::Leaf(place + cell.len() - 4), page: first as u64 });
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Chain<'_> {
     fn end(&mut self, first: usize) {
         self.behind().fill(0);
         for next in first + 1..self.pages.count() {
-            let at = run::Place::Overflow((next - 1) * PAGE_SIZE);
+            let at = run::RunPlace::Overflow((next - 1) * PAGE_SIZE);
             self.links.push(Link { at, page: next as u64 });
         }
     }

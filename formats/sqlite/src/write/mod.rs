@@ -1,7 +1,7 @@
 //! Tables as finished pages: no inserts, no byte code, no balancing.
 //!
 //! 1. SQLite itself makes the file: schema and empty tables, pages of 4096 bytes without reserved bytes, UTF-8,
-//!    rollback journal, no auto_vacuum. It is closed. [`Database`](crate::read::Database) reads its pages and the
+//!    rollback journal, no auto_vacuum. It is closed. [`PageDatabase`](crate::read::PageDatabase) reads its pages and the
 //!    tables' root pages.
 //! 2. A [`LeafWriter`] turns columns into a [`LeafRun`]: leaves of one table, after them their overflow pages. Leaves hold
 //!    neither their own number nor their siblings', so a run is made before its place is known; only the
@@ -30,7 +30,7 @@ mod stage;
 
 pub use affinity::Affinity;
 pub use counter::reset_change_counter;
-pub use error::{SealError, WriteError};
+pub use error::{PageWriteError, SealError};
 pub use field::Field;
 pub use leaf::LeafWriter;
 pub use memory::PageMemory;

@@ -66,14 +66,14 @@ impl Pages {
 /// A page number that is written when the place of the run is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Link {
-    pub(super) at: Place,
+    pub(super) at: RunPlace,
     /// The overflow page it leads to, counted from the first of the run.
     pub(super) page: u64,
 }
 
 /// Where a link is: an offset from the first leaf or from the first overflow page.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum RunPlace {
     Leaf(usize),
     Overflow(usize),
 }
@@ -104,8 +104,8 @@ impl LeafRun {
         first.plus(self.pages().saturating_sub(1)).physical()?;
         for link in &self.links {
             let at = match link.at {
-                Place::Leaf(at) => at,
-                Place::Overflow(at) => self.last_rowids.len() * PAGE_SIZE + at,
+                RunPlace::Leaf(at) => at,
+                RunPlace::Overflow(at) => self.last_rowids.len() * PAGE_SIZE + at,
             };
             let page = first.plus(leaves + link.page).physical()?;
             self.pages.set(at, page);

@@ -3,7 +3,7 @@
 use crate::support::*;
 use proptest::prelude::*;
 use rpd_shard::model::Value;
-use rpd_sqlite::read::{Database, PageProblem, TableRows, Wanted};
+use rpd_sqlite::read::{PageDatabase, PageProblem, TableRows, Wanted};
 use rusqlite::Connection;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -27,7 +27,7 @@ fn small(path: &Path) -> u32 {
 }
 
 /// What reading everything gives: for each leaf its rows or an error.
-fn read_all(database: &Database, root: u32) -> Vec<(u32, Result<TableRows, PageProblem>)> {
+fn read_all(database: &PageDatabase, root: u32) -> Vec<(u32, Result<TableRows, PageProblem>)> {
     let _ = database.schema();
     let leaves = database.leaves(root);
     let leaf = |page: &u32| (*page, database.rows(&[*page], &WANTED).map_err(|error| error.problem));
@@ -53,7 +53,7 @@ fn every_flipped_byte() {
     for (at, byte) in bytes.iter().enumerate() {
         for flipped in [byte ^ 1, byte ^ 0x80, !byte] {
             file.write_all_at(&[flipped], at as u64).unwrap();
-            match Database::open(&path) {
+            match PageDatabase::open(&path) {
                 Ok(database) => {
                     damaged += read_all(&database, root).iter().filter(|(_, rows)| rows.is_err()).count();
                 }
@@ -70,13 +70,13 @@ fn every_truncation_leaves_the_rows_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let root = small(&path);
-    let whole = read_all(&Database::open(&path).unwrap(), root);
+    let whole = read_all(&PageDatabase::open(&path).unwrap(), root);
     let file = File::options().write(true).open(&path).unwrap();
     let length = file.metadata().unwrap().len();
     let mut found = 0;
     for length in (1..length).rev() {
         file.set_len(length).unwrap();
-        let Ok(database) = Database::open(&path) else {
+        let Ok(database) = PageDatabase::open(&path) else {
             assert!(length < 100);
             continue;
         };
@@ -97,7 +97,7 @@ fn every_truncation_leaves_the_rows_before_it() {
 }
 
 /// A file of the given pages of 512 bytes behind an empty schema.
-fn with_pages(path: &Path, pages: &[Vec<u8>]) -> Database {
+fn with_pages(path: &Path, pages: &[Vec<u8>]) -> PageDatabase {
     let mut bytes = b"SQLite format 3\0\x02\0\x01\x01\0\x40\x20\x20".to_vec();
     bytes.resize(512, 0);
     bytes[100] = 13;
@@ -107,7 +107,7 @@ fn with_pages(path: &Path, pages: &[Vec<u8>]) -> Database {
         bytes.extend(page);
     }
     std::fs::write(path, bytes).unwrap();
-    Database::open(path).unwrap()
+    PageDatabase::open(path).unwrap()
 }
 
 /// A page with these cells at these offsets.

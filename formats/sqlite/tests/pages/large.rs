@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use rpd_shard::model::{Cells, Keys, Value};
-use rpd_sqlite::read::{Database, Wanted};
+use rpd_sqlite::read::{PageDatabase, Wanted};
 use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage, PlacedRun, SealError, Sealer};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -75,7 +75,7 @@ fn the_lock_page_stays_unused_in_a_tree_of_three_levels() {
     let mut lock_page = [1; PAGE as usize];
     File::open(&path).unwrap().read_exact_at(&mut lock_page, u64::from(LOCK_PAGE - 1) * PAGE).unwrap();
     assert_eq!(lock_page, [0; PAGE as usize]);
-    let database = Database::open(&path).unwrap();
+    let database = PageDatabase::open(&path).unwrap();
     let leaves = database.leaves(root);
     assert!(leaves.damage.is_empty());
     assert!(leaves.pages.windows(2).all(|pair| pair[0] < pair[1]) && !leaves.pages.contains(&LOCK_PAGE));

@@ -3,7 +3,7 @@
 use crate::read::root_of;
 use crate::support::*;
 use rpd_shard::model::Value;
-use rpd_sqlite::read::{Database, OpenError, PageProblem, Wanted};
+use rpd_sqlite::read::{OpenError, PageDatabase, PageProblem, Wanted};
 use rusqlite::Connection;
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn small(path: &Path, pragma: &str) {
     .unwrap();
 }
 
-fn count(database: &Database) -> usize {
+fn count(database: &PageDatabase) -> usize {
     let leaves = database.leaves(root_of(database, "t"));
     database.rows(&leaves.pages, &[Wanted::RowidAlias, Wanted::Value { default: Value::Null }]).unwrap().len
 }
@@ -29,7 +29,7 @@ fn each_bad_input_has_its_error() {
         std::fs::write(&path, bytes).unwrap();
         path
     };
-    let open = |path: &Path| Database::open(path).map(drop);
+    let open = |path: &Path| PageDatabase::open(path).map(drop);
     assert!(matches!(open(&folder.path().join("none")), Err(OpenError::Io { .. })));
     assert!(matches!(open(folder.path()), Err(OpenError::NoFile { .. })));
     assert!(matches!(open(&file("empty", b"")), Err(OpenError::Empty { .. })));
@@ -59,7 +59,7 @@ fn journals_and_logs_are_seen_also_through_a_link() {
     let link = folder.path().join("link.db");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     let journal = folder.path().join("a.db-journal");
-    let both = || [Database::open(&path).map(drop), Database::open(&link).map(drop)];
+    let both = || [PageDatabase::open(&path).map(drop), PageDatabase::open(&link).map(drop)];
     for (header, hot) in [(&b""[..], false), (&[0; 100], false), (b"\xd9\xd5\x05\xf9 torn", true)] {
         std::fs::write(&journal, header).unwrap();
         let refused = both().iter().all(|opened| matches!(opened, Err(OpenError::HotJournal { .. })));
@@ -81,7 +81,7 @@ fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
     for name in ["a.db-wal", "a.db-journal"] {
         // A link that leads to itself can be read by no user, root included.
         std::os::unix::fs::symlink(name, folder.path().join(name)).unwrap();
-        let error = Database::open(&path).unwrap_err();
+        let error = PageDatabase::open(&path).unwrap_err();
         assert!(matches!(&error, OpenError::Journal { journal, .. } if journal.ends_with(name)), "{error}");
         assert!(
             error.to_string().contains("cannot be read (") && error.to_string().contains(name),
@@ -89,7 +89,7 @@ fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
         );
         std::fs::remove_file(folder.path().join(name)).unwrap();
     }
-    Database::open(&path).unwrap();
+    PageDatabase::open(&path).unwrap();
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn a_database_in_wal_mode_is_read_when_its_log_is_gone() {
     let path = folder.path().join("a.db");
     let db = Connection::open(&path).unwrap();
     db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, c0); INSERT INTO t VALUES (1, 2);").unwrap();
-    assert!(matches!(Database::open(&path), Err(OpenError::Wal { .. })));
+    assert!(matches!(PageDatabase::open(&path), Err(OpenError::Wal { .. })));
     drop(db);
-    assert_eq!(count(&Database::open(&path).unwrap()), 1);
+    assert_eq!(count(&PageDatabase::open(&path).unwrap()), 1);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -109,7 +109,7 @@ fn a_released_file_must_come_back_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     small(&path, "");
-    let database = Database::open(&path).unwrap();
+    let database = PageDatabase::open(&path).unwrap();
     database.release();
     assert_eq!(count(&database), 2);
     database.release();
@@ -128,7 +128,7 @@ fn a_file_that_shrinks_while_it_is_open_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     small(&path, "");
-    let database = Database::open(&path).unwrap();
+    let database = PageDatabase::open(&path).unwrap();
     let root = root_of(&database, "t");
     std::fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
     assert!(matches!(database.leaves(root).damage[0].problem, PageProblem::Changed));
@@ -158,7 +158,7 @@ fn reserved_bytes_are_left_alone() {
     let expected = seen(&db, "t", 1);
     drop(db);
     assert_eq!(std::fs::read(&path).unwrap()[20], 40);
-    let database = Database::open(&path).unwrap();
+    let database = PageDatabase::open(&path).unwrap();
     let leaves = database.leaves(root_of(&database, "t"));
     let rows = database.rows(&leaves.pages, &[Wanted::Skip, Wanted::Value { default: Value::Null }]).unwrap();
     assert_eq!(rows.len, 2000);

@@ -3,16 +3,16 @@
 use crate::support::*;
 use proptest::prelude::*;
 use rpd_shard::model::{Cells, OwnedValue, Value};
-use rpd_sqlite::read::{Database, TableRows, Wanted};
+use rpd_sqlite::read::{PageDatabase, TableRows, Wanted};
 use rusqlite::Connection;
 use std::path::Path;
 
-pub(crate) fn root_of(database: &Database, table: &str) -> u32 {
+pub(crate) fn root_of(database: &PageDatabase, table: &str) -> u32 {
     database.schema().unwrap().iter().find(|row| row.name == table).unwrap().root
 }
 
 /// All rows of a table; column 0 is its key.
-fn rows(database: &Database, table: &str, columns: usize, split: usize) -> Vec<TableRows> {
+fn rows(database: &PageDatabase, table: &str, columns: usize, split: usize) -> Vec<TableRows> {
     let leaves = database.leaves(root_of(database, table));
     assert!(leaves.damage.is_empty(), "{:?}", leaves.damage);
     let mut wanted = vec![Wanted::RowidAlias];
@@ -76,7 +76,7 @@ proptest! {
         }
         let seen = seen(&db, "t0", columns);
         drop(db);
-        let database = Database::open(&path).unwrap();
+        let database = PageDatabase::open(&path).unwrap();
         prop_assert_eq!(database.truncated_pages(), 0);
         compare(&rows(&database, "t0", columns, split), &seen)?;
     }
@@ -93,7 +93,7 @@ fn uniform_columns_have_a_type() {
          INSERT INTO t SELECT i, i * i, iif(i % 3, NULL, i), i / 2.0, 'text ' || (i % 5), iif(i = 900, 'a', i) FROM k;
          ALTER TABLE t ADD COLUMN d INT DEFAULT 7;",
     );
-    let database = Database::open(&path).unwrap();
+    let database = PageDatabase::open(&path).unwrap();
     let default = Value::Null;
     let wanted = [
         Wanted::Skip,

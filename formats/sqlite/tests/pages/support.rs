@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use rpd_shard::model::{Cells, Keys, Nulls, OwnedValue, TextCells, Value};
-use rpd_sqlite::read::Database;
+use rpd_sqlite::read::PageDatabase;
 use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage, PlacedRun, Sealer};
 use rusqlite::Connection;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
@@ -110,7 +110,7 @@ pub(crate) fn integrity(db: &Connection) -> String {
 
 /// Fills empty tables of a closed database: each table in several runs, all runs behind one another.
 pub(crate) fn fill(path: &Path, pages: u32, tables: &[(u32, &[TestTable])]) {
-    assert_eq!(Database::open(path).unwrap().page_count(), pages);
+    assert_eq!(PageDatabase::open(path).unwrap().page_count(), pages);
     let file = File::options().write(true).open(path).unwrap();
     let mut end = LogicalPage::behind(pages);
     let mut placed: Vec<(u32, Vec<PlacedRun>)> = Vec::new();

@@ -4,7 +4,7 @@ use crate::read::root_of;
 use crate::support::*;
 use proptest::prelude::*;
 use rpd_shard::model::{Cells, Keys, OwnedValue, Value};
-use rpd_sqlite::read::{Database, Wanted};
+use rpd_sqlite::read::{PageDatabase, Wanted};
 use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage, PAGE_SIZE, PageMemory, PlacedRun};
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
     for (name, pieces) in names.iter().zip(tables) {
         let columns = pieces[0].types.len();
         let [ours, theirs] = ["ours.db", "theirs.db"].map(|file| {
-            let database = Database::open(&folder.path().join(file)).unwrap();
+            let database = PageDatabase::open(&folder.path().join(file)).unwrap();
             let leaves = database.leaves(root_of(&database, name)).pages;
             database.rows(&leaves, &vec![Wanted::Value { default: Value::Null }; columns + 1]).unwrap()
         });

@@ -3,7 +3,7 @@
 use super::BulkRun;
 use super::events::{Event, GPUS, What, events};
 use super::sink::{BulkSink, SinkError};
-use crate::synthetic::clock::NodeClock;
+use crate::synthetic::clock::ModelClock;
 use crate::synthetic::random::RandomSource;
 use crate::synthetic::run::{PlannedProcess, Run};
 use rpd_shard::model::{TableId, Value, native, rocpd};
@@ -26,7 +26,7 @@ pub(super) struct Author<'a, 'c> {
     pub(super) bulk: &'a BulkRun,
     pub(super) run: &'a Run,
     pub(super) process: &'a PlannedProcess,
-    clock: &'a NodeClock,
+    clock: &'a ModelClock,
     pub(super) sink: BulkSink<'c>,
     random: RandomSource,
     pub(super) kernels: Vec<Arc<str>>,

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Rows of one statement.
 const ROWS_AT_ONCE: usize = 64;
 
-pub(super) struct Database<'c> {
+pub(super) struct BulkDatabase<'c> {
     connection: &'c Connection,
     /// By the number of the table.
     tables: Vec<Option<Insert<'c>>>,
@@ -40,12 +40,12 @@ enum Cell {
     Text(Range<usize>),
 }
 
-impl<'c> Database<'c> {
+impl<'c> BulkDatabase<'c> {
     pub(super) fn new(
         connection: &'c Connection,
         run: &Run,
         process: &PlannedProcess,
-    ) -> rusqlite::Result<Database<'c>> {
+    ) -> rusqlite::Result<BulkDatabase<'c>> {
         let bits = u128::from(run.config.seed) << 64 | 1 << 48 | u128::from(process.rank);
         let guid = Guid::from_bits(bits);
         connection.execute_batch(
@@ -73,7 +73,7 @@ impl<'c> Database<'c> {
             tables.resize_with(tables.len().max(place + 1), || None);
             tables[place] = Some(Insert::new(connection, table, &suffix)?);
         }
-        Ok(Database { connection, tables, strings: 0 })
+        Ok(BulkDatabase { connection, tables, strings: 0 })
     }
 
     #[inline]
@@ -92,7 +92,7 @@ impl<'c> Database<'c> {
     }
 
     pub(super) fn finish(self) -> rusqlite::Result<()> {
-        let Database { connection, tables, .. } = self;
+        let BulkDatabase { connection, tables, .. } = self;
         for mut insert in tables.into_iter().flatten() {
             insert.rest()?;
         }

@@ -14,7 +14,7 @@ mod sink;
 use super::run::{ModelRank, Run, SyntheticRun};
 use super::shards::{process_record, run_identity};
 use author::Author;
-use database::Database;
+use database::BulkDatabase;
 use rpd_shard::ShardWriter;
 use sink::BulkSink;
 use std::fs::{self, File};
@@ -105,8 +105,9 @@ pub fn write_bulk_rocpd(dir: &Path, bulk: &BulkRun) -> io::Result<Vec<PathBuf>> 
         let node = &run.nodes[rank.node];
         let path = dir.join(format!("{}_{}_results.db", node.node.hostname, process.pid));
         let database = rusqlite::Connection::open(&path).map_err(io::Error::other)?;
-        let sink =
-            BulkSink::Database(Box::new(Database::new(&database, run, process).map_err(io::Error::other)?));
+        let sink = BulkSink::Database(Box::new(
+            BulkDatabase::new(&database, run, process).map_err(io::Error::other)?,
+        ));
         let mut author = Author::new(bulk, run, process, sink);
         author.write().map_err(io::Error::other)?;
         let (sink, rows) = author.done();

@@ -1,6 +1,6 @@
 //! Where rows go: a database with the ids of rocprofv3, or a shard with dense keys.
 
-use super::database::Database;
+use super::database::BulkDatabase;
 use rpd_shard::model::{TableId, Value, native};
 use rpd_shard::{ShardWriter, WriteError};
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::io::BufWriter;
 const SOURCE: u32 = 1;
 
 pub(super) enum BulkSink<'c> {
-    Database(Box<Database<'c>>),
+    Database(Box<BulkDatabase<'c>>),
     Shard(Box<ShardWriter<BufWriter<File>>>),
 }
 
