@@ -44,12 +44,12 @@ Exit codes: 0 merged; 1 internal fault, or --verify found one; 2 wrong usage; 3 
 
 /// Merges the profiles of a job into one RocPD database, or draws them as traces
 ///
-/// Aligns the clocks of the nodes, deduplicates strings, renumbers ids. Under mpirun or srun all ranks
-/// work on one merge. Rows that are missing are reported, never passed over.
+/// Aligns the clocks of the nodes, deduplicates strings and renumbers ids. Under mpirun or srun all ranks
+/// work on one merge. Missing rows are always reported.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "rpd-merge", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct CommandLine {
-    /// Something else than a merge
+    /// A command other than a merge
     #[command(subcommand)]
     pub command: Option<InspectCommand>,
     /// A merge
@@ -57,14 +57,14 @@ pub struct CommandLine {
     pub merge: MergeArgs,
 }
 
-/// How processes are put into tables.
+/// How processes are distributed over tables.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TableLayout {
-    /// All processes in one set of tables, under one guid
+    /// One set of tables with one guid for all processes
     #[default]
     Merged,
-    /// A set of tables, with the guid of its input, for each process, as AMD's merge has it; 500 at most.
-    /// Processes that one set of an input holds stay in one set
+    /// A set of tables with its own guid for each process, as AMD's merge writes it; at most 500.
+    /// Processes that share a set in an input keep sharing it
     Partitioned,
 }
 
@@ -73,19 +73,18 @@ pub enum TableLayout {
 pub enum OutputFormat {
     /// A RocPD database of ROCm 7
     Rocpd,
-    /// A .rpd of rocmProfileData. It holds calls, operations and counters; what it has no place for is told
+    /// A .rpd of rocmProfileData with calls, operations and counters; the summary counts what it cannot hold
     Rpd,
     /// A trace for ui.perfetto.dev: one file, or slices of the run
     Perfetto,
-    /// The same as Chrome's JSON, for chrome://tracing and tools that read rpd2tracing's output
+    /// The same trace as Chrome JSON, for chrome://tracing and tools that read the output of rpd2tracing
     ChromeJson,
 }
 
 /// Subcommands.
 #[derive(Subcommand, Debug, Clone)]
 pub enum InspectCommand {
-    /// Shows a shard's header, processes, blocks, clocks and loss ledger; of a run folder, a database or a trace, what it is and
-    /// what to do with it
+    /// Shows header, processes, blocks, clocks and loss ledger of a shard; describes any other file and its next step
     Inspect {
         /// The shard, folder, database or trace
         file: PathBuf,
@@ -98,85 +97,85 @@ pub enum InspectCommand {
 /// Arguments of a merge.
 #[derive(Args, Debug, Clone, Default)]
 pub struct MergeArgs {
-    /// Run directories, shards, RocPD databases, .rpd files, JSON of rocprofv3, Perfetto traces, CSV of omnistat, or folders of them
+    /// Run folders, shards, RocPD databases, .rpd files, rocprofv3 JSON, Perfetto traces, omnistat CSV, or folders of them
     /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
     #[arg(value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
-    /// The file to write, or the folder of a trace's files [default: trace.db, trace.rpd, or the trace, in the first
-    /// input's directory]
+    /// Output file, or folder for the files of a trace [default: trace.db, trace.rpd or the trace, in the folder of
+    /// the first input]
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Who may read the output and the status of --epilog
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
     pub share: OutputShare,
-    /// How processes are put into tables
+    /// How processes are distributed over tables
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
     pub layout: TableLayout,
-    /// What is written [default: rocpd; perfetto with an option that splits or opens]
+    /// Format of the output [default: rocpd; perfetto with an option that splits or opens a trace]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<OutputFormat>,
-    /// Keep only these variables of recorded environments, and those that tell the rank
+    /// Keep only these environment variables, and those that identify the rank
     ///
-    /// Without it all recorded variables are kept. What looks like a secret is masked either way.
+    /// By default all recorded variables are kept. Values that look like secrets are always masked.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub environment: Option<Vec<String>>,
-    /// Read the output again before it gets its name: rows against those read, references, integrity
+    /// Read the finished output again and check its rows, references and integrity before it gets its name
     #[arg(long, conflicts_with = "dry_run")]
     pub verify: bool,
-    /// Overwrite the output if it is there and rpd-merge wrote it
+    /// Overwrite an output that rpd-merge wrote
     #[arg(long)]
     pub force: bool,
-    /// Stop with exit code 3 if a rank, a block or a row is missing; never for clocks that are not aligned
+    /// Stop with exit code 3 if a rank, a block or a row is missing; unaligned clocks do not count
     #[arg(long)]
     pub strict: bool,
-    /// Read and check everything, write no database
+    /// Read and check all inputs, but write no database
     #[arg(long)]
     pub dry_run: bool,
     /// Print the report as JSON on standard output
     #[arg(long)]
     pub json: bool,
-    /// No progress and no summary, only warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long)]
     pub quiet: bool,
-    /// By what the clocks of the nodes are aligned; former merges keep their times
+    /// What aligns the clocks of the nodes; inputs that are merges keep their times
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub align: AlignChoice,
-    /// Move times by no more than their error bars, so that no rank leaves a collective before the others came
+    /// Move times, within their error bounds, so that no rank leaves a collective before all have entered it
     #[arg(long)]
     pub repair_causality: bool,
-    /// Offsets of clocks that were measured elsewhere, for nodes of which nothing better is known
+    /// Read offsets of clocks that a site measured itself, for nodes without better observations
     #[arg(long, value_name = "FILE")]
     pub clock_file: Option<PathBuf>,
-    /// Draw the offset and the error bar of each clock over the job, as SVG
+    /// Draw offset and error bound of each clock over the run, as SVG
     ///
-    /// Also with --dry-run. Overwrites a drawing with --force, and nothing else.
+    /// Works with --dry-run, too. With --force it overwrites an older drawing, and nothing else.
     #[arg(long, value_name = "FILE.svg")]
     pub clock_plot: Option<PathBuf>,
-    /// Memory of each merge rank: 512M, 2GiB. Fewer threads and smaller buffers where it is short
+    /// Memory limit of each merge rank: 512M, 2GiB. Less memory means fewer threads and smaller buffers
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub memory: MemoryBudget,
-    /// Most bytes of the output, with what it is converted from: 512M, 2GiB. A larger merge ends before it writes
-    /// [default: no limit; under --epilog and for files of another owner 2000 times the inputs, and 16GiB at least]
+    /// Size limit of the output and of what it is converted from: 512M, 2GiB. A larger merge stops before it writes
+    /// [default: none; with --epilog and for files of another owner 2000 times the inputs, at least 16GiB]
     #[arg(long, value_name = "SIZE")]
     pub max_output: Option<Size>,
-    /// Threads of each merge rank [default: the cores that this process may use]
+    /// Threads of each merge rank [default: the cores that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Seconds to wait for the shards of all ranks to be there and ended, as on file systems that show a file late. With
+    /// Wait up to this many seconds for complete shards of all ranks, for file systems that show files late; with
     /// --epilog at most half of --lease
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     pub wait: u32,
-    /// For the end of a batch job: merge once, however often this is called, overwrite an older merge, and say in the
-    /// folder of the run, in merge.status (trace.status), what became of it
+    /// Merge at the end of a batch job: once, however many processes try, over an older merge; merge.status (trace.status)
+    /// in the run folder has the outcome
     #[arg(long, conflicts_with = "dry_run")]
     pub epilog: bool,
-    /// Seconds that such a merge may take. Another may begin then
+    /// Seconds that a merge with --epilog may take; after that another one may start
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(1..=604_800))]
     pub lease: u32,
     /// Options from a preset (default, pytorch-training, inference-server, hpc-mpi, low-overhead, full) or a TOML file
     #[arg(long, value_name = "PRESET|FILE")]
     pub config: Option<PathBuf>,
-    /// Print all options as they count, and who said so, as a file for --config; merge nothing
+    /// Print all effective options with their origin, as a file for --config, and merge nothing
     #[arg(long)]
     pub print_config: bool,
     /// Options of traces

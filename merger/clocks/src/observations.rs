@@ -97,15 +97,15 @@ pub struct RankInterval {
 /// Which observations are used to align domains.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AlignChoice {
-    /// By everything that is known.
+    /// Probes and collectives, else REALTIME.
     #[default]
     Auto,
-    /// By probes only.
+    /// Probes only.
     Probes,
-    /// By the exits of collectives only.
+    /// Exits of collectives only.
     Collectives,
-    /// By REALTIME anchors only.
+    /// REALTIME only, as NTP has set it.
     Anchors,
-    /// Not at all.
+    /// Nothing: times stay as recorded.
     None,
 }

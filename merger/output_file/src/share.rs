@@ -10,10 +10,10 @@ use std::path::Path;
 /// Who may read an output.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OutputShare {
-    /// The user alone
+    /// The user only
     #[default]
     User,
-    /// The user's group as well
+    /// The user and the group
     Group,
 }
 

@@ -17,43 +17,43 @@ use std::path::Path;
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Traces", group = ArgGroup::new("splits").multiple(false))]
 pub struct TraceArgs {
-    /// Cut the run into N files of equal time. Without --format they are Perfetto's
+    /// Cut the run into N files of equal time; Perfetto's format unless --format says otherwise
     #[arg(long, value_name = "N", group = "splits", value_parser = clap::value_parser!(u32).range(1..=MAX_FILES as i64))]
     pub split_by_time: Option<u32>,
-    /// Cut it into files of about N events each
+    /// Cut the run into files of about N events each
     #[arg(long, value_name = "N", group = "splits")]
     pub split_by_events: Option<NonZeroU64>,
-    /// Cut it into files of about this size each, before compression: 500M
+    /// Cut the run into files of about this size each, before compression: 500M
     #[arg(long, value_name = "SIZE", group = "splits")]
     pub split_by_size: Option<Size>,
-    /// auto: cut it so that a browser can open each file
+    /// Cut the run so that a browser can open each file
     #[arg(long, value_enum, value_name = "HOW", group = "splits")]
     pub split: Option<AutoSplit>,
-    /// Draw this part: seconds since the job's first event, or times as 2025-06-01T12:00:00Z; 10..20, 10.., ..20
+    /// Draw this part only: seconds after the first event of the run, or times like 2025-06-01T12:00:00Z; 10..20, 10.., ..20
     #[arg(long, value_name = "FROM..TO")]
     pub window: Option<TimeWindow>,
-    /// Draw these ranks only: 0,8-15
+    /// Draw only these ranks: 0,8-15
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSet>,
-    /// Do not draw these: regions, kernels, copies, allocations, counters, samples, markers, args, flows, or
+    /// Leave out regions, kernels, copies, allocations, counters, samples, markers, args, flows, or
     /// category=NAME
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
     pub exclude: Vec<ItemExclusion>,
-    /// No facts of the slices (arguments, sizes, ids): smaller files
+    /// Leave out the annotations of slices (arguments, sizes, ids), for smaller files
     #[arg(long)]
     pub no_annotations: bool,
-    /// GPU work by hardware queue [default: by stream]
+    /// Group GPU work by hardware queue [default: by stream]
     #[arg(long)]
     pub group_by_queue: bool,
-    /// Write no file that is larger than this before compression; say instead what split would fit [default: 1GiB]
+    /// Size limit of a file before compression; a larger one is refused, with the split that would fit [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     pub max_file_size: Option<Size>,
-    /// Tell how to open the trace, here and from afar. INPUT may be a trace that is there, or its folder
+    /// Print how to open the trace, here and from another machine; INPUT may be a finished trace or its folder
     #[arg(long)]
     pub open: bool,
-    /// Serve the trace on this machine's loopback, for ui.perfetto.dev, until Ctrl-C [default port: 9001]
+    /// Serve the trace on the loopback interface, for ui.perfetto.dev, until Ctrl-C [default port: 9001]
     ///
-    /// Nothing listens without it. Only who knows the address that is printed can fetch the files.
+    /// Without this option nothing listens. The files can be fetched only with the address that is printed.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "9001")]
     pub serve: Option<u16>,
 }
@@ -61,7 +61,7 @@ pub struct TraceArgs {
 /// How files are split without a number.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AutoSplit {
-    /// Each file opens in a browser
+    /// Files that a browser can open
     Auto,
 }
 
