@@ -1,47 +1,47 @@
-//! One file: its tables, with the line of each key.
+//! Reads one settings file: its tables, with the line of each key.
 
 use std::io;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Largest file.
+/// Maximum size of a file.
 pub(crate) const MAX_BYTES: u64 = 1 << 20;
-/// Tables that a file may have.
+/// Maximum number of tables in a file.
 const TABLES: [&str; 2] = ["collect", "merge"];
-/// The key that names the keys which only the site's file may set.
+/// The key that lists the keys which only the site file may set.
 const LOCKED: &str = "locked";
 
-/// What is wrong with a file. All say where.
+/// Error in a settings file, with its place.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{name}: {source}")]
     Unreadable {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A name that is none of a preset.
+    /// A name that is not a preset.
     #[error(
         "there is no preset {0:?}{near}: there are default, pytorch-training, inference-server, hpc-mpi, low-overhead and \
          full; a file of yours is named with a / or .toml", near = nearest(.0, crate::PRESETS.iter().map(|(name, _)| *name))
     )]
     NoPreset(String),
-    /// Something in it.
+    /// An entry that cannot be used.
     #[error("{name}:{line}: {what}")]
     At {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// In words, with what to do.
+        /// What is wrong, and what to do.
         what: String,
     },
 }
 
-/// A value as it would be typed.
+/// A value in the form of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TypedValue {
     /// Whether an option without a value is given.
@@ -50,7 +50,7 @@ pub(crate) enum TypedValue {
     Values(Vec<String>),
 }
 
-/// A key, its value and its line.
+/// A key with its value and line.
 #[derive(Clone, Debug)]
 pub(crate) struct FileEntry {
     pub(crate) key: String,
@@ -61,15 +61,15 @@ pub(crate) struct FileEntry {
 /// The table of one program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileTable {
-    /// What the file is called.
+    /// Name of the file.
     pub(crate) name: String,
     pub(crate) entries: Vec<FileEntry>,
-    /// Keys that nobody else may set, and where that is said.
+    /// Keys that only this file may set, and the line that locks them.
     pub(crate) locked: Vec<(String, usize)>,
 }
 
 impl FileTable {
-    /// Reads the table of a program; one that is not there is empty. Other tables must be those of other programs.
+    /// Reads the table of a program; a missing table is empty. All other tables must belong to other programs.
     pub(crate) fn read(name: &str, text: &str, program: &str) -> Result<FileTable, FileError> {
         let at = |span: Range<usize>, what: String| FileError::At {
             name: name.to_owned(),
@@ -138,15 +138,15 @@ fn typed(value: &Spanned<DeValue<'_>>) -> Result<TypedValue, &'static str> {
     }
 }
 
-/// From 1.
+/// Returns a line number, from 1.
 fn line_of(text: &str, place: usize) -> usize {
     text.bytes().take(place).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// `, did you mean "max-size"`, if there is something close.
+/// Returns `, did you mean "max-size"` if a known key is similar.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let close = known.map(|name| (strsim::damerau_levenshtein(word, name), name)).min();
-    // Half of a short word is another one.
+    // A word that differs in half of its letters is another word.
     match close.filter(|(distance, name)| *distance * 3 <= name.len().max(3)) {
         Some((_, name)) => format!(", did you mean {name:?}"),
         None => String::new(),

@@ -1,4 +1,4 @@
-//! Who says what an option is.
+//! Combines the command line, variables and files to effective settings.
 
 use crate::file::{FileEntry, FileError, FileTable, TypedValue, nearest};
 use crate::preset;
@@ -9,36 +9,36 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
 
-/// A program whose options may stand in files.
+/// A program whose options may be set in files.
 #[derive(Clone, Debug)]
 pub struct Program<'a> {
     /// Its table: `collect` or `merge`.
     pub table: &'static str,
     /// Its options.
     pub command: Command,
-    /// Those that a variable of the environment may say, and the variable.
+    /// Options that an environment variable may set, with the variable.
     pub variables: &'a [(&'a str, &'a str)],
-    /// Those that no file may say.
+    /// Options that no file may set.
     pub typed_only: &'a [&'a str],
 }
 
-/// Who says what an option is.
+/// Origin of an effective option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SettingOrigin {
-    /// Nobody.
+    /// The default.
     Default,
-    /// The site's file, or the one that was named, at a line.
+    /// The site file or a named file, at a line.
     File(String, usize),
-    /// The site's file, at a line, and nobody else may.
+    /// The site file, at a line that locks the option.
     Locked(String, usize),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
     /// The command line.
     Typed,
 }
 
 impl SettingOrigin {
-    /// Who counts more has more; `site` is the name of the site's file.
+    /// Returns the precedence; a higher one wins. `site` is the name of the site file.
     fn rank(&self, site: &str) -> u8 {
         match self {
             SettingOrigin::Default => 0,
@@ -63,68 +63,68 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// An option as it counts.
+/// An effective option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// Its long name.
     pub key: String,
-    /// Its values as they would be typed; `None` for what is not given.
+    /// Its values in the form of the command line; `None` if it is not given.
     pub values: Option<Vec<String>>,
-    /// Whether it takes none.
+    /// Whether it takes no value.
     pub is_switch: bool,
-    /// Who says so.
+    /// Its origin.
     pub origin: SettingOrigin,
 }
 
-/// What counts in the end.
+/// The effective settings of a call.
 #[derive(Clone, Debug)]
 pub struct LayeredSettings {
     program: OsString,
-    /// Each option that is given, as it is typed.
+    /// Each given option in the form of the command line.
     options: Vec<Given>,
-    /// What is typed behind them.
+    /// The arguments after the options.
     positionals: Vec<OsString>,
-    /// The name of the site's file.
+    /// Name of the site file.
     site: String,
-    /// Variables whose options the site has locked: nothing comes from them, whatever the site says.
+    /// Variables whose options the site has locked. Their values are ignored.
     pub locked_variables: Vec<String>,
     /// All options, in the order of the help.
     pub settings: Vec<Setting>,
-    /// What is not as somebody wanted it, a line each.
+    /// Settings that were ignored, one line each.
     pub warnings: Vec<String>,
-    /// Variables that make no sense and count as unset, a line each, for a program that does not read them itself.
+    /// Variables with invalid values, which count as unset, one line each; for programs that do not read them.
     pub unread_variables: Vec<String>,
 }
 
-/// An option for the program's own parser.
+/// An option in the form of the program's own parser.
 #[derive(Clone, Debug)]
 struct Given {
     words: Vec<OsString>,
     by_variable: bool,
-    /// The option as nobody had said anything of it.
+    /// The option without a value from any origin.
     default: Setting,
 }
 
-/// Why there are no settings.
+/// Why settings cannot be combined.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file that was named.
+    /// The named file is invalid.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl LayeredSettings {
-    /// For the program's own parser, with the program's name: what is typed and what files say.
+    /// Arguments for the program's own parser, with its name: the command line and files.
     pub fn arguments(&self) -> Vec<OsString> {
         self.those(|option| !option.by_variable)
     }
 
-    /// The same, with what variables say.
+    /// The same arguments, with variables.
     pub fn with_variables(&self) -> Vec<OsString> {
         self.those(|_| true)
     }
 
-    /// The same, without some options.
+    /// The same arguments, without some options.
     pub(crate) fn arguments_without(&self, keys: &[&str]) -> Vec<OsString> {
         self.those(|option| !keys.contains(&option.default.key.as_str()))
     }
@@ -136,7 +136,7 @@ impl LayeredSettings {
         [&self.program].into_iter().chain(words).chain([&end]).chain(&self.positionals).cloned().collect()
     }
 
-    /// Makes an option one of which nobody has said anything; it may be shown all the same.
+    /// Resets an option to its default; it may still be shown.
     pub(crate) fn forget(&mut self, key: &str, is_shown: bool) {
         let Some(at) = self.options.iter().position(|option| option.default.key == key) else { return };
         let option = self.options.remove(at);
@@ -146,26 +146,26 @@ impl LayeredSettings {
         }
     }
 
-    /// Who counts more has more.
+    /// Returns the precedence; a higher one wins.
     pub(crate) fn rank(&self, origin: &SettingOrigin) -> u8 {
         origin.rank(&self.site)
     }
 
-    /// Who says what an option is.
+    /// Returns the origin of an option in words.
     pub fn origin(&self, key: &str) -> &SettingOrigin {
         let found = self.settings.iter().find(|setting| setting.key == key);
         found.map_or(&SettingOrigin::Default, |setting| &setting.origin)
     }
 
-    /// The options that the site has locked.
+    /// Returns the options that the site has locked.
     pub fn locked(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter().filter(|setting| matches!(setting.origin, SettingOrigin::Locked(..)))
     }
 }
 
 impl Program<'_> {
-    /// Puts together what was typed, variables, the file that was named and the site's. A mistake in the file that was
-    /// named is an error; one in the site's file costs the site's settings, since it is not this user's.
+    /// Combines the command line, variables, the named file and the site file. A mistake in the named file is an
+    /// error. A mistake in the site file discards the site's settings, because the user cannot mend them.
     pub fn layered(
         &self,
         typed: &ArgMatches,
@@ -230,7 +230,7 @@ impl Program<'_> {
             {
                 locked_variables.push((*name).to_owned());
             }
-            // What is about a single call is for no file.
+            // Options about a single call are not for files.
             if self.may_stand_in_files(arg) {
                 settings.push(setting);
             }
@@ -250,7 +250,7 @@ impl Program<'_> {
         })
     }
 
-    /// The options that have a long name, without those about the program itself.
+    /// Returns the options that have a long name, without `--help` and `--version`.
     fn options(&self) -> impl Iterator<Item = &Arg> {
         let is_about_itself = |arg: &Arg| {
             use ArgAction::{Help, HelpLong, HelpShort, Version};
@@ -263,7 +263,7 @@ impl Program<'_> {
         !self.typed_only.contains(&key_of(arg))
     }
 
-    /// The table of a file, whose keys are options and whose values the program can read.
+    /// Reads the table of a file. Its keys must be options, and the program must accept its values.
     fn checked(&self, name: &str, text: &str) -> Result<FileTable, FileError> {
         let table = FileTable::read(name, text, self.table)?;
         let at = |line, what| FileError::At { name: name.to_owned(), line, what };
@@ -300,11 +300,11 @@ impl Program<'_> {
         Ok(table)
     }
 
-    /// Has the program's parser read an option alone.
+    /// Parses one option with the program's parser.
     fn read(&self, arguments: Vec<OsString>) -> Result<(), String> {
         let name = OsString::from(self.command.get_name());
         let read = self.command.clone().try_get_matches_from(std::iter::once(name).chain(arguments));
-        // Whatever else it wants, such as a command to run, is for the command line.
+        // Other required arguments, such as a command, come from the command line.
         let read = read.map(drop).or_else(|error| match error.kind() {
             ErrorKind::MissingRequiredArgument => Ok(()),
             _ => Err(error),
@@ -316,7 +316,7 @@ impl Program<'_> {
         })
     }
 
-    /// What the user wants an option to be, if anything.
+    /// Returns the value that the user set, if any.
     fn wanted(
         &self,
         arg: &Arg,
@@ -355,12 +355,12 @@ impl Program<'_> {
         by_variable.or_else(by_file)
     }
 
-    /// Whether an option that was typed does not go together with this one: what is typed counts.
+    /// Returns whether an option on the command line conflicts with this one; the command line wins.
     fn is_excluded(&self, arg: &Arg, typed: &ArgMatches) -> bool {
         self.options().any(|other| is_typed(other.get_id().as_str(), typed) && self.excludes(arg, other))
     }
 
-    /// Whether two options do not go together.
+    /// Returns whether two options conflict.
     fn excludes(&self, one: &Arg, other: &Arg) -> bool {
         let has = |of: &Arg, other: &Arg| {
             self.command.get_arg_conflicts_with(of).iter().any(|found| found.get_id() == other.get_id())
@@ -373,8 +373,8 @@ impl Program<'_> {
                 || groups.any(|group| is_of(group, one) && is_of(group, other)))
     }
 
-    /// Leaves out what nobody typed and does not go together with the word of somebody who comes before, and tells it.
-    /// What was typed is the caller's to judge.
+    /// Drops settings from files and variables that conflict with settings of higher precedence, with a warning.
+    /// Conflicts within the command line are for the caller.
     fn leave_out(&self, all: &mut [(&Arg, Setting)], site: &str) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut order: Vec<usize> = (0..all.len()).filter(|at| is_given(all, *at)).collect();
@@ -423,19 +423,19 @@ fn is_typed(id: &str, typed: &ArgMatches) -> bool {
     typed.try_contains_id(id).is_ok() && typed.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// An entry of a file; without one the option is as if nobody had said anything.
+/// An entry of a file; without one the option has its default.
 fn of_file(entry: Option<&FileEntry>, origin: SettingOrigin, arg: &Arg) -> Setting {
     let values = entry.and_then(|entry| match &entry.value {
         TypedValue::Switch(true) => Some(Vec::new()),
         TypedValue::Switch(false) => None,
-        // A list is typed as one value, unless each has the option in front of it.
+        // A list is one value, unless each element repeats the option.
         TypedValue::Values(values) if is_repeated(arg) => Some(values.clone()),
         TypedValue::Values(values) => Some(vec![values.join(",")]),
     });
     Setting { key: key_of(arg).to_owned(), values, is_switch: is_switch(arg), origin }
 }
 
-/// As the help says it, in words.
+/// Describes a value as the help does.
 fn by_default(arg: &Arg) -> Setting {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let told = help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
@@ -453,7 +453,7 @@ fn is_repeated(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none()
 }
 
-/// A setting as it is typed.
+/// Returns a setting in the form of the command line.
 fn as_typed(arg: &Arg, setting: &Setting) -> Vec<OsString> {
     let key = key_of(arg);
     match &setting.values {
@@ -463,7 +463,7 @@ fn as_typed(arg: &Arg, setting: &Setting) -> Vec<OsString> {
     }
 }
 
-/// What was typed, each value as it was.
+/// Returns the values of the command line unchanged.
 fn typed_again(arg: &Arg, typed: &ArgMatches) -> Vec<OsString> {
     let option = || OsString::from(format!("--{}", key_of(arg)));
     if is_switch(arg) {
@@ -480,7 +480,7 @@ fn typed_again(arg: &Arg, typed: &ArgMatches) -> Vec<OsString> {
     all.into_iter().map(with_value).collect()
 }
 
-/// The values of each time that an option was typed.
+/// Returns the values for each occurrence of an option.
 fn raw<'a>(typed: &'a ArgMatches, id: &str) -> Vec<Vec<&'a OsStr>> {
     let found = typed.try_get_raw_occurrences(id).ok().flatten();
     found.map_or(Vec::new(), |found| found.map(Iterator::collect).collect())

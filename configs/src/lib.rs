@@ -1,6 +1,6 @@
-//! Options that stand in TOML files.
+//! Options in TOML files.
 //!
-//! A file has a table for each program, whose keys are the program's long options:
+//! A file has a table for each program. Its keys are the program's long options:
 //!
 //! ```toml
 //! [collect]
@@ -11,8 +11,8 @@
 //! strict = true
 //! ```
 //!
-//! What is typed counts before a variable of the environment, that before the file that was named (`--config`,
-//! `RPD_CONFIG`), that before the site's file, and that before the default. What the site has locked counts before all:
+//! Precedence, highest first: options that the site file locks, the command line, environment variables, the named file
+//! (`--config`, `RPD_CONFIG`), the site file, defaults. The site file locks options like this:
 //!
 //! ```toml
 //! [collect]
@@ -20,7 +20,7 @@
 //! locked = ["probes"]
 //! ```
 //!
-//! A program's own parser says what its options are and reads their values: nothing of it is repeated here.
+//! The program's own parser defines the options and reads their values; nothing of it is repeated here.
 
 mod file;
 mod layers;

@@ -1,4 +1,4 @@
-//! The presets, and which file a name means.
+//! The presets, and the file that a name refers to.
 
 use crate::file::{FileError, MAX_BYTES};
 use std::ffi::OsStr;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Names of the presets, and their text: the files of this folder.
+/// Names of the presets with their text: the files of this folder.
 pub const PRESETS: [(&str, &str); 6] = [
     ("default", include_str!("../default.toml")),
     ("pytorch-training", include_str!("../pytorch-training.toml")),
@@ -16,7 +16,7 @@ pub const PRESETS: [(&str, &str); 6] = [
     ("full", include_str!("../full.toml")),
 ];
 
-/// Name and text of what was named: a preset, or a file, whose name has a `/` or ends with `.toml`.
+/// Returns name and text of a preset, or of a file if the name has a `/` or ends with `.toml`.
 pub(crate) fn named(name: &OsStr) -> Result<(String, String), FileError> {
     let shown = name.to_string_lossy();
     if shown.contains('/') || shown.ends_with(".toml") {
@@ -27,12 +27,12 @@ pub(crate) fn named(name: &OsStr) -> Result<(String, String), FileError> {
     Ok((format!("preset {name}"), (*text).to_owned()))
 }
 
-/// Name and text of a file.
+/// Returns name and text of a file.
 pub(crate) fn read(path: &Path) -> Result<(String, String), FileError> {
     let name = path.display().to_string();
     let read = || -> io::Result<String> {
         let mut text = String::new();
-        // Before it is opened: that of a pipe would wait for a writer.
+        // Checked before the file is opened: opening a pipe would wait for a writer.
         if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::other("it is no file"));
         }

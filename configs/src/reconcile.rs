@@ -1,18 +1,19 @@
-//! Options of files and variables that do not go together with the rest of a call.
+//! Drops options from files and variables that contradict the rest of a call.
 
 use crate::layers::{LayeredSettings, Setting, SettingOrigin};
 use std::ffi::OsString;
 
-/// Options of which all choices are tried: more are not given at once, of those that can contradict each other.
+/// Maximum number of options of which all combinations are tried.
 const MAX_TRIED_OPTIONS: usize = 12;
 
 impl LayeredSettings {
-    /// Leaves out what nobody typed and the site has not locked, as little of it as makes the call one that `goes`, and tells
-    /// it in [`LayeredSettings::warnings`]. One that counts more stays rather than any number that count less; of others, those
-    /// that stand in front in `keys` go first. Where even that is no way out, all stays as it is, and the reason is returned.
+    /// Drops options that are neither typed nor locked, as few and as low in precedence as possible, until `goes` accepts
+    /// the call. Each dropped option is reported in [`LayeredSettings::warnings`]. An option of higher precedence stays,
+    /// however many lower ones must go; among equals, those that come first in `keys` go first. If no combination helps,
+    /// nothing changes, and the reason is returned.
     ///
-    /// `details` are those of `keys` that mean something for other calls only, and are no fault of this one: they go without a
-    /// word, and are shown as they are.
+    /// `details` are those of `keys` that only have a meaning in other calls. They are dropped without a warning, and are
+    /// still shown.
     pub fn reconcile(
         &mut self,
         keys: &[&str],
@@ -25,7 +26,7 @@ impl LayeredSettings {
         let is_typed = |setting: &&Setting| setting.origin == SettingOrigin::Typed;
         let mut free: Vec<String> = Vec::new();
         let mut costs: Vec<u64> = Vec::new();
-        // A lock holds against what is typed; only locks that contradict each other stop no job.
+        // A lock wins over the command line. Only locks that contradict each other are dropped as well.
         let locks_alone = !given.iter().any(is_typed) && given.iter().all(is_locked);
         for setting in
             given.into_iter().filter(|setting| !is_typed(setting) && (locks_alone || !is_locked(setting)))

@@ -1,17 +1,17 @@
-//! Settings for people, and for the next file.
+//! Prints settings, in the form of a settings file.
 
 use crate::layers::{LayeredSettings, Setting, SettingOrigin};
 use std::fmt::Write;
 
 impl LayeredSettings {
-    /// A table as a file has it, with where each value comes from. What is a default stands behind a `#`.
+    /// Returns a table with the origin of each value. Defaults are commented out with `#`.
     pub fn show(&self, table: &str) -> String {
         let lines: Vec<(String, String)> =
             self.settings.iter().map(|setting| (line(setting), setting.origin.to_string())).collect();
         let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
         let mut text = format!("[{table}]\n");
         for (line, origin) in lines {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{line:width$}  # {origin}");
         }
         text
@@ -27,13 +27,13 @@ fn line(setting: &Setting) -> String {
             several => format!("[{}]", several.iter().map(|one| text(one)).collect::<Vec<_>>().join(", ")),
         },
     };
-    // What the site has locked to nothing is no value that a file could have.
+    // An option that the site has locked as unset has no value that a file could contain.
     let is_nothing = setting.values.is_none() && !setting.is_switch;
     let sign = if setting.origin == SettingOrigin::Default || is_nothing { "# " } else { "" };
     format!("{sign}{} = {value}", setting.key)
 }
 
-/// A basic string of TOML.
+/// Formats a basic string of TOML.
 fn text(value: &str) -> String {
     let mut out = String::from("\"");
     for letter in value.chars() {

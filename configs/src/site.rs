@@ -1,12 +1,12 @@
-//! Where a site has its settings.
+//! The location of the site file.
 
 use std::path::{Path, PathBuf};
 
-/// Below the prefix that a program is installed in, and below `/`.
+/// Path below the installation prefix and below `/`.
 const PLACE: &str = "etc/rpd/rpd.toml";
 
-/// The site's file, if there is one: that of the installation that runs, else that of the machine. No variable and no
-/// option names another one.
+/// Returns the site file, if it exists: that of the running installation, else that of the machine. No variable or
+/// option changes its location.
 pub fn site_file() -> Option<PathBuf> {
     let program = std::env::current_exe().ok();
     let prefix = program.as_deref().and_then(Path::parent).and_then(Path::parent);
