@@ -89,7 +89,7 @@ fn what_a_folder_holds_and_is_not_merged_is_told() {
     let pipe = job.place().join("pipe_results.db");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    told(&job, &["pipe_results.db", "no regular file"]);
+    told(&job, &["pipe_results.db", "not a regular file"]);
     fs::remove_file(&pipe).unwrap();
 
     // A folder for each host, and one deeper than profilers make them.

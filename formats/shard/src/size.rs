@@ -6,7 +6,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);
 
-/// Text that is no size.
+/// Text that is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid size {0:?}; expected bytes, or 64K, 512M, 2G (powers of 1024)")]
 pub struct SizeError(String);
