@@ -325,7 +325,7 @@ fn warnings_are_in_the_log_of_their_rank() {
         String::from_utf8(run(&mut command).stderr).unwrap()
     };
     let first = with_rank("0");
-    assert!(first.lines().count() == 1 && first.contains("RPD_MAX_SIZE: \"many\" is not a size"), "{first}");
+    assert!(first.lines().count() == 1 && first.contains("RPD_MAX_SIZE: invalid size \"many\""), "{first}");
     let log = bench.log();
     assert!(log.lines().count() == 1 && log.contains("Z warning: RPD_MAX_SIZE"), "{log}");
     assert_eq!(with_rank("1"), "", "one rank speaks for all");
