@@ -70,7 +70,7 @@ impl BiasPosterior {
         let mut sampler = Sampler::new(&distances, priors)?;
         for _ in 0..SETTLING {
             (0..sweeps).for_each(|_| sampler.sweep());
-            sampler.agree_on_result()?;
+            sampler.estimate_scales()?;
         }
         let mut mean = vec![0.0; priors.len()];
         let mut draws = Vec::with_capacity(DRAWS);
@@ -241,7 +241,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// Estimates the scale of the biases of each kind.
-    fn agree_on_result(&mut self) -> Option<()> {
+    fn estimate_scales(&mut self) -> Option<()> {
         let mut usual = vec![(PRIOR_COUNT, PRIOR_COUNT); self.scales.len()];
         for (i, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
             let (size, kind) = (self.size(i), self.priors[i].kind);

@@ -40,7 +40,7 @@ pub fn repair_causality(observations: &ClockObservations, fits: &mut [DomainFit]
     let mut best: Vec<TimeMap> = fits.iter().map(|f| f.map.clone()).collect();
     let first = best.clone();
     loop {
-        moves.agree_on_result();
+        moves.reduce_violations();
         fits.iter_mut().zip(&first).zip(&moves.domains).for_each(|((fit, first), domain)| {
             fit.map = domain.moved(fit, first);
         });
@@ -150,7 +150,7 @@ impl Moves {
     }
 
     /// Moves the current knots until as few collectives as possible are in the wrong order.
-    fn agree_on_result(&mut self) {
+    fn reduce_violations(&mut self) {
         let mut best = (self.violations(), self.kept());
         for share in PASSES {
             if best.0 == 0 {

@@ -144,7 +144,7 @@ impl ProcessCollectives {
 
     /// Sets the ranks of the process in its communicators. Must be called after all blocks are added. `rank` is
     /// the rank in the job, `launched` the number of processes that the launcher started.
-    pub fn agree_on_result(&mut self, rank: Option<u32>, launched: Option<u32>) {
+    pub fn set_ranks(&mut self, rank: Option<u32>, launched: Option<u32>) {
         self.is_in_threads = own_time::is_in_threads(self);
         if self.world_size == Some(1) && launched.is_some_and(|launched| launched > 1) {
             self.isolate();
@@ -311,7 +311,7 @@ mod tests {
     fn the_second_process_of_a_rank_has_communicators_of_its_own() {
         let mut said = ProcessCollectives::default();
         let hash = said.note_comm(WORLD, None).unwrap();
-        said.agree_on_result(Some(3), Some(4));
+        said.set_ranks(Some(3), Some(4));
         assert_eq!(said.comms[&hash].rank, Some(3));
         said.tell_apart(&BTreeMap::from([(hash, 0)]));
         assert!(said.comms.contains_key(&hash));
@@ -326,7 +326,7 @@ mod tests {
             let mut said = ProcessCollectives { world_size, of_mpi: 2, ..ProcessCollectives::default() };
             said.note_comm(WORLD, None).unwrap();
             said.note_comm("nccl-00ff", None).unwrap();
-            said.agree_on_result(Some(3), launched);
+            said.set_ranks(Some(3), launched);
             let names: Vec<&str> = said.comms.values().map(|comm| &*comm.name).collect();
             (said.is_singleton, names.len(), names.contains(&WORLD), said.alone)
         };

@@ -18,7 +18,7 @@ const PIECES_AT_ONCE: usize = 16;
 
 /// Completes the collectives that the blocks of a shard contain: adds the regions of a translated file, ranks and job
 /// times. `sources` are in output order.
-pub(super) fn settle_collectives(
+pub(super) fn complete_collectives(
     shard: &Shard,
     strings: &ShardStrings,
     homes: &HostClocks,
@@ -45,7 +45,7 @@ pub(super) fn settle_collectives(
     for source in sources {
         let process = &source.process;
         let said = &mut source.collectives;
-        said.agree_on_result(process.rank.filter(|_| !process.worker), process.size);
+        said.set_ranks(process.rank.filter(|_| !process.worker), process.size);
         let steps = homes.steps(&process.domain, process.clock);
         for call in &mut said.calls {
             call.enter = to_boottime(steps, call.enter);
@@ -113,6 +113,6 @@ pub(super) fn of_space(
         }
     };
     let mut said = collectives_of_regions(names, &mut read, sample);
-    said.agree_on_result(process.rank, process.size);
+    said.set_ranks(process.rank, process.size);
     said
 }

@@ -47,7 +47,7 @@ pub(super) fn survey_database(
         let reader = Reader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
         let mut source = reader.survey(job, sample, &mut string_tables, &mut survey);
         if let [(_, node)] = &mut source.nodes[..]
-            && homes.agree_on_result(&mut source.process)
+            && homes.find_node(&mut source.process)
         {
             node.clone_from(&source.process.node);
         }

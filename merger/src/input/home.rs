@@ -252,7 +252,7 @@ impl HostClocks {
         let (mut assumed, mut elsewhere) = (Vec::new(), Vec::new());
         for (path, process) in nameless {
             let mut settled = process.clone();
-            if self.agree_on_result(&mut settled) {
+            if self.find_node(&mut settled) {
                 assumed.push(path);
             } else if self.job.goes_beyond(&process) {
                 elsewhere.push(path);
@@ -326,7 +326,7 @@ impl HostClocks {
     /// Finds node and boot of a process that no collector recorded, and replaces the values of its file. The node has
     /// the same host name and was running at the time. If the file names no host, the only node with shards is used,
     /// unless shards show that the job is larger. Returns whether a node was found.
-    pub(super) fn agree_on_result(&self, process: &mut Process) -> bool {
+    pub(super) fn find_node(&self, process: &mut Process) -> bool {
         let is_unknown = process.domain.time_namespace != MERGED_TIME_NAMESPACE
             && process.domain.boot_id == process.node.boot_id
             && !self.knows_boot(&process.domain.boot_id);

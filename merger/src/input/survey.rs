@@ -2,7 +2,7 @@
 //! every block, so that the counts are exact.
 
 use super::block_facts::{BlockFacts, SourceFacts, facts};
-use super::collectives::settle_collectives;
+use super::collectives::complete_collectives;
 use super::expand::{self, BuiltinString};
 use super::foreign_blocks::ForeignBlocks;
 use super::gone::changed;
@@ -103,7 +103,7 @@ fn survey_shard(
         let mut source = source(&shard, number, &tables, job, &gathered, facts);
         source.collectives = said;
         homes.settle_rank(&shard.identity.run_id, &mut source.process);
-        if homes.agree_on_result(&mut source.process) {
+        if homes.find_node(&mut source.process) {
             source.nodes = vec![(1, source.process.node.clone())];
         }
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
@@ -124,7 +124,7 @@ fn survey_shard(
     }
     let commands = CommandEndings::of(shard.command.as_deref());
     let profiler_losses = ProfilerLosses::of(&shard.profiler_losses);
-    settle_collectives(&shard, &strings, homes, sample, &mut sources);
+    complete_collectives(&shard, &strings, homes, sample, &mut sources);
     losses.extend(damaged_profiler_losses(&shard));
     let missing = missing_rows(&shard, is_merged, &readable);
     let is_cut = is_running || missing.iter().any(|loss| loss.cause == LossCause::Truncated);

@@ -100,7 +100,7 @@ impl TimeHistogram {
         match &mut self.last {
             Some((last, sum)) if *last == bin => sum.add(load),
             _ => {
-                self.agree_on_result();
+                self.flush_last_bin();
                 // The width may have changed.
                 self.last = Some((start >> self.shift, load));
             }
@@ -109,8 +109,8 @@ impl TimeHistogram {
 
     /// Adds another histogram.
     pub(super) fn join(&mut self, mut other: TimeHistogram) {
-        self.agree_on_result();
-        other.agree_on_result();
+        self.flush_last_bin();
+        other.flush_last_bin();
         let shift = self.shift.max(other.shift);
         self.widen(shift);
         other.widen(shift);
@@ -121,7 +121,7 @@ impl TimeHistogram {
     }
 
     /// Moves the last bin into the map.
-    pub(super) fn agree_on_result(&mut self) {
+    pub(super) fn flush_last_bin(&mut self) {
         if let Some((bin, load)) = self.last.take() {
             self.bins.entry(bin).or_default().add(load);
             self.shrink();
@@ -211,7 +211,7 @@ mod tests {
     fn histogram(times: &[i64]) -> TimeHistogram {
         let mut histogram = TimeHistogram::default();
         times.iter().for_each(|time| histogram.add(*time, 10));
-        histogram.agree_on_result();
+        histogram.flush_last_bin();
         histogram
     }
 

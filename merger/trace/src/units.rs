@@ -82,7 +82,7 @@ impl RankUnits {
                     histogram.add(start, bytes);
                 }
             })?;
-            histogram.agree_on_result();
+            histogram.flush_last_bin();
             progress.add(*bytes);
             Ok((layout, histogram))
         };

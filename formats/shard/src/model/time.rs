@@ -10,7 +10,7 @@ pub struct LocalNs(pub i64);
 pub struct JobNs(i64);
 
 impl JobNs {
-    /// The result of a clock fit. The merger's clock room is its only caller.
+    /// The result of a clock fit. The crate rpd-clocks is its only caller.
     pub fn from_fit(ns: i64) -> JobNs {
         JobNs(ns)
     }

@@ -176,12 +176,12 @@ impl<'a> UnitDrawer<'a, '_> {
         for table in DRAWN.into_iter().filter(|table| !matches!(*table, rocpd::ARG | rocpd::PMC_EVENT)) {
             self.table(table, pieces(table), chunk, &events)?;
         }
-        self.agree_on_result(&events, &counted, source.asked);
+        self.count_outcomes(&events, &counted, source.asked);
         Ok(true)
     }
 
     /// Counts how the args and counter values of a chunk were drawn.
-    fn agree_on_result(&mut self, events: &EventDetails, counted: &CountedEvents, asked: AskedEvents) {
+    fn count_outcomes(&mut self, events: &EventDetails, counted: &CountedEvents, asked: AskedEvents) {
         self.facts.mended += counted.mended;
         self.facts.cut_stacks += counted.cut_stacks;
         if asked.values {
