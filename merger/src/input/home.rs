@@ -29,7 +29,7 @@ const MOST_STEPS: usize = 1_024;
 /// boot, ns.
 const NEAR: i64 = 3_600 * 1_000_000_000;
 
-/// Offset of a clock from BOOTTIME, valid from a given time on.
+/// Offset that is added to a clock to get BOOTTIME, valid from a given time on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct RealtimeStep {
     /// BOOTTIME of the first reading with this offset, ns.

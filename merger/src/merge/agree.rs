@@ -23,7 +23,7 @@ pub(super) struct JobAgreement {
     pub(super) strings: StringIds,
     /// Totals over the inputs of all ranks.
     pub(super) findings: JobFindings,
-    /// Matched collectives of all ranks. Only their counts remain after this phase.
+    /// Matched collectives of all ranks. The list of their calls is dropped at the end of this phase.
     pub(super) collectives: MatchedCollectives,
     /// Late ranks, and the summary of their lateness.
     pub(super) late_ranks: (Vec<LateRank>, Option<LatenessSummary>),
@@ -44,7 +44,7 @@ pub(super) struct JobAgreement {
 /// Exchanges strings, findings, collectives, clocks and row counts, in this order.
 ///
 /// # Errors
-/// If any rank fails, all ranks return its failure.
+/// A failure that the ranks have agreed on is returned by all of them. A failure of one rank ends the job in `run`.
 pub(super) fn agree(
     comm: &impl Comm,
     args: &MergeArgs,

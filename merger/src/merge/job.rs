@@ -25,8 +25,7 @@ pub(crate) struct MergeJob {
     /// Files below the inputs that are not merged.
     pub(crate) unused: UnusedFiles,
     pub(crate) output: PathBuf,
-    /// Run id of an output that was merged while its run was still being written. A merge of the same run replaces
-    /// it.
+    /// Run id of an existing output that holds an unfinished run. A merge of that run may replace this output.
     pub(crate) replaces_run: Option<String>,
     /// Warnings and notes from translating foreign files.
     pub(crate) told: TranslationNotes,

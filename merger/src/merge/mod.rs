@@ -1,6 +1,7 @@
 //! The merge in five phases: plan, survey, agree, write, seal.
 //!
-//! Every rank calls every function here in the same order. These functions make collective calls on the main thread.
+//! In this module a rank is a merge rank. Every rank calls every function here in the same order. These functions make
+//! collective calls on the main thread.
 
 mod agree;
 mod job;
@@ -67,6 +68,7 @@ pub(crate) fn merge_job(
     loop {
         match run_phases(comm, args, job, &mut excluded, output, progress) {
             Err(failure) if failure.is_shared() => {
+                // Any other failure ends the merge here.
                 let vanished = failure.into_vanished_inputs()?;
                 broadcast_result(comm, || excluded.add(vanished))?;
             }

@@ -19,7 +19,7 @@ use rpd_rocpd::Writer;
 /// Completes the file and adds the output's row counts to the report, which becomes part of the file's metadata.
 ///
 /// # Errors
-/// If any rank fails, all ranks return its failure.
+/// A failure that the ranks have agreed on is returned by all of them. A failure of one rank ends the job in `run`.
 #[expect(clippy::too_many_arguments, reason = "each is the result of one of the phases before")]
 pub(super) fn seal(
     comm: &impl Comm,

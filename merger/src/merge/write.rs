@@ -26,7 +26,7 @@ pub(super) struct WrittenPages {
 /// Writes the rows of all ranks to a file under its temporary name.
 ///
 /// # Errors
-/// If any rank fails, all ranks return its failure.
+/// A failure that the ranks have agreed on is returned by all of them. A failure of one rank ends the job in `run`.
 pub(super) fn write(
     comm: &impl Comm,
     args: &MergeArgs,

@@ -4,7 +4,7 @@ use super::{SourceBases, bases, demand};
 use crate::agree::processes::{self, JobProcesses};
 use crate::input::input_survey::InputSurvey;
 use crate::input::schema::JobSchema;
-use rpd_comm::{Comm, gather_counts};
+use rpd_comm::{Comm, gather_counts, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
@@ -37,7 +37,8 @@ pub(crate) fn number_rows(
     let start: Vec<u64> = (0..=tables.len()).map(|i| sum(&all[..comm.rank()], i)).collect();
     let regions = tables.iter().position(|t| *t == rocpd::REGION).map_or(0, |i| sum(&all, i));
     if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
-        return Err(Failure::input("the inputs claim more rows than a database can number"));
+        let failure = Failure::input("the inputs claim more rows than a database can number");
+        return Err(shared_failure(comm, failure));
     }
     let (ids, processes) = processes::number(comm, surveys)?;
     let mut flat = bases(schema, &start, &demands, ids, regions).into_iter();
