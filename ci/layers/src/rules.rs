@@ -16,7 +16,7 @@ pub struct LayerRules {
     pub(crate) small_crate_roots: Vec<String>,
     /// The limits.
     pub(crate) limits: LayerLimits,
-    /// What the rules permit for now.
+    /// Exceptions to the rules.
     #[serde(default)]
     pub(crate) exceptions: Vec<LayerException>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct LayerLimits {
     pub(crate) public_items_per_crate_root: usize,
     /// Types of the workspace that have the same name.
     pub(crate) types_with_one_name: usize,
-    /// Names that a constant may not have alone: they do not say what is limited.
+    /// Names of constants that name no limited quantity.
     pub(crate) bare_constant_names: Vec<String>,
 }
 

@@ -195,8 +195,8 @@ mod tests {
             pub use self::g::H;
             #[cfg(test)]
             use crate::only_for_tests::X;
-            pub(crate) struct Shown(crate::i::J);
-            struct Hidden;
+            pub(crate) struct PublicType(crate::i::J);
+            struct PrivateType;
             const MOST: usize = 3;
             fn k() { crate::l::m() }
             #[cfg(test)]
@@ -209,7 +209,10 @@ mod tests {
         };
         assert_eq!(joined(true), ["crate::a", "crate::a::B", "crate::a::c::D", "crate::a::c", "super::f"]);
         assert_eq!(joined(false), ["self::g::H", "crate::i::J", "crate::l::m"]);
-        assert_eq!(file.public_types.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["Shown"]);
+        assert_eq!(
+            file.public_types.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(),
+            ["PublicType"]
+        );
         assert_eq!(file.constants[0].name, "MOST");
         assert_eq!(file.imports["E"].join("::"), "crate::a::c::D");
         assert_eq!(file.test_modules, ["tests"]);

@@ -41,7 +41,7 @@ pub(crate) struct ModuleFile {
 pub(crate) struct PathTarget<'a> {
     pub(crate) owner: &'a str,
     pub(crate) module: &'a [String],
-    /// What is imported from it; `None` if that is the module.
+    /// The imported item; `None` for the module itself.
     pub(crate) name: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl SourceTree {
         self.crates.iter().flat_map(|owner| owner.modules.values()).map(|module| &module.source)
     }
 
-    /// The module that defines what a path in a module names; `None` if that is not of this workspace.
+    /// Returns the module that defines the item of a path; `None` if no crate of the workspace does.
     pub(crate) fn resolve<'a>(
         &'a self,
         owner: &'a SourceCrate,

@@ -14,7 +14,7 @@ pub struct LayerViolation {
     pub line: usize,
     /// The rule.
     pub rule: &'static str,
-    /// What the rule forbids there: a room, a crate, a name, or a number.
+    /// The forbidden room, crate, name or number.
     pub found: String,
     /// The broken rule in a sentence.
     pub sentence: String,
@@ -169,7 +169,7 @@ fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation
             line: constant.line,
             rule: "constant-name",
             found: constant.name.clone(),
-            sentence: "the name of a limit says what it limits".to_owned(),
+            sentence: "the name of a limit contains the limited quantity".to_owned(),
         })
         .collect()
 }

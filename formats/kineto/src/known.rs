@@ -218,20 +218,7 @@ impl ReferredRows {
         };
         let name = unescape(raw_name);
         let name = Some(short(&name));
-        let row = KernelSymbolRow {
-            code_object_id,
-            kernel_name: name,
-            display_name: name,
-            kernel_object: None,
-            kernarg_segment_size: None,
-            kernarg_segment_alignment: None,
-            group_segment_size: None,
-            private_segment_size: None,
-            sgpr_count: None,
-            arch_vgpr_count: None,
-            accum_vgpr_count: None,
-            extdata: None,
-        };
+        let row = KernelSymbolRow::named(code_object_id, name, name);
         add(&mut self.kernels, hash, out, &row)
     }
 

@@ -200,20 +200,8 @@ impl ReferredRows {
         }
         out.warn(format!("kernel {id} is used and not described"));
         let name = format!("kernel {id}");
-        let row = KernelSymbolRow {
-            code_object_id: self.code_object(out, 0)?,
-            kernel_name: Some(name.as_bytes()),
-            display_name: Some(name.as_bytes()),
-            kernel_object: None,
-            kernarg_segment_size: None,
-            kernarg_segment_alignment: None,
-            group_segment_size: None,
-            private_segment_size: None,
-            sgpr_count: None,
-            arch_vgpr_count: None,
-            accum_vgpr_count: None,
-            extdata: None,
-        };
+        let name = Some(name.as_bytes());
+        let row = KernelSymbolRow::named(self.code_object(out, 0)?, name, name);
         self.kernels.add(id, out, &row)
     }
 

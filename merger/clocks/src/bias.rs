@@ -38,7 +38,7 @@ pub(super) struct LinkBiases {
     parts: Vec<[(usize, f64); 3]>,
     priors: Vec<BiasPrior>,
     /// Result of comparing the sources, if they were compared.
-    told: Option<BiasPosterior>,
+    posterior: Option<BiasPosterior>,
 }
 
 /// Leverages of biases, by index.
@@ -64,24 +64,25 @@ impl LinkBiases {
                 }
             })
             .collect();
-        let mut biases = LinkBiases { parts, priors: priors(links, habits, domains), told: None };
+        let mut biases = LinkBiases { parts, priors: priors(links, habits, domains), posterior: None };
         let distances =
             (0..domains).filter_map(|d| biases.distance(probes[d].as_ref()?, collectives.get(d)?.as_ref()?));
-        biases.told = BiasPosterior::new(distances.collect(), &biases.priors);
+        biases.posterior = BiasPosterior::new(distances.collect(), &biases.priors);
         biases
     }
 
     /// Returns the bias of a link's `xv - xu`, ns.
     pub(super) fn of_link(&self, link: usize) -> f64 {
-        let mean = |i: usize| self.told.as_ref().map_or(self.priors[i].alone.0, |told| told.mean[i]);
+        let mean =
+            |i: usize| self.posterior.as_ref().map_or(self.priors[i].alone.0, |posterior| posterior.mean[i]);
         self.parts[link].iter().map(|(i, sign)| sign * mean(*i)).sum()
     }
 
     /// Returns the variance of the biases that remain in a domain's y.
     pub(super) fn left(&self, leverage: &[(usize, f64)]) -> f64 {
         let row = self.row(leverage);
-        match &self.told {
-            Some(told) => told.var(&row),
+        match &self.posterior {
+            Some(posterior) => posterior.var(&row),
             None => row.iter().map(|(i, lever)| lever * lever * self.priors[*i].alone.1).sum(),
         }
     }

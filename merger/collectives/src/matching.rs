@@ -363,7 +363,6 @@ mod tests {
     use crate::sample::sample_key;
     use proptest::prelude::*;
     use rpd_comm::threads;
-    use rpd_shard::record::ClockDomain;
     use std::collections::BTreeMap;
 
     const FUNCTIONS: [&str; 6] =
@@ -410,26 +409,7 @@ mod tests {
     }
 
     fn participant(rank: u32) -> JobParticipant {
-        let domain = ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 };
-        JobParticipant {
-            rank: Some(rank),
-            worker: false,
-            began: 0,
-            first_seen: 0,
-            seen_ns: 0,
-            initialized: None,
-            initialization_ns: None,
-            finalization_ns: None,
-            poll_gaps_ns: 0,
-            lacks_calls: false,
-            is_cut: false,
-            hides_messages: false,
-            is_in_threads: false,
-            is_singleton: false,
-            pid: 1,
-            host: "h".into(),
-            domain,
-        }
+        JobParticipant { host: "h".into(), ..JobParticipant::for_test(rank) }
     }
 
     /// Calls on one communicator: index of the function, and the mishap in each of 4 processes.

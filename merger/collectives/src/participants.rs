@@ -57,6 +57,32 @@ impl JobParticipant {
     }
 }
 
+#[cfg(test)]
+impl JobParticipant {
+    /// A rank for tests: two ranks on each node, and nothing that hides a call.
+    pub(crate) fn for_test(rank: u32) -> JobParticipant {
+        JobParticipant {
+            rank: Some(rank),
+            worker: false,
+            began: 0,
+            first_seen: 0,
+            seen_ns: 0,
+            initialized: None,
+            initialization_ns: None,
+            finalization_ns: None,
+            poll_gaps_ns: 0,
+            lacks_calls: false,
+            is_cut: false,
+            hides_messages: false,
+            is_in_threads: false,
+            is_singleton: false,
+            pid: 1,
+            host: format!("h{}", rank / 2),
+            domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },
+        }
+    }
+}
+
 /// The participants of the job.
 #[derive(Debug, Default)]
 pub struct JobMembers {

@@ -294,26 +294,7 @@ mod tests {
     const CALLS: u64 = 200;
 
     fn members() -> JobMembers {
-        let participant = |rank: u32| JobParticipant {
-            rank: Some(rank),
-            worker: false,
-            began: 0,
-            first_seen: 0,
-            seen_ns: 0,
-            initialized: None,
-            initialization_ns: None,
-            finalization_ns: None,
-            poll_gaps_ns: 0,
-            lacks_calls: false,
-            is_cut: false,
-            hides_messages: false,
-            is_in_threads: false,
-            is_singleton: false,
-            pid: 1,
-            host: format!("h{}", rank / 2),
-            domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },
-        };
-        JobMembers { all: (0..6).map(participant).collect(), first: 0 }
+        JobMembers { all: (0..6).map(JobParticipant::for_test).collect(), first: 0 }
     }
 
     /// Calls of three nodes with two ranks each. The calls of the last node are on a separate communicator.

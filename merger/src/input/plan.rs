@@ -156,7 +156,7 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
 pub(crate) fn plan(
     (files, unused): (&[ListedFile], &UnusedFiles),
     output: PathBuf,
-    told: &TranslationNotes,
+    translation_notes: &TranslationNotes,
     since: &ExcludedInputs,
     is_job_over: bool,
 ) -> Result<MergePlan, Failure> {
@@ -241,7 +241,7 @@ pub(crate) fn plan(
     unused.order();
     let lost_files = lost::files_not_used(&not_used, unused.folders());
     let unreadable = unreadable.into_iter().map(|(path, reason)| (path_text(&path).into(), reason)).collect();
-    let mut warnings = told.warnings.clone();
+    let mut warnings = translation_notes.warnings.clone();
     warnings.extend(left.warnings);
     let mut former_losses = Vec::new();
     for candidate in candidates.iter().filter(|c| !c.former_losses.is_empty()) {
@@ -270,7 +270,7 @@ pub(crate) fn plan(
         candidates.into_iter().map(|candidate| planned(shows_command(&candidate), candidate)).collect();
     let lost = lost::sum(since.lost().into_iter().chain(left.lost).chain(lost_files));
     let assumed = homes.notes().into_iter().map(|note| names.put_into(&note));
-    let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed);
+    let notes = translation_notes.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed);
     let notes = notes.chain(unused.notes()).collect();
     Ok(MergePlan {
         run_id,

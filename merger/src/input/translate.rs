@@ -80,7 +80,7 @@ pub(crate) struct TranslatedFile {
     position: usize,
     /// The resulting shard, or why there is none.
     shard: Result<PathBuf, String>,
-    told: TranslationNotes,
+    translation_notes: TranslationNotes,
 }
 
 /// Warnings and notes from translating foreign files.
@@ -109,9 +109,9 @@ pub(crate) fn translate(
     own.par_iter()
         .map(|(position, listed)| {
             let to = folder.path.join(format!("{position}{TRANSLATED_ENDING}"));
-            let mut told = TranslationNotes::default();
-            let shard = translate_file(listed, &to, &mut told).map(|()| to);
-            TranslatedFile { position: *position, shard, told }
+            let mut translation_notes = TranslationNotes::default();
+            let shard = translate_file(listed, &to, &mut translation_notes).map(|()| to);
+            TranslatedFile { position: *position, shard, translation_notes }
         })
         .collect()
 }
@@ -124,12 +124,12 @@ pub(crate) fn replace(
     let mut sorted: Vec<_> = translated.into_iter().collect();
     sorted.sort_by_key(|t| t.position);
     let mut all = TranslationNotes::default();
-    let mut told_notes = BTreeSet::new();
-    for TranslatedFile { position, shard, told } in sorted {
+    let mut seen_notes = BTreeSet::new();
+    for TranslatedFile { position, shard, translation_notes } in sorted {
         let Some(listed) = files.get_mut(position) else { continue };
-        all.warnings.extend(told.warnings);
+        all.warnings.extend(translation_notes.warnings);
         // Notes that many files have in common appear once.
-        all.notes.extend(told.notes.into_iter().filter(|note| told_notes.insert(note.clone())));
+        all.notes.extend(translation_notes.notes.into_iter().filter(|note| seen_notes.insert(note.clone())));
         match shard {
             Ok(path) => {
                 listed.origin = Some(std::mem::replace(&mut listed.path, path));
@@ -141,7 +141,11 @@ pub(crate) fn replace(
     all
 }
 
-fn translate_file(listed: &ListedFile, to: &Path, told: &mut TranslationNotes) -> Result<(), String> {
+fn translate_file(
+    listed: &ListedFile,
+    to: &Path,
+    translation_notes: &mut TranslationNotes,
+) -> Result<(), String> {
     let from = &listed.path;
     let write =
         |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());
@@ -157,7 +161,7 @@ fn translate_file(listed: &ListedFile, to: &Path, told: &mut TranslationNotes) -
     };
     let Ok(format) = listed.format else { return Err(format!("{} is of no known format", from.display())) };
     let (mut sink, account) = rpd_foreign::translate(from, format, sink, &Owner::unknown(run))?;
-    told.warnings.extend(account.warnings);
-    told.notes.extend(account.notes);
+    translation_notes.warnings.extend(account.warnings);
+    translation_notes.notes.extend(account.notes);
     sink.flush().map_err(write)
 }

@@ -28,7 +28,7 @@ pub(crate) struct MergeJob {
     /// Run id of an existing output that holds an unfinished run. A merge of that run may replace this output.
     pub(crate) replaces_run: Option<String>,
     /// Warnings and notes from translating foreign files.
-    pub(crate) told: TranslationNotes,
+    pub(crate) translation_notes: TranslationNotes,
     /// Clock relations that the site specifies with `--clock-file`.
     pub(crate) clock_file: Option<ClockFile>,
     /// Maximum size of the output.
@@ -69,7 +69,7 @@ impl MergeJob {
             unused,
             output,
             replaces_run,
-            told: TranslationNotes::default(),
+            translation_notes: TranslationNotes::default(),
             clock_file,
             limit,
         })
@@ -123,6 +123,6 @@ pub(crate) fn translate_foreign(
         let theirs: Vec<TranslatedFile> = wire::decode_message(&message).map_err(Failure::message)?;
         all.extend(theirs);
     }
-    listing.told = translate::replace(&mut listing.files, all);
+    listing.translation_notes = translate::replace(&mut listing.files, all);
     Ok(Some(folder))
 }

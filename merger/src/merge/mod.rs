@@ -140,7 +140,8 @@ fn plan_inputs(
     output: Option<&PartialOutput>,
 ) -> Result<MergePlan, Failure> {
     output.map_or(Ok(()), PartialOutput::forget)?;
-    let plan = plan((&job.files, &job.unused), job.output.clone(), &job.told, excluded, args.epilog)?;
+    let plan =
+        plan((&job.files, &job.unused), job.output.clone(), &job.translation_notes, excluded, args.epilog)?;
     job.check_replaced(&plan.run_id)?;
     Ok(plan)
 }

@@ -28,7 +28,8 @@ pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
     let comm = &Solo;
     let job = MergeJob::list(args)?;
     let files = (&job.files[..], &job.unused);
-    let plan = plan(files, job.output.clone(), &job.told, &ExcludedInputs::default(), args.epilog)?;
+    let plan =
+        plan(files, job.output.clone(), &job.translation_notes, &ExcludedInputs::default(), args.epilog)?;
     let mut inputs = survey_inputs(comm, args, &plan, &mut Progress::new(false))?;
     let calls = inputs.take_collectives();
     let matched = match_calls(comm, &inputs.sample, calls)?;

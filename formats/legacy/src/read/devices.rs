@@ -232,20 +232,7 @@ impl DeviceRows {
         let code_object = self.code_object(source, output)?;
         let shown = output.cut(shown, MAX_KERNEL);
         let kernel = kernel.map_or(shown, |kernel| output.cut(kernel, MAX_KERNEL));
-        let row = KernelSymbolRow {
-            code_object_id: code_object,
-            kernel_name: Some(kernel),
-            display_name: Some(shown),
-            kernel_object: None,
-            kernarg_segment_size: None,
-            kernarg_segment_alignment: None,
-            group_segment_size: None,
-            private_segment_size: None,
-            sgpr_count: None,
-            arch_vgpr_count: None,
-            accum_vgpr_count: None,
-            extdata: None,
-        };
+        let row = KernelSymbolRow::named(code_object, Some(kernel), Some(shown));
         let key = output.row(source, &row)?;
         self.kernels.insert((source, ids), key);
         Ok(key)

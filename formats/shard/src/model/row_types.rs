@@ -477,6 +477,30 @@ row_types! {
     }
 }
 
+impl<'a> KernelSymbolRow<'a> {
+    /// A kernel of which a file contains only the names.
+    pub fn named(
+        code_object_id: CodeObjectKey,
+        kernel_name: Option<&'a [u8]>,
+        display_name: Option<&'a [u8]>,
+    ) -> KernelSymbolRow<'a> {
+        KernelSymbolRow {
+            code_object_id,
+            kernel_name,
+            display_name,
+            kernel_object: None,
+            kernarg_segment_size: None,
+            kernarg_segment_alignment: None,
+            group_segment_size: None,
+            private_segment_size: None,
+            sgpr_count: None,
+            arch_vgpr_count: None,
+            accum_vgpr_count: None,
+            extdata: None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,24 +14,24 @@ pub(super) trait ArgumentKind {
     /// Type in a C function.
     type C: Copy;
     /// Type in the C function for large counts.
-    type Large: Copy;
-    /// What is read from it.
-    type Look;
+    type LargeCount: Copy;
+    /// Value that is read from an argument.
+    type ReadValue;
 
     /// Reads an argument of a C function.
-    fn c(value: Self::C) -> Self::Look;
+    fn c(value: Self::C) -> Self::ReadValue;
 
     /// Reads an argument of a C function for large counts.
-    fn large(value: Self::Large) -> Self::Look;
+    fn large(value: Self::LargeCount) -> Self::ReadValue;
 
     /// Reads an argument of a Fortran function.
     ///
     /// # Safety
     /// The address is valid for an argument of this kind, as MPI requires.
-    unsafe fn fortran(place: MpiPointer) -> Self::Look;
+    unsafe fn fortran(place: MpiPointer) -> Self::ReadValue;
 
     /// Converts a large count for the C function without large counts. `None` if that is impossible.
-    fn narrow(value: Self::Large, narrowing: &mut NarrowedArguments) -> Option<Self::C>;
+    fn narrow(value: Self::LargeCount, narrowing: &mut NarrowedArguments) -> Option<Self::C>;
 }
 
 /// Defines kinds that both C functions take in the same way.
@@ -42,8 +42,8 @@ macro_rules! same_in_c {
 
         impl ArgumentKind for $kind {
             type C = $c;
-            type Large = $c;
-            type Look = $look;
+            type LargeCount = $c;
+            type ReadValue = $look;
 
             #[inline(always)]
             fn c(value: $c) -> $look {
@@ -119,8 +119,8 @@ pub(super) struct ElementCount;
 
 impl ArgumentKind for ElementCount {
     type C = c_int;
-    type Large = i64;
-    type Look = i64;
+    type LargeCount = i64;
+    type ReadValue = i64;
 
     #[inline(always)]
     fn c(value: c_int) -> i64 {
@@ -146,8 +146,8 @@ macro_rules! arrays {
 
         impl ArgumentKind for $kind {
             type C = *const c_int;
-            type Large = *const i64;
-            type Look = NumberArray;
+            type LargeCount = *const i64;
+            type ReadValue = NumberArray;
 
             #[inline(always)]
             fn c(address: *const c_int) -> NumberArray {

@@ -109,8 +109,8 @@ macro_rules! large_function {
         /// As MPI says.
         #[unsafe(export_name = concat!(stringify!($name), "_c"))]
         #[allow(clippy::too_many_arguments, unused_variables)]
-        unsafe extern "C-unwind" fn large($($argument: <$kind as ArgumentKind>::Large),*) -> std::ffi::c_int {
-            type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::Large),*) -> std::ffi::c_int;
+        unsafe extern "C-unwind" fn large($($argument: <$kind as ArgumentKind>::LargeCount),*) -> std::ffi::c_int {
+            type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::LargeCount),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
                 crate::apis::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
                 crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::MPI),
