@@ -17,8 +17,8 @@ use std::sync::{Mutex, PoisonError};
 /// Folder of the open descriptors of this process.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// Lets a library open a file by path, and verifies that it opened the file that [`open_input`] opens; for an output,
-/// [`open_output`].
+/// Lets a library open a file by path, and verifies that it opened the file that [`open_input`] opens; for an
+/// output, [`open_output`].
 ///
 /// A library resolves the path itself. If another user may rename a component of the path, the descriptors of this
 /// process are compared before and after: the library must have opened the same inode. It must open the file before

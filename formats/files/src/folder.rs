@@ -151,8 +151,8 @@ impl HeldFolder {
         self.open_with(name.as_ref(), READING).map(|(file, _)| file)
     }
 
-    /// Opens a regular file in the folder for appending, and creates it if it is missing. The file must belong to the
-    /// user of this process and have no other name.
+    /// Opens a regular file in the folder for appending, and creates it if it is missing. The file must belong to
+    /// the user of this process and have no other name.
     pub fn append(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = name.as_ref();
         match self.create(name, mode) {
@@ -180,8 +180,8 @@ impl HeldFolder {
         Ok((file.into(), found))
     }
 
-    /// Creates a file in the folder for reading and writing. An existing entry with this name is an error, even if it
-    /// is a dangling link.
+    /// Creates a file in the folder for reading and writing. An existing entry with this name is an error, even if
+    /// it is a dangling link.
     pub fn create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = entry_name(name.as_ref())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -207,11 +207,10 @@ impl HeldFolder {
 
     /// Removes an entry that is not a folder if it has this device and inode. Returns whether it did.
     ///
-    /// No system call compares and removes in one step. A user with write access to the folder can replace
-    /// the entry in
-    /// between; then another entry of this folder is removed. Entries outside the folder are never removed.
-    /// In a folder
-    /// of this user ([`HeldFolder::is_own`]), only users to whom this user grants write access can do that.
+    /// No system call compares and removes in one step. A user with write access to the folder can replace the
+    /// entry in between; then another entry of this folder is removed. Entries outside the folder are never
+    /// removed. In a folder of this user ([`HeldFolder::is_own`]), only users to whom this user grants write access
+    /// can do that.
     pub fn remove_if(&self, name: impl AsRef<OsStr>, identity: (u64, u64)) -> io::Result<bool> {
         let is_same = self.stat(name.as_ref())?.identity == identity;
         if is_same {
@@ -294,9 +293,8 @@ impl HeldFolder {
         self.mode & 0o7777
     }
 
-    /// Returns [`FileRefused::NotRegular`] if the entry is not a regular file, otherwise the given error. The
-    /// file system
-    /// may report a FIFO as a missing permission or device.
+    /// Returns [`FileRefused::NotRegular`] if the entry is not a regular file, otherwise the given error. The file
+    /// system may report a FIFO as a missing permission or device.
     fn no_file_or(&self, name: &OsStr, error: Errno) -> io::Error {
         match self.stat(name).map(|found| found.kind) {
             Ok(EntryKind::Folder | EntryKind::Other) => FileRefused::NotRegular.into(),
@@ -304,9 +302,8 @@ impl HeldFolder {
         }
     }
 
-    /// Returns [`FileRefused::AnyLink`] if the entry is a link, otherwise the given error. The file system
-    /// reports a link
-    /// as a loop or as not a folder.
+    /// Returns [`FileRefused::AnyLink`] if the entry is a link, otherwise the given error. The file system reports
+    /// a link as a loop or as not a folder.
     fn link_or(&self, name: &OsStr, error: Errno) -> io::Error {
         let is_link = || self.stat(name).is_ok_and(|found| found.kind == EntryKind::Link);
         match error {

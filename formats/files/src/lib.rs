@@ -1,10 +1,9 @@
 //! Opens files below folders to which other users may have write access.
 //!
 //! A user names a folder; another user may have planted its entries. [`HeldFolder`] holds the folder by its
-//! descriptor
-//! and accesses entries relative to it. Renaming or replacing the folder between two calls therefore has no effect.
-//! [`open_input`] and [`open_output`] do the same for paths: [`anchor`] holds a folder for the life of the process,
-//! and paths below it are resolved from its descriptor.
+//! descriptor and accesses entries relative to it. Renaming or replacing the folder between two calls therefore has
+//! no effect. [`open_input`] and [`open_output`] do the same for paths: [`anchor`] holds a folder for the life of
+//! the process, and paths below it are resolved from its descriptor.
 //!
 //! Invariant: symbolic links of other users are never followed, and only regular files are opened, so that no call
 //! waits for a writer. docs/SECURITY.md describes which attacks this prevents.

@@ -30,14 +30,14 @@ pub(crate) fn is_own(owner: u32) -> bool {
     belongs_to(owner, effective_uid(), is_unmapped_root(owner))
 }
 
-/// Returns whether an entry with this owner belongs to `user`. File servers may map root to `nobody`. In a container,
-/// every unmapped user has that number (`is_unmapped`).
+/// Returns whether an entry with this owner belongs to `user`. File servers may map root to `nobody`. In a
+/// container, every unmapped user has that number (`is_unmapped`).
 fn belongs_to(owner: u32, user: u32, is_unmapped: bool) -> bool {
     owner == user || user == ROOT && owner == NOBODY && !is_unmapped
 }
 
-/// Returns whether root's files have this owner in a container whose user namespace does not map root. The user of a
-/// container is not an administrator, so planting links there gains nothing.
+/// Returns whether root's files have this owner in a container whose user namespace does not map root. The user of
+/// a container is not an administrator, so planting links there gains nothing.
 pub(crate) fn is_unmapped_root(uid: u32) -> bool {
     static UNMAPPED: OnceLock<Option<u32>> = OnceLock::new();
     *UNMAPPED.get_or_init(unmapped_uid) == Some(uid)

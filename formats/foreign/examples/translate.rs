@@ -1,5 +1,5 @@
-//! Writes a foreign file as a shard: `translate FILE OUTPUT_SHARD`. Prints warnings and notes to standard error. The
-//! run id is constant, so that the shards of two builds can be compared byte by byte.
+//! Writes a foreign file as a shard: `translate FILE OUTPUT_SHARD`. Prints warnings and notes to standard error.
+//! The run id is constant, so that the shards of two builds can be compared byte by byte.
 
 use rpd_foreign::{format_of, translate};
 use rpd_shard::file::Owner;

@@ -23,8 +23,7 @@ impl FileHead {
     }
 
     /// Reads the beginning of a file and decompresses it if it is gzip. If a compressed file is truncated or
-    /// damaged, the
-    /// result ends there.
+    /// damaged, the result ends there.
     pub(crate) fn unpacked(path: &Path) -> io::Result<FileHead> {
         let packed = FileHead::read(path)?;
         if !packed.bytes.starts_with(GZIP) {

@@ -100,8 +100,8 @@ fn find_environment(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Returns whether a file of a profiler contains only sums, descriptions, or less than another file of the same run.
-/// If that other file is merged, nothing is lost without this one.
+/// Returns whether a file of a profiler contains only sums, descriptions, or less than another file of the same
+/// run. If that other file is merged, nothing is lost without this one.
 pub fn holds_less(path: &Path) -> bool {
     why_refused(path).is_some()
 }

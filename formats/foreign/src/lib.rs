@@ -1,7 +1,7 @@
 //! Detects the format of a foreign file, and translates any foreign file to a shard.
 //!
-//! The collector does this for the files that a profiler left in its scratch folder, and the merge for files that the
-//! user names. Each format has its own crate.
+//! The collector does this for the files that a profiler left in its scratch folder, and the merge for files that
+//! the user names. Each format has its own crate.
 
 mod format;
 mod head;

@@ -1,7 +1,8 @@
 //! Decides whether a file that cannot be merged comes from a profiler, by its name and its first 64 KiB.
 //!
-//! A file is a profiler's if it has a profiler's mark. It may be one if its beginning is lost: it is empty, zeros or
-//! broken text. Only such a file can contain data that a merge without it lacks. docs/MERGING.md states the rule.
+//! A file is a profiler's if it has a profiler's mark. It may be one if its beginning is lost: it is empty, zeros
+//! or broken text. Only such a file can contain data that a merge without it lacks. docs/MERGING.md states the
+//! rule.
 
 use crate::head::FileHead;
 use crate::json_head::{JsonHead, read_json};
@@ -48,8 +49,8 @@ const NAMES: [&str; 2] = ["trace.db", "results.db"];
 /// First line of an omnistat table, and prefix of its second line.
 const OMNISTAT: (&[u8], &[u8]) = (b"metric,", b"instance,");
 
-/// Returns whether a profiler wrote a file or may have written it. The extension determines which marks are searched.
-/// A file that cannot be read may be a profile.
+/// Returns whether a profiler wrote a file or may have written it. The extension determines which marks are
+/// searched. A file that cannot be read may be a profile.
 pub fn may_be_profile(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -67,8 +68,8 @@ pub fn may_be_profile(path: &Path) -> bool {
     }
 }
 
-/// Returns whether a file of any name contains profiler data: JSON with a mark, a profiler's table or database, or a
-/// Perfetto trace. A file that is empty or broken at its beginning does not count, since its name is not a
+/// Returns whether a file of any name contains profiler data: JSON with a mark, a profiler's table or database, or
+/// a Perfetto trace. A file that is empty or broken at its beginning does not count, since its name is not a
 /// profiler's.
 pub fn holds_profile(path: &Path) -> bool {
     let Ok(head) = FileHead::unpacked(path) else { return false };

@@ -11,8 +11,7 @@ use std::io::Write;
 const MAX_WARNINGS: usize = 100;
 
 /// Limit of rows that wait in memory for their block to fill, all processes together. Beyond the limit, the
-/// translator
-/// writes the rows in blocks that are not full.
+/// translator writes the rows in blocks that are not full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PendingLimit {
     /// Number of rows.

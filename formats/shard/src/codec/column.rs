@@ -234,8 +234,8 @@ struct Earlier<'a> {
 }
 
 impl Earlier<'_> {
-    /// Returns the values of the column that another column refers to, or `None` if they were skipped. Fails if it is
-    /// not an integer column.
+    /// Returns the values of the column that another column refers to, or `None` if they were skipped. Fails if it
+    /// is not an integer column.
     fn base(&self, column: u8) -> Result<Option<&[i64]>, DecodeError> {
         match self.columns.get(usize::from(column)) {
             Some(Cells::Int { values, .. }) => Ok(Some(values)),

@@ -120,8 +120,8 @@ pub(crate) fn take_all<T>(
         };
         let ends = !word & CONTINUED;
         if ends == CONTINUED && count - out.len() >= 8 {
-            // Fast path for eight one-byte numbers: codes and small differences.
-            // The results are not collected in an array: the compiler may build it in a separate function.
+            // Fast path for eight one-byte numbers: codes and small differences. The results are not collected in
+            // an array: the compiler may build it in a separate function.
             out.extend(word.to_le_bytes().iter().map(|byte| map(u64::from(*byte))));
             rest = &rest[8..];
         } else if ends == 0 {

@@ -1,7 +1,8 @@
 //! The end of a shard, and the space that is kept free for it.
 //!
 //! A shard is full when it has reached its limit, or when its file system accepts no more bytes. From then on the
-//! writer counts rows without writing them. It still writes the end: ledger, processes, identity, index and trailer.
+//! writer counts rows without writing them. It still writes the end: ledger, processes, identity, index and
+//! trailer.
 //!
 //! * With a limit, the writer keeps space for the end free.
 //! * Without a limit, it discards the last blocks to make space.
@@ -50,8 +51,8 @@ impl<W: Write> ShardWriter<W> {
             + (TRAILER_BYTES + FILE_HEADER_BYTES) as u64
     }
 
-    /// Declares the shard full: from now on rows are only counted. Pending rows, which are in no block yet, count as
-    /// lost.
+    /// Declares the shard full: from now on rows are only counted. Pending rows, which are in no block yet, count
+    /// as lost.
     pub(super) fn fill(&mut self) {
         self.reserve.full = true;
         for open in &mut self.pending {
@@ -102,9 +103,8 @@ impl<W: Write> ShardWriter<W> {
 
     /// Encodes the part after the last block.
     ///
-    /// It contains the ledger, second copies of processes and identity (they survive damage to the first
-    /// copies), clock
-    /// records whose blocks were discarded, the index and the trailer.
+    /// It contains the ledger, second copies of processes and identity (they survive damage to the first copies),
+    /// clock records whose blocks were discarded, the index and the trailer.
     fn end_bytes(&mut self, extras: Extras) -> Result<Vec<u8>, WriteError> {
         let mut records = vec![(BlockKind::Ledger, 0, wire::encode(&self.ledger()))];
         if extras >= Extras::Processes {
@@ -154,9 +154,8 @@ impl<W: Write> ShardWriter<W> {
 /// Methods for a caller that writes the file itself, piece by piece, and tracks how many bytes it has written. The
 /// sink holds the bytes that are not written yet.
 impl ShardWriter<Vec<u8>> {
-    /// Sets the maximum size of the file, bytes. Must be called before any byte is written. The writer keeps
-    /// space for
-    /// the end free.
+    /// Sets the maximum size of the file, bytes. Must be called before any byte is written. The writer keeps space
+    /// for the end free.
     pub fn set_limit(&mut self, bytes: u64) {
         self.reserve.limit = bytes;
         if self.position + self.max_end_bytes() > bytes {
@@ -191,10 +190,9 @@ impl ShardWriter<Vec<u8>> {
 
     /// Returns the end of the shard as of now, and its offset in the file.
     ///
-    /// The end follows the last block. If it would not fit into a file of `room` bytes, blocks are discarded until it
-    /// fits. Rows that are in no block yet count as lost. Returns `None` if the end does not fit even without
-    /// any block.
-    /// May be called again with a smaller `room`.
+    /// The end follows the last block. If it would not fit into a file of `room` bytes, blocks are discarded until
+    /// it fits. Rows that are in no block yet count as lost. Returns `None` if the end does not fit even without
+    /// any block. May be called again with a smaller `room`.
     pub fn end(&mut self, room: u64) -> Result<Option<(u64, Vec<u8>)>, WriteError> {
         let (sink_offset, _) = self.unwritten();
         self.fill();
@@ -215,8 +213,8 @@ impl ShardWriter<Vec<u8>> {
         Ok(fits.then_some((self.position, end)))
     }
 
-    /// Discards the bytes of the sink after the last block. `offset` is the position of the sink's first byte in the
-    /// file.
+    /// Discards the bytes of the sink after the last block. `offset` is the position of the sink's first byte in
+    /// the file.
     fn cut_sink(&mut self, offset: u64) {
         self.sink.truncate(usize::try_from(self.position.saturating_sub(offset)).unwrap_or(usize::MAX));
     }

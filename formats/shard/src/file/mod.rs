@@ -5,8 +5,8 @@
 //!                     72 B header + zstd(payload)
 //! ```
 //!
-//! A shard is append-only. If index and trailer are missing (the collector was killed), a reader finds the blocks by
-//! walking their headers. After damage it continues at the next block header with a valid checksum.
+//! A shard is append-only. If index and trailer are missing (the collector was killed), a reader finds the blocks
+//! by walking their headers. After damage it continues at the next block header with a valid checksum.
 
 mod block;
 mod block_ref;

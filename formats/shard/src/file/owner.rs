@@ -5,8 +5,8 @@ use crate::record::{ClockSet, Process, RunIdentity};
 
 /// Facts about a foreign file that do not come from the file itself.
 ///
-/// If a merge translates a file that the user names, there are almost none. If a collector ran the profiler, all are
-/// present.
+/// If a merge translates a file that the user names, there are almost none. If a collector ran the profiler, all
+/// are present.
 #[derive(Clone, Debug)]
 pub struct Owner {
     /// The run of the shard.

@@ -179,9 +179,8 @@ impl Shard {
         self.rows_of(block, &|_| true).map_err(|cause| self.error(block, cause))
     }
 
-    /// Reads the rows of a block for a caller that does not need all columns. Columns for which `needed`
-    /// returns false
-    /// may be absent if they are integers without NULL. Fails in the same cases as [`Shard::rows`].
+    /// Reads the rows of a block for a caller that does not need all columns. Columns for which `needed` returns
+    /// false may be absent if they are integers without NULL. Fails in the same cases as [`Shard::rows`].
     pub fn needed_rows(
         &self,
         block: &BlockRef,

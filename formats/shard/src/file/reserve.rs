@@ -33,8 +33,8 @@ impl Default for Reserve {
 }
 
 impl Reserve {
-    /// Keeps a record. If there are too many of a kind, every second one is dropped. The rest still covers the whole
-    /// run, whose last blocks are discarded first.
+    /// Keeps a record. If there are too many of a kind, every second one is dropped. The rest still covers the
+    /// whole run, whose last blocks are discarded first.
     pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
         if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
             let mut keep = false;

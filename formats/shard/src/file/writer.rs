@@ -126,8 +126,8 @@ impl<W: Write> ShardWriter<W> {
         Ok(writer)
     }
 
-    /// Describes a table that is not built in, or that has more columns than the built-in one. Must be called before
-    /// the first row of the table.
+    /// Describes a table that is not built in, or that has more columns than the built-in one. Must be called
+    /// before the first row of the table.
     pub fn table(&mut self, table: &Table) -> Result<(), WriteError> {
         let widens = self.schema.get(table.id).is_some_and(|known| is_wider(table, known));
         if table.id < FIRST_CARRIED_TABLE && !widens {
@@ -169,9 +169,8 @@ impl<W: Write> ShardWriter<W> {
         Ok(i64::from(code) + 1)
     }
 
-    /// Writes a description of a process; called again after the process has ended. The last description
-    /// counts. Facts
-    /// of the file's owner replace those of the file.
+    /// Writes a description of a process; called again after the process has ended. The last description counts.
+    /// Facts of the file's owner replace those of the file.
     pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
         let raw = match &self.owner {
             Some(owner) => wire::encode(&owner.describe(process.clone())),
@@ -185,8 +184,9 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// Writes a description of the command that the collector started, traced or not. Called again after the command
-    /// has ended; the last description counts. A reader accepts only [`crate::record::COMMAND_SOURCE`] as its number.
+    /// Writes a description of the command that the collector started, traced or not. Called again after the
+    /// command has ended; the last description counts. A reader accepts only [`crate::record::COMMAND_SOURCE`] as
+    /// its number.
     pub fn command(&mut self, command: &Process) -> Result<(), WriteError> {
         let raw = wire::encode(command);
         self.reserve.process_bytes += max_block_bytes(raw.len());
@@ -251,8 +251,8 @@ impl<W: Write> ShardWriter<W> {
         self.pushed(place)
     }
 
-    /// Adds a row whose key is a handle. Either all rows of a process's table have such a key or none. The keys must
-    /// ascend.
+    /// Adds a row whose key is a handle. Either all rows of a process's table have such a key or none. The keys
+    /// must ascend.
     pub fn push_with_key(
         &mut self,
         source: u32,
@@ -362,8 +362,8 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// Frees the unused memory of the previous warm block. Only one open block keeps unused memory, because processes
-    /// start and end often.
+    /// Frees the unused memory of the previous warm block. Only one open block keeps unused memory, because
+    /// processes start and end often.
     fn keep_warm(&mut self, place: usize) {
         let before = std::mem::replace(&mut self.warm, place);
         if before != place

@@ -73,8 +73,8 @@ impl RowsBuilder {
         self.text_bytes
     }
 
-    /// Reuses the memory of columns that are no longer needed. The next batch of a busy table is as long as the last
-    /// one, and fresh memory costs a page fault every 512 values.
+    /// Reuses the memory of columns that are no longer needed. The next batch of a busy table is as long as the
+    /// last one, and fresh memory costs a page fault every 512 values.
     pub(crate) fn reuse(&mut self, columns: Vec<Cells>) {
         for (column, cells) in self.columns.iter_mut().zip(columns) {
             if let Cells::Int { mut values, .. } = cells {

@@ -44,10 +44,10 @@ pub(super) fn tables() -> Vec<Table> {
         stack("parent_stack_id").near(3),
     ];
 
-    // `name_id` is the function, as in `range`, so that the nesting columns keep their positions.
-    // `seq` counts this process's collectives on one communicator from 1, separately from its other calls. The n-th
-    // collective therefore has the same number in every rank, even if some calls were not recorded.
-    // `bytes` is the size of this rank's message (sends and collectives) or buffer (receives).
+    // `name_id` is the function, as in `range`, so that the nesting columns keep their positions. `seq` counts this
+    // process's collectives on one communicator from 1, separately from its other calls. The n-th collective
+    // therefore has the same number in every rank, even if some calls were not recorded. `bytes` is the size of
+    // this rank's message (sends and collectives) or buffer (receives).
     let mut mpi_call = range.clone();
     mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);
 
@@ -63,8 +63,8 @@ pub(super) fn tables() -> Vec<Table> {
     ]);
 
     // `name_id` is the function that started the operation. `stack_id` is the id of that call, which joins the two.
-    // `parent_stack_id` is the call that completed the operation. `peer`, `tag` and `bytes` are those of the received
-    // message if the program requested a status.
+    // `parent_stack_id` is the call that completed the operation. `peer`, `tag` and `bytes` are those of the
+    // received message if the program requested a status.
     let mut mpi_request = mark.clone();
     mpi_request.extend([int("peer"), int("tag"), int("bytes")]);
 

@@ -1,11 +1,11 @@
 //! Typed rows: one struct per table; its fields are the columns of the table by name.
 //!
-//! Programs that add single rows use these structs, so that columns in the wrong order do not compile. Programs that
-//! move whole columns (the collector's writer, the merger) use [`Rows`](super::Rows) and
+//! Programs that add single rows use these structs, so that columns in the wrong order do not compile. Programs
+//! that move whole columns (the collector's writer, the merger) use [`Rows`](super::Rows) and
 //! [`RowsBuilder`](super::RowsBuilder).
 //!
-//! The columns `nid` and `pid` have no fields: a source is one process, and the rows of its node and process have the
-//! key 1. A field that is `None` is stored as NULL. At the end of a row it gets the default of its column.
+//! The columns `nid` and `pid` have no fields: a source is one process, and the rows of its node and process have
+//! the key 1. A field that is `None` is stored as NULL. At the end of a row it gets the default of its column.
 
 use super::row_cells::RowCell;
 pub use super::row_cells::{RowKey, StackId, StringId, WholeNumber};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Local {}
 
-/// Id space and times of the merged database. Only a merge creates such rows, and only such rows can be
-/// written to it.
+/// Id space and times of the merged database. Only a merge creates such rows, and only such rows can be written to
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merged {}
 
@@ -306,9 +306,8 @@ impl<S> Rows<S> {
 impl Rows<Local> {
     /// Moves the rows to the merged space after the caller has rewritten `columns` and `keys`.
     ///
-    /// This is the only conversion between the spaces. The merger's renumbering uses it, and so do its string
-    /// and node
-    /// rows, which are created with merged ids.
+    /// This is the only conversion between the spaces. The merger's renumbering uses it, and so do its string and
+    /// node rows, which are created with merged ids.
     pub fn into_merged(self, keys: Keys, columns: Vec<Cells>) -> Rows<Merged> {
         Rows::new(self.table, keys, columns, self.len)
     }

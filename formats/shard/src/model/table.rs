@@ -10,8 +10,8 @@ pub struct TableId(pub u16);
 /// First number of carried tables. They are not built in: a shard that uses one contains its description.
 pub const FIRST_CARRIED_TABLE: TableId = TableId(0x100);
 
-/// Prefix of the names of tables that only a `.rpd` has. They must not be called `rocpd_*`: AMD's strict
-/// validators reject such tables if AMD's schema lacks them.
+/// Prefix of the names of tables that only a `.rpd` has. They must not be called `rocpd_*`: AMD's strict validators
+/// reject such tables if AMD's schema lacks them.
 pub const RPD_TABLE_PREFIX: &str = "rpd_ext_";
 /// Former prefix, in databases and shards that are still read.
 const FORMER_RPD_TABLE_PREFIX: &str = "rocpd_ext_";

@@ -57,8 +57,8 @@ impl Value<'_> {
         }
     }
 
-    /// Returns the value as a stack id, or `None` for NULL and values that are not numbers. RocPD stores unsigned ids
-    /// above `i64::MAX` as REAL; equal ids stay equal.
+    /// Returns the value as a stack id, or `None` for NULL and values that are not numbers. RocPD stores unsigned
+    /// ids above `i64::MAX` as REAL; equal ids stay equal.
     pub fn stack_id(self) -> Option<i64> {
         match self {
             Value::Int(v) => Some(v),

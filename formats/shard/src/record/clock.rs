@@ -110,8 +110,8 @@ pub struct ProbeBurst {
     pub spread: i64,
     /// The probes with the shortest round trips, shortest first: 1 to [`ProbeBurst::MOST_KEPT`].
     pub best: Vec<Probe>,
-    /// Whether the kernels of both nodes recorded t2 and t4 when the packets arrived. Otherwise the programs read the
-    /// clock after they woke up. The kind of the record distinguishes the two.
+    /// Whether the kernels of both nodes recorded t2 and t4 when the packets arrived. Otherwise the programs read
+    /// the clock after they woke up. The kind of the record distinguishes the two.
     #[serde(skip)]
     pub kernel_times: bool,
 }

@@ -101,9 +101,8 @@ pub struct Process {
 impl Process {
     /// Returns the process of a foreign file with only the facts that every such file has.
     ///
-    /// It is the only process of its shard, without rank and times, which are ns of `clock`. Its clock domain
-    /// is the boot
-    /// of the node.
+    /// It is the only process of its shard, without rank and times, which are ns of `clock`. Its clock domain is
+    /// the boot of the node.
     pub fn of_file(node: Node, clock: Clock) -> Process {
         Process {
             source: 1,

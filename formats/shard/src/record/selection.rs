@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// The ranks of the job that the user chose to record. A shard without this record belongs to a job that records all
-/// ranks.
+/// The ranks of the job that the user chose to record. A shard without this record belongs to a job that records
+/// all ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Selection {
     /// First and last rank of each range, ascending, with a gap before the next range. At most
@@ -13,8 +13,8 @@ impl Selection {
     /// Maximum number of ranges that a reader accepts.
     pub const MAX_RANGES: usize = 4096;
 
-    /// Returns the union of ranges (first and last rank) in any order. A range whose last rank is below its first is
-    /// empty.
+    /// Returns the union of ranges (first and last rank) in any order. A range whose last rank is below its first
+    /// is empty.
     pub fn of(ranges: impl IntoIterator<Item = (u32, u32)>) -> Selection {
         let mut given: Vec<(u32, u32)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
         given.sort_unstable();

@@ -61,8 +61,8 @@ pub fn masked_command(arguments: &[String]) -> String {
     masked_line(&masked.join(" "))
 }
 
-/// Masks the secret of a short option that is in `argument` or directly before it. Returns `None` if there is
-/// none. White space belongs to the secret, unlike in joined arguments.
+/// Masks the secret of a short option that is in `argument` or directly before it. Returns `None` if there is none.
+/// White space belongs to the secret, unlike in joined arguments.
 pub fn masked_value(before: &str, argument: &str) -> Option<String> {
     let login = if takes_login(before) { login_secret(argument) } else { None };
     let secret = login.or_else(|| attached_secret(argument))?;
