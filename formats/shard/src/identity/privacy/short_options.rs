@@ -1,10 +1,11 @@
 //! Short options of unknown programs that hold a secret: `-pX`, and `-u user:X`.
 //!
 //! The rule, which docs/COLLECTING.md states for users:
-//! * `-pX` is a password, unless `X` has fewer than four characters, is a number or a list of numbers (a port), or
-//!   the first word of the option is one of [`WORDS`];
-//! * the text after the first `:` in the value of `-u`, `-U` or `--user` is a password, unless both sides are
-//!   numbers (user and group) or the value is a URL.
+//!
+//! * `-pX` is a password. Exceptions: `X` has fewer than four characters; `X` is a number or a list of numbers (a
+//!   port); the first word of the option is one of [`WORDS`].
+//! * The text after the first `:` in the value of `-u`, `-U` or `--user` is a password. Exceptions: both sides are
+//!   numbers (user and group); the value is a URL.
 
 /// Common options with one dash and several letters of programs, compilers and launchers.
 const WORDS: [&str; 42] = [
