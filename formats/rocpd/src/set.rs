@@ -2,7 +2,7 @@
 
 use crate::guid::Guid;
 
-/// Maximum number of table sets of one database: SQLite's limit of tables in one view.
+/// Maximum number of table sets of one database: SQLite combines at most this many tables in one view.
 pub const MAX_SETS: usize = 500;
 /// Maximum bytes of a guid, which every row stores.
 const MAX_GUID: usize = 64;

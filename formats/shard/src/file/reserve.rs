@@ -33,8 +33,9 @@ impl Default for Reserve {
 }
 
 impl Reserve {
-    /// Keeps a record. If there are too many of a kind, every second one is dropped. The rest still covers the
-    /// whole run, whose last blocks are discarded first.
+    /// Keeps a record. If the limit of its kind is reached, every second kept record is dropped first. Older
+    /// records thus become sparse and recent ones stay dense. Recent ones matter most, because blocks are discarded
+    /// from the end.
     pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
         if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
             let mut keep = false;

@@ -161,7 +161,7 @@ row_types! {
         vendor_name: Option<&'a [u8]>,
         /// Name of the product.
         product_name: Option<&'a [u8]>,
-        /// Marketing name.
+        /// Name for users.
         user_name: Option<&'a [u8]>,
         /// JSON.
         extdata: Option<&'a [u8]>,
@@ -408,7 +408,7 @@ row_types! {
         start: LocalNs,
         /// End time.
         end: LocalNs,
-        /// Direction of the copy, as its name.
+        /// Name, which is the direction of the copy.
         name_id: StringId,
         /// Agent whose memory is written.
         dst_agent_id: Option<AgentKey>,
