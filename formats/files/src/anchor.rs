@@ -1,4 +1,4 @@
-//! Folders that are held for the life of the process, so that paths below them always mean the same files.
+//! Folders that are held open for the life of the process, so that paths below them always mean the same files.
 
 use crate::error::FileRefused;
 use crate::folder::HeldFolder;
@@ -6,13 +6,13 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Limit of held descriptors. Further folders are opened again for each file and must have the same inode.
+/// Maximum number of held descriptors. Further folders are reopened for each file, and must have the same inode.
 const MAX_HELD: usize = 32;
 
 /// Use of the files below an anchored folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnchorUse {
-    /// Files that are read.
+    /// Files that this process reads.
     Inputs,
     /// Files that this process writes.
     Outputs,
@@ -36,14 +36,17 @@ struct AnchoredFolder {
     held: Option<Arc<HeldFolder>>,
 }
 
-/// Process-wide, as a path has to mean the same file in every thread and in every reader.
+/// Anchored folders of the process. They are global because a path must mean the same file in every thread and
+/// reader.
 static ANCHORS: RwLock<Vec<AnchoredFolder>> = RwLock::new(Vec::new());
 
-/// Opens a folder as the user names it, and holds it: from now on, [`crate::open_input`] or [`crate::open_output`]
-/// resolves paths that begin with `path` from its descriptor, and follows no links of other users below it.
+/// Opens a folder by the path that the user named, and holds it open.
+///
+/// From then on [`crate::open_input`] or [`crate::open_output`] resolves paths that start with `path` from its
+/// descriptor. Below the folder they do not follow links of other users.
 pub fn anchor(path: &Path, used_for: AnchorUse) -> io::Result<Arc<HeldFolder>> {
     let mut anchors = ANCHORS.write().unwrap_or_else(PoisonError::into_inner);
-    // This process may remove a folder and create it again under the same name.
+    // This process may have removed the folder and created it again under the same name.
     anchors.retain(|known| known.path != path || known.used_for != used_for || known.is_alive());
     if let Some(known) = anchors.iter().find(|known| known.path == path && known.used_for == used_for) {
         return known.folder();
@@ -55,7 +58,7 @@ pub fn anchor(path: &Path, used_for: AnchorUse) -> io::Result<Arc<HeldFolder>> {
     Ok(folder)
 }
 
-/// The anchor that a path lies below, the nearest one, and the rest of the path.
+/// Returns the nearest anchor above a path, and the rest of the path.
 pub(crate) fn anchored(path: &Path, used_for: AnchorUse) -> io::Result<Option<(Arc<HeldFolder>, PathBuf)>> {
     let anchors = ANCHORS.read().unwrap_or_else(PoisonError::into_inner);
     let below = |anchor: &&AnchoredFolder| anchor.used_for == used_for && anchor.rest(path).is_some();
@@ -66,7 +69,7 @@ pub(crate) fn anchored(path: &Path, used_for: AnchorUse) -> io::Result<Option<(A
 }
 
 impl AnchoredFolder {
-    /// The rest of a path below the folder.
+    /// Returns the part of a path below the folder.
     fn rest<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         let rest = path.strip_prefix(&self.path).ok()?;
         let is_plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
@@ -84,7 +87,7 @@ impl AnchoredFolder {
         Ok(Arc::new(folder))
     }
 
-    /// Whether the folder has not been removed.
+    /// Returns whether the folder still exists.
     fn is_alive(&self) -> bool {
         self.folder().and_then(|folder| folder.own_stat()).is_ok_and(|found| found.links > 0)
     }

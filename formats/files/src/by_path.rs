@@ -1,4 +1,4 @@
-//! Libraries that open files by their paths, such as SQLite.
+//! Safe use of libraries that open files by path, such as SQLite.
 
 use crate::anchor::AnchorUse;
 use crate::error::FileRefused;
@@ -14,15 +14,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Where this process finds its open descriptors.
+/// Folder of the open descriptors of this process.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// Has a library open a file by its path, and makes sure that it is the file that [`open_input`] opens, or for an
-/// output [`open_output`].
+/// Lets a library open a file by path, and verifies that it opened the file that [`open_input`] opens; for an
+/// output, [`open_output`].
 ///
-/// A library resolves the path by itself. Where another user may rename something on the way, the descriptors of this
-/// process are compared before and after: the library has to have opened the same inode. It must open the file before
-/// `open` returns, and must not change it before. An error of `open` is returned inside of `Ok`.
+/// A library resolves the path itself. If another user may rename a component of the path, the descriptors of this
+/// process are compared before and after: the library must have opened the same inode. It must open the file before
+/// `open` returns, and must not modify it before that. An error of `open` is returned inside `Ok`.
 ///
 /// # Errors
 /// Those of [`open_input`] or [`open_output`], and [`FileRefused::Exchanged`].
@@ -44,7 +44,7 @@ pub fn open_by_path<T, E>(
              choose another place",
         ));
     }
-    // Two threads that open the same file at once could each count the descriptor of the other.
+    // Otherwise two threads that open the same file at once could each count the other's descriptor.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let own = fstat(&file)?;
@@ -58,14 +58,14 @@ pub fn open_by_path<T, E>(
     if is_another { Err(FileRefused::Exchanged.into()) } else { Ok(opened) }
 }
 
-/// Whether only this user and root can rename the file or a folder above it.
+/// Returns whether only this user and root can rename the file or a folder above it.
 fn is_path_safe(path: &Path) -> bool {
     let Ok(real) = path.canonicalize() else { return false };
     let is_direct = real == std::path::absolute(path).unwrap_or_default();
     is_direct && real.parent().is_some_and(are_safe)
 }
 
-/// Whether only this user and root can replace the folder or entries that this user creates in it.
+/// Returns whether only this user and root can replace the folder, or entries that this user creates in it.
 pub fn is_safe_folder(path: &Path) -> bool {
     path.canonicalize().is_ok_and(|real| are_safe(&real))
 }
@@ -75,7 +75,7 @@ fn are_safe(real: &Path) -> bool {
     real.ancestors().all(|folder| stat(folder).is_ok_and(|found| is_safe(found.st_uid, found.st_mode)))
 }
 
-/// The path of an open file, without links.
+/// Returns the path of an open file without links.
 fn real_path(file: &File) -> io::Result<PathBuf> {
     let link = readlink(format!("{DESCRIPTORS}/{}", file.as_raw_fd()), Vec::new())?;
     Ok(PathBuf::from(OsString::from_vec(link.into_bytes())))
@@ -85,7 +85,7 @@ fn is_same_file(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// The descriptors of this process that are open on the same file.
+/// Returns the descriptors of this process that are open on the same file.
 fn descriptors_of(file: &File) -> io::Result<BTreeSet<PathBuf>> {
     let own = fstat(file)?;
     let is_same = |path: &PathBuf| stat(path).is_ok_and(|found| is_same_file(&found, &own));

@@ -1,4 +1,4 @@
-//! A folder that is held by its descriptor.
+//! A folder that is held open by its descriptor.
 
 use crate::error::FileRefused;
 use crate::named::{NamedLinks, open_named_folder};
@@ -15,20 +15,20 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How a folder is held: entries are reached through it, also where the user may not list it.
+/// Flags to hold a folder. Its entries can be reached even if the user may not list it.
 pub(crate) const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// How it is opened to be listed, or to have its permissions changed.
+/// Flags to list a folder or to change its permissions.
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// How a file is opened for reading: a FIFO does not wait for a writer.
+/// Flags to open a file for reading. Opening a FIFO does not wait for a writer.
 pub(crate) const READING: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Depth of a tree that is removed: what this program makes has at most two levels.
+/// Maximum depth of a tree that is removed. Trees of this program have at most two levels.
 const MAX_DEPTH: usize = 8;
 
-/// A folder, held by its descriptor. Its entries are reached relative to it, and no link among them is followed.
+/// A folder that is held open by its descriptor. Its entries are accessed relative to it, without following links.
 ///
-/// Names are those of entries: one component, neither `.` nor `..`. Any other is an error.
+/// Names are those of entries: one component, neither `.` nor `..`. Any other name is an error.
 #[derive(Debug)]
 pub struct HeldFolder {
     descriptor: OwnedFd,
@@ -37,16 +37,16 @@ pub struct HeldFolder {
     mode: u32,
 }
 
-/// What a file of this user is opened for.
+/// Purpose for which a file of this user is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileAccess {
     /// Writing.
     Write,
-    /// Writing past the page cache (`O_DIRECT`).
+    /// Writing without the page cache (`O_DIRECT`).
     WriteDirect,
     /// Reading and writing.
     ReadWrite,
-    /// Writing at its end.
+    /// Appending.
     Append,
 }
 
@@ -62,7 +62,7 @@ impl FileAccess {
     }
 }
 
-/// What kind of entry a name represents.
+/// Kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A regular file.
@@ -75,30 +75,30 @@ pub enum EntryKind {
     Other,
 }
 
-/// Type, size and times of an entry, without following links.
+/// Metadata of an entry, without following links.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryStat {
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// User id of its owner.
+    /// User id of the owner.
     pub owner: u32,
-    /// Bytes.
+    /// Size, bytes.
     pub length: u64,
-    /// When its content last changed, by the clock of the file system.
+    /// Time of the last change of the content, by the clock of the file system.
     pub modified: SystemTime,
-    /// Number of its names.
+    /// Number of hard links.
     pub links: u64,
     /// Device and inode.
     pub identity: (u64, u64),
 }
 
 impl HeldFolder {
-    /// Opens a folder as the user names it: links in `path` are followed, by root only those of root.
+    /// Opens a folder by the path that the user named. Follows links in `path`; root follows only those of root.
     pub fn open(path: &Path) -> io::Result<HeldFolder> {
         HeldFolder::of(open_named_folder(path, NamedLinks::All)?, path.to_owned())
     }
 
-    /// Opens a folder to read what is in it: it must not be a link of another user itself.
+    /// Opens a folder to read its entries. The last component of `path` must not be a link of another user.
     pub fn open_to_read(path: &Path) -> io::Result<HeldFolder> {
         HeldFolder::of(open_named_folder(path, NamedLinks::AboveLast)?, path.to_owned())
     }
@@ -108,29 +108,29 @@ impl HeldFolder {
         Ok(HeldFolder { descriptor, path, owner: found.st_uid, mode: found.st_mode })
     }
 
-    /// The path by which it was opened.
+    /// Returns the path by which the folder was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// User id of its owner, when it was opened.
+    /// Returns the user id of the owner at the time of opening.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Whether it belongs to the user of this process.
+    /// Returns whether the folder belongs to the user of this process.
     pub fn is_own(&self) -> bool {
         is_own(self.owner)
     }
 
-    /// Opens a folder in it.
+    /// Opens a folder inside the folder.
     pub fn open_folder(&self, name: impl AsRef<OsStr>) -> io::Result<HeldFolder> {
         let name = entry_name(name.as_ref())?;
         let opened = openat(&self.descriptor, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
         HeldFolder::of(opened.map_err(|error| self.link_or(name, error))?, self.path.join(name))
     }
 
-    /// Makes a folder in it, unless a folder of that name exists, and opens it. Returns whether it is new.
+    /// Creates a folder inside the folder unless it exists, and opens it. Also returns whether it is new.
     pub fn make_folder(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<(HeldFolder, bool)> {
         let entry = entry_name(name.as_ref())?;
         let is_new = match mkdirat(&self.descriptor, entry, Mode::from_raw_mode(mode)) {
@@ -141,18 +141,18 @@ impl HeldFolder {
         Ok((self.open_folder(entry)?, is_new))
     }
 
-    /// Makes a folder in it; an entry of that name is an error.
+    /// Creates a folder inside the folder. An existing entry with this name is an error.
     pub fn create_folder(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<()> {
         Ok(mkdirat(&self.descriptor, entry_name(name.as_ref())?, Mode::from_raw_mode(mode))?)
     }
 
-    /// Opens a regular file in it for reading.
+    /// Opens a regular file in the folder for reading.
     pub fn open_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         self.open_with(name.as_ref(), READING).map(|(file, _)| file)
     }
 
-    /// Opens a regular file of the user of this process in it, to append to it. It has no other name, and is made if
-    /// it does not exist.
+    /// Opens a regular file in the folder for appending, and creates it if it is missing. The file must belong to
+    /// the user of this process and have no other name.
     pub fn append(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = name.as_ref();
         match self.create(name, mode) {
@@ -162,7 +162,7 @@ impl HeldFolder {
         self.open_own(name, FileAccess::Append)
     }
 
-    /// Opens a regular file of the user of this process in it. It has no other name.
+    /// Opens a regular file in the folder. The file must belong to the user of this process and have no other name.
     pub fn open_own(&self, name: impl AsRef<OsStr>, access: FileAccess) -> io::Result<File> {
         let (file, found) = self.open_with(name.as_ref(), access.flags())?;
         check_own(&found)?;
@@ -180,36 +180,37 @@ impl HeldFolder {
         Ok((file.into(), found))
     }
 
-    /// Creates a file in it for reading and writing. An entry of that name, also a link that leads nowhere, is
-    /// an error.
+    /// Creates a file in the folder for reading and writing. An existing entry with this name is an error, even if
+    /// it is a dangling link.
     pub fn create(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<File> {
         let name = entry_name(name.as_ref())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&self.descriptor, name, flags, Mode::from_raw_mode(mode))?.into())
     }
 
-    /// Gives an entry another name in the folder; an entry of that name is replaced.
+    /// Renames an entry within the folder. Replaces an existing entry with the new name.
     pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> io::Result<()> {
         let (from, to) = (entry_name(from.as_ref())?, entry_name(to.as_ref())?);
         Ok(renameat(&self.descriptor, from, &self.descriptor, to)?)
     }
 
-    /// Gives an entry a second name in the folder; an entry of that name is an error.
+    /// Creates a second name for an entry within the folder. An existing entry with that name is an error.
     pub fn link(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> io::Result<()> {
         let (from, to) = (entry_name(from.as_ref())?, entry_name(to.as_ref())?);
         Ok(linkat(&self.descriptor, from, &self.descriptor, to, AtFlags::empty())?)
     }
 
-    /// Removes an entry that is no folder: of a link the link itself.
+    /// Removes an entry that is not a folder; removes a link itself, not its target.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         Ok(unlinkat(&self.descriptor, entry_name(name.as_ref())?, AtFlags::empty())?)
     }
 
-    /// Removes an entry that is no folder if it has this device and inode; returns whether it did.
+    /// Removes an entry that is not a folder if it has this device and inode. Returns whether it did.
     ///
-    /// No system call compares and removes at once: a user who may write to the folder can exchange the entry
-    /// in between, and then another entry of this folder is removed. Nothing outside of it is, and in a folder
-    /// of this user ([`HeldFolder::is_own`]) only users whom this user lets write there can do that.
+    /// No system call compares and removes in one step. A user with write access to the folder can replace the
+    /// entry in between; then another entry of this folder is removed. Entries outside the folder are never
+    /// removed. In a folder of this user ([`HeldFolder::is_own`]), only users to whom this user grants write access
+    /// can do that.
     pub fn remove_if(&self, name: impl AsRef<OsStr>, identity: (u64, u64)) -> io::Result<bool> {
         let is_same = self.stat(name.as_ref())?.identity == identity;
         if is_same {
@@ -218,12 +219,12 @@ impl HeldFolder {
         Ok(is_same)
     }
 
-    /// Removes an empty folder in it.
+    /// Removes an empty folder inside the folder.
     pub fn remove_folder(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         Ok(unlinkat(&self.descriptor, entry_name(name.as_ref())?, AtFlags::REMOVEDIR)?)
     }
 
-    /// Removes a folder in it with all that is in that, following no links.
+    /// Removes a folder inside the folder with its content, without following links.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         self.remove_tree_of_depth(name.as_ref(), MAX_DEPTH)
     }
@@ -240,23 +241,23 @@ impl HeldFolder {
         self.remove_folder(name)
     }
 
-    /// Type, size and times of an entry, without following a link.
+    /// Returns the metadata of an entry, without following a link.
     pub fn stat(&self, name: impl AsRef<OsStr>) -> io::Result<EntryStat> {
         let found = statat(&self.descriptor, entry_name(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(EntryStat::of(&found))
     }
 
-    /// Type, size and times of the folder itself.
+    /// Returns the metadata of the folder itself.
     pub fn own_stat(&self) -> io::Result<EntryStat> {
         Ok(EntryStat::of(&fstat(&self.descriptor)?))
     }
 
-    /// The names of its entries, in no order, `max` at most.
+    /// Returns the names of at most `max` entries in no particular order.
     pub fn names(&self, max: usize) -> io::Result<Vec<OsString>> {
         Ok(self.entries(max)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Its entries with what they are, in no order, `max` at most.
+    /// Returns names and kinds of at most `max` entries in no particular order.
     pub fn entries(&self, max: usize) -> io::Result<Vec<(OsString, EntryKind)>> {
         let mut found = Vec::new();
         for entry in Dir::new(self.listed()?)? {
@@ -268,7 +269,7 @@ impl HeldFolder {
             if found.len() >= max {
                 break;
             }
-            // Some file systems leave it out of their listing.
+            // Some file systems do not list the kind.
             let kind = match entry.file_type() {
                 FileType::Unknown => self.stat(&name)?.kind,
                 kind => EntryKind::of(kind),
@@ -278,7 +279,7 @@ impl HeldFolder {
         Ok(found)
     }
 
-    /// Sets the permissions of the folder, whatever the umask is.
+    /// Sets the permissions of the folder, regardless of the umask.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::fchmod(self.listed()?, Mode::from_raw_mode(mode))?)
     }
@@ -287,13 +288,13 @@ impl HeldFolder {
         Ok(openat(&self.descriptor, ".", LISTED, Mode::empty())?)
     }
 
-    /// The permissions of the folder, when it was opened.
+    /// Returns the permissions of the folder at the time of opening.
     pub fn mode(&self) -> u32 {
         self.mode & 0o7777
     }
 
-    /// The error, or that the entry is no regular file: the file system may forbid to open a FIFO, or call it
-    /// no device.
+    /// Returns [`FileRefused::NotRegular`] if the entry is not a regular file, otherwise the given error. The file
+    /// system may report a FIFO as a missing permission or device.
     fn no_file_or(&self, name: &OsStr, error: Errno) -> io::Error {
         match self.stat(name).map(|found| found.kind) {
             Ok(EntryKind::Folder | EntryKind::Other) => FileRefused::NotRegular.into(),
@@ -301,7 +302,8 @@ impl HeldFolder {
         }
     }
 
-    /// The error, or that the entry is a link: the file system calls that a loop, or no folder.
+    /// Returns [`FileRefused::AnyLink`] if the entry is a link, otherwise the given error. The file system reports
+    /// a link as a loop or as not a folder.
     fn link_or(&self, name: &OsStr, error: Errno) -> io::Error {
         let is_link = || self.stat(name).is_ok_and(|found| found.kind == EntryKind::Link);
         match error {
@@ -329,7 +331,7 @@ impl EntryKind {
 }
 
 impl EntryStat {
-    // The fields have other widths on other processors.
+    // The types of the fields depend on the processor.
     #[allow(clippy::unnecessary_cast)]
     pub(crate) fn of(found: &Stat) -> EntryStat {
         EntryStat {
@@ -343,20 +345,20 @@ impl EntryStat {
     }
 }
 
-/// When the content of a file last changed. Times before 1970 are taken for 1970.
+/// Returns the time of the last change of a file's content. Times before 1970 become 1970.
 fn modified(found: &Stat) -> SystemTime {
     let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
     let nanoseconds = u32::try_from(found.st_mtime_nsec).unwrap_or(0).min(999_999_999);
     UNIX_EPOCH + Duration::new(seconds.min(i64::MAX as u64 / 2), nanoseconds)
 }
 
-/// Whether only root and the user of this process can replace entries of this user in such a folder.
+/// Returns whether only root and the user of this process can replace this user's entries in such a folder.
 pub(crate) fn is_safe(owner: u32, mode: u32) -> bool {
     let is_shared = mode & 0o022 != 0 && mode & 0o1000 == 0;
     is_trusted(owner) && !is_shared
 }
 
-/// Fails unless a file that is opened for writing is this user's, under this name alone.
+/// Fails unless a file opened for writing belongs to this user and has no other name.
 pub(crate) fn check_own(found: &Stat) -> io::Result<()> {
     if !is_own(found.st_uid) {
         return Err(FileRefused::OtherOwner { owner: found.st_uid }.into());
@@ -367,7 +369,7 @@ pub(crate) fn check_own(found: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// The name, if it is one of an entry.
+/// Returns the name if it is a valid name of an entry.
 fn entry_name(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
     match bytes {

@@ -1,12 +1,12 @@
-//! Opens files below folders that other users may write to.
+//! Opens files below folders to which other users may have write access.
 //!
-//! A user names a folder; another user may have planted its entries. [`HeldFolder`] holds such a folder by
-//! its descriptor and reaches its entries relative to that, so that a folder that is renamed or replaced between two
-//! calls changes nothing. [`open_input`] and [`open_output`] do the same for paths: [`anchor`] holds a folder for the
-//! life of the process, and paths below it are resolved from its descriptor.
+//! A user names a folder; another user may have planted its entries. [`HeldFolder`] holds the folder by its
+//! descriptor and accesses entries relative to it. Renaming or replacing the folder between two calls therefore has
+//! no effect. [`open_input`] and [`open_output`] do the same for paths: [`anchor`] holds a folder for the life of
+//! the process, and paths below it are resolved from its descriptor.
 //!
-//! Invariant: no symbolic link of another user is followed, and nothing but a regular file is opened, so that no call
-//! waits for a writer. docs/SECURITY.md describes what this protects against.
+//! Invariant: symbolic links of other users are never followed, and only regular files are opened, so that no call
+//! waits for a writer. docs/SECURITY.md describes which attacks this prevents.
 
 mod anchor;
 mod by_path;

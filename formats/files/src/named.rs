@@ -1,4 +1,4 @@
-//! Folders that a user names: every link on the way is examined before it is followed.
+//! Opens folders that a user named. Every link in the path is checked before it is followed.
 
 use crate::error::FileRefused;
 use crate::folder::FOLDER;
@@ -11,24 +11,24 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// Maximum number of links on the way, as in the kernel.
+/// Maximum number of links in a path, as in the kernel.
 pub(crate) const MAX_LINKS: usize = 40;
-/// Which links of other users are followed in a path that a user named.
+/// Links of other users that are followed in a path that a user named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NamedLinks {
-    /// Those above the last component, as the folders of a project may be links of its administrator.
+    /// Links above the last component. The folders of a project may be links of its administrator.
     AboveLast,
-    /// All.
+    /// All links.
     All,
 }
 
-/// Opens a folder by the path that a user named. Links of this user and of root are followed; those of other users as
-/// `links` states, and by root never.
+/// Opens a folder by the path that a user named. Links of this user and of root are followed. Links of other users
+/// are followed as `links` states, but never by root.
 pub(crate) fn open_named_folder(path: &Path, links: NamedLinks) -> io::Result<OwnedFd> {
     open_named_folder_from(CWD, path, links)
 }
 
-/// The same by a path that begins in another folder than the current one.
+/// Opens a folder in the same way, by a path relative to `start`.
 pub(crate) fn open_named_folder_from(
     start: BorrowedFd<'_>,
     path: &Path,
@@ -62,19 +62,19 @@ pub(crate) fn open_named_folder_from(
     }
 }
 
-/// The components of a path, `/` among them.
+/// Returns the components of a path, including a leading `/`.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let part = |part: Component<'_>| part.as_os_str().to_owned();
     path.components().map(part).collect()
 }
 
-/// Target and owner of a link; `None` if the entry is not a link.
+/// Returns target and owner of a link, or `None` if the entry is not a link.
 fn link_target(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(OsString, u32)>> {
     let is_link = |mode| FileType::from_raw_mode(mode) == FileType::Symlink;
     if !is_link(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode) {
         return Ok(None);
     }
-    // The descriptor pins the link, so the target is read from the link whose owner was checked.
+    // The descriptor pins the link. Target and owner therefore belong to the same link.
     let link = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let found = fstat(&link)?;
     if !is_link(found.st_mode) {

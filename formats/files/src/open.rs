@@ -1,4 +1,4 @@
-//! Opens files by their paths, from the anchor that they lie below.
+//! Opens files by their paths, starting at the nearest anchor.
 
 use crate::anchor::{AnchorUse, anchored};
 use crate::error::FileRefused;
@@ -16,11 +16,11 @@ use std::path::Path;
 
 /// Opens a regular file for reading.
 ///
-/// Below an [`crate::anchor`], links of other users are not followed wherever they are; in any other path, the last
-/// component is not followed if it is such a link.
+/// Below an [`crate::anchor`], links of other users are not followed anywhere. In any other path, they are not
+/// followed as the last component.
 ///
 /// # Errors
-/// [`FileRefused`] inside of the error states why a file is refused though the file system would open it.
+/// [`FileRefused`] inside the error states why a file is refused that the file system would open.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let (opened, folder) = open_regular(path, READING, AnchorUse::Inputs)?;
     let found = fstat(&opened)?;
@@ -31,8 +31,8 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     Ok(opened.into())
 }
 
-/// Opens a regular file of the user of this process for writing. The file exists, no component of its path below an
-/// anchor is a link of another user, and it has one name.
+/// Opens an existing regular file for writing. It must belong to the user of this process and have no other name.
+/// Below an anchor, no component of its path may be a link of another user.
 pub fn open_output(path: &Path, access: FileAccess) -> io::Result<File> {
     let (opened, _) = open_regular(path, access.flags(), AnchorUse::Outputs)?;
     let found = fstat(&opened)?;
@@ -41,7 +41,7 @@ pub fn open_output(path: &Path, access: FileAccess) -> io::Result<File> {
     Ok(opened.into())
 }
 
-/// Opens a folder to list it, following the links that [`open_input`] follows.
+/// Opens a folder to list it. Follows the same links as [`open_input`].
 pub fn open_input_folder(path: &Path) -> io::Result<HeldFolder> {
     match anchored(path, AnchorUse::Inputs)? {
         Some((folder, rest)) => open_folder_below(&folder, &rest, path),
@@ -49,7 +49,7 @@ pub fn open_input_folder(path: &Path) -> io::Result<HeldFolder> {
     }
 }
 
-/// What the file system states of a file: of what a link leads to, if [`open_input`] follows it.
+/// Returns the metadata of a file. If [`open_input`] follows a link, the metadata of its target.
 ///
 /// # Errors
 /// A link that is not followed, or an error of the operating system.
@@ -58,8 +58,8 @@ pub fn entry_stat(path: &Path) -> io::Result<EntryStat> {
     Ok(EntryStat::of(&fstat(&opened)?))
 }
 
-/// Opens a path as [`open_path`] does. An error states whether it is not a regular file: the file system may
-/// forbid to open a FIFO, or call it no device.
+/// Opens a path as [`open_path`] does. The error states if the path is not a regular file; the file system may
+/// report a FIFO as a missing permission or device.
 fn open_regular(path: &Path, flags: OFlags, used_for: AnchorUse) -> io::Result<(OwnedFd, Option<u32>)> {
     open_path(path, flags, used_for).map_err(|error| {
         if error.kind() == io::ErrorKind::NotFound || FileRefused::in_error(&error).is_some() {
@@ -71,7 +71,7 @@ fn open_regular(path: &Path, flags: OFlags, used_for: AnchorUse) -> io::Result<(
     })
 }
 
-/// Opens a path, and returns the owner of the anchor that it lies below.
+/// Opens a path. Also returns the owner of its anchor, or of its parent folder if there is no anchor.
 fn open_path(path: &Path, flags: OFlags, used_for: AnchorUse) -> io::Result<(OwnedFd, Option<u32>)> {
     match anchored(path, used_for)? {
         Some((folder, rest)) => Ok((open_below(&folder, &rest, flags)?, Some(folder.owner()))),
@@ -79,10 +79,11 @@ fn open_path(path: &Path, flags: OFlags, used_for: AnchorUse) -> io::Result<(Own
     }
 }
 
-/// Opens what lies below a folder.
+/// Opens a path below a folder.
 fn open_below(folder: &HeldFolder, rest: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     match open_beneath(folder, rest, flags) {
-        // A link of the user is followed; kernels before 5.6, and some sandboxes, do not know the call.
+        // openat2 rejects all links, also those of the user, which are followed below. Kernels before 5.6 and some
+        // sandboxes lack the call.
         Err(Errno::LOOP | Errno::XDEV | Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {}
         opened => return Ok(opened?),
     }
@@ -96,12 +97,12 @@ fn open_below(folder: &HeldFolder, rest: &Path, flags: OFlags) -> io::Result<Own
     open_entry(above.as_ref().map_or(folder.as_fd(), AsFd::as_fd), last, flags)
 }
 
-/// Opens a folder that lies below another one. `path` is what messages call it.
+/// Opens a folder below another one. Messages use `path` as its path.
 pub(crate) fn open_folder_below(folder: &HeldFolder, rest: &Path, path: &Path) -> io::Result<HeldFolder> {
     HeldFolder::of(open_below(folder, rest, FOLDER)?, path.to_owned())
 }
 
-/// Opens a path that the user named: links above its last component are followed.
+/// Opens a path that the user named. Links above its last component are followed.
 fn open_named(path: &Path, flags: OFlags) -> io::Result<(OwnedFd, Option<u32>)> {
     let Some(name) = path.file_name() else { return Ok((openat(CWD, path, flags, Mode::empty())?, None)) };
     let parent = match path.parent() {
@@ -112,7 +113,8 @@ fn open_named(path: &Path, flags: OFlags) -> io::Result<(OwnedFd, Option<u32>)> 
     Ok((open_entry(folder.as_fd(), name, flags)?, Some(folder.owner())))
 }
 
-/// Opens an entry of a folder. A link is followed if the user of this process or root made it: it is their word.
+/// Opens an entry of a folder. A link is followed if the user of this process or root created it, since both are
+/// trusted.
 fn open_entry(folder: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
     open_entry_after(folder, name, flags, 0)
 }
@@ -130,7 +132,7 @@ fn open_entry_after(
             error => error.into(),
         });
     }
-    // The descriptor pins the link, so the target is read from the link whose owner was checked.
+    // The descriptor pins the link. Target and owner therefore belong to the same link.
     let link = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let found = fstat(&link)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
@@ -141,7 +143,7 @@ fn open_entry_after(
     }
     let target = readlinkat(&link, "", Vec::new())?;
     let target = Path::new(OsStr::from_bytes(target.to_bytes()));
-    // The target can be a link of another user.
+    // The target may itself be a link of another user.
     let Some(name) = target.file_name().filter(|_| links < MAX_LINKS) else {
         return Err(Errno::LOOP.into());
     };
@@ -150,15 +152,15 @@ fn open_entry_after(
     open_entry_after(folder.as_fd(), name, flags, links + 1)
 }
 
-// Files are opened by the C library, where rustix would call the kernel itself: libraries that watch or fail the
-// opening of files, preloaded by a site or by a test, see it.
+// Files are opened through the C library, whereas rustix would call the kernel directly. Libraries that a site or a
+// test preloads to observe or fail the opening of files depend on this.
 
 fn open_at(folder: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = nix::fcntl::OFlag::from_bits_retain(flags.bits() as i32);
     nix::fcntl::openat(folder, name, flags, nix::sys::stat::Mode::empty()).map_err(of_nix)
 }
 
-/// Opens what lies below a folder and is reached through no link; kernels before 5.6 do not know the call.
+/// Opens a path below a folder if it contains no link. Kernels before 5.6 lack the call.
 fn open_beneath(folder: &HeldFolder, rest: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
     let resolve =
@@ -178,7 +180,7 @@ fn check_regular(found: &Stat) -> io::Result<()> {
     }
 }
 
-/// Whether a file in a folder of another user may be a second name of a file which that user cannot read.
+/// Returns whether a file in another user's folder may be a second name of a file that this other user cannot read.
 fn is_planted(found: &Stat, folder_owner: u32) -> bool {
     !is_trusted(folder_owner) && found.st_uid != folder_owner && found.st_nlink > 1
 }

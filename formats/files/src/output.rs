@@ -1,4 +1,4 @@
-//! Files that this process makes: created, renamed and removed relative to the folder that they lie in.
+//! Files that this process creates. They are created, renamed and removed relative to their folder.
 
 use crate::anchor::{AnchorUse, anchor, anchored};
 use crate::error::FileRefused;
@@ -11,9 +11,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The folder of an output, and the name of the output in it.
+/// Returns the folder of an output, and the name of the output in it.
 ///
-/// The folder is held from the first call on: see [`anchor`].
+/// The folder is held open from the first call on, see [`anchor`].
 pub fn output_place(path: &Path) -> io::Result<(Arc<HeldFolder>, OsString)> {
     let name = path.file_name().ok_or(FileRefused::NotAName)?.to_owned();
     let parent = path.parent().unwrap_or(Path::new(""));
@@ -24,13 +24,13 @@ pub fn output_place(path: &Path) -> io::Result<(Arc<HeldFolder>, OsString)> {
     Ok((folder, name))
 }
 
-/// Creates a file for reading and writing; an entry of that name is an error.
+/// Creates a file for reading and writing. An existing entry with this name is an error.
 pub fn create_output(path: &Path, mode: u32) -> io::Result<File> {
     let (folder, name) = output_place(path)?;
     folder.create(name, mode)
 }
 
-/// Opens a file of this user for writing, which another process may create at the same moment.
+/// Creates a file of this user for writing, or opens it if it exists. Another process may create it at the same time.
 pub fn open_or_create_output(path: &Path, mode: u32) -> io::Result<File> {
     match create_output(path, mode) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_output(path, FileAccess::Write),
@@ -38,15 +38,15 @@ pub fn open_or_create_output(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Removes a file, or a link itself.
+/// Removes a file; removes a link itself, not its target.
 pub fn remove_output(path: &Path) -> io::Result<()> {
     let (folder, name) = output_place(path)?;
     folder.remove(name)
 }
 
-/// Makes a folder; an entry of that name is an error.
+/// Creates a folder. An existing entry with this name is an error.
 pub fn create_output_folder(path: &Path, mode: u32) -> io::Result<()> {
-    // `.` and `..` have no name in a folder, and exist.
+    // `.` and `..` always exist, and are not names of entries.
     if path.file_name().is_none() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
@@ -54,31 +54,31 @@ pub fn create_output_folder(path: &Path, mode: u32) -> io::Result<()> {
     folder.create_folder(name, mode)
 }
 
-/// Removes a folder with all that is in it, following no links.
+/// Removes a folder with its content, without following links.
 pub fn remove_output_folder(path: &Path) -> io::Result<()> {
     let (folder, name) = output_place(path)?;
     folder.remove_tree(name)
 }
 
-/// Gives a file another name; a file of that name is replaced.
+/// Renames a file. Replaces an existing file with the new name.
 pub fn rename_output(from: &Path, to: &Path) -> io::Result<()> {
     let ((from, from_name), (to, to_name)) = (output_place(from)?, output_place(to)?);
     Ok(renameat(&*from, from_name, &*to, to_name)?)
 }
 
-/// Gives a file another name; an entry of that name is an error of kind `AlreadyExists`.
+/// Renames a file. An existing entry with the new name is an error of kind `AlreadyExists`.
 pub fn rename_output_to_new(from: &Path, to: &Path) -> io::Result<()> {
     let ((old, old_name), (new, new_name)) = (output_place(from)?, output_place(to)?);
     match linkat(&*old, &old_name, &*new, &new_name, AtFlags::empty()) {
         Ok(()) => old.remove(old_name),
         Err(rustix::io::Errno::EXIST) => Err(io::ErrorKind::AlreadyExists.into()),
-        // A file system without hard links.
+        // The file system does not support hard links.
         Err(_) if new.stat(&new_name).is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => Ok(renameat(&*old, old_name, &*new, new_name)?),
     }
 }
 
-/// Sets the permissions of a file of this user, whatever the umask is.
+/// Sets the permissions of a file of this user, regardless of the umask.
 pub fn set_output_mode(path: &Path, mode: u32) -> io::Result<()> {
     Ok(fchmod(open_output(path, FileAccess::Write)?, Mode::from_raw_mode(mode))?)
 }

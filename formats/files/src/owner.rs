@@ -2,17 +2,17 @@
 
 use std::sync::OnceLock;
 
-/// Uid of root.
+/// User id of root.
 const ROOT: u32 = 0;
-/// What file servers take root for.
+/// User id to which file servers map root.
 const NOBODY: u32 = 65_534;
 
-/// The effective user id of this process.
+/// Returns the effective user id of this process.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// A user as messages name one: by number, since looking a name up may wait for a network service.
+/// Formats a user for messages. Uses the number, since looking up a name may wait for a network service.
 pub fn user_name(uid: u32) -> String {
     match uid {
         ROOT => "root".to_owned(),
@@ -20,30 +20,30 @@ pub fn user_name(uid: u32) -> String {
     }
 }
 
-/// Whether links and folders of this user are as good as those of the user of this process.
+/// Returns whether links and folders of this user are trusted like those of the user of this process.
 pub(crate) fn is_trusted(uid: u32) -> bool {
     uid == effective_uid() || uid == ROOT || is_unmapped_root(uid)
 }
 
-/// Whether what has this owner belongs to the user of this process.
+/// Returns whether an entry with this owner belongs to the user of this process.
 pub(crate) fn is_own(owner: u32) -> bool {
     belongs_to(owner, effective_uid(), is_unmapped_root(owner))
 }
 
-/// Whether what has this owner belongs to `user`. File servers may map root to `nobody`; in a container, that
-/// (`is_unmapped`) is what every other user looks like.
+/// Returns whether an entry with this owner belongs to `user`. File servers may map root to `nobody`. In a
+/// container, every unmapped user has that number (`is_unmapped`).
 fn belongs_to(owner: u32, user: u32, is_unmapped: bool) -> bool {
     owner == user || user == ROOT && owner == NOBODY && !is_unmapped
 }
 
-/// Whether this is the number that root's files show in a container whose user namespace does not map root. The user
-/// of a container is no administrator, so planting links there gains nothing.
+/// Returns whether root's files have this owner in a container whose user namespace does not map root. The user of
+/// a container is not an administrator, so planting links there gains nothing.
 pub(crate) fn is_unmapped_root(uid: u32) -> bool {
     static UNMAPPED: OnceLock<Option<u32>> = OnceLock::new();
     *UNMAPPED.get_or_init(unmapped_uid) == Some(uid)
 }
 
-/// The overflow uid in a user namespace that does not map all users; `None` outside of one.
+/// Returns the overflow uid in a user namespace that does not map all users; `None` elsewhere.
 fn unmapped_uid() -> Option<u32> {
     if maps_all_users(&std::fs::read_to_string("/proc/self/uid_map").ok()?) {
         return None;
@@ -51,7 +51,7 @@ fn unmapped_uid() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok()
 }
 
-/// Whether a `uid_map` maps every user.
+/// Returns whether a `uid_map` maps every user.
 fn maps_all_users(map: &str) -> bool {
     map.lines().any(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -69,9 +69,9 @@ mod tests {
             (1000, 1000, false, true),
             (1001, 1000, false, false),
             (ROOT, 1000, false, false),
-            // File servers may give the files of root this owner.
+            // File servers may map root's files to this owner.
             (NOBODY, ROOT, false, true),
-            // Every unmapped user looks like that to the root of a container.
+            // In a container, root sees every unmapped user as this owner.
             (NOBODY, ROOT, true, false),
             (NOBODY, 1000, false, false),
             (NOBODY, 1000, true, false),

@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// A user without an account.
+/// User id without an account.
 const OTHER: u32 = 60_001;
 
-/// Two folders: of a run, and one that holds what must not be reached.
+/// Two folders: the folder of a run, and one whose files must not be reached.
 struct Stage {
     folder: tempfile::TempDir,
 }
@@ -30,7 +30,7 @@ impl Stage {
         self.folder.path().join("private")
     }
 
-    /// A link in the run folder that another user has made; `None` where the tests do not run as root.
+    /// Creates a link in the run folder that belongs to another user. Returns `None` if the tests do not run as root.
     fn planted(&self, name: &str, target: &Path) -> Option<PathBuf> {
         let link = self.run().join(name);
         symlink(target, &link).unwrap();
@@ -201,7 +201,7 @@ fn a_library_has_to_open_the_file_that_was_checked() {
     let stage = Stage::new();
     let path = stage.run().join("trace.db");
     fs::write(&path, "mine").unwrap();
-    // Anybody may exchange what is in it.
+    // Any user may replace its entries.
     fs::set_permissions(stage.run(), fs::Permissions::from_mode(0o777)).unwrap();
     let open = |path: &Path| fs::File::open(path);
     assert!(open_by_path(&path, AnchorUse::Inputs, open).unwrap().is_ok());

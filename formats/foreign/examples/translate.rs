@@ -1,5 +1,5 @@
-//! Writes a foreign file as a shard: `translate FILE OUTPUT_SHARD`. Warnings and notes go to standard error.
-//! The run id is constant, so that two builds can be compared by the bytes that they write.
+//! Writes a foreign file as a shard: `translate FILE OUTPUT_SHARD`. Prints warnings and notes to standard error.
+//! The run id is constant, so that the shards of two builds can be compared byte by byte.
 
 use rpd_foreign::{format_of, translate};
 use rpd_shard::file::Owner;

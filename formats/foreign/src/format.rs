@@ -1,4 +1,4 @@
-//! What kind of input a file is, by its first bytes and not by its name.
+//! Detection of an input's format by its first bytes, not by its name.
 
 use crate::known_but_refused::{ANALYSIS, why_refused};
 use crate::packed::why_packed;
@@ -13,22 +13,22 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 
-/// A format that can be merged.
+/// Format of an input.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Format {
     /// A shard of rpd-collect.
     Shard,
     /// A RocPD database.
     RocPd,
-    /// A legacy `.rpd`.
+    /// A legacy `.rpd` database.
     LegacyRpd,
-    /// The JSON of rocprofv3 in ROCm 6.
+    /// JSON of rocprofv3 in ROCm 6.
     Rocprofv3Json,
     /// A trace of the PyTorch profiler, plain or gzip.
     Kineto,
-    /// A Perfetto trace of track events, as rocprof-sys writes.
+    /// A Perfetto trace of track events, as rocprof-sys writes it.
     PerfettoTrace,
-    /// A table of `omnistat-query --export`.
+    /// CSV of `omnistat-query --export`.
     OmnistatCsv,
 }
 
@@ -36,7 +36,7 @@ pub enum Format {
 const UNKNOWN: &str = "is not a shard, a RocPD or RPD database, JSON of rocprofv3 or the PyTorch profiler, a Perfetto trace or a table of \
                        omnistat";
 
-/// Returns the format of a file. The error completes a sentence that begins with the path of the file.
+/// Returns the format of a file. The error completes a sentence that starts with the path of the file.
 pub fn format_of(path: &Path) -> Result<Format, &'static str> {
     // Opening a pipe would wait for its writer.
     if !entry_stat(path).is_ok_and(|found| found.kind == EntryKind::File) {

@@ -1,11 +1,11 @@
-//! The beginning of a file, unpacked where gzip packed it.
+//! The beginning of a file, decompressed if it is gzip.
 
 use flate2::read::MultiGzDecoder;
 use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes that are read, and bytes that they are unpacked to at most.
+/// Maximum bytes that are read, and maximum bytes after decompression.
 const HEAD_BYTES: usize = 64 << 10;
 const GZIP: &[u8] = b"\x1f\x8b";
 
@@ -22,7 +22,8 @@ impl FileHead {
         FileHead::of(&mut open_input(path)?)
     }
 
-    /// Reads the beginning of a file, unpacked if gzip packed it. A packed file that is cut or damaged ends there.
+    /// Reads the beginning of a file and decompresses it if it is gzip. If a compressed file is truncated or
+    /// damaged, the result ends there.
     pub(crate) fn unpacked(path: &Path) -> io::Result<FileHead> {
         let packed = FileHead::read(path)?;
         if !packed.bytes.starts_with(GZIP) {
@@ -31,7 +32,7 @@ impl FileHead {
         let mut head = FileHead { bytes: Vec::new(), is_whole: true };
         let mut unpacked = MultiGzDecoder::new(&packed.bytes[..]).take(HEAD_BYTES as u64);
         let read = unpacked.read_to_end(&mut head.bytes);
-        // Where the packed bytes continue beyond what was read, their end is not part of the file.
+        // If the file has more compressed bytes than were read, an early end is not the end of the file.
         let goes_on =
             !packed.is_whole && read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
         head.is_whole = head.bytes.len() < HEAD_BYTES && !goes_on;
@@ -44,7 +45,7 @@ impl FileHead {
         Ok(FileHead { is_whole: bytes.len() < HEAD_BYTES, bytes })
     }
 
-    /// Whether nothing was written: no byte, or zeros alone.
+    /// Returns whether the head is empty or has only zero bytes.
     pub(crate) fn is_blank(&self) -> bool {
         self.bytes.iter().all(|byte| *byte == 0)
     }

@@ -1,20 +1,20 @@
-//! Whether the beginning of a file reads as JSON.
+//! Check whether the beginning of a file is JSON.
 
-/// How far the beginning of a file reads as JSON.
+/// Result of reading the beginning of a file as JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum JsonHead {
-    /// The first value ends in it.
+    /// The first value is complete.
     Whole,
-    /// It ends within the first value, and no byte contradicts.
+    /// The text ends inside the first value and is valid so far.
     Open,
-    /// A byte is none of JSON.
+    /// The text is not valid JSON.
     Broken,
 }
 
-/// Values that are no numbers; Python writes the last three.
+/// Values other than numbers and strings; Python writes the last three.
 const WORDS: [&[u8]; 6] = [b"true", b"false", b"null", b"NaN", b"Infinity", b"-Infinity"];
 
-/// What may come next.
+/// The next expected element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Value,
@@ -24,10 +24,9 @@ enum Expected {
     Next,
 }
 
-/// Reads JSON up to the end of its first value. Comments and commas before an end are allowed, as in files of
-/// settings.
+/// Reads JSON up to the end of its first value. Accepts comments and trailing commas, as in settings files.
 pub(crate) fn read_json(text: &[u8]) -> JsonHead {
-    // One byte of memory for each that is open: the text is bounded.
+    // One byte per open bracket; the text is bounded.
     let mut open: Vec<u8> = Vec::new();
     let mut expected = Expected::Value;
     let mut rest = text;
@@ -76,7 +75,7 @@ pub(crate) fn read_json(text: &[u8]) -> JsonHead {
     }
 }
 
-/// What comes after spaces and comments.
+/// Returns the text after white space and comments.
 fn after_space(text: &[u8]) -> &[u8] {
     let mut rest = text.trim_ascii_start();
     while let Some(comment) = rest.strip_prefix(b"/") {
@@ -92,7 +91,7 @@ fn after_space(text: &[u8]) -> &[u8] {
     rest
 }
 
-/// Bytes of the text that begins here, with its quotes; `None` where it does not end.
+/// Returns the bytes of the string at the start of `text`, including its quotes; `None` if it is not closed.
 fn string_length(text: &[u8]) -> Option<usize> {
     let mut is_escaped = false;
     let mut bytes = text.iter().enumerate().skip(1);
@@ -104,7 +103,7 @@ fn string_length(text: &[u8]) -> Option<usize> {
     end.map(|(at, _)| at + 1)
 }
 
-/// Bytes of the number or word that begins here; `None` where it may continue.
+/// Returns the bytes of the number or word at the start of `text`; `None` if it may continue beyond the text.
 fn word_length(text: &[u8]) -> Result<Option<usize>, ()> {
     let is_end = |byte: &u8| !(byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
     let end = text.iter().position(is_end);
@@ -155,7 +154,7 @@ mod tests {
             assert_eq!(read_json(broken.as_bytes()), JsonHead::Broken, "{broken}");
         }
         assert_eq!(read_json(b"\x1f\x8b"), JsonHead::Broken);
-        // Whatever its length is.
+        // Independent of the length.
         let text = b"{\"ab\\n\": [1.5, false, {\"c\": \"d\"}, [], {}], \"e\": null, \"f\": -Infinity}";
         for length in 0..text.len() {
             assert_eq!(read_json(&text[..length]), JsonHead::Open, "{length}");

@@ -1,22 +1,22 @@
-//! Files of AMD's profilers that are no timelines, or hold less than another form of the same: known by their
-//! headers, so that the error can name the file to use instead.
+//! Files of AMD's profilers that cannot be merged: they are not timelines, or contain less than another file of the
+//! same run. They are recognised by their headers, so that the error can name the file to use instead.
 
 use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// How much of a header is examined.
+/// Maximum bytes of a header that are examined.
 const HEAD_BYTES: usize = 4096;
-/// How a SQLite database begins, and what one is called whose beginning is lost.
+/// First bytes of a SQLite database, and file name extensions of databases whose first bytes are lost.
 pub(crate) const SQLITE: &[u8] = b"SQLite format 3\0";
 const DATABASES: [&str; 4] = ["db", "rpd", "sqlite", "sqlite3"];
-/// What some writers put in front of UTF-8.
+/// UTF-8 byte order mark, which some writers put in front of the text.
 pub(crate) const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
-/// Bytes that are searched at once.
+/// Bytes that are read per step of a search.
 const SEARCH_BYTES: usize = 1 << 20;
-/// Members of JSON that hold the variables of a process.
+/// JSON members that contain the environment of a process.
 const ENVIRONMENTS: [&[u8]; 4] = [b"\"environment\"", b"\"environ\"", b"\"env\"", b"\"env_vars\""];
-/// How files begin that are not examined: gzip, zstd, xz, bzip2, zip and text of UTF-16.
+/// First bytes of files whose content is not examined: gzip, zstd, xz, bzip2, zip and UTF-16 text.
 const CLOSED: [&[u8]; 7] =
     [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04", b"\xff\xfe", b"\xfe\xff"];
 
@@ -27,16 +27,16 @@ const V3: &str = "is CSV of rocprofv3, which has not all that was recorded: name
                   (*_results.db), or record one with rocprofv3 -f rocpd";
 const OLD: &str = "is CSV of rocprof or rocprofv2, which cannot be merged: record with rocprofv3 -f rocpd";
 
-/// What `rocprof-compute analyze` makes of the databases of its passes.
+/// Output of `rocprof-compute analyze` for the databases of its passes.
 pub(crate) const ANALYSIS: &str = "is an analysis database of rocprof-compute (tables compute_*), which holds metrics and no \
                                    events; merge the databases of its passes (pmc_perf_*.db) instead";
 
-/// Columns by which one of these files is recognised: all of them are in its first line.
+/// Columns that identify such a file: all of them are in its first line.
 const HEADERS: [(&[&str], &str); 8] = [
     (&["Name", "Calls", "TotalDurationNs"], SUMS),
-    // results.csv of rocprof: kernels, and counters.
+    // results.csv of rocprof: kernels and counters.
     (&["Index", "KernelName"], OLD),
-    // rocprofv2: kernels, counters, calls.
+    // rocprofv2: kernels, counters and calls.
     (&["Dispatch_ID", "GPU_ID", "Queue_ID"], OLD),
     (&["Domain", "Function", "Start_Timestamp", "End_Timestamp", "Correlation_ID"], OLD),
     (&["Kind", "Start_Timestamp", "End_Timestamp"], V3),
@@ -45,14 +45,14 @@ const HEADERS: [(&[&str], &str); 8] = [
     (&["Node_Id", "Logical_Node_Id", "Agent_Type"], V3),
 ];
 
-/// What rocprof-sys writes beside its traces (metadata, functions, sums): JSON whose only member is called like
-/// the tool, which had other names before, or like the library that writes it.
+/// Files that rocprof-sys writes beside its traces (metadata, functions, sums). They are JSON whose only member is
+/// named after the tool, one of its former names, or the library that writes it.
 const SYS: &str = "is JSON of rocprof-sys about a run or its sums, without times: name the database of the same run \
                    (ROCPROFSYS_USE_ROCPD=ON) or perfetto-trace-*.proto";
 const SYS_MEMBERS: [&str; 6] =
     ["rocprofiler-systems", "rocprofiler_systems", "rocprofsys", "rocprof-sys", "omnitrace", "timemory"];
 
-/// Whether JSON begins with a member of rocprof-sys.
+/// Returns whether JSON starts with a member of rocprof-sys.
 pub(crate) fn is_of_sys(head: &[u8]) -> bool {
     let name = head.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
     let name = name.and_then(|rest| rest.strip_prefix(b"\"")).unwrap_or_default();
@@ -61,9 +61,10 @@ pub(crate) fn is_of_sys(head: &[u8]) -> bool {
         .any(|known| name.strip_prefix(known.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'"')))
 }
 
-/// Whether a file may hold the environment of a program, which has secrets: a database, one that rocprof-sys
-/// wrote about the run, one with a member of JSON that is called like that, or one that is packed. A file that
-/// cannot be read holds nothing.
+/// Returns whether a file may contain the environment of a program, and thus secrets.
+///
+/// This is the case for a database, a file that rocprof-sys wrote about the run, JSON with such a member, and a
+/// compressed file. A file that cannot be read contains nothing.
 pub fn contains_environment(path: &Path) -> bool {
     let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
     DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
@@ -93,26 +94,26 @@ fn find_environment(path: &Path) -> io::Result<bool> {
         if ENVIRONMENTS.iter().any(|name| bytes.windows(name.len()).any(|found| found == *name)) {
             return Ok(true);
         }
-        // A name may lie across the border.
+        // A name may extend across the boundary of two steps.
         let longest = ENVIRONMENTS.iter().map(|name| name.len()).max().unwrap_or(0);
         bytes.drain(..bytes.len().saturating_sub(longest));
     }
 }
 
-/// Whether a file is one of a profiler that holds sums, descriptions, or less than another file of the same
-/// run: where that is merged, nothing is lost without it.
+/// Returns whether a file of a profiler contains only sums, descriptions, or less than another file of the same
+/// run. If that other file is merged, nothing is lost without this one.
 pub fn holds_less(path: &Path) -> bool {
     why_refused(path).is_some()
 }
 
-/// Why a file cannot be merged, if its beginning shows what it is.
+/// Returns why a file cannot be merged if its first bytes identify it.
 pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
     let mut head = Vec::new();
     open_input(path).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
     why_refused_head(head.strip_prefix(BYTE_ORDER).unwrap_or(&head))
 }
 
-/// The same of the beginning of a file, without the mark of its byte order.
+/// Returns why a file cannot be merged, by its first bytes without a byte order mark.
 pub(crate) fn why_refused_head(head: &[u8]) -> Option<&'static str> {
     let head = head.get(..HEAD_BYTES).unwrap_or(head);
     if is_of_sys(head) {

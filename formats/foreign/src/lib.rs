@@ -1,7 +1,7 @@
-//! Finds out which format a foreign file has, and reads any foreign file as a shard.
+//! Detects the format of a foreign file, and translates any foreign file to a shard.
 //!
-//! The collector does this with the files that a profiler left in its scratch folder, the merge with files that
-//! the user names. Each format has a crate of its own.
+//! The collector does this for the files that a profiler left in its scratch folder, and the merge for files that
+//! the user names. Each format has its own crate.
 
 mod format;
 mod head;
@@ -21,7 +21,7 @@ use rpd_shard::file::Owner;
 use std::io::Write;
 use std::path::Path;
 
-/// Writes a foreign file as a shard; returns the sink and the notes for the user. An error is one line.
+/// Writes a foreign file as a shard. Returns the sink and the notes for the user. The error is one line.
 pub fn translate<W: Write>(
     path: &Path,
     format: Format,

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// Maximum number of values of one file that are named.
+/// Maximum number of values per file that notes list by name.
 const MAX_NAMED: usize = 3;
 
 /// Warnings and notes about a foreign file.
 #[derive(Clone, Debug, Default)]
 pub struct ForeignNotes {
-    /// What is missing or wrong, one line each, with the path of the file.
+    /// Missing or invalid content, one line each, with the path of the file.
     pub warnings: Vec<String>,
-    /// What has no place in RocPD, one line each, with the path of the file.
+    /// Content that RocPD cannot represent, one line each, with the path of the file.
     pub notes: Vec<String>,
     path: String,
 }
@@ -29,7 +29,7 @@ impl ForeignNotes {
         self.warnings.push(if is_named { line } else { format!("{}: {line}", self.path) });
     }
 
-    /// Adopts the warnings and notes of a reader, and returns its sink.
+    /// Adds the warnings and notes of a reader, and returns its sink.
     pub(crate) fn adopt<W>(&mut self, result: Result<(W, Translation), TranslateError>) -> Result<W, String> {
         let (sink, translation) = result.map_err(|error| chain(&error))?;
         translation.warnings.into_iter().for_each(|line| self.warn(line));
@@ -38,7 +38,7 @@ impl ForeignNotes {
         Ok(sink)
     }
 
-    /// Adds a note for each of the first things that have no place in RocPD.
+    /// Adds notes for the first kinds of content that RocPD cannot represent.
     fn note_ignored(&mut self, ignored: &BTreeMap<String, u64>) {
         for (what, count) in ignored.iter().take(MAX_NAMED) {
             self.notes.push(format!("{}: {count} of {what} have no place in RocPD", self.path));
@@ -53,7 +53,7 @@ pub(crate) fn legacy<W: Write>(
     owner: &Owner,
     notes: &mut ForeignNotes,
 ) -> Result<W, String> {
-    // roctx ranges and calls may be on two clocks. Their distance is known if clock sets of the node are.
+    // roctx ranges and calls may use two clocks. Clock sets of the node determine their offset.
     let narrowest = owner.clocks.iter().min_by_key(|set| set.bracket);
     let marker_offset = narrowest.map(|set| set.boottime.saturating_sub(set.monotonic));
     let options = rpd_legacy::RpdOptions { owner: owner.clone(), clock: None, marker_offset };
@@ -95,7 +95,7 @@ pub(crate) fn rocpd<W: Write>(
     Ok(sink)
 }
 
-/// The message of an error and of its causes.
+/// Formats an error with its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

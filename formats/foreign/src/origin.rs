@@ -1,8 +1,8 @@
-//! Whether a profiler wrote a file that cannot be merged, by its name and the first 64 KiB of it.
+//! Decides whether a file that cannot be merged comes from a profiler, by its name and its first 64 KiB.
 //!
-//! A file is a profiler's if it carries a profiler's mark, and may be one if its beginning is lost: no bytes,
-//! zeros, a broken text. Only such a file can hold data that a merge without it lacks. docs/MERGING.md states
-//! the rule.
+//! A file is a profiler's if it has a profiler's mark. It may be one if its beginning is lost: it is empty, zeros
+//! or broken text. Only such a file can contain data that a merge without it lacks. docs/MERGING.md states the
+//! rule.
 
 use crate::head::FileHead;
 use crate::json_head::{JsonHead, read_json};
@@ -11,7 +11,7 @@ use rpd_perfetto::read::is_perfetto;
 use rpd_rocpd::read::{FileKind, sniff};
 use std::path::Path;
 
-/// Names, as JSON has them, that profilers write: in the members at the top, or in the events of torch.
+/// JSON names that profilers write: top-level members, or members of torch's events.
 const JSON_MARKS: [&[u8]; 8] = [
     b"\"traceEvents\"",
     b"\"schemaVersion\"",
@@ -22,10 +22,10 @@ const JSON_MARKS: [&[u8]; 8] = [
     b"\"External id\"",
     b"\"Ev Idx\"",
 ];
-/// Names that every event of a trace of Chrome has.
+/// Names that every event of a Chrome trace has.
 const EVENT_NAMES: [&[u8]; 2] = [b"\"ph\"", b"\"ts\""];
 
-/// Endings of names that profilers give their tables and databases.
+/// Suffixes of the names of profilers' tables and databases.
 const NAME_ENDINGS: [&str; 13] = [
     "kernel_trace.csv",
     "api_trace.csv",
@@ -41,16 +41,16 @@ const NAME_ENDINGS: [&str; 13] = [
     "_results.db",
     ".rpd",
 ];
-/// Beginnings of such names.
+/// Prefixes of such names.
 const NAME_BEGINNINGS: [&str; 5] = ["pmc_perf", "omnistat", "rocpd-", "rocpd_", "perfetto-trace"];
-/// Such names.
+/// Complete names of such files.
 const NAMES: [&str; 2] = ["trace.db", "results.db"];
 
-/// First line and beginning of the second one of a table of omnistat.
+/// First line of an omnistat table, and prefix of its second line.
 const OMNISTAT: (&[u8], &[u8]) = (b"metric,", b"instance,");
 
-/// Whether a profiler wrote a file, or may have written it. The ending of the name determines which marks are
-/// searched for. What cannot be read may be a profile.
+/// Returns whether a profiler wrote a file or may have written it. The extension determines which marks are
+/// searched. A file that cannot be read may be a profile.
 pub fn may_be_profile(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
@@ -68,9 +68,9 @@ pub fn may_be_profile(path: &Path) -> bool {
     }
 }
 
-/// Whether a file of any name holds what a profiler records: its mark in JSON, a table of its, a database with
-/// its tables, or a Perfetto trace. Nothing follows from a file that is empty or broken at its beginning: its
-/// name is no profiler's.
+/// Returns whether a file of any name contains profiler data: JSON with a mark, a profiler's table or database, or
+/// a Perfetto trace. A file that is empty or broken at its beginning does not count, since its name is not a
+/// profiler's.
 pub fn holds_profile(path: &Path) -> bool {
     let Ok(head) = FileHead::unpacked(path) else { return false };
     let text = head.bytes.strip_prefix(BYTE_ORDER).unwrap_or(&head.bytes);
@@ -87,17 +87,17 @@ pub fn holds_profile(path: &Path) -> bool {
     }
 }
 
-/// Whether a name, in lower case, is one that profilers give their files.
+/// Returns whether a name, in lower case, is one that profilers use for their files.
 pub(crate) fn is_profiler_name(name: &str) -> bool {
     NAME_ENDINGS.iter().any(|ending| name.ends_with(ending))
         || NAME_BEGINNINGS.iter().any(|begin| name.starts_with(begin))
         || NAMES.contains(&name)
 }
 
-/// Whether JSON has a mark, is blank, broken, or ends within its first value.
+/// Returns whether JSON has a mark, is blank, is broken, or ends inside its first value.
 fn may_be_json(head: &FileHead) -> bool {
     let text = head.bytes.strip_prefix(BYTE_ORDER).unwrap_or(&head.bytes);
-    // A program that was killed leaves no byte or zeros, never spaces alone.
+    // A killed program leaves an empty file or zeros, never only spaces.
     let is_of_spaces = !text.is_empty() && text.trim_ascii().is_empty();
     let is_broken = || match read_json(text) {
         JsonHead::Whole => false,
@@ -111,7 +111,7 @@ fn has_json_mark(head: &FileHead) -> bool {
     JSON_MARKS.iter().any(|mark| head.has(mark)) || EVENT_NAMES.iter().all(|name| head.has(name))
 }
 
-/// Whether CSV has the header of a profiler.
+/// Returns whether CSV has the header of a profiler.
 fn is_table(head: &FileHead) -> bool {
     let text = head.bytes.strip_prefix(BYTE_ORDER).unwrap_or(&head.bytes);
     let mut lines = text.splitn(2, |byte| *byte == b'\n');
@@ -121,7 +121,7 @@ fn is_table(head: &FileHead) -> bool {
     why_refused_head(text).is_some() || is_first && is_second
 }
 
-/// Whether a file is blank, a database with tables of profilers, or one that is damaged.
+/// Returns whether a file is blank, a database with tables of profilers, or a damaged database.
 fn may_be_database(path: &Path, head: &FileHead) -> bool {
     match sniff(path) {
         FileKind::OtherDatabase => false,
@@ -134,7 +134,7 @@ fn is_other_database(path: &Path) -> bool {
     sniff(path) == FileKind::OtherDatabase
 }
 
-/// Whether the beginning of a file is text. Its last character may be cut.
+/// Returns whether the beginning of a file is text. Its last character may be incomplete.
 fn is_text(head: &FileHead) -> bool {
     let is_utf8 = match std::str::from_utf8(&head.bytes) {
         Ok(_) => true,

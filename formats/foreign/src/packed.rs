@@ -1,10 +1,10 @@
-//! Files of profilers that a program has compressed in a form that is not read.
+//! Files of profilers in a compression format that the merge does not read.
 
 use crate::head::FileHead;
 use crate::origin::is_profiler_name;
 use std::path::Path;
 
-/// Endings of compressed files, with the bytes that identify the form and their offset.
+/// Extensions of compressed files, with the offset and bytes that identify the format.
 const PACKINGS: [(&str, usize, &[u8]); 7] = [
     (".gz", 0, b"\x1f\x8b"),
     (".xz", 0, b"\xfd7zXZ\0"),
@@ -15,19 +15,19 @@ const PACKINGS: [(&str, usize, &[u8]); 7] = [
     (".tar", 257, b"ustar"),
 ];
 const ZIP: &[u8] = b"PK\x03\x04";
-/// Bytes of the head of a file in a zip archive, before its name.
+/// Bytes of a local file header of a zip archive, before the file name.
 const ZIP_HEAD_BYTES: usize = 30;
-/// Endings of profilers' files inside.
+/// Extensions of profilers' files inside.
 const INNER: [&str; 5] = [".json", ".db", ".rpd", ".pftrace", ".rpdshard"];
-/// What is read though it is compressed.
+/// Extensions of compressed files that the merge reads.
 const READ: [&str; 2] = [".json.gz", ".pftrace.gz"];
 
 const COMPRESSED: &str =
     "is compressed in a form that rpd-merge does not read: decompress it, and merge the file that is in it";
 const NO_PACKING: &str = "has the name of a compressed file, but does not begin like one: it is damaged";
 
-/// Why a compressed file cannot be merged; `None` for any other file, and for one whose names show that it
-/// holds no profile.
+/// Returns why a compressed file cannot be merged. Returns `None` for any other file, and if the names show that it
+/// contains no profile.
 pub fn why_packed(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     if READ.iter().any(|ending| name.ends_with(ending)) {
@@ -49,7 +49,7 @@ fn is_inner(name: &str) -> bool {
     INNER.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
 }
 
-/// Names of the files in a zip archive, in lower case, as far as they are in the beginning of the archive.
+/// Returns the names of the files in a zip archive, in lower case, that are in the given first part of the archive.
 fn names_in_zip(archive: &[u8]) -> impl Iterator<Item = String> {
     let mut rest = archive;
     std::iter::from_fn(move || {
@@ -68,7 +68,7 @@ fn names_in_zip(archive: &[u8]) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    /// The head of a file in an archive, and the file.
+    /// Returns a file in a zip archive with its local header.
     fn zipped(name: &str, content: &[u8]) -> Vec<u8> {
         let mut bytes = ZIP.to_vec();
         bytes.extend([0; 14]);

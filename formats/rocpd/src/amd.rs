@@ -1,18 +1,18 @@
-//! The tables of each version of AMD's schema, as its strict validators compare them.
+//! The tables of each version of AMD's schema, in the form that AMD's strict validators compare.
 
 use crate::schema::{NEWEST, with_words_of};
 use rpd_shard::model::{Column, Declared, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 
-/// What a version added and of which only the name is published; `None` represents a whole table.
+/// Tables and columns that a version added and of which only the name is published. `None` stands for a whole table.
 const NAMED_ONLY: [([u32; 3], &str, Option<&str>); 3] = [
     ([3, 0, 4], "rocpd_hip_event", None),
     ([3, 0, 5], "rocpd_pmc_event", Some("shader_array")),
     ([3, 0, 5], "rocpd_pmc_event", Some("wgp")),
 ];
 
-/// The tables of a version; `None` for one that this release does not know.
+/// Returns the tables of a version, or `None` for a version that this release does not support.
 ///
-/// What only the name is published of is not in it: see [`named_only`].
+/// The result lacks tables and columns of which only the name is published, see [`named_only`].
 pub fn schema_of(version: [u32; 3]) -> Option<Schema> {
     if version[..2] != NEWEST[..2] || version > NEWEST {
         return None;
@@ -34,13 +34,13 @@ pub fn schema_of(version: [u32; 3]) -> Option<Schema> {
     Some(with_words_of(version, &schema))
 }
 
-/// The tables of a version, and with their table the columns, that are known by their names alone.
+/// Returns the tables and columns of a version of which only the name is published. A column comes with its table.
 pub(crate) fn named_only(version: [u32; 3]) -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     let known = NAMED_ONLY.into_iter().filter(move |(since, ..)| *since <= version && version <= NEWEST);
     known.map(|(_, table, column)| (table, column))
 }
 
-/// Table of 3.0.2: one row for each launch of a graph.
+/// Returns the table of 3.0.2 with one row per launch of a graph.
 fn graph_launch() -> Table {
     let json = Declared {
         type_name: "JSONB".to_owned(),
@@ -91,12 +91,12 @@ fn required(name: &str, default: Option<&str>) -> Column {
     column
 }
 
-/// Inserts columns after the one of this name.
+/// Inserts columns after the column `after`.
 fn insert<const N: usize>(schema: &mut Schema, table: TableId, after: &str, columns: [Column; N]) {
     let Some(mut table) = schema.get(table).map(|table| (**table).clone()) else { return };
     let Some(place) = table.position(after) else { return };
     table.columns.splice(place + 1..place + 1, columns);
-    // Positions of other columns, which only shards need.
+    // These positions of other columns have changed, and only shards need them.
     table.columns.iter_mut().for_each(|column| column.near = None);
     schema.define(table);
 }

@@ -1,6 +1,6 @@
-//! What only the CREATE TABLE of a table has and no PRAGMA returns: the CHECKs.
+//! Parses the CHECK constraints of a CREATE TABLE statement, which no PRAGMA returns.
 
-/// A piece of SQL text, with the place after it.
+/// A token of SQL text, with the offset after it.
 struct Token<'a> {
     text: &'a str,
     end: usize,
@@ -11,7 +11,7 @@ impl Token<'_> {
         self.text.eq_ignore_ascii_case(word)
     }
 
-    /// The text without its quotes, if it is quoted by one of these.
+    /// Returns the text without its quotes if it is quoted by one of `quotes`.
     fn unquoted(&self, quotes: &[u8]) -> Option<String> {
         let first = self.text.bytes().next().filter(|byte| quotes.contains(byte))?;
         let last = if first == b'[' { b']' } else { first };
@@ -20,7 +20,7 @@ impl Token<'_> {
         Some(inner.replace(&quote.repeat(2), &quote))
     }
 
-    /// The name that this is, quoted or not.
+    /// Returns the name that this token stands for, quoted or not.
     fn name(&self) -> Option<String> {
         let plain = || self.text.bytes().all(is_word_byte).then(|| self.text.to_owned());
         self.unquoted(b"\"`[").or_else(plain)
@@ -31,7 +31,7 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// The words, quoted texts and single characters of SQL; white space and comments are left out.
+/// Splits SQL into words, quoted texts and single characters. Skips white space and comments.
 fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     let bytes = sql.as_bytes();
     let mut at = 0;
@@ -60,7 +60,7 @@ fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// Length of a quoted text; a doubled quote does not end it.
+/// Returns the length of a quoted text. A doubled quote does not end it.
 fn quoted(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
@@ -75,7 +75,7 @@ fn quoted(bytes: &[u8], quote: u8) -> usize {
     bytes.len()
 }
 
-/// The condition of each CHECK, in its parentheses.
+/// Returns the condition of each CHECK, including its parentheses.
 pub(crate) fn conditions(sql: &str) -> Vec<&str> {
     let mut conditions = Vec::new();
     let mut all = tokens(sql);
@@ -100,12 +100,12 @@ pub(crate) fn conditions(sql: &str) -> Vec<&str> {
     conditions
 }
 
-/// Columns that may only have some words, and these: `CHECK ("type" IN ('CPU', 'GPU'))`.
+/// Returns the columns that a CHECK restricts to some words, and these words: `CHECK ("type" IN ('CPU', 'GPU'))`.
 pub(crate) fn allowed_words(sql: &str) -> Vec<(String, Vec<String>)> {
     conditions(sql).into_iter().filter_map(words).collect()
 }
 
-/// The column and words of such a condition; `None` for any other.
+/// Returns the column and the words of such a condition, or `None` for any other condition.
 fn words(condition: &str) -> Option<(String, Vec<String>)> {
     let mut tokens = tokens(condition);
     let mut expect = |text: &str| tokens.next().filter(|token| token.is(text));

@@ -1,28 +1,28 @@
-//! The identity of a database.
+//! The identity of a table set or database.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The 128-bit guid that every row of a database carries and every table name ends in.
+/// The 128-bit guid that every row of a database has and every table name ends with.
 ///
-/// Ours are written like a UUID. Other tools write 32 hex digits without dashes (an MD5), or
-/// anything else: a foreign guid is text, and only one of this form is a `Guid`.
+/// This project writes guids in UUID form. Other tools write 32 hex digits without dashes (an MD5) or any text. A
+/// foreign guid is therefore text, and a `Guid` only if it has the UUID form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Guid(u128);
 
 impl Guid {
-    /// From 128 bits, usually a hash of the run id and the input guids.
+    /// Creates a guid from 128 bits, usually a hash of the run id and the input guids.
     pub const fn from_bits(bits: u128) -> Guid {
         Guid(bits)
     }
 
-    /// The 128 bits.
+    /// Returns the 128 bits.
     pub const fn bits(self) -> u128 {
         self.0
     }
 
-    /// The end of every table name, and the value of the metadata tag `uuid`: "_" and the guid with
-    /// "_" for "-".
+    /// Returns the suffix of every table name, which is also the value of the metadata tag `uuid`: "_" and the guid
+    /// with "_" instead of "-".
     pub fn suffix(&self) -> String {
         format!("_{self}").replace('-', "_")
     }
@@ -44,18 +44,18 @@ impl fmt::Display for Guid {
     }
 }
 
-/// The text is not a guid in the form that we write.
+/// Error: the text is not a guid in the form that this project writes.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("read {text:?} as a guid: expected 8-4-4-4-12 lower-case hex digits")]
 pub struct NotAGuid {
-    /// The text.
+    /// The rejected text.
     pub text: String,
 }
 
 impl FromStr for Guid {
     type Err = NotAGuid;
 
-    /// Accepts what `Display` writes and nothing else, so that text and guid stay one to one.
+    /// Accepts exactly the texts that `Display` writes, so that each guid has one text.
     fn from_str(text: &str) -> Result<Guid, NotAGuid> {
         let digits: String = text.chars().filter(|c| *c != '-').collect();
         u128::from_str_radix(&digits, 16)

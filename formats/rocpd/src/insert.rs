@@ -1,4 +1,4 @@
-//! The INSERT statements of one table, and how rows are bound to them.
+//! INSERT statements of one table, and binding of rows to them.
 
 use crate::connect::{identifier, literal};
 use crate::schema::{default_number, default_value, table_name};
@@ -8,22 +8,22 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
 use std::sync::Arc;
 
-/// Values in one statement. An AUTOINCREMENT table reads and writes sqlite_sequence once per
-/// statement, so that a row at a time takes twice as long.
+/// Maximum number of values in one statement. For an AUTOINCREMENT table, SQLite reads and writes sqlite_sequence
+/// once per statement. One row per statement would therefore take twice as long.
 const VALUES_PER_STATEMENT: usize = 512;
 
-/// The statements for rows of one table in which the same columns are absent. A column that is
-/// absent is a literal in their text and costs nothing to bind.
+/// The statements for rows of one table with the same absent columns. An absent column is a literal in the
+/// statement and is not bound.
 pub(crate) struct Insert {
-    /// What the statements were made from.
+    /// The table for which the statements were generated.
     pub(crate) table: Arc<Table>,
     one: String,
     many: String,
-    /// Rows that `many` takes.
+    /// Number of rows per execution of `many`.
     batch: usize,
 }
 
-/// Which columns have no values, one bit each. Columns from 128 on are always bound.
+/// Returns the columns without values, one bit each. Columns from 128 on are always bound.
 pub(crate) fn absent_columns(rows: &Rows<Merged>) -> u128 {
     let absent = |(i, cells): (usize, &Cells)| match cells {
         Cells::Absent => 1u128 << i,
@@ -36,7 +36,7 @@ fn is_absent(mask: u128, column: usize) -> bool {
     column < 128 && mask >> column & 1 == 1
 }
 
-/// A row that SQLite refused.
+/// A row that SQLite rejected.
 pub(crate) struct Refused {
     pub(crate) key: i64,
     pub(crate) source: rusqlite::Error,
@@ -61,7 +61,7 @@ impl Insert {
         Insert { table: table.clone(), one: head + &row, many, batch }
     }
 
-    /// Stores all rows.
+    /// Inserts all rows.
     pub(crate) fn run(&self, conn: &Connection, rows: &Rows<Merged>, absent: u128) -> Result<(), Refused> {
         let feeds: Vec<_> = (0..rows.columns.len())
             .filter(|i| !is_absent(absent, *i))
@@ -93,7 +93,7 @@ impl Insert {
             for row in start..start + batch {
                 bind(statement, &mut slot, Value::Int(keys.get(row))).map_err(|e| refused(row, e))?;
                 for feed in feeds {
-                    // What was bound stays bound: a constant is the same in every batch.
+                    // SQLite keeps bindings between executions, and a constant is the same in every batch.
                     if feed.constant && start != first {
                         slot += 1;
                         continue;
@@ -101,7 +101,7 @@ impl Insert {
                     bind(statement, &mut slot, feed.get(row)).map_err(|e| refused(row, e))?;
                 }
             }
-            // OR FAIL keeps the rows before the refused one, and `changes` counts them.
+            // OR FAIL keeps the rows before the rejected one, and `changes` returns their number.
             statement.raw_execute().map_err(|source| {
                 let stored = usize::try_from(conn.changes()).unwrap_or(0);
                 refused(start + stored.min(batch - 1), source)
@@ -111,12 +111,12 @@ impl Insert {
     }
 }
 
-/// The values of one column on their way into a statement.
+/// Source of the values that are bound for one column.
 struct Feed<'a> {
     cells: &'a Cells,
-    /// What represents NULL: the default of a column that must not be NULL.
+    /// Value that replaces NULL: the default of a column that must not be NULL.
     null: Value<'a>,
-    /// All rows have the same value.
+    /// Whether all rows have the same value.
     constant: bool,
 }
 
@@ -154,7 +154,7 @@ fn bind(statement: &mut Statement<'_>, slot: &mut usize, value: Value<'_>) -> ru
     statement.raw_bind_parameter(*slot, ToSqlOutput::Borrowed(value))
 }
 
-/// The default of a column as SQL text.
+/// Returns the default of a column as SQL text.
 fn absent_value(column: &Column) -> String {
     match &column.sql.default {
         Some(number) if default_number(column).is_some() => number.clone(),

@@ -1,14 +1,14 @@
-//! RocPD databases (ROCm 7): schema, views, reading, writing.
+//! RocPD databases (ROCm 7): schema, views, reading and writing.
 //!
-//! * [`schema`]: the statements that make the tables and views, generated from the data model.
+//! * [`schema`]: the statements that create the tables and views, generated from the data model.
 //! * [`amd`]: the tables of each version of AMD's schema.
-//! * [`read`]: databases of any 3.x as input of a merge.
-//! * [`translate()`]: a database as a shard, a source for each process.
-//! * [`Writer`]: rows of the merged output into a new database.
-//! * [`verify`]: whether a finished database keeps AMD's rules, and its most expensive operations.
+//! * [`read`]: databases of any version 3.x as input of a merge.
+//! * [`translate()`]: translates a database to a shard with one source per process.
+//! * [`Writer`]: writes rows of the merged output to a new database.
+//! * [`verify`]: checks a finished database against AMD's rules, and reads the most expensive operations of its job.
 //!
-//! A database holds one job under one [`Guid`], or in one [`TableSet`] for each process, as AMD's merge has it.
-//! The version written is [`schema::VERSION`], or that of the newest input.
+//! A database has one job under one [`Guid`], or one [`TableSet`] per process, as AMD's merge writes it. The
+//! written version is [`schema::VERSION`], or that of the newest input.
 
 pub mod amd;
 mod connect;

@@ -1,7 +1,7 @@
-//! The statements that make the tables and views of a RocPD database.
+//! The statements that create the tables and views of a RocPD database.
 //!
-//! Tables are generated from their description in the data model; `PRAGMA table_info`,
-//! `foreign_key_list`, `index_list` and the CHECKs are those of AMD's own files of the same version.
+//! Tables are generated from their description in the data model. `PRAGMA table_info`, `foreign_key_list`,
+//! `index_list` and the CHECKs are equal to those of AMD's own files of the same version.
 
 use crate::connect::{identifier, literal};
 use crate::guid::Guid;
@@ -11,20 +11,19 @@ use rpd_shard::model::{Column, Kind, Schema, Table, TableId, Value};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Version of the schema that we write: major, minor, patch.
+/// Version of the schema that this project writes: major, minor, patch.
 pub const VERSION: [u32; 3] = [3, 0, 0];
-/// The newest version of which this release knows what it adds, and AMD's rules.
+/// Newest version whose additions and AMD rules this release supports.
 pub const NEWEST: [u32; 3] = [3, 0, 5];
 
-/// The data and summary views. They read the `rocpd_<x>` views, not the tables, as AMD's do: a tool
-/// that puts several databases after those views gets the sum of them here too.
+/// The data and summary views. Like AMD's, they read the `rocpd_<x>` views instead of the tables. A tool that
+/// redefines those views over several databases therefore gets the totals of all of them here.
 const DATA_VIEWS: &str = include_str!("views.sql");
 
-/// The table of metadata rows. It has no guid and does not take part in a merge, so that the data
-/// model does not know it.
+/// The table of metadata rows. It has no guid and is not merged; the data model therefore does not contain it.
 pub const METADATA: &str = "rocpd_metadata";
 
-/// What each version added, by table; `None` represents the table itself.
+/// Additions of each version by table; `None` stands for the table itself.
 const ADDED: [([u32; 3], &str, Option<&str>); 9] = [
     ([3, 0, 2], "rocpd_kernel_dispatch", Some("graph_exec_id")),
     ([3, 0, 2], "rocpd_memory_copy", Some("graph_exec_id")),
@@ -36,12 +35,14 @@ const ADDED: [([u32; 3], &str, Option<&str>); 9] = [
     ([3, 0, 5], "rocpd_pmc_event", Some("shader_array")),
     ([3, 0, 5], "rocpd_pmc_event", Some("wgp")),
 ];
-/// Columns of the kind of a processor, which may be a NIC from a version on.
+/// Columns with the kind of a processor, which may also be `NIC` from this version on.
 const WITH_NIC: ([u32; 3], [(&str, &str); 2]) =
     ([3, 0, 1], [("rocpd_info_agent", "type"), ("rocpd_info_pmc", "target_arch")]);
 
-/// The version of tables whose file does not state it, as a shard: the newest one that added any of them or of their
-/// columns. A column that no version added decides nothing.
+/// Returns the version of tables whose file, such as a shard, does not state it.
+///
+/// The result is the newest version that added any of the tables or of their columns. A column that no version
+/// added has no influence.
 pub fn version_of(schema: &Schema) -> [u32; 3] {
     let is_there = |table: &str, column: Option<&str>| {
         let table = schema.by_name(table);
@@ -51,7 +52,7 @@ pub fn version_of(schema: &Schema) -> [u32; 3] {
     there.map(|(version, ..)| *version).max().unwrap_or(VERSION)
 }
 
-/// A schema with the kinds of processors that its version allows.
+/// Adds the kinds of processors that a version allows to a schema.
 pub fn with_words_of(version: [u32; 3], schema: &Schema) -> Schema {
     let mut schema = schema.clone();
     for (name, column) in WITH_NIC.1.iter().filter(|_| version >= WITH_NIC.0) {
@@ -67,30 +68,30 @@ pub fn with_words_of(version: [u32; 3], schema: &Schema) -> Schema {
     schema
 }
 
-/// The tables of RocPD, in the order in which they are made: a table follows those that it
-/// refers to.
+/// Returns the RocPD tables in the order of creation: a table follows those that it refers to.
 pub fn tables() -> impl Iterator<Item = &'static Arc<Table>> {
     Schema::builtin().rocpd_tables()
 }
 
-/// Every statement of a new database of [`VERSION`]: tables, `rocpd_<x>` views, data and summary views.
+/// Returns all statements of a new database of [`VERSION`]: tables, `rocpd_<x>` views, data and summary views.
 pub fn create_all(guid: &Guid) -> String {
     create_all_of(Schema::builtin(), &[guid.into()])
 }
 
-/// The same with the tables of a wider schema, once for each set. The `rocpd_<x>` views show all of them.
+/// Returns all statements of a new database with the tables of a wider schema, once per table set. The `rocpd_<x>`
+/// views show all sets.
 pub fn create_all_of(schema: &Schema, sets: &[TableSet]) -> String {
     let tables: String = sets.iter().map(|set| create_tables(schema, set)).collect();
     tables + &create_views(schema, sets)
 }
 
-/// The tables of one set.
+/// Returns the statements that create the tables of one set.
 pub(crate) fn create_tables(schema: &Schema, set: &TableSet) -> String {
     let tables = schema.output_tables().map(|table| create_table(table, schema, set));
     std::iter::once(create_metadata(set)).chain(tables).collect()
 }
 
-/// The views over all sets.
+/// Returns the statements that create the views over all sets.
 pub(crate) fn create_views(schema: &Schema, sets: &[TableSet]) -> String {
     let mut sql = String::new();
     for name in std::iter::once(METADATA).chain(schema.output_tables().map(|t| t.name.as_str())) {
@@ -101,12 +102,12 @@ pub(crate) fn create_views(schema: &Schema, sets: &[TableSet]) -> String {
     sql + DATA_VIEWS
 }
 
-/// The name of a table in a set.
+/// Returns the name of a table in a set.
 pub fn table_name(name: &str, set: &TableSet) -> String {
     format!("{name}{}", set.suffix())
 }
 
-/// `CREATE TABLE` of the metadata.
+/// Returns the `CREATE TABLE` of the metadata.
 fn create_metadata(set: &TableSet) -> String {
     let name = identifier(&table_name(METADATA, set));
     format!(
@@ -115,7 +116,7 @@ fn create_metadata(set: &TableSet) -> String {
     )
 }
 
-/// `CREATE TABLE` of one table. References are to tables of `schema`.
+/// Returns the `CREATE TABLE` of one table. Its references are to tables of `schema`.
 pub fn create_table(table: &Table, schema: &Schema, set: &TableSet) -> String {
     let mut lines = vec![
         "\"id\" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT".to_owned(),
@@ -154,7 +155,7 @@ fn declare(column: &Column) -> String {
     line
 }
 
-/// The default as a number, where the column holds numbers.
+/// Returns the default as a number if the column holds numbers.
 pub(crate) fn default_number(column: &Column) -> Option<Value<'static>> {
     let default = column.sql.default.as_ref()?;
     match column.kind {
@@ -163,7 +164,7 @@ pub(crate) fn default_number(column: &Column) -> Option<Value<'static>> {
     }
 }
 
-/// The default of a column as a value, NULL where it has none.
+/// Returns the default of a column as a value; NULL if it has none.
 pub fn default_value(column: &Column) -> Value<'_> {
     match &column.sql.default {
         Some(text) => default_number(column).unwrap_or(Value::Text(text.as_bytes())),
@@ -171,9 +172,9 @@ pub fn default_value(column: &Column) -> Value<'_> {
     }
 }
 
-/// Referring column and table referred to, in AMD's order, which `PRAGMA foreign_key_list` shows.
+/// Returns referring columns and their target tables in AMD's order, which `PRAGMA foreign_key_list` shows.
 fn foreign_keys(table: &Table) -> Vec<(&str, TableId)> {
-    /// Neighbours that AMD's foreign keys list the other way round than the columns.
+    /// Columns whose foreign key AMD lists after that of the following column.
     const SWAPPED: [(TableId, &str); 2] = [(MEMORY_COPY, "queue_id"), (MEMORY_ALLOCATE, "queue_id")];
     let mut keys: Vec<_> = table
         .columns
@@ -190,7 +191,7 @@ fn foreign_keys(table: &Table) -> Vec<(&str, TableId)> {
             keys.swap(at, at + 1);
         }
     }
-    // The counter is before what it was measured of, however many columns that takes.
+    // AMD lists the counter before the columns for the measured object, however many those are.
     keys.sort_by_key(|(column, _)| table.id == PMC_EVENT && *column != "pmc_id");
     keys
 }

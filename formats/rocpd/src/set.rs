@@ -1,13 +1,13 @@
-//! The sets of tables in a database: one, or one for each process.
+//! The table sets of a database: one in total, or one per process.
 
 use crate::guid::Guid;
 
-/// Maximum number of sets of one database: SQLite joins no more tables to one view.
+/// Maximum number of table sets of one database: SQLite combines at most this many tables in one view.
 pub const MAX_SETS: usize = 500;
-/// Maximum bytes of a guid. Every row has it.
+/// Maximum bytes of a guid, which every row stores.
 const MAX_GUID: usize = 64;
 
-/// The tables of one guid: what their rows carry, and what their names end in.
+/// The tables of one guid: the guid in their rows, and the suffix of their names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableSet {
     guid: String,
@@ -15,12 +15,12 @@ pub struct TableSet {
 }
 
 impl TableSet {
-    /// For a guid of any tool. `None` for one that rows cannot carry: an empty one, one of more than 64 bytes,
-    /// and one with control characters.
+    /// Creates the table set of a guid from any tool. Returns `None` if the guid is empty, longer than 64 bytes or
+    /// has control characters.
     ///
-    /// The end of the names is that of AMD where the guid is a UUID or 32 lower-case hex digits, and else
-    /// `_x` and the bytes of the guid in hex: different guids have different names, also for SQLite, to which
-    /// `a` and `A` are one name.
+    /// If the guid is a UUID or 32 lower-case hex digits, the suffix is that of AMD. Otherwise it is `_x` and the
+    /// bytes of the guid in hex. Different guids thus have different names, also in SQLite, which does not
+    /// distinguish `a` and `A`.
     pub fn new(guid: &str) -> Option<TableSet> {
         if guid.is_empty() || guid.len() > MAX_GUID || guid.chars().any(char::is_control) {
             return None;
@@ -33,12 +33,12 @@ impl TableSet {
         Some(TableSet { guid: guid.to_owned(), suffix })
     }
 
-    /// What the rows carry.
+    /// Returns the guid that the rows store.
     pub fn guid(&self) -> &str {
         &self.guid
     }
 
-    /// The end of every table name, and the value of the metadata tag `uuid`.
+    /// Returns the suffix of every table name, which is also the value of the metadata tag `uuid`.
     pub fn suffix(&self) -> &str {
         &self.suffix
     }

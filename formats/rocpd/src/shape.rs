@@ -1,21 +1,21 @@
-//! What SQLite states about the tables of a database, in a form that can be compared.
+//! Facts that SQLite reports about the tables of a database, in a form that can be compared.
 
 use crate::connect::{identifier, literal};
 use crate::create_table;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
 
-/// Everything about one table that AMD's checks examine, one line per fact. The guid is left out.
+/// All facts about one table that AMD's checks examine, one line each, without the guid.
 pub(crate) type Shape = Vec<String>;
 
-/// Name and CREATE TABLE of every table.
+/// Returns name and CREATE TABLE of every table.
 pub(crate) fn tables(conn: &Connection) -> Result<Vec<(String, String)>> {
     let mut tables = conn.prepare("SELECT name, sql FROM sqlite_master WHERE type = 'table'")?;
     let tables = tables.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     tables.collect()
 }
 
-/// The shape of every table whose name ends in `suffix`, by name without it.
+/// Returns the shape of every table whose name ends with `suffix`, by its name without the suffix.
 pub(crate) fn of_tables(
     conn: &Connection,
     tables: &[(String, String)],
@@ -54,7 +54,7 @@ fn of_table(conn: &Connection, name: &str, sql: &str) -> Result<Shape> {
              || ' partial ' || partial
            FROM pragma_index_list({table}) l, pragma_index_info(l.name) i GROUP BY l.name ORDER BY 1"
     );
-    // A table that is none, or stores its rows in another way.
+    // Reports views, virtual tables, and tables that store their rows differently.
     let kind = format!(
         "SELECT 'is ' || type || iif(wr, ' WITHOUT ROWID', '') || iif(strict, ' STRICT', '')
            FROM pragma_table_list({table}) WHERE schema = 'main' AND (type <> 'table' OR wr OR strict)"
@@ -73,7 +73,7 @@ fn of_table(conn: &Connection, name: &str, sql: &str) -> Result<Shape> {
     Ok(shape)
 }
 
-/// The conditions of the CHECKs in a CREATE TABLE, without white space.
+/// Returns the conditions of the CHECKs in a CREATE TABLE, without white space.
 fn checks(sql: &str) -> Vec<String> {
     let conditions = create_table::conditions(sql).into_iter();
     conditions.map(|condition| condition.chars().filter(|c| !c.is_whitespace()).collect()).collect()

@@ -1,4 +1,5 @@
-//! Whether a finished database is one that AMD's tools accept, and what took its time.
+//! Checks whether AMD's tools accept a finished database, and reads the operations of its job with the longest
+//! total duration.
 
 mod declared;
 mod inspect;
@@ -13,87 +14,87 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What was found in a database.
+/// Result of checking a database.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckReport {
-    /// How many sets of tables there are.
+    /// Number of table sets.
     pub sets: usize,
-    /// The metadata tag `guid` of the first set, empty where it is missing.
+    /// The metadata tag `guid` of the first set; empty if it is missing.
     pub guid: String,
-    /// The metadata tag `schema_version` of the first set, empty where it is missing.
+    /// The metadata tag `schema_version` of the first set; empty if it is missing.
     pub version: String,
-    /// Rows of every table, by name without the suffix; of all sets together.
+    /// Number of rows of every table, by name without the suffix, all sets together.
     pub rows: BTreeMap<String, u64>,
-    /// Rows of every table of each set, by the whole name.
+    /// Number of rows of every table of each set, by full name.
     pub tables: BTreeMap<String, u64>,
-    /// Broken rules, none in a good database.
+    /// Violated rules; empty for a valid database.
     pub problems: Vec<Problem>,
-    /// What AMD's strict validators refuse although the database is what it is meant to be: several table sets,
-    /// tables and columns that inputs brought along.
+    /// Reasons why AMD's strict validators reject a database that is as intended: several table sets, or tables and
+    /// columns of inputs.
     pub refused_by_amd: Vec<Problem>,
-    /// Tables and indexes beside those of RocPD, under names that are not RocPD's. AMD's validators refuse them or
-    /// warn of them, depending on how they were built.
+    /// Tables and indexes beside those of RocPD, under other names. Depending on how they were built, AMD's
+    /// validators reject them or print a warning.
     pub extras: Vec<String>,
 }
 
 impl CheckReport {
-    /// Whether no rule is broken.
+    /// Returns whether no rule is violated.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// A broken rule.
+/// A violated rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A journal beside the database: it was not closed. Nothing else was examined.
+    /// The database has a journal: it was not closed. Nothing else was checked.
     Unfinished(PathBuf),
-    /// What `PRAGMA integrity_check` states.
+    /// A message of `PRAGMA integrity_check`.
     Integrity(String),
-    /// References to rows that are not there.
+    /// References to missing rows.
     ForeignKey {
-        /// Table of the references.
+        /// Table with the references.
         table: String,
         /// Table of the missing rows.
         parent: String,
         /// Number of references.
         references: u64,
-        /// Key of the first row with one.
+        /// Key of the first row with such a reference.
         first_key: Option<i64>,
     },
-    /// A metadata tag that is not there once, or has a value that does not fit the others.
+    /// A metadata tag that does not occur exactly once, or whose value contradicts the others.
     Metadata {
-        /// The tag.
+        /// Name of the tag.
         tag: String,
         /// Its values.
         found: Vec<String>,
     },
-    /// A table that the version has and the database has not.
+    /// A table of the version that the database lacks.
     MissingTable(String),
-    /// A table `rocpd_*` that the version does not have, or an index or trigger on one of its tables.
+    /// A table `rocpd_*` that the version lacks, or an index or trigger on one of its tables.
     Extra(String),
-    /// More table sets than the one that AMD's strict validators take.
+    /// More table sets than the one that AMD's strict validators accept.
     TableSets(usize),
-    /// A view that AMD's tools read and the database has not.
+    /// A view that AMD's tools read and the database lacks.
     MissingView(String),
     /// A view `rocpd_<x>` that does not show the table of every set.
     NotShown {
-        /// The view.
+        /// Name of the view.
         view: String,
         /// The first table that it does not show.
         table: String,
     },
-    /// A table is declared in another way than the version requires.
+    /// The declaration of a table differs from that of the version.
     Declaration {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// What is there and should not be, or is in another place.
+        /// Facts that are not expected, or not at this position.
         found: Vec<String>,
-        /// What should be there.
+        /// Facts that are expected.
         expected: Vec<String>,
     },
-    /// `sqlite_sequence` is after the keys of a table: the next row would get a used key.
+    /// `sqlite_sequence` is lower than the keys of a table: the next row would get a used key.
     Sequence(String),
 }
 
@@ -122,37 +123,36 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a database could not be examined.
+/// Error: the database could not be checked.
 #[derive(Debug, thiserror::Error)]
 #[error("read {}: check that it exists and is a RocPD database", path.display())]
 pub struct CheckError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// The error of SQLite.
     pub source: rusqlite::Error,
 }
 
-/// Reads the whole database and compares it with the rules. It changes nothing.
+/// Reads the whole database and checks the rules, without changing it.
 ///
-/// Tables are compared with those of AMD's schema of the version that the database names.
-/// See [`check_against`].
+/// Compares the tables with those of AMD's schema of the version that the database names. See also [`check_against`].
 pub fn check(path: &Path) -> Result<CheckReport, CheckError> {
     check_all(path, None)
 }
 
-/// What a database is meant to be.
+/// Intended content of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     /// Its tables.
     pub schema: &'a Schema,
-    /// Its version: major, minor, patch.
+    /// Its schema version: major, minor, patch.
     pub version: [u32; 3],
-    /// How many sets of tables it has.
+    /// Number of table sets.
     pub sets: usize,
 }
 
-/// The same for a database of which the tables and the version are known. It has to have those; where they are not
-/// AMD's, [`CheckReport::refused_by_amd`] lists it.
+/// Checks a database whose tables and version are known. The database must have exactly those. Where they differ
+/// from AMD's, [`CheckReport::refused_by_amd`] lists the differences.
 pub fn check_against(path: &Path, expected: Expected<'_>) -> Result<CheckReport, CheckError> {
     check_all(path, Some(expected))
 }
@@ -175,14 +175,16 @@ fn check_all(path: &Path, expected: Option<Expected<'_>>) -> Result<CheckReport,
     inspect(&open(path)?, expected).map_err(error)
 }
 
-/// What `PRAGMA integrity_check` states of any SQLite database; nothing where all is well.
+/// Runs `PRAGMA integrity_check` on any SQLite database. Returns its findings; empty if there are none.
 pub fn check_integrity(path: &Path) -> Result<Vec<Problem>, CheckError> {
     open(path)
         .and_then(|conn| integrity(&conn).map_err(|source| CheckError { path: path.to_owned(), source }))
 }
 
-/// Counts the rows of every table of any SQLite database, by name. It opens the file as other programs do: with
-/// locks, where the file system has them, and with the journals beside it.
+/// Counts the rows of every table of any SQLite database, by name.
+///
+/// Opens the file as other programs do: with locks, if the file system supports them, and with the journals beside
+/// it.
 ///
 /// # Errors
 /// If SQLite cannot read the file or its schema.
@@ -208,8 +210,8 @@ fn count_tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
 }
 
 fn open(path: &Path) -> Result<Connection, CheckError> {
-    // SQLite forgets the CHECKs of a database that is opened for reading only, and integrity_check
-    // would pass over them. A write-protected file is still opened.
+    // SQLite ignores the CHECKs of a database that is opened read-only, and integrity_check would skip them. A
+    // write-protected file can still be opened.
     let conn = connect::open(path, AnchorUse::Inputs);
     conn.and_then(|conn| {
         conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -65536;")?;
@@ -229,19 +231,19 @@ fn integrity(conn: &Connection) -> rusqlite::Result<Vec<Problem>> {
 /// One line of the view `top`: kernels, copies and regions of one name.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TopRow {
-    /// Name of the kernel, copy or region; empty where it has none.
+    /// Name of the kernel, copy or region; empty if it has none.
     pub name: String,
-    /// How often it ran.
+    /// Number of executions.
     pub total_calls: u64,
-    /// Sum of the durations, in microseconds.
+    /// Sum of the durations, microseconds.
     pub total_duration_us: f64,
-    /// Mean duration, in microseconds.
+    /// Mean duration, microseconds.
     pub average_us: f64,
-    /// Share of the sum over all names.
+    /// Share of the sum over all names, percent.
     pub percentage: f64,
 }
 
-/// The first `limit` lines of the view `top`, longest total duration first.
+/// Returns the first `limit` lines of the view `top`, longest total duration first.
 pub fn top(path: &Path, limit: usize) -> Result<Vec<TopRow>, CheckError> {
     let rows = |conn: &Connection| {
         let mut top = conn.prepare(

@@ -23,32 +23,32 @@ pub(crate) const REQUIRED_TAGS: [&str; 6] = [
     "guid",
 ];
 
-/// Writes the rows of one merged output into a partial file.
+/// Writes the rows of one merged output to a partial file.
 ///
-/// There is no journal: after an error, or when a writer is dropped without [`Writer::commit`], the
-/// file is worth nothing and its owner removes it.
+/// There is no journal: after an error, or if a writer is dropped without [`Writer::commit`], the file is unusable.
+/// The owner of the file then removes it.
 pub struct Writer {
     path: PathBuf,
     sets: Vec<TableSet>,
     conn: Connection,
-    /// By set, table and absent columns.
+    /// Prepared statements by set, table and absent columns.
     inserts: HashMap<(usize, TableId, u128), Insert>,
 }
 
-/// Why a database could not be written.
+/// Error of writing a database.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The file is there already.
+    /// The file already exists.
     #[error("create {}: the file exists; remove it, or choose another output", path.display())]
     Exists {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("create {}: check that the directory exists and can be written to", path.display())]
     Create {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -56,47 +56,47 @@ pub enum WriteError {
     /// The file cannot be opened.
     #[error("open {}: check that it exists and can be written to", path.display())]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The file to continue was not made for this guid.
+    /// The file to continue was not created for this guid.
     #[error("continue {}: it is not a RocPD database of guid {guid}; start the merge again", path.display())]
     OtherDatabase {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The guid that it should have.
+        /// The expected guid.
         guid: String,
     },
-    /// No space left.
+    /// No disk space is left.
     #[error("write {}: the disk is full; free some space, or choose an output on another disk", path.display())]
     DiskFull {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The file system refused a read or a write.
+    /// A read or write failed in the file system.
     #[error("write {}: input/output error; check quota, file size limit and the file system", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The process may not have more memory.
+    /// The process reached its memory limit.
     #[error("write {}: out of memory; raise the memory limit, or use fewer threads", path.display())]
     OutOfMemory {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// A row breaks a rule of the schema.
+    /// A row violates a constraint of the schema.
     #[error("write {}: constraint failed in table {table}, key {key}", path.display())]
     Constraint {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The table.
         table: String,
@@ -105,28 +105,28 @@ pub enum WriteError {
         /// The error of SQLite; it names the column.
         source: rusqlite::Error,
     },
-    /// Rows of a table that a RocPD database does not have.
+    /// The rows belong to a table that RocPD databases do not have.
     #[error("write {}: {table} is not a table of RocPD; expand its rows before they are written", path.display())]
     UnknownTable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The table.
         table: String,
     },
-    /// A metadata tag that is written by the writer itself.
+    /// The writer itself writes this metadata tag.
     #[error("write {}: metadata tag {tag:?} is set already; use a tag that begins with \"rpd.\"", path.display())]
     ReservedTag {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The tag.
         tag: String,
     },
-    /// Anything else that SQLite refuses.
+    /// Any other error of SQLite.
     #[error("write {} ({table}): SQLite refused; this is a bug in rpd, please report it", path.display())]
     Sqlite {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The table, or what was done.
+        /// The table, or the operation.
         table: String,
         /// The error of SQLite.
         source: rusqlite::Error,
@@ -134,13 +134,15 @@ pub enum WriteError {
 }
 
 impl Writer {
-    /// Makes a file of [`VERSION`]; see [`Writer::create_of`].
+    /// Creates a database of [`VERSION`]; see [`Writer::create_of`].
     pub fn create(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
         Writer::create_of(path, &[guid.into()], VERSION, Schema::builtin())
     }
 
-    /// Makes the file, which must not exist yet, with the tables of this schema for each set, views and the
-    /// required metadata. Only its owner may read it: command lines and environments are in it.
+    /// Creates the file, which must not exist yet.
+    ///
+    /// It has the tables of this schema for each set, the views, and the required metadata. Only its owner may read
+    /// it, because it contains command lines and environments.
     pub fn create_of(
         path: &Path,
         sets: &[TableSet],
@@ -153,7 +155,7 @@ impl Writer {
             _ => WriteError::Create { path: path.to_owned(), source },
         })?;
         Writer::fill(path, sets, version, schema).inspect_err(|_| {
-            // The caller has no writer and does not know that there is a file.
+            // The caller has no writer with which to remove the file.
             let _ = output_place(path).and_then(|(folder, name)| folder.remove(name));
         })
     }
@@ -165,7 +167,7 @@ impl Writer {
         schema: &Schema,
     ) -> Result<Writer, WriteError> {
         let writer = Writer::connect(path, sets)?;
-        // Set by set: SQLite copies all the rest of a text for each statement in it.
+        // One statement per set: SQLite copies the rest of the text for each statement in it.
         for set in sets {
             writer.statement("schema", &schema::create_tables(schema, set))?;
         }
@@ -187,7 +189,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Continues a file that another writer created, with the same sets, and committed.
+    /// Continues a file that another writer created with the same sets and committed.
     pub fn open(path: &Path, sets: &[TableSet]) -> Result<Writer, WriteError> {
         let first = sets.first();
         let guid = first.map_or("", TableSet::guid);
@@ -208,7 +210,7 @@ impl Writer {
     fn connect(path: &Path, sets: &[TableSet]) -> Result<Writer, WriteError> {
         let conn = connect::open(path, AnchorUse::Outputs)
             .map_err(|source| WriteError::Open { path: path.to_owned(), source })?;
-        // Enough for the statements of every table with some variants of absent columns.
+        // Enough for the statements of every table with some combinations of absent columns.
         conn.set_prepared_statement_cache_capacity(256);
         let writer = Writer { path: path.to_owned(), sets: sets.to_vec(), conn, inserts: HashMap::new() };
         // Foreign keys are off because tables are written in any order; verify::check examines them.
@@ -228,7 +230,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Notes in the header that a merge makes this file.
+    /// Marks the file in its header as the output of a merge, finished or not.
     pub fn mark_as_merge(&self) -> Result<(), WriteError> {
         self.statement("mark", &format!("PRAGMA application_id = {MERGE_APPLICATION_ID}"))
     }
@@ -238,11 +240,11 @@ impl Writer {
         self.append_to(0, rows)
     }
 
-    /// Adds rows to the set at this position, and returns how many. Order is free, but ascending keys are
-    /// written fastest.
+    /// Adds rows to the set at this index. Returns their number. Any order is allowed; ascending keys are the
+    /// fastest.
     ///
-    /// A column that is absent gets its declared default, else NULL; a NULL where it is not allowed
-    /// gets the default too.
+    /// A column that is absent gets its declared default, or NULL without one. A NULL that is not allowed becomes
+    /// the default too.
     pub fn append_to(&mut self, set: usize, rows: &Rows<Merged>) -> Result<u64, WriteError> {
         let table = &rows.table;
         let target = self.set(set)?;
@@ -264,7 +266,7 @@ impl Writer {
         Ok(rows.len as u64)
     }
 
-    /// How many bytes of the file may be in memory; 64 MiB unless stated.
+    /// Sets how many bytes of the file SQLite may cache in memory; the default is 64 MiB.
     pub fn set_cache(&self, bytes: u64) -> Result<(), WriteError> {
         self.statement("cache", &format!("PRAGMA cache_size = -{}", (bytes >> 10).max(1)))
     }
@@ -279,7 +281,7 @@ impl Writer {
         self.metadata_of(0, tag, value)
     }
 
-    /// Adds a row of metadata to the set at this position.
+    /// Adds a row of metadata to the set at this index.
     pub fn metadata_of(&mut self, set: usize, tag: &str, value: &str) -> Result<(), WriteError> {
         if REQUIRED_TAGS.contains(&tag) {
             return Err(WriteError::ReservedTag { path: self.path.clone(), tag: tag.to_owned() });
@@ -287,8 +289,7 @@ impl Writer {
         self.insert_metadata(&self.set(set)?, tag, value)
     }
 
-    /// Sets the highest key of a table whose rows SQLite did not add: AUTOINCREMENT continues
-    /// after it.
+    /// Sets the highest key of a table whose rows were not added by SQLite. AUTOINCREMENT continues after it.
     pub fn sequence(&mut self, set: usize, table: &str, last: i64) -> Result<(), WriteError> {
         let name = table_name(table, &self.set(set)?);
         let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)";
@@ -303,7 +304,7 @@ impl Writer {
         added.map(|_| ()).map_err(|source| self.error(METADATA, None, source))
     }
 
-    /// The root page of each table, by its full name, and the number of pages so far.
+    /// Returns the root page of each table by its full name, and the current number of pages.
     pub fn roots(&self) -> Result<(HashMap<String, u32>, u32), WriteError> {
         let read = || -> rusqlite::Result<_> {
             let mut tables =
@@ -319,8 +320,8 @@ impl Writer {
         read().map_err(|source| self.error("roots", None, source))
     }
 
-    /// Finishes and closes the file. The operating system has all of it then, the disk perhaps not:
-    /// the caller that renames the file syncs it first.
+    /// Commits and closes the file. The operating system then has all data, but the disk may not. The caller must
+    /// sync the file before it renames it.
     pub fn commit(self) -> Result<(), WriteError> {
         self.statement("commit", "COMMIT")?;
         let Writer { path, sets, conn, .. } = self;

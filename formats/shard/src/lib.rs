@@ -1,4 +1,4 @@
-//! The shard: compressed event blocks of one collector, and the data model of rpd.
+//! The shard: the file of compressed event blocks that one collector writes, and the data model of rpd.
 pub mod codec;
 pub mod file;
 pub mod identity;
@@ -7,7 +7,8 @@ pub mod rank_set;
 pub mod record;
 pub mod size;
 
-/// The `application_id` in the header of every SQLite database that a merge makes, from its first page on: "rpdm".
+/// The `application_id` ("rpdm") in the header of every SQLite database that a merge writes. It is set in the first
+/// page that the merge writes.
 pub const MERGE_APPLICATION_ID: u32 = u32::from_be_bytes(*b"rpdm");
 
 pub use file::{OpenError, Shard, ShardWriter, Version, WriteError};

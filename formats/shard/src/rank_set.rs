@@ -1,26 +1,26 @@
-//! Ranks as people type them.
+//! Sets of ranks on the command line.
 
 use crate::record::Selection;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// Ranges in one set; more do not fit into any command line that someone typed.
+/// Maximum number of ranges in one set; more do not fit into a typed command line.
 const MOST_RANGES: usize = 1000;
 
-/// Ranks, as `--ranks 0,8-15` names them: those that are recorded, or drawn.
+/// A set of ranks such as `--ranks 0,8-15`: the ranks to record or draw.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RankSet {
-    /// None: all ranks.
+    /// The chosen ranks; `None` stands for all ranks.
     chosen: Option<Selection>,
 }
 
-/// Text that names no ranks.
+/// Error of parsing a set of ranks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RankSetError {
-    /// No number or range.
+    /// The text is not a number or range.
     #[error("invalid ranks {0:?}; expected numbers and ranges such as 0,8-15")]
     NoRange(String),
-    /// The last is before the first.
+    /// The last rank of a range is below the first.
     #[error("{first}-{last} ends before it begins: write {last}-{first}")]
     Backwards {
         /// First rank.
@@ -28,19 +28,19 @@ pub enum RankSetError {
         /// Last rank.
         last: u32,
     },
-    /// Too many ranges.
+    /// The set has too many ranges.
     #[error("more than {MOST_RANGES} ranges of ranks")]
     TooMany,
 }
 
 impl RankSet {
-    /// Whether a rank is one of them. Who has no rank is.
+    /// Returns whether the set contains a rank. Every set contains a process without a rank.
     pub fn contains(&self, rank: Option<u32>) -> bool {
         let (Some(chosen), Some(rank)) = (&self.chosen, rank) else { return true };
         chosen.contains(rank)
     }
 
-    /// For the shard; none if all ranks are meant.
+    /// Returns the ranks for the record in a shard; `None` for all ranks.
     pub fn selection(&self) -> Option<&Selection> {
         self.chosen.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Sizes as people type them.
+//! Sizes on the command line.
 
 use std::str::FromStr;
 
@@ -6,13 +6,13 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);
 
-/// Text that is not a size.
+/// Error of parsing a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid size {0:?}; expected bytes, or 64K, 512M, 2G (powers of 1024)")]
 pub struct SizeError(String);
 
 impl Size {
-    /// For memory of this process.
+    /// Returns the size as a `usize` for memory of this process; saturates.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -21,7 +21,7 @@ impl Size {
 impl FromStr for Size {
     type Err = SizeError;
 
-    /// `4096`, `64K`, `64KB` and `64KiB` (the same), `0.5G`; case does not matter.
+    /// Parses `4096`, `64K`, `64KB` and `64KiB` (the same), `0.5G`. Case does not matter.
     fn from_str(text: &str) -> Result<Size, SizeError> {
         let lower = text.trim().to_ascii_lowercase();
         let end = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
@@ -35,7 +35,7 @@ impl FromStr for Size {
             _ => return Err(SizeError(text.to_owned())),
         };
         let whole = || number.parse::<u64>().ok()?.checked_mul(1 << shift);
-        // A part of a byte is none; a part of a gigabyte is exact enough in 53 bits.
+        // Fractions of a byte are rejected; 53 bits are exact enough for fractions of a gigabyte.
         let part = || {
             let bytes = number.parse::<f64>().ok()? * (1u64 << shift) as f64;
             (shift > 0 && bytes < (1u64 << 53) as f64).then_some(bytes as u64)

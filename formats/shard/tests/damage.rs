@@ -1,4 +1,4 @@
-//! What a shard promises when it is cut, flipped or hostile.
+//! Tests of shards that are truncated, corrupted or hostile.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;
@@ -64,7 +64,7 @@ fn with_kernel_times(burst: ProbeBurst) -> ProbeBurst {
     ProbeBurst { kernel_times: true, ..burst }
 }
 
-/// A shard of two processes with several small blocks.
+/// Returns a shard of two processes with several small blocks.
 fn small_shard() -> Vec<u8> {
     let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
     for source in [1, 2] {
@@ -98,7 +98,7 @@ fn small_shard() -> Vec<u8> {
     shard.finish().unwrap()
 }
 
-/// Everything that can be read, by table and key, and the number of blocks that could not.
+/// Returns all readable rows by table and key, and the number of unreadable blocks.
 fn contents(shard: &Shard) -> (Contents, usize) {
     let mut all = Contents::new();
     let mut unreadable = 0;
@@ -184,7 +184,7 @@ fn probes_that_contradict_themselves_are_damage_and_none() {
     }
 }
 
-/// What a release before this one wrote: the same bytes under its version, without the new records.
+/// A shard of the previous version: the same bytes with its version number, without the newer records.
 #[test]
 fn a_shard_of_the_version_before_is_read() {
     let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
@@ -205,7 +205,7 @@ fn a_shard_of_the_version_before_is_read() {
     };
     stamp(0, 8, 24);
     offsets.iter().for_each(|offset| stamp(*offset, 7, 64));
-    // Its index names the newer headers, so that the blocks are found by walking.
+    // The index has the newer headers, so that the reader finds the blocks by walking.
     let bytes = &bytes[..bytes.len() - 32];
     let shard = Shard::from_memory("s", bytes).unwrap();
     assert_eq!((shard.version(), shard.probes.len()), (Version(1), 0));

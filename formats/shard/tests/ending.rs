@@ -1,4 +1,4 @@
-//! The end of a shard that runs full, where its owner writes the file.
+//! Tests of the end of a full shard whose file the caller writes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;
@@ -25,7 +25,7 @@ fn clock(boottime: i64) -> ClockSet {
     ClockSet { domain, boottime, monotonic_raw: 4, monotonic: 3, realtime: 900, bracket: 1 }
 }
 
-/// Ranges in blocks of ten, a clock set and probes before each. Returns the file.
+/// Adds ranges in blocks of ten, each preceded by a clock set and a probe burst. Returns the file.
 fn blocks(shard: &mut ShardWriter<Vec<u8>>, count: i64) -> Vec<u8> {
     let mut file = Vec::new();
     for block in 0..count {
@@ -45,7 +45,7 @@ fn blocks(shard: &mut ShardWriter<Vec<u8>>, count: i64) -> Vec<u8> {
     file
 }
 
-/// The file with this end, as a shard.
+/// Opens the file with this end as a shard.
 fn ended(file: &[u8], (offset, end): &(u64, Vec<u8>)) -> Shard {
     let shard = Shard::from_memory("s", &[&file[..*offset as usize], end].concat()).unwrap();
     assert!(shard.complete() && shard.damage().is_empty());
@@ -133,7 +133,7 @@ fn the_last_record_of_the_command_counts_also_where_its_blocks_are_given_up() {
     file.extend_from_slice(bytes);
     let whole = shard.end(u64::MAX).unwrap().unwrap();
     assert_eq!(ended(&file, &whole).command.as_deref(), Some(&command(Some(Exit::Code(3)))));
-    // No more room than that of the first block: the command is in the end alone.
+    // The file has no space beyond its blocks: the command is only in the end.
     let mut shard = writer();
     let file = blocks(&mut shard, 3);
     shard.stop(file.len() as u64);

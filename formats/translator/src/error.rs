@@ -3,29 +3,29 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be translated.
+/// Error of translating a foreign file.
 #[derive(Debug, thiserror::Error)]
 pub enum TranslateError {
     /// The file could not be read.
     #[error("failed to read {}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file has nothing that a shard could hold.
+    /// The file has no content that a shard can store.
     #[error("failed to read {}: {missing}: {reason} ({position}); {advice}", path.display())]
     NoContent {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What every file of the format has and this one has not, as a sentence.
+        /// Content that every file of the format has but this one lacks, as a sentence.
         missing: &'static str,
-        /// What was wrong where reading stopped.
+        /// Reason why reading stopped.
         reason: String,
-        /// Where reading stopped.
+        /// Position where reading stopped.
         position: FilePosition,
-        /// What the user can do.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// The shard could not be written.
@@ -34,7 +34,7 @@ pub enum TranslateError {
 }
 
 impl TranslateError {
-    /// A file that could not be read.
+    /// Returns the error for a file that could not be read.
     pub fn io(path: &Path, source: io::Error) -> TranslateError {
         TranslateError::Io { path: path.to_owned(), source }
     }
@@ -43,9 +43,9 @@ impl TranslateError {
 /// A position in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilePosition {
-    /// Bytes from the beginning, in the unpacked file.
+    /// Bytes from the start of the decompressed file.
     Byte(u64),
-    /// Number of a line, from 1.
+    /// Line number, from 1.
     Line(u64),
 }
 

@@ -1,19 +1,19 @@
 use std::collections::BTreeMap;
 
-/// Maximum number of names; what has a further name is counted under [`OTHER_NAMES`].
+/// Maximum number of names; content with further names is counted under [`OTHER_NAMES`].
 const MAX_NAMES: usize = 1000;
-/// Longest name, in characters.
+/// Maximum characters of a name.
 const MAX_NAME_CHARS: usize = 200;
 const OTHER_NAMES: &str = "other things";
 
-/// What is in a file and has no place in RocPD, counted by name. Number and length of the names are bounded.
+/// Counts, by name, content of a file that RocPD cannot represent. Number and length of the names are bounded.
 #[derive(Clone, Debug, Default)]
 pub struct IgnoredNames {
     counts: BTreeMap<String, u64>,
 }
 
 impl IgnoredNames {
-    /// Counts what has this name. A count of 0 adds no name.
+    /// Counts content with this name. A count of 0 adds no name.
     pub fn add(&mut self, name: &str, count: u64) {
         if count == 0 {
             return;
@@ -28,7 +28,7 @@ impl IgnoredNames {
         *self.counts.entry(name.to_owned()).or_default() += count;
     }
 
-    /// The counts by name.
+    /// Returns the counts by name.
     pub fn into_counts(self) -> BTreeMap<String, u64> {
         self.counts
     }

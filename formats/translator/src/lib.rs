@@ -1,8 +1,8 @@
-//! What the readers of foreign formats share: a [`Translator`] writes the rows of a foreign file as a shard and
-//! counts what was read, cut, ignored and lost.
+//! Shared base of the readers of foreign formats. A [`Translator`] writes the rows of a foreign file as a shard,
+//! and counts what was read, cut, ignored and lost.
 //!
-//! A reader makes typed rows ([`rpd_shard::model::row_types::TableRow`]) and passes them to [`Translator::row`]. It returns the
-//! [`Translation`], or a [`TranslateError`] if nothing could be read.
+//! A reader creates typed rows ([`rpd_shard::model::row_types::TableRow`]) and passes them to [`Translator::row`].
+//! It returns the [`Translation`], or a [`TranslateError`] if nothing could be read.
 
 mod error;
 mod ignored_names;

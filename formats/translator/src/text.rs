@@ -1,5 +1,5 @@
-/// The first `max_bytes` of a text, without a UTF-8 character that the limit would split. Text that is not
-/// UTF-8 is cut at most four bytes before the limit.
+/// Returns at most the first `max_bytes` of a text without splitting a UTF-8 character. Text that is not UTF-8 is
+/// cut at most four bytes before the limit.
 pub fn cut_text(text: &[u8], max_bytes: usize) -> &[u8] {
     let Some(mut end) = (text.len() > max_bytes).then_some(max_bytes) else { return text };
     while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) && max_bytes - end < 4 {

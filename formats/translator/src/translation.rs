@@ -1,27 +1,27 @@
 use rpd_shard::model::TableId;
 use std::collections::BTreeMap;
 
-/// What became of a foreign file.
+/// Result of translating a foreign file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Translation {
-    /// Rows of the shard, per table, of all processes together.
+    /// Rows in the shard per table, all processes together.
     pub rows: BTreeMap<TableId, u64>,
-    /// Elements of the file that were read, where its format is a list of events.
+    /// Elements read from the file, if its format is a list of events.
     pub elements: u64,
-    /// What could not be read or kept, by what it was, and how often. The loss ledger of the shard has it too.
+    /// Counts of content that could not be read or kept, by its name. The loss ledger of the shard has them too.
     pub lost: BTreeMap<String, u64>,
-    /// What is in the file and has no place in RocPD, by what it is, and how often.
+    /// Counts of content that RocPD cannot represent, by its name.
     pub ignored: BTreeMap<String, u64>,
-    /// Texts that were longer than a shard or the reader allows, and were cut.
+    /// Texts that were cut because they exceeded the limit of a shard or of the reader.
     pub cut_texts: u64,
-    /// One line for each thing that is missing or wrong, without the name of the file.
+    /// One line for each missing or invalid part of the file, without the name of the file.
     pub warnings: Vec<String>,
-    /// One line for each thing that the user should know and that is no fault of the file.
+    /// One line for each fact that the user should know but that is not a fault of the file.
     pub notes: Vec<String>,
 }
 
 impl Translation {
-    /// Everything that is lost, as far as it was counted.
+    /// Returns the sum of all counted losses.
     pub fn total_lost(&self) -> u64 {
         self.lost.values().sum()
     }

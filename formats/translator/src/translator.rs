@@ -10,20 +10,20 @@ use std::io::Write;
 /// Maximum number of warnings about one file.
 const MAX_WARNINGS: usize = 100;
 
-/// How much may wait in memory until its block is full, of all processes together. Beyond it the translator writes
-/// what there is, in blocks that are not full.
+/// Limit of rows that wait in memory for their block to fill, all processes together. Beyond the limit, the
+/// translator writes the rows in blocks that are not full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PendingLimit {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Text of rows since everything was written last, bytes.
+    /// Text of the rows since the last flush, bytes.
     pub text_bytes: usize,
 }
 
 impl PendingLimit {
-    /// For a file with one process: a block of each table is all that can wait.
+    /// No limit, for a file with one process: at most one block per table waits.
     pub const NONE: PendingLimit = PendingLimit { rows: usize::MAX, text_bytes: usize::MAX };
-    /// For a file with any number of processes.
+    /// Limit for a file with any number of processes.
     pub const MANY_PROCESSES: PendingLimit = PendingLimit { rows: 1 << 18, text_bytes: 64 << 20 };
 }
 
@@ -31,16 +31,16 @@ impl PendingLimit {
 pub struct Translator<W: Write> {
     shard: ShardWriter<W>,
     limit: PendingLimit,
-    /// Text of rows since everything was written last; 0 if there is no limit.
+    /// Text of the rows since the last flush, bytes; 0 if there is no limit.
     text_bytes: usize,
-    /// Rows by the number of their table.
+    /// Number of rows, indexed by table number.
     rows: Vec<u64>,
     ignored: IgnoredNames,
     translation: Translation,
 }
 
 impl<W: Write> Translator<W> {
-    /// Starts with a shard that has no rows.
+    /// Creates a translator for a shard without rows.
     pub fn new(shard: ShardWriter<W>, limit: PendingLimit) -> Translator<W> {
         Translator {
             shard,
@@ -52,12 +52,12 @@ impl<W: Write> Translator<W> {
         }
     }
 
-    /// What is counted so far, but for [`Translation::rows`] and [`Translation::ignored`].
+    /// Returns the counts so far, except [`Translation::rows`] and [`Translation::ignored`].
     pub fn translation(&self) -> &Translation {
         &self.translation
     }
 
-    /// Describes a process, or describes it again.
+    /// Writes a description of a process, or a newer description of it.
     pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
         self.shard.process(process)
     }
@@ -67,7 +67,7 @@ impl<W: Write> Translator<W> {
         self.shard.clock(set)
     }
 
-    /// Describes a table that is not one of RocPD.
+    /// Describes a table that RocPD does not define.
     pub fn table(&mut self, table: &Table) -> Result<(), WriteError> {
         self.shard.table(table)
     }
@@ -78,8 +78,8 @@ impl<W: Write> Translator<W> {
         row.with_values(|values| self.values(source, R::TABLE, values)).map(R::key)
     }
 
-    /// Adds a row of a table that is described in the file: a value per column, in the order of the description.
-    /// Columns that are left out at the end have their defaults.
+    /// Adds a row of a table that is described in the shard: one value per column, in the order of the description.
+    /// Columns omitted at the end get their defaults.
     #[inline]
     pub fn values(&mut self, source: u32, table: TableId, values: &[Value<'_>]) -> Result<i64, WriteError> {
         let key = self.shard.push(source, table, values)?;
@@ -100,7 +100,7 @@ impl<W: Write> Translator<W> {
         self.rows[place] = 1;
     }
 
-    /// Writes what is pending, if there is too much of it after a row with these values.
+    /// Flushes the shard if, after a row with these values, pending rows exceed the limit.
     fn keep_limit(&mut self, values: &[Value<'_>]) -> Result<(), WriteError> {
         let text = |value: &Value<'_>| match value {
             Value::Text(text) | Value::Blob(text) => text.len(),
@@ -123,20 +123,20 @@ impl<W: Write> Translator<W> {
         self.shard.string(text).map(StringId)
     }
 
-    /// As much of a text as is kept. Counts texts that are longer.
+    /// Cuts a text to at most `max_bytes`. Counts texts that are longer.
     #[inline]
     pub fn cut<'t>(&mut self, text: &'t [u8], max_bytes: usize) -> &'t [u8] {
         self.translation.cut_texts += u64::from(text.len() > max_bytes);
         cut_text(text, max_bytes)
     }
 
-    /// Counts an element of the file as read.
+    /// Counts one element of the file as read.
     #[inline]
     pub fn count_element(&mut self) {
         self.translation.elements += 1;
     }
 
-    /// Counts what is in no row, and adds it to the loss ledger.
+    /// Counts a loss under the name `what`, and adds it to the loss ledger.
     pub fn lose(&mut self, what: &str, loss: Loss) {
         if let Some(count) = loss.rows.filter(|count| *count > 0) {
             match self.translation.lost.get_mut(what) {
@@ -147,29 +147,29 @@ impl<W: Write> Translator<W> {
         self.shard.loss(loss);
     }
 
-    /// Adds to the loss ledger that something is lost, and that its amount is unknown or counted elsewhere.
+    /// Adds a loss to the loss ledger whose amount is unknown or counted elsewhere.
     pub fn lose_uncounted(&mut self, loss: Loss) {
         self.shard.loss(loss);
     }
 
-    /// Counts one thing that has no place in RocPD.
+    /// Counts one item that RocPD cannot represent.
     pub fn ignore(&mut self, what: &str) {
         self.ignored.add(what, 1);
     }
 
-    /// The things that have no place in RocPD, to be counted by name.
+    /// Returns the counts of content that RocPD cannot represent.
     pub fn ignored_names(&mut self) -> &mut IgnoredNames {
         &mut self.ignored
     }
 
-    /// Adds a warning, unless there are too many already.
+    /// Adds a warning unless the limit is reached.
     pub fn warn(&mut self, line: String) {
         if self.translation.warnings.len() < MAX_WARNINGS {
             self.translation.warnings.push(line);
         }
     }
 
-    /// Adds a warning for each kind of loss that was counted.
+    /// Adds a warning for each kind of counted loss.
     pub fn warn_of_losses(&mut self) {
         let lines: Vec<String> =
             self.translation.lost.iter().map(|(what, count)| format!("{count} {what} are lost")).collect();
@@ -181,7 +181,7 @@ impl<W: Write> Translator<W> {
         self.translation.notes.push(line);
     }
 
-    /// Ends the shard.
+    /// Finishes the shard. Returns the sink and the counts.
     pub fn finish(mut self) -> Result<(W, Translation), WriteError> {
         let rows = (0u16..).map(TableId).zip(self.rows).filter(|(_, rows)| *rows > 0);
         self.translation.rows = rows.collect();

@@ -1,4 +1,4 @@
-//! The tables of a file, as its schema lists them.
+//! The tables of a file according to its schema.
 
 use super::connections;
 use super::error::ReadError;
@@ -8,51 +8,51 @@ use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Maximum number of tables of a file. A merge of AMD's has up to 500 sets of some 25.
+/// Maximum number of tables of a file. Outputs of AMD's merge have up to 500 table sets of about 25 tables.
 const MAX_TABLES: usize = 1 << 16;
-/// Maximum number of rows of a schema: tables, their indexes, views.
+/// Maximum number of rows of a schema: tables, indexes and views.
 const MAX_ROWS: usize = 4 * MAX_TABLES;
-/// Maximum bytes of a name.
+/// Maximum bytes of a table name.
 const MAX_NAME: usize = 256;
-/// Maximum number of names of invalid entries in a message.
+/// Maximum number of invalid entries that are reported by name.
 const MAX_TOLD: usize = 10;
 
-/// A table as the schema has it.
+/// A table in the schema.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Name with suffix.
+    /// Name with its suffix.
     pub(super) name: String,
-    /// Page of its root.
+    /// Root page.
     pub(super) root: u32,
-    /// The CREATE TABLE.
+    /// CREATE TABLE statement.
     pub(super) sql: String,
 }
 
-/// The tables whose names begin with `rocpd_`, and those that a `.rpd` brought along.
+/// The tables whose names start with `rocpd_`, and those that come from a `.rpd`.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
-    /// In the order in which they were made.
+    /// The tables in the order of their creation.
     pub(super) entries: Vec<Entry>,
-    /// Entries with such names that are no tables, one line each.
+    /// Entries that have such names but cannot be read as tables, one line each.
     pub(super) remarks: Vec<String>,
     /// Names of tables that are not part of RocPD.
     pub(super) others: Vec<String>,
 }
 
 impl Catalog {
-    /// Whether the file is a legacy `.rpd`.
+    /// Returns whether the file is a legacy `.rpd`.
     pub(super) fn is_legacy(&self) -> bool {
         self.entries.iter().any(|entry| entry.name == "rocpd_api")
     }
 }
 
-/// The schema of a file by its pages.
+/// Reads the schema of a file from its pages.
 pub(super) fn by_pages(database: &pages::PageDatabase) -> Result<Catalog, ReadError> {
     let rows = database.schema().map_err(|error| ReadError::page(error, database, "sqlite_master"))?;
     catalog(rows, database.path())
 }
 
-/// The schema of a file by SQLite.
+/// Reads the schema of a file with SQLite.
 pub(super) fn by_sql(conn: &Connection, path: &Path) -> Result<Catalog, ReadError> {
     let schema = ReadError::schema(path);
     let sql = format!(
@@ -72,7 +72,7 @@ pub(super) fn by_sql(conn: &Connection, path: &Path) -> Result<Catalog, ReadErro
     catalog(rows, path)
 }
 
-/// The tables of a file, by its pages or by SQLite. A journal beside it does not matter.
+/// Reads the tables of a file from its pages or with SQLite. Ignores a journal of the file.
 pub(super) fn of_any(path: &Path) -> Result<Catalog, ReadError> {
     match pages::PageDatabase::open(path) {
         Ok(database) => by_pages(&database),
@@ -94,21 +94,21 @@ fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
     if rows.len() > MAX_ROWS {
         return too_many("entries in its schema", MAX_ROWS);
     }
-    // A name that is there twice may mean a view to SQLite.
+    // A duplicate name may stand for a view in SQLite.
     let mut uses: HashMap<String, u32> = HashMap::new();
     for row in &rows {
         *uses.entry(row.name.to_ascii_lowercase()).or_default() += 1;
     }
     let mut catalog = Catalog::default();
     let mut tables = 0;
-    // Rows belong to one table: thousands with the same pages would be more rows than the file has.
+    // Only one table may use a root page. Thousands of tables with the same pages would have more rows than the file.
     let mut roots = HashSet::new();
     for SchemaRow { kind, name, root, sql, .. } in rows {
         if kind != "table" {
             continue;
         }
         if !name.starts_with("rocpd_") && !name.starts_with(RPD_TABLE_PREFIX) {
-            // Virtual tables have no root, and SQLite's own tables are not data.
+            // Virtual tables have no root page, and SQLite's own tables contain no data.
             if root >= 2 && !name.starts_with("sqlite_") && name.len() <= MAX_NAME {
                 catalog.others.push(name);
             }

@@ -1,4 +1,4 @@
-//! Connections of SQLite to a file that is only read.
+//! Read-only SQLite connections to a file.
 
 use super::error::ReadError;
 use rpd_files::{AnchorUse, entry_stat, open_by_path};
@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Connections to a file, opened when they are needed; each thread uses one of its own.
+/// Connections to a file, opened on demand. Each thread uses its own.
 #[derive(Debug)]
 pub(super) struct Connections {
     path: PathBuf,
     bytes: u64,
-    /// Whether SQLite has to be lenient with the file.
+    /// Whether SQLite must tolerate damage of the file.
     torn: AtomicBool,
     /// Idle connections.
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Connections {
-    /// `torn`: the end of the file is missing.
+    /// Creates it without connections. `torn`: the end of the file is missing.
     pub(super) fn new(path: &Path, bytes: u64, torn: bool) -> Connections {
         Connections { path: path.to_owned(), bytes, torn: torn.into(), idle: Mutex::default() }
     }
@@ -31,23 +31,23 @@ impl Connections {
         &self.path
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether SQLite is lenient with the file.
+    /// Returns whether SQLite tolerates damage of the file.
     pub(super) fn is_torn(&self) -> bool {
         self.torn.load(Ordering::Relaxed)
     }
 
-    /// Is lenient from now on.
+    /// Makes SQLite tolerate damage from now on.
     pub(super) fn tear(&self) {
         self.torn.store(true, Ordering::Relaxed);
         self.release();
     }
 
-    /// Lets a connection do something; opens one if all are in use.
+    /// Runs `work` with an idle connection, or with a new one if all are in use.
     pub(super) fn with<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, ReadError>,
@@ -77,10 +77,10 @@ impl Connections {
     }
 }
 
-/// Opens a quiet file for reading, without locks, so that nothing is made beside it.
+/// Opens a file that has no writer for reading, without locks, so that SQLite creates no files beside it.
 ///
-/// The schema may be anybody's: no view, trigger or function of it is ever run. `torn` lets SQLite
-/// open a file whose end is missing, or with entries in its schema that it does not understand.
+/// The schema is untrusted: no view, trigger or function of it is ever executed. With `torn`, SQLite opens files
+/// whose end is missing or whose schema has entries that it does not understand.
 pub(super) fn connect(path: &Path, torn: bool) -> Result<Connection, ReadError> {
     let connected = open_by_path(path, AnchorUse::Inputs, |path| connect_to(path, torn));
     connected.map_err(ReadError::io(path))?.map_err(ReadError::schema(path))
@@ -101,7 +101,7 @@ fn connect_to(path: &Path, torn: bool) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// A path as SQLite takes it with parameters; any byte may be in a path.
+/// Formats a path as a URI with parameters for SQLite. A path may contain any byte.
 fn uri(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut uri = "file://".to_owned();
@@ -126,11 +126,11 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// SQLite must be built with the flags in .cargo/config.toml.
+    /// Requires SQLite to be built with the flags in .cargo/config.toml.
     #[test]
     fn sqlite_does_not_wait_for_a_fifo_in_place_of_a_database() {
         let folder = tempfile::tempdir().unwrap();
-        // Another user may exchange what is in it.
+        // Any user may replace its entries.
         set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
         let [path, fifo] = ["trace.db", "fifo"].map(|name| folder.path().join(name));
         write(&path, "").unwrap();

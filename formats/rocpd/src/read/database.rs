@@ -1,4 +1,4 @@
-//! An open file.
+//! An open RocPD database.
 
 use super::catalog::{self, Catalog, Entry};
 use super::connections::Connections;
@@ -17,19 +17,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of uuids in a file. AMD's merge stops at 500.
+/// Maximum number of uuids in a file. AMD's merge is limited to 500.
 const MAX_SPACES: usize = 4096;
-/// Maximum number of processes, and of nodes, of a space that are described.
+/// Maximum number of processes, and of nodes, that are described per id space.
 const MAX_FACTS: usize = 1 << 20;
-/// Maximum number of tables that are none of RocPD's whose rows are counted.
+/// Maximum number of tables outside RocPD whose rows are counted.
 const MAX_OTHERS: usize = 64;
-/// Maximum number of lines about damage; the rest is counted.
+/// Maximum number of lines about damage.
 const MAX_DAMAGE: usize = 100;
 
-/// What is done with the rows of a piece, or of a part of it.
+/// Callback for the rows of a piece, or of a part of it.
 pub type TakeRows<'a> = dyn FnMut(&Piece, Result<Rows<Local>, ReadError>) + 'a;
 
-/// A RocPD database that is only read, by any number of threads at once.
+/// A RocPD database that is open for reading, by any number of threads at once.
 #[derive(Debug)]
 pub struct Database {
     file: Reader,
@@ -37,15 +37,15 @@ pub struct Database {
     damage: Damage,
 }
 
-/// The file, by its pages and by SQLite.
+/// Access to the file through its pages and through SQLite.
 #[derive(Debug)]
 struct Reader {
-    /// `None` where only SQLite can read the file.
+    /// `None` if only SQLite can read the file.
     pages: Option<pages::PageDatabase>,
     sql: Connections,
 }
 
-/// What is known to be lost.
+/// Known losses, one line each.
 #[derive(Debug, Default)]
 struct Damage(Vec<String>);
 
@@ -60,7 +60,7 @@ impl Damage {
         }
     }
 
-    /// Rows that cannot be read. That a file was cut is reported once.
+    /// Adds rows that cannot be read. A truncated file is reported only once.
     fn add_error(&mut self, error: &ReadError) {
         if !matches!(error, ReadError::Cut { .. }) {
             self.add([error.to_string()]);
@@ -78,7 +78,8 @@ impl Database {
         }
     }
 
-    /// The same, all of it through SQLite: slower by far, and what the fast way is compared with.
+    /// Opens a database and reads all of it through SQLite. This is much slower, and serves as the reference for
+    /// the fast reader.
     pub fn open_with_sqlite(path: &Path) -> Result<Database, ReadError> {
         pages::PageDatabase::open(path).map(drop).or_else(|error| match error {
             OpenError::Unsupported { .. } => Ok(()),
@@ -125,17 +126,17 @@ impl Database {
         Ok(Database { file, spaces, damage })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.file.sql.path()
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file, bytes.
     pub fn bytes(&self) -> u64 {
         self.file.sql.bytes()
     }
 
-    /// Closes the file until rows are asked for again. What another thread is reading stays open.
+    /// Closes the file until the next read. Reads in other threads continue.
     pub fn release(&self) {
         self.file.sql.release();
         if let Some(pages) = &self.file.pages {
@@ -143,13 +144,13 @@ impl Database {
         }
     }
 
-    /// The uuids of the file, in the order of their suffixes.
+    /// Returns the id space of each uuid of the file, in the order of their suffixes.
     pub fn spaces(&self) -> &[Space] {
         &self.spaces
     }
 
-    /// The parts of a piece whose rows were [too large](ReadError::TooLarge) to be read at once; the piece
-    /// alone where it has none.
+    /// Splits a piece whose rows were [too large](ReadError::TooLarge) to be read at once. Returns the piece itself
+    /// if it cannot be split.
     ///
     /// # Panics
     /// If there is no such space or table.
@@ -161,7 +162,8 @@ impl Database {
         }
     }
 
-    /// All columns of the rows of a piece. If they are too large to be read at once, those of its parts, one by one.
+    /// Reads all columns of the rows of a piece. If the rows are too large to be read at once, reads its parts one
+    /// by one.
     ///
     /// # Panics
     /// If there is no such space or table.
@@ -170,26 +172,26 @@ impl Database {
         self.file.each(&table.stored, &table.table, piece, take);
     }
 
-    /// Forgets where the rows are, for a caller that has noted the pieces to read.
+    /// Frees the positions of the rows, for a caller that has stored the pieces to read.
     pub fn forget_pieces(&mut self) {
         let tables = self.spaces.iter_mut().flat_map(|space| &mut space.tables);
         tables.for_each(|table| table.pieces = Vec::new());
     }
 
-    /// What is known to be lost, one line each.
+    /// Returns the known losses, one line each.
     pub fn damage(&self) -> &[String] {
         &self.damage.0
     }
 
-    /// Whether rows are decoded from the pages of the file, and not by SQLite.
+    /// Returns whether rows are decoded from the pages of the file instead of by SQLite.
     pub fn is_fast(&self) -> bool {
         self.file.pages.is_some()
     }
 
-    /// The rows of a piece, keys ascending; columns in the order of the description of the table.
+    /// Reads the rows of a piece by ascending keys, with columns in the order of the description of the table.
     ///
-    /// A column that the file does not have is absent and means its default. One that is not
-    /// `wanted` is absent as well.
+    /// A column that the file lacks is absent, which stands for its default. A column that is not `wanted` is
+    /// absent too.
     ///
     /// # Panics
     /// If there is no such space or table.
@@ -220,14 +222,14 @@ impl Reader {
             (PiecePlace::Keys { first, last }, _) => {
                 self.sql.with(|conn| stored.key_rows(conn, self.sql.path(), table, (*first, *last), wanted))
             }
-            // A piece of another file.
+            // The piece belongs to another file.
             (PiecePlace::Pages(_) | PiecePlace::Cells { .. }, None) => {
                 Err(ReadError::Changed(self.sql.path().to_owned()))
             }
         }
     }
 
-    /// Passes on the rows of a piece; where they are too long, in smaller ones.
+    /// Passes the rows of a piece to `take`. If they are too large, passes those of its parts.
     fn each(&self, stored: &Stored, table: &Arc<Table>, piece: &Piece, take: &mut TakeRows<'_>) {
         match (self.rows(stored, table, piece, Wanted::All), &self.pages) {
             (Err(ReadError::TooLarge { path, table: name }), Some(pages)) if piece.has_pages() => {
@@ -251,7 +253,7 @@ impl Reader {
                 damage.add(lost);
                 Ok(pieces)
             }
-            // SQLite takes what is after the end of a file for zeros, and would make rows of them.
+            // SQLite reads zeros beyond the end of the file and would return rows made of them.
             Some(_) if self.sql.is_torn() => {
                 damage.add([format!("{} can only be read in a whole file", stored.name)]);
                 Ok(Vec::new())
@@ -264,8 +266,8 @@ impl Reader {
         }
     }
 
-    /// Reads how a table is declared. If SQLite does not understand a part of the schema, that does not
-    /// keep it from the rest.
+    /// Reads the declaration of a table. If SQLite does not understand a part of the schema, the other declarations
+    /// are still read.
     fn declaration(&self, entry: &Entry, names: Names<'_>, damage: &mut Damage) -> Result<Found, ReadError> {
         declaration(entry, names, |work| {
             let ask = || self.sql.with(|conn| work(conn).map_err(ReadError::schema(self.sql.path())));
@@ -290,7 +292,7 @@ impl Reader {
         })
     }
 
-    /// Reads a space: its metadata, the declarations of its tables, its nodes and processes.
+    /// Reads an id space: its metadata, the declarations of its tables, its nodes and processes.
     fn space(
         &self,
         suffix: String,
@@ -321,7 +323,7 @@ impl Reader {
                 Err(why) => space.left_out.push(self.left_out(name, &entry.name, why)),
             }
         }
-        // A file whose writer was killed has the tables, and the guid only as their default.
+        // In a file whose writer was killed, the tables exist and the guid is only their default.
         let default = || declared.iter().find_map(|table| table.file.guid().map(str::to_owned));
         if let Some(guid) = guid.or_else(default) {
             space.guid = guid;
@@ -343,7 +345,7 @@ impl Reader {
         Ok(space)
     }
 
-    /// Reads the metadata rows. Damage is reported, too.
+    /// Reads the metadata rows, and reports damage.
     fn tags(
         &self,
         entry: &Entry,
@@ -370,7 +372,7 @@ impl Reader {
         Ok((tags, found.warnings))
     }
 
-    /// The facts in the rows of a table.
+    /// Reads the rows of a table and converts them to facts.
     fn facts<T, I: Iterator<Item = T>>(
         &self,
         space: &Space,
@@ -390,7 +392,7 @@ impl Reader {
         facts
     }
 
-    /// Tables with rows that belong to no space. Of very many only some are counted.
+    /// Lists tables with rows that belong to no id space. Counts the rows of at most [`MAX_OTHERS`] tables.
     fn others(&self, names: Vec<String>, why: &'static str) -> Vec<LeftOut> {
         let more = names.len().saturating_sub(MAX_OTHERS);
         let counted = names.into_iter().take(MAX_OTHERS).map(|name| self.left_out(name.clone(), &name, why));
@@ -401,7 +403,7 @@ impl Reader {
         others
     }
 
-    /// A table that is not read, with the number of its rows.
+    /// Describes a table that is not read, with the number of its rows.
     fn left_out(&self, name: String, in_file: &str, why: &'static str) -> LeftOut {
         let sql = format!("SELECT count(*) FROM {}", crate::connect::identifier(in_file));
         let rows = self.sql.with(|conn| {

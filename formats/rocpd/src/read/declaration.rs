@@ -1,4 +1,4 @@
-//! How a table of a file is declared.
+//! Declarations of the tables of a file.
 
 use super::catalog::Entry;
 use crate::connect::literal;
@@ -7,37 +7,37 @@ use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Maximum number of columns of a table. The widest of RocPD has 25.
+/// Maximum number of columns of a table. The widest table of RocPD has 25.
 const MAX_COLUMNS: usize = 256;
-/// Maximum bytes of a CREATE TABLE.
+/// Maximum bytes of a CREATE TABLE statement.
 const MAX_SQL: usize = 1 << 16;
-/// Maximum number of declarations that are remembered.
+/// Maximum number of cached declarations.
 const MAX_REMEMBERED: usize = 1024;
 
-/// A column as the file declares it.
+/// A column as declared in the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FileColumn {
     pub(super) name: String,
     pub(super) type_name: String,
     pub(super) not_null: bool,
     pub(super) default: Literal,
-    /// The table that it refers to, without the suffix if it has the one of the space, and the column.
+    /// The referenced table and column. The table name lacks the suffix if it has that of the id space.
     pub(super) refers: Option<(String, Option<String>)>,
     pub(super) unique: bool,
     pub(super) one_of: Vec<String>,
-    /// Place of the value in a stored row; `None` for what is computed, which is not read.
+    /// Index of the value in a stored row; `None` for a generated column, which is not read.
     pub(super) stored_at: Option<usize>,
 }
 
-/// How a table with a number of the row in `id` is declared.
+/// Declaration of a table whose `id` is the row number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FileTable {
     pub(super) columns: Vec<FileColumn>,
-    /// Values of a stored row, the key included.
+    /// Number of values in a stored row, including the key.
     pub(super) stored: usize,
 }
 
-/// A default, as far as it is a literal.
+/// A default value if it is a literal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Literal {
     /// No default, or NULL.
@@ -52,7 +52,7 @@ pub(super) enum Literal {
 }
 
 impl FileTable {
-    /// The default of the column `guid`.
+    /// Returns the default of the column `guid`.
     pub(super) fn guid(&self) -> Option<&str> {
         match self.columns.iter().find(|column| column.name.eq_ignore_ascii_case("guid"))?.default {
             Literal::Text(ref guid) => Some(guid),
@@ -61,14 +61,13 @@ impl FileTable {
     }
 }
 
-/// What is known of the tables of other files: rank after rank writes the same statements, but for
-/// suffix and guid.
+/// Declarations of the tables of other files. Every rank writes the same statements except for suffix and guid.
 static REMEMBERED: LazyLock<Mutex<HashMap<String, FileTable>>> = LazyLock::new(Mutex::default);
 
-/// Stand for suffix and guid in a statement.
+/// Placeholders for suffix and guid in a statement.
 const PLACES: [char; 2] = ['\u{1}', '\u{2}'];
 
-/// The suffix and, where known, the guid of a space.
+/// The suffix and, if known, the guid of an id space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
     pub(super) suffix: &'a str,
@@ -76,7 +75,8 @@ pub(super) struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The statement without them; `None` where they could be mistaken for something else.
+    /// Replaces suffix and guid in a statement by placeholders. Returns `None` if they could be confused with other
+    /// text.
     fn neutral(self, sql: &str) -> Option<String> {
         let is_plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
         let guid = self.guid.filter(|guid| guid.len() > 8);
@@ -87,7 +87,7 @@ impl Names<'_> {
         Some(guid.map(|guid| neutral.replace(guid, "\u{2}")).unwrap_or(neutral))
     }
 
-    /// Whether a declaration states nothing about them, except the default of `guid`.
+    /// Returns whether suffix and guid occur nowhere in a declaration, except in the default of `guid`.
     fn are_not_in(self, table: &FileTable) -> bool {
         let names =
             |text: &str| text.contains(self.suffix) || self.guid.is_some_and(|guid| text.contains(guid));
@@ -108,8 +108,8 @@ impl Names<'_> {
     }
 }
 
-/// How a table is declared; `ask` makes a connection of SQLite do something. The inner error states why
-/// the table is not read.
+/// Returns the declaration of a table; `ask` runs a query on a connection of SQLite. The inner error states why the
+/// table is not read.
 pub(super) fn declaration<E>(
     entry: &Entry,
     names: Names<'_>,
@@ -135,10 +135,10 @@ pub(super) fn declaration<E>(
     Ok(found)
 }
 
-/// A declaration, or why the table is not read.
+/// A declaration, or the reason why the table is not read.
 pub(super) type Found = Result<FileTable, &'static str>;
 
-/// Asks SQLite how a table is declared.
+/// Reads the declaration of a table with SQLite.
 fn look_up(conn: &Connection, entry: &Entry, suffix: &str) -> rusqlite::Result<Found> {
     let table = literal(&entry.name);
     let mut found = FileTable::default();
@@ -160,7 +160,7 @@ fn look_up(conn: &Connection, entry: &Entry, suffix: &str) -> rusqlite::Result<F
             stored_at: (hidden == 0).then_some(found.stored),
             ..FileColumn::default()
         };
-        // 2: VIRTUAL, is computed whenever it is read. 3: STORED, has a place in the row.
+        // 2 is VIRTUAL: computed on every read. 3 is STORED: stored in the row.
         found.stored += usize::from(hidden != 2);
         if row.get::<_, i64>(4)? > 0 {
             keys.push((column.name.clone(), column.type_name.clone()));
@@ -182,8 +182,8 @@ fn look_up(conn: &Connection, entry: &Entry, suffix: &str) -> rusqlite::Result<F
     Ok(Ok(found))
 }
 
-/// Adds foreign keys and UNIQUE. Returns whether the key has an index: that of a table WITHOUT ROWID
-/// has, and one that is not the number of the row.
+/// Adds foreign keys and UNIQUE. Returns whether the key has an index, which means that it is not the row number or
+/// that the table is WITHOUT ROWID.
 fn look_up_links(
     conn: &Connection,
     table: &str,
@@ -222,7 +222,7 @@ fn look_up_links(
     Ok(key_has_index)
 }
 
-/// A name without this end, in any case.
+/// Removes a suffix from a name, ignoring case.
 fn without<'a>(name: &'a str, suffix: &str) -> &'a str {
     let at = name.len().saturating_sub(suffix.len());
     match (name.get(..at), name.get(at..)) {
@@ -235,7 +235,7 @@ fn named<'a>(columns: &'a mut [FileColumn], name: &str) -> Option<&'a mut FileCo
     columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name))
 }
 
-/// What a DEFAULT states. AMD quotes texts like names.
+/// Parses a DEFAULT. AMD quotes texts like names.
 fn of_default(default: Option<&str>) -> Literal {
     let Some(text) = default.map(str::trim) else { return Literal::Null };
     for quote in ['\'', '"'] {

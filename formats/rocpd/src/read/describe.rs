@@ -1,4 +1,4 @@
-//! Tables of a file in the words of the data model.
+//! Describes tables of a file in terms of the data model.
 
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::shared::Shared;
@@ -7,32 +7,33 @@ use rpd_shard::model::{Column, Declared, Kind, Schema, Table, TableId, current_t
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Columns that every table has and the data model implies.
+/// Columns that every table has and that the data model implies.
 const IMPLIED: [&str; 2] = ["id", "guid"];
 
-/// Tables that are not as the data model has them.
+/// Table descriptions that differ from the data model.
 static TABLES: Shared<Table> = Shared::new();
 
-/// Whether equal rows of all inputs become one, which has no room for a value of its own from each.
+/// Returns whether equal rows of all inputs are merged into one. Such a row cannot keep a separate value from each
+/// input.
 fn is_shared(name: &str) -> bool {
     let builtin = Schema::builtin();
     let shared = [rocpd::STRING, rocpd::INFO_NODE].into_iter().filter_map(|id| builtin.get(id));
     name == METADATA || shared.into_iter().any(|table| table.name == name)
 }
 
-/// A table in the words of the data model, and where the file has its columns.
+/// A table described in terms of the data model, and the positions of its columns in the file.
 pub(super) struct Described {
     pub(super) table: Arc<Table>,
-    /// For each column of `table` its place in the columns of the file.
+    /// For each column of `table`, its index among the columns of the file.
     pub(super) places: Vec<Option<usize>>,
     pub(super) warnings: Vec<String>,
 }
 
-/// The columns of a known table widened by those of the file, or of a new table.
+/// Adds the columns of the file to a known table, or describes a new table.
 ///
-/// A known column has the kind that the model gives it, wherever it is; the file states whether it
-/// may be NULL, and which words it may have. The others come after the column that they follow
-/// in the file; those of tables whose equal rows become one are left out.
+/// A known column has the kind of the data model, wherever it is; the file states whether it may be NULL, and which
+/// words it allows. Each other column follows the column that it follows in the file. Other columns are left out if
+/// equal rows of the table are merged.
 pub(super) fn describe(
     id: TableId,
     name: &str,
@@ -98,7 +99,7 @@ pub(super) fn describe(
     Described { table, places, warnings }
 }
 
-/// A column that the data model does not have.
+/// Describes a column that the data model lacks.
 fn unknown(
     table: &str,
     found: &FileColumn,

@@ -1,104 +1,104 @@
-//! Why a database, or a piece of one, cannot be read.
+//! Errors of reading a database or a piece of it.
 
 use rpd_sqlite::read::{OpenError, PageDatabase, PageError, PageProblem};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A database or a piece of it cannot be read. Every message has the file and the next step.
+/// Error of reading a database or a piece of it. Every message has the file and the next step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The file cannot be opened or read.
     #[error("read {}: check that it exists and may be read", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file has no bytes.
+    /// The file is empty.
     #[error("{} is empty: its writer was killed before it wrote anything", .0.display())]
     Empty(PathBuf),
-    /// The file does not begin like a SQLite database.
+    /// The file does not start like a SQLite database.
     #[error("{} is not a SQLite database", .0.display())]
     NotADatabase(PathBuf),
-    /// The header of the database contradicts itself.
+    /// The header of the database is inconsistent.
     #[error("the header of {} is damaged: {problem}", path.display())]
     Header {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Inconsistency.
         problem: &'static str,
     },
-    /// A legacy `.rpd`, which is another format.
+    /// The file is a legacy `.rpd`, which is another format.
     #[error("{} is a legacy .rpd database, no RocPD: read it as one", .0.display())]
     LegacyRpd(PathBuf),
-    /// A database without tables of RocPD.
+    /// The database has no RocPD tables.
     #[error("{} is a SQLite database without RocPD tables", .0.display())]
     NotRocPd(PathBuf),
-    /// A transaction was not finished: what the file holds is neither the old nor the new content.
+    /// A transaction is incomplete: the file has neither the old nor the new content.
     #[error(
         "{} is in the middle of a transaction, {} is not empty: its writer runs, or was killed; open the database \
          once with sqlite3 to roll back",
         path.display(), journal.display()
     )]
     HotJournal {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The journal beside it.
+        /// Path of its journal.
         journal: PathBuf,
     },
-    /// Rows are in a write-ahead log, and not yet in the file.
+    /// Rows are in a write-ahead log and not in the file yet.
     #[error(
         "{} has rows in {}: its writer runs, or was killed; open the database once with sqlite3 and \
          say \"PRAGMA wal_checkpoint(TRUNCATE)\"",
         path.display(), wal.display()
     )]
     Wal {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The log beside it.
+        /// Path of its write-ahead log.
         wal: PathBuf,
     },
-    /// The schema is of a version that this release does not know.
+    /// This release does not support the version of the schema.
     #[error("{} has RocPD schema version {version:?}: this release reads version 3", path.display())]
     Version {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Version as the file has it.
+        /// Version in the file.
         version: String,
     },
-    /// More of something than a sound database has.
+    /// The file exceeds a limit that valid databases satisfy.
     #[error("{} has more than {limit} {what}: it is damaged, or no output of a profiler", path.display())]
     TooMany {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Of what.
+        /// Items that are limited.
         what: &'static str,
-        /// How many are read.
+        /// Maximum number.
         limit: usize,
     },
-    /// The file was shortened, extended or replaced since it was opened.
+    /// The file was truncated, extended or replaced after it was opened.
     #[error("{} changed while it was read: merge again when its writer has ended", .0.display())]
     Changed(PathBuf),
-    /// A page of the file does not hold what it should.
+    /// A page of the file has invalid content.
     #[error("{} is damaged at page {page} (byte {offset}), in table {table}: {reason}", path.display())]
     Page {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Name of the table, with its suffix.
         table: String,
-        /// Number of the page, from 1.
+        /// Page number, from 1.
         page: u32,
-        /// Byte at which the page begins.
+        /// Offset of the page, bytes.
         offset: u64,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// The file was cut, which [`damage`](super::PageDatabase::damage) reports, and the rows are after its end.
+    /// The file was truncated, as [`damage`](super::PageDatabase::damage) reports, and the rows are beyond its end.
     #[error("{} is cut, and rows of {table} are after its end", path.display())]
     Cut {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Name of the table, with its suffix.
         table: String,
@@ -106,44 +106,44 @@ pub enum ReadError {
     /// SQLite cannot read some rows.
     #[error("read rows with ids {first} to {last} of {table} in {}", path.display())]
     Rows {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Name of the table, with its suffix.
         table: String,
-        /// First key asked for.
+        /// First requested key.
         first: i64,
-        /// Last key asked for.
+        /// Last requested key.
         last: i64,
         /// The error of SQLite.
         source: Box<rusqlite::Error>,
     },
-    /// Keys do not ascend.
+    /// The keys do not ascend.
     #[error("{} is damaged: id {key} of {table} is out of order", path.display())]
     Order {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Name of the table, with its suffix.
         table: String,
-        /// The key.
+        /// Key that is out of order.
         key: i64,
     },
-    /// A row has the largest id that there is, and rows are numbered up to the id after the last one.
+    /// A row has the largest possible id, but the merge needs the id after the last row.
     #[error(
         "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left after it",
         path.display(), i64::MAX
     )]
     LastId {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Name of the table.
         table: String,
-        /// How many rows are left out with it.
+        /// Number of rows that are left out because of it.
         rows: u64,
     },
     /// SQLite cannot read the schema.
     #[error("read the schema of {}: check it with \"PRAGMA integrity_check\" of sqlite3", path.display())]
     Schema {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
@@ -151,10 +151,10 @@ pub enum ReadError {
     /// The file cannot be opened for another reason.
     #[error(transparent)]
     Other(OpenError),
-    /// The rows asked for take more memory than a piece may.
+    /// The requested rows take more memory than a piece may.
     #[error("rows of {table} in {} take too much memory: read them in smaller pieces", path.display())]
     TooLarge {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Name of the table, with its suffix.
         table: String,
@@ -162,12 +162,12 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// An error of the system at `path`.
+    /// Returns the error for an I/O error at `path`.
     pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> ReadError {
         move |source| ReadError::Io { path: path.to_owned(), source }
     }
 
-    /// A page of `table` cannot be read.
+    /// Returns the error for a page of `table` that cannot be read.
     pub(super) fn page(error: PageError, database: &PageDatabase, table: &str) -> ReadError {
         let is_cut = is_after_the_end(&error, database);
         let PageError { path, page, problem } = error;
@@ -184,13 +184,13 @@ impl ReadError {
         }
     }
 
-    /// SQLite does not understand the schema of `path`.
+    /// Returns the error for a schema of `path` that SQLite does not understand.
     pub(super) fn schema(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
         move |source| ReadError::Schema { path: path.to_owned(), source }
     }
 }
 
-/// Whether a page is damaged because a file was cut, and not by itself.
+/// Returns whether a page is invalid because the file was truncated, and not because of other damage.
 pub(super) fn is_after_the_end(error: &PageError, database: &PageDatabase) -> bool {
     let is_after = match error.problem {
         PageProblem::Missing => true,

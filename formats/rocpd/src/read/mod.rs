@@ -1,15 +1,15 @@
-//! RocPD databases as input, of version 3: one process's, AMD's merges of several, and our own.
+//! RocPD databases of version 3 as input: of one process, of AMD's merge of several, and merged databases of rpd.
 //!
-//! A file is untrusted: every number and length in it is bounded, and nothing that its schema states is
-//! run. Nothing is made beside it.
+//! A file is untrusted: every number and length in it is bounded, and no code of its schema is executed. Reading
+//! creates no files beside it.
 //!
 //! * [`Database`]: an open file. Opening reads the schema and the processes, but no events.
-//! * [`Space`]: the tables of one uuid, described by the data model; unknown columns and tables are
-//!   carried by their declaration.
-//! * [`Piece`]: the rows that are read at once, by any number of threads.
-//! * [`redacted_environment`]: what of a recorded environment may be passed on.
+//! * [`Space`]: the tables of one uuid, described by the data model. Unknown columns and tables are carried with
+//!   their declaration.
+//! * [`Piece`]: rows that are read at once, by any number of threads.
+//! * [`redacted_environment`]: removes secrets from a recorded environment.
 //!
-//! The `guid` of a row is not examined: all rows of a table belong to the space of the table.
+//! The `guid` of a row is not examined: all rows of a table belong to the id space of the table.
 
 mod catalog;
 mod connections;

@@ -1,26 +1,26 @@
-//! Which rows of a table are read at once.
+//! Pieces: the rows of a table that are read at once.
 
-/// Rows that are read at once: neither their number nor their limits depend on the reader.
+/// Rows that are read at once. Number and bounds of the pieces do not depend on the reader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// How many rows it has, as far as known without reading them: room to reserve, no promise.
+    /// Estimated number of rows, to reserve memory.
     pub rows: u64,
-    /// Bytes of its rows, where they are long enough to be counted; 0 for all others.
+    /// Bytes of the rows if they are long enough to be counted, otherwise 0.
     pub bytes: u64,
     pub(super) place: PiecePlace,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum PiecePlace {
-    /// Rows with keys from the first to the last.
+    /// Rows with keys from `first` to `last`.
     Keys { first: i64, last: i64 },
     /// Leaf pages.
     Pages(Box<[u32]>),
-    /// Cells of a leaf page whose rows are long.
+    /// Cells of a leaf page with long rows.
     Cells { page: u32, first: u16, next: u16 },
 }
 
-/// Parts that a range of keys is split into.
+/// Number of parts into which a range of keys is split.
 const KEY_PARTS: u64 = 256;
 
 impl Piece {
@@ -32,8 +32,7 @@ impl Piece {
         Piece { rows, bytes: 0, place: PiecePlace::Pages(pages.into()) }
     }
 
-    /// Cells of a page, a few at a time, so that their payloads of these lengths come to `max_bytes` bytes at
-    /// most, or are alone.
+    /// Groups the cells of a page into pieces of at most `max_bytes` bytes. A cell with a longer payload is alone.
     pub(super) fn of_cells(page: u32, payloads: &[u64], max_bytes: u64) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut open: Option<(u16, u64)> = None;
@@ -58,7 +57,7 @@ impl Piece {
         pieces
     }
 
-    /// How many pages are listed in it.
+    /// Returns the number of pages in the piece.
     pub fn pages(&self) -> usize {
         match &self.place {
             PiecePlace::Pages(pages) => pages.len(),
@@ -66,8 +65,8 @@ impl Piece {
         }
     }
 
-    /// The piece in the smallest parts that are read: single pages, or short ranges of keys. What
-    /// cannot be read in one part does not hinder the others.
+    /// Splits the piece into the smallest parts that can be read: single pages or short ranges of keys. A part that
+    /// cannot be read does not affect the others.
     pub fn split(&self) -> Vec<Piece> {
         match &self.place {
             PiecePlace::Pages(pages) => {
@@ -90,19 +89,19 @@ impl Piece {
         }
     }
 
-    /// The piece in parts of so many pages at most; alone where it is not of pages.
+    /// Splits the piece into parts of at most `pages` pages. A piece without pages is not split.
     pub fn of_at_most(&self, pages: usize) -> Vec<Piece> {
         let PiecePlace::Pages(all) = &self.place else { return vec![self.clone()] };
         let rows = |part: &[u32]| self.rows * part.len() as u64 / all.len() as u64;
         all.chunks(pages.max(1)).map(|part| Piece::of_pages(part, rows(part))).collect()
     }
 
-    /// Whether it is of pages, which are divided where their rows are long.
+    /// Returns whether the piece consists of pages, which are divided if their rows are long.
     pub(super) fn has_pages(&self) -> bool {
         matches!(self.place, PiecePlace::Pages(_))
     }
 
-    /// Whether [`Piece::split`] makes more of it.
+    /// Returns whether [`Piece::split`] returns more than one part.
     pub fn is_divisible(&self) -> bool {
         match &self.place {
             PiecePlace::Pages(pages) => pages.len() > 1,

@@ -1,4 +1,4 @@
-//! Who the processes and nodes of a space are.
+//! Processes and nodes of an id space.
 
 use rpd_shard::identity::{RankIdentity, detect_rank};
 use rpd_shard::model::{Local, Rows};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 /// A row of `rocpd_info_process`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessFacts {
-    /// Its key.
+    /// Key of the row.
     pub key: i64,
     /// Key of its node.
     pub nid: i64,
@@ -20,18 +20,18 @@ pub struct ProcessFacts {
     pub size: Option<u32>,
     /// Rank on its node.
     pub local_rank: Option<u32>,
-    /// The variable that the rank came from.
+    /// The variable that the rank was read from.
     pub rank_from: Option<String>,
-    /// Whether it is a worker of its rank or a collector, as a merge has noted.
+    /// Whether a merge recorded it as a worker of its rank or as a collector.
     pub worker: bool,
-    /// When it began, ns in the clock domain of the space.
+    /// Start time, ns in the clock domain of the id space.
     pub start: Option<i64>,
-    /// When it ended, ns in the clock domain of the space.
+    /// End time, ns in the clock domain of the id space.
     pub end: Option<i64>,
 }
 
-/// Facts from rows of `rocpd_info_process`. The rank is the one that rpd-merge stored, or else what
-/// the recorded environment states.
+/// Reads rows of `rocpd_info_process`. The rank is the one that rpd-merge stored, otherwise that of the recorded
+/// environment.
 pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts> {
     (0..rows.len).map(move |row| {
         let text = |column: &str| rows.column(column).get(row).text_lossy().map(|text| text.into_owned());
@@ -54,7 +54,7 @@ pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts>
     })
 }
 
-/// What rpd-merge wrote into `extdata`, and whether that is a worker.
+/// Returns the identity that rpd-merge wrote into `extdata`, and whether the process is a worker.
 fn merged_identity(extdata: &str) -> Option<(RankIdentity, bool)> {
     let Ok(Json::Object(extdata)) = serde_json::from_str(extdata) else { return None };
     let rpd = extdata.get("rpd")?;
@@ -71,13 +71,13 @@ fn merged_identity(extdata: &str) -> Option<(RankIdentity, bool)> {
     Some((identity, worker))
 }
 
-/// What the launcher's variables state.
+/// Detects the rank from the launcher's variables in a recorded environment.
 fn recorded_identity(environment: &str) -> RankIdentity {
     let environment: Map<String, Json> = serde_json::from_str(environment).unwrap_or_default();
     detect_rank(|name| environment.get(name)?.as_str(), None)
 }
 
-/// Key and facts from rows of `rocpd_info_node`.
+/// Reads rows of `rocpd_info_node` with their keys.
 pub(super) fn nodes(rows: Rows<Local>) -> impl Iterator<Item = (i64, Node)> {
     (0..rows.len).map(move |row| {
         let text = |column: &str| {

@@ -1,30 +1,30 @@
-//! What of a recorded process may be passed on.
+//! Removes secrets from recorded facts of a process.
 
 use rpd_shard::identity::{
     is_rank_variable, is_secret_variable, masked_line, masked_text, masked_value, masked_variable,
 };
 use serde_json::{Map, Value as Json};
 
-/// Replaces a secret.
+/// Replacement for a secret.
 const MASK: &str = "***";
 
-/// A word that is none of a secret by its look.
+/// A word that does not have the form of a secret.
 const PROBE: &str = "word";
 
-/// Which variables are passed on.
+/// Variables to keep.
 #[derive(Clone, Copy, Debug)]
 pub enum Keep<'a> {
-    /// All of them, secrets masked.
+    /// All variables, with secrets masked.
     All,
-    /// These, and those with a rank; secrets are masked.
+    /// These variables and those with a rank, with secrets masked.
     Listed(&'a [String]),
 }
 
-/// The recorded environment, a JSON object or a list of variables, without secrets: masked are the values of
-/// variables whose name sounds like a secret, and what looks like one inside of the other values.
+/// Masks the secrets of a recorded environment, which is a JSON object or a list of variables.
 ///
-/// A text in which there is nothing to change is given back as it is. One that is neither is masked as a text, and
-/// dropped (`{}`) where only some variables are to be kept.
+/// Masked are values of variables whose name indicates a secret, and secrets inside other values. A text that needs
+/// no change is returned unchanged. A text of another form is masked as plain text, or replaced by `{}` if only
+/// some variables are kept.
 pub fn redacted_environment(json: &str, keep: Keep<'_>) -> String {
     if let Ok(mut variables) = serde_json::from_str::<Vec<Json>>(json) {
         let changed = redact_variables(&mut variables, keep);
@@ -48,7 +48,7 @@ pub fn redacted_environment(json: &str, keep: Keep<'_>) -> String {
     if changed { Json::Object(environment).to_string() } else { json.to_owned() }
 }
 
-/// Masks the value of a variable, and returns whether that changed it.
+/// Masks the value of a variable. Returns whether it changed.
 fn mask(name: &str, value: &mut Json) -> bool {
     let masked = match value {
         Json::String(text) if is_secret_variable(name) && !text.is_empty() => MASK.to_owned(),
@@ -72,9 +72,10 @@ fn mask(name: &str, value: &mut Json) -> bool {
     changed
 }
 
-/// Masks secrets in the `extdata` of a process, at any depth: values of names that sound like a secret,
-/// environments as by [`redacted_environment`], and what looks like a secret inside of other texts. What is
-/// under `rpd` at the top stays as it is. Returns whether anything changed.
+/// Masks secrets in the `extdata` of a process at any depth, except under the top-level member `rpd`.
+///
+/// Masked are values of names that indicate a secret, environments as by [`redacted_environment`], and secrets
+/// inside other texts. Returns whether anything changed.
 pub fn redact_extdata(extdata: &mut Map<String, Json>, keep: Keep<'_>) -> bool {
     let own = extdata.iter_mut().filter(|(name, _)| *name != "rpd");
     own.fold(false, |changed, (name, value)| redact_member(name, value, keep) | changed)
@@ -112,7 +113,7 @@ fn redact_member(name: &str, value: &mut Json, keep: Keep<'_>) -> bool {
     }
 }
 
-/// A list may be that of the arguments of a command: an option is one element, its value the next.
+/// Masks a list. It may contain the arguments of a command: an option in one element, its value in the next.
 fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
     let mut changed = false;
     let mut is_value = false;
@@ -131,7 +132,7 @@ fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
                 *text = MASK.to_owned();
             }
             Json::String(text) => {
-                // What would be masked after it.
+                // Tests whether a word after this option would be masked.
                 let probe = format!("{text} {PROBE}");
                 is_value =
                     text.starts_with('-') && !text.contains([' ', '=']) && masked_line(&probe) != probe;
@@ -144,7 +145,7 @@ fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
     changed
 }
 
-/// A list of variables, each of them `NAME=X` or an object with its name and value.
+/// Masks a list of variables, each of them `NAME=X` or an object with name and value.
 fn redact_variables(variables: &mut Vec<Json>, keep: Keep<'_>) -> bool {
     let before = variables.len();
     if let Keep::Listed(names) = keep {
@@ -160,18 +161,18 @@ fn redact_variables(variables: &mut Vec<Json>, keep: Keep<'_>) -> bool {
     variables.iter_mut().fold(is_shorter, |changed, variable| mask_variable(variable) | changed)
 }
 
-/// The name in `{"name": NAME, "value": X}`.
+/// Returns the name in `{"name": NAME, "value": X}`.
 fn name_of(members: &Map<String, Json>) -> Option<&str> {
     let of = |wanted: &str| members.iter().find(|(member, _)| member.eq_ignore_ascii_case(wanted));
     ["name", "key", "variable"].into_iter().find_map(|wanted| of(wanted)?.1.as_str())
 }
 
-/// `NAME=X`, or `{"name": NAME, "value": X}`
+/// Masks a variable in the form `NAME=X` or `{"name": NAME, "value": X}`.
 fn mask_variable(variable: &mut Json) -> bool {
     if let Json::Object(members) = variable
         && let Some(name) = name_of(members).map(str::to_owned)
     {
-        // The name itself is no secret, whatever its member is called.
+        // The name itself is not a secret, whatever its member is called.
         let others = members.iter_mut().filter(|(_, value)| value.as_str() != Some(&name));
         return others.fold(false, |changed, (member, value)| {
             let is_secret = is_secret_variable(member);
@@ -194,7 +195,7 @@ fn is_environment(name: &str) -> bool {
     ["environment", "environ", "env"].iter().any(|environment| name.eq_ignore_ascii_case(environment))
 }
 
-/// A recorded command line without secrets.
+/// Masks the secrets of a recorded command line.
 pub fn redacted_command(command: &str) -> String {
     masked_line(command)
 }

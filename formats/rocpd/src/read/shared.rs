@@ -1,11 +1,11 @@
-//! What many files have alike is kept once: a job has thousands of databases with the same tables.
+//! Shares equal values among open files: a job has thousands of databases with the same tables.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of different values that are looked for.
+/// Maximum number of shared values of one kind.
 const MAX_SHARED_VALUES: usize = 1_024;
 
-/// Values of one kind, of all files that are open.
+/// Values of one kind, shared by all open files.
 #[derive(Debug)]
 pub(super) struct Shared<T: ?Sized>(Mutex<Vec<Arc<T>>>);
 
@@ -14,14 +14,14 @@ impl<T: PartialEq + ?Sized> Shared<T> {
         Shared(Mutex::new(Vec::new()))
     }
 
-    /// The value, or an equal one that another file has.
+    /// Returns an equal value of another file, otherwise `value` itself.
     pub(super) fn one_of(&self, value: Arc<T>) -> Arc<T> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = known.iter().find(|same| **same == value) {
             return same.clone();
         }
         if known.len() >= MAX_SHARED_VALUES {
-            // What no file has any more makes room.
+            // Values that no file uses any more are removed.
             known.retain(|value| Arc::strong_count(value) > 1);
         }
         if known.len() < MAX_SHARED_VALUES {

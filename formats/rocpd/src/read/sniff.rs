@@ -1,37 +1,37 @@
-//! What a file is, by its header and the names of its tables.
+//! Detects the kind of a file by its header and the names of its tables.
 
 use super::catalog;
 use super::error::ReadError;
 use super::space::is_mark;
 use std::path::Path;
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
-    /// A database with tables of RocPD.
+    /// A database with RocPD tables.
     RocPd,
     /// A legacy `.rpd`.
     LegacyRpd,
-    /// What `rocprof-compute analyze` writes: metrics of kernels, in tables called `compute_*`, and no events.
+    /// Output of `rocprof-compute analyze`: metrics of kernels in tables named `compute_*`, without events.
     ComputeAnalysis,
-    /// A database with tables called `rocpd_*`, none of which identifies the format.
+    /// A database with tables named `rocpd_*`, none of which identifies the format.
     UnclearProfile,
-    /// A database of something else.
+    /// Any other database.
     OtherDatabase,
     /// A database whose schema cannot be read.
     DamagedDatabase,
-    /// No bytes.
+    /// An empty file.
     Empty,
-    /// No database.
+    /// Not a database.
     NotADatabase,
-    /// A file that is not there, or may not be read.
+    /// A file that does not exist or cannot be read.
     Unreadable,
 }
 
-/// How names of the tables of an analysis begin.
+/// Prefix of the names of the tables of an analysis.
 const ANALYSIS: &str = "compute_";
 
-/// Examines a file, but not its rows. A journal beside it does not matter here.
+/// Detects the kind of a file without reading its rows. Ignores a journal of the file.
 pub fn sniff(path: &Path) -> FileKind {
     match catalog::of_any(path) {
         Ok(catalog) if catalog.is_legacy() => FileKind::LegacyRpd,

@@ -12,26 +12,26 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of tables of a space that the data model does not have.
+/// Maximum number of tables of an id space that the data model lacks.
 const MAX_CARRIED: usize = 256;
-/// Maximum number of warnings about one space; the rest is cut off.
+/// Maximum number of warnings about one id space; further ones are dropped.
 const MAX_WARNINGS: usize = 100;
 
-/// The rows of one uuid: keys, strings and stack ids mean something only inside of it.
+/// The rows of one uuid. Keys, strings and stack ids are valid only inside it.
 #[derive(Debug)]
 pub struct Space {
-    /// The end of its table names, `_...`.
+    /// Suffix of its table names, `_...`.
     pub suffix: String,
-    /// Its guid, any text.
+    /// Its guid, which may be any text.
     pub guid: String,
-    /// Version of its schema: major, minor, patch. "3" reads as 3.0.0.
+    /// Schema version: major, minor, patch. "3" is read as 3.0.0.
     pub version: [u32; 3],
-    /// The metadata rows. `rpd.*` tags state that rpd-merge wrote the file.
+    /// The metadata rows. `rpd.*` tags show that rpd-merge wrote the file.
     pub tags: BTreeMap<String, String>,
-    /// Its tables without the metadata; a table follows those that it refers to. The built-in
-    /// ones come first, in their order, unless a reference wants it otherwise.
+    /// Its tables without the metadata table; a table follows those that it refers to. The built-in tables come
+    /// first, in their order, unless a reference requires another order.
     pub tables: Vec<SpaceTable>,
-    /// The built-in tables, widened by the columns found, and the carried tables.
+    /// The built-in tables with the additional columns of the file, and the carried tables.
     pub schema: Schema,
     /// Key and facts of each node. `boot_id` is empty, since RocPD has none.
     pub nodes: Vec<(i64, Node)>,
@@ -39,28 +39,28 @@ pub struct Space {
     pub processes: Vec<ProcessFacts>,
     /// Tables whose rows are not read.
     pub left_out: Vec<LeftOut>,
-    /// What is not as it should be, one line each.
+    /// Deviations from the expected content, one line each.
     pub warnings: Vec<String>,
 }
 
-/// A table of a space.
+/// A table of an id space.
 #[derive(Debug)]
 pub struct SpaceTable {
-    /// Its description. Columns that the file does not have are absent in the rows.
+    /// Its description. Columns that the file lacks are absent in the rows.
     pub table: Arc<Table>,
-    /// All of its rows, keys ascending.
+    /// All of its rows, by ascending keys.
     pub pieces: Vec<Piece>,
     pub(super) stored: Stored,
 }
 
-/// A table that is not read: its rows are lost to the merge.
+/// A table that is not read. Its rows are lost to the merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
-    /// Its name without the suffix.
+    /// Name without the suffix.
     pub table: String,
-    /// How many rows it has, where they can be counted.
+    /// Number of rows, if they can be counted.
     pub rows: Option<u64>,
-    /// Why it is not read.
+    /// Reason why it is not read.
     pub why: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl Space {
-    /// A space without tables.
+    /// Returns an id space without tables.
     pub(super) fn new(suffix: String) -> Space {
         Space {
             guid: suffix.trim_start_matches('_').to_owned(),
@@ -89,7 +89,7 @@ impl Space {
         }
     }
 
-    /// The place of a table in [`Space::tables`].
+    /// Returns the index of a table in [`Space::tables`].
     pub fn position(&self, table: TableId) -> Option<usize> {
         self.tables.iter().position(|t| t.table.id == table)
     }
@@ -101,30 +101,30 @@ impl Space {
     }
 }
 
-/// Beginnings of the names of tables that every space has.
+/// Prefixes of the names of tables that every id space has.
 const MARKS: [&str; 2] = ["rocpd_metadata", "rocpd_info_process"];
 
-/// The end of a name that begins like this.
+/// Returns the suffix of a name that starts with `mark`.
 fn end_of<'a>(name: &'a str, mark: &str) -> Option<&'a str> {
     name.strip_prefix(mark).filter(|end| end.len() > 1 && end.starts_with('_'))
 }
 
-/// Whether a table shows that there is a space.
+/// Returns whether a table shows that an id space exists.
 pub(super) fn is_mark(name: &str) -> bool {
     MARKS.iter().any(|mark| end_of(name, mark).is_some())
 }
 
-/// The tables of each space, by the end of their names.
+/// The tables of each id space, by the suffix of their names.
 pub(super) type Groups<'a> = BTreeMap<String, Vec<(String, &'a Entry)>>;
 
-/// The ends of table names that distinguish spaces, and the tables of each by name without it. The names of
-/// tables that belong to none are given, too.
+/// Groups the tables by suffix and removes the suffix from their names. Also returns the names of the tables that
+/// belong to no group.
 pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
     let ends = |mark: &str| -> BTreeSet<&str> {
         entries.iter().filter_map(|entry| end_of(&entry.name, mark)).collect()
     };
     let [metadata, process] = MARKS.map(ends);
-    // A table `rocpd_metadata_more_<uuid>` is one of the space `_<uuid>`, and makes none of its own.
+    // A table `rocpd_metadata_more_<uuid>` belongs to the id space `_<uuid>` and does not create one of its own.
     let is_inside = |end: &str| {
         let mut inner = end.match_indices('_').skip(1).map(|(at, _)| &end[at..]);
         inner.any(|inner| metadata.contains(inner) && process.contains(inner))
@@ -134,7 +134,7 @@ pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
     let mut groups = Groups::new();
     let mut strays = Vec::new();
     for entry in entries {
-        // The longest suffix that fits.
+        // The longest matching suffix.
         let at = entry.name.match_indices('_').map(|(at, _)| at);
         let found = at.skip(1).find(|at| suffixes.contains(&entry.name[*at..]));
         match found {
@@ -149,7 +149,8 @@ pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
     (groups, strays)
 }
 
-/// Gives tables that an earlier release called otherwise the names of today, unless another one has that.
+/// Renames tables that an earlier release named differently to their current names, unless another table has that
+/// name.
 fn call_by_current_names(tables: &mut [(String, &Entry)]) {
     let there: BTreeSet<String> = tables.iter().map(|(name, _)| name.clone()).collect();
     for (name, _) in tables {
@@ -167,8 +168,8 @@ pub(super) struct Declared<'a> {
     pub(super) file: FileTable,
 }
 
-/// The tables of a space in the order in which they are merged, without pieces, the schema that they
-/// make, and warnings. Tables that are too many are given back.
+/// Describes the tables of an id space in merge order, without pieces. Also returns the resulting schema, warnings,
+/// and the tables that exceed the limit.
 pub(super) fn describe_all(
     declared: Vec<Declared<'_>>,
 ) -> (Vec<SpaceTable>, Schema, Vec<String>, Vec<Declared<'_>>) {
@@ -207,8 +208,8 @@ pub(super) fn describe_all(
     (tables, schema, warnings, too_many)
 }
 
-/// Puts a table after those that it refers to, and otherwise leaves them as they are. Tables that
-/// refer to each other in a circle stay in their order.
+/// Sorts each table after those that it refers to, and otherwise keeps the order. Tables that refer to each other
+/// in a cycle keep their order.
 fn ordered(declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
     let mut waits: Vec<BTreeSet<usize>> = declared.iter().map(|table| needs(table, &declared)).collect();
     let mut order = Vec::with_capacity(declared.len());
@@ -225,7 +226,7 @@ fn ordered(declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
     order.into_iter().filter_map(|i| declared.get_mut(i)?.take()).collect()
 }
 
-/// The tables, by place, that rows of `table` refer to.
+/// Returns the indexes of the tables that rows of `table` refer to.
 fn needs(table: &Declared<'_>, all: &[Declared<'_>]) -> BTreeSet<usize> {
     let place = |name: &str| all.iter().position(|other| other.name.eq_ignore_ascii_case(name));
     let stated = table.file.columns.iter().filter_map(|column| column.refers.as_ref());

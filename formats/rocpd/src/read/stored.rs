@@ -1,4 +1,4 @@
-//! Where the file has a table, and its rows from there.
+//! Storage of a table in the file, and reading of its rows.
 
 use super::catalog::Entry;
 use super::declaration::{FileColumn, FileTable, Literal};
@@ -15,46 +15,46 @@ use rusqlite::{Connection, OptionalExtension};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows of a piece that SQLite reads.
+/// Number of rows of a piece that SQLite reads.
 const PIECE_ROWS: i64 = 8192;
 /// Bytes of the leaf pages of a piece.
 const PIECE_BYTES: usize = 1 << 20;
-/// Rows are guessed from pages: one takes about this many bytes.
+/// Assumed bytes per row, to estimate the number of rows from pages.
 const ROW_BYTES: usize = 64;
-/// Maximum bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
+/// Maximum bytes on overflow pages in a piece of leaf pages. A page with more is read cell by cell.
 const MOST_OVERFLOW: u64 = 2 << 20;
 /// Maximum bytes of text in a piece of several rows that SQLite reads.
 const MOST_TEXT: usize = 256 << 20;
 
-/// Where the file has a table.
+/// Storage of a table in the file.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// Name with suffix.
+    /// Name with its suffix.
     pub(super) name: String,
     root: u32,
-    /// Values of a stored row, the key included.
+    /// Number of values in a stored row, including the key.
     width: usize,
-    /// For each column of its description; `None` where the file has none.
+    /// For each column of its description; `None` if the file lacks the column.
     columns: Arc<[Option<Source>]>,
 }
 
-/// Columns of all files.
+/// Column lists of all open files.
 static COLUMNS: Shared<[Option<Source>]> = Shared::new();
 
-/// Where the file has a column.
+/// Storage of a column in the file.
 #[derive(PartialEq, Debug)]
 struct Source {
-    /// Name, as the file spells it.
+    /// Name as spelled in the file.
     name: String,
-    /// Place in a stored row.
+    /// Index in a stored row.
     at: usize,
-    /// What rows have that end before it; `None` where only SQLite knows.
+    /// Value in rows that end before this column; `None` if only SQLite can determine it.
     default: Option<OwnedValue>,
-    /// Integers read as floating point numbers.
+    /// Whether integers are read as floating point numbers.
     real: bool,
 }
 
-/// Whether a column is asked for.
+/// Returns whether a column is requested.
 fn is_wanted(column: &Column, wanted: Wanted) -> bool {
     match wanted {
         Wanted::All => true,
@@ -64,7 +64,7 @@ fn is_wanted(column: &Column, wanted: Wanted) -> bool {
 }
 
 impl Stored {
-    /// `places`: for each column of the description its place in those of the file.
+    /// Creates the description. `places` has, for each column of the table, its index among those of the file.
     pub(super) fn new(entry: &Entry, file: &FileTable, places: &[Option<usize>]) -> Stored {
         let source = |place: &Option<usize>| Source::of(file.columns.get((*place)?)?);
         Stored {
@@ -75,13 +75,13 @@ impl Stored {
         }
     }
 
-    /// Whether its rows can be decoded without SQLite.
+    /// Returns whether its rows can be decoded without SQLite.
     pub(super) fn is_plain(&self) -> bool {
         self.columns.iter().flatten().all(|source| source.default.is_some())
     }
 
-    /// Divides the table into pieces by its leaf pages. What is lost is reported, one line each, but for what
-    /// is after the end of a file that was cut.
+    /// Divides the table into pieces by its leaf pages. Also returns the losses, one line each, except pages beyond
+    /// the end of a truncated file.
     pub(super) fn page_pieces(&self, database: &pages::PageDatabase) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);
         let reported = found.damage.iter().filter(|error| !is_after_the_end(error, database));
@@ -107,7 +107,7 @@ impl Stored {
             PiecePlace::Pages(leaves) if leaves.len() == 1 => {
                 let payloads = database.payloads(leaves[0]);
                 let payloads = payloads.map_err(|error| ReadError::page(error, database, &self.name))?;
-                // Rows that share overflow pages would be more than the file.
+                // Rows that share overflow pages could be larger than the file.
                 let sum = payloads.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
                 if sum > u64::from(database.page_count()) * database.page_size() as u64 {
                     return Ok(vec![piece.clone()]);
@@ -118,7 +118,7 @@ impl Stored {
         }
     }
 
-    /// The rows of some leaf pages, or of cells of one.
+    /// Reads the rows of some leaf pages, or of cells of one page.
     pub(super) fn page_rows(
         &self,
         database: &pages::PageDatabase,
@@ -143,13 +143,13 @@ impl Stored {
                 database.rows_of_cells(*page, usize::from(*first)..usize::from(*next), &places)
             }
             PiecePlace::Pages(leaves) => database.rows_bounded(leaves, &places, MOST_OVERFLOW),
-            // The keys are looked for by SQLite.
+            // Only SQLite searches for keys.
             PiecePlace::Keys { .. } => return Err(ReadError::Changed(database.path().to_owned())),
         };
         let mut rows = rows.map_err(|error| ReadError::page(error, database, &self.name))?;
         let columns = sources().zip(&table.columns).map(|(source, column)| {
             let cells = source.and_then(|source| rows.columns.get_mut(source.at)).map(std::mem::take);
-            // NULL in all rows is what an absent column without a default means, and costs nothing.
+            // NULL in all rows is equivalent to an absent column without a default, which needs no memory.
             cells
                 .filter(|cells| column.sql.default.is_some() || !is_empty(cells, rows.len))
                 .unwrap_or_default()
@@ -158,8 +158,8 @@ impl Stored {
         Ok(Rows::new(table.clone(), rows.keys, columns, rows.len))
     }
 
-    /// Divides the table into pieces by its keys; SQLite reads the keys. Of a damaged table these are
-    /// the pieces before the damage, and the error.
+    /// Divides the table into pieces by its keys, which SQLite reads. For a damaged table, returns the pieces
+    /// before the damage and the error.
     pub(super) fn key_pieces(&self, conn: &Connection) -> (Vec<Piece>, Option<rusqlite::Error>) {
         let mut pieces = Vec::new();
         let error = self.step(conn, &mut pieces).err();
@@ -189,7 +189,7 @@ impl Stored {
         Ok(())
     }
 
-    /// The rows with keys from `first` to `last`, by SQLite.
+    /// Reads the rows with keys from `first` to `last` with SQLite.
     pub(super) fn key_rows(
         &self,
         conn: &Connection,
@@ -202,7 +202,7 @@ impl Stored {
             let (path, table, source) = (path.to_owned(), self.name.clone(), Box::new(source));
             ReadError::Rows { path, table, first, last, source }
         };
-        // Place of each column of the table in what is selected.
+        // Index of each column of the table in the SELECT.
         let mut sql = "SELECT id".to_owned();
         let mut selected = 0;
         let mut places = Vec::with_capacity(table.columns.len());
@@ -245,7 +245,7 @@ impl Stored {
 }
 
 impl Source {
-    /// `None` for a column that is computed.
+    /// Returns `None` for a generated column.
     fn of(column: &FileColumn) -> Option<Source> {
         let affinity = Affinity::of(&column.type_name);
         Some(Source {
@@ -257,20 +257,20 @@ impl Source {
     }
 }
 
-/// What SQLite makes of a default in a column of this affinity, where that is plain.
+/// Returns the value that SQLite stores for a default in a column of this affinity, or `None` if that is not obvious.
 fn default_value(default: &Literal, affinity: Affinity) -> Option<OwnedValue> {
     let text = |text: &str| OwnedValue::Text(text.as_bytes().into());
     match default {
         Literal::Null => Some(OwnedValue::Null),
         Literal::Number(number) => match (number.parse::<i64>(), affinity) {
-            // It is the text as it was written.
+            // SQLite stores the text as it was written.
             (_, Affinity::Text) => None,
             (Ok(value), Affinity::Real) => Some(OwnedValue::Real(value as f64)),
             (Ok(value), _) => Some(OwnedValue::Int(value)),
             (Err(_), Affinity::Real | Affinity::Blob) => number.parse().ok().map(OwnedValue::Real),
             (Err(_), _) => None,
         },
-        // Anything that may read as a number can become one.
+        // SQLite may convert any text that reads as a number.
         Literal::Text(value) => {
             let may_be_number =
                 value.trim_start().starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first));
@@ -281,7 +281,7 @@ fn default_value(default: &Literal, affinity: Affinity) -> Option<OwnedValue> {
     }
 }
 
-/// Whether a column has no value in any of its rows.
+/// Returns whether a column is NULL in all rows.
 fn is_empty(cells: &Cells, rows: usize) -> bool {
     matches!(cells, Cells::Int { nulls, .. } if rows > 0 && nulls.get(0)) && cells.filled(rows) == 0
 }

@@ -1,16 +1,16 @@
-//! The metadata of a space.
+//! The metadata tags of an id space.
 
 use crate::schema::METADATA as METADATA_NAME;
 use rpd_shard::model::{Column, Declared, Kind, Local, Rows, Table, TableId, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-/// Maximum number of tags that are read.
+/// Maximum number of tags.
 const MAX_TAGS: usize = 1024;
 /// Maximum bytes of a tag, and of its value.
 const MAX_VALUE: usize = 1 << 20;
 
-/// The description of the metadata, which the data model does not have.
+/// Description of the metadata table, which the data model lacks.
 pub(super) static METADATA: LazyLock<Arc<Table>> = LazyLock::new(|| {
     let text = |name: &str| Column {
         name: name.to_owned(),
@@ -22,7 +22,7 @@ pub(super) static METADATA: LazyLock<Arc<Table>> = LazyLock::new(|| {
     Arc::new(Table { id: TableId(0), name: METADATA_NAME.to_owned(), columns })
 });
 
-/// Adds the tags of some rows. Of a tag that is there twice the first row counts.
+/// Adds the tags of some rows. If a tag occurs twice, the first row counts.
 pub(super) fn add(tags: &mut BTreeMap<String, String>, rows: &Rows<Local>) {
     for row in 0..rows.len {
         let text = |column: &str| {
@@ -40,8 +40,10 @@ pub(super) fn add(tags: &mut BTreeMap<String, String>, rows: &Rows<Local>) {
     }
 }
 
-/// The version that the tags state: major, minor, patch. `Ok(None)` where they state none, and the text
-/// where rpd-merge did not write it.
+/// Returns the schema version in the tags: major, minor, patch. Returns `Ok(None)` if there is none.
+///
+/// # Errors
+/// The text of a version that cannot be parsed or that is not 3.
 pub(super) fn version(tags: &BTreeMap<String, String>) -> Result<Option<[u32; 3]>, String> {
     let tag = |name: &str| tags.get(name).map(|text| text.trim().to_owned());
     let from_parts = || {

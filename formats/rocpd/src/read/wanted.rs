@@ -1,10 +1,10 @@
-/// Which columns are asked for.
+/// Columns to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// All of them.
+    /// All columns.
     All,
-    /// Those that hold ids: `Ref`, `Str` and `Stack`. The others are `Cells::Absent`.
+    /// Columns with ids: `Ref`, `Str` and `Stack`. The others are `Cells::Absent`.
     Links,
-    /// Those with these names. The others are `Cells::Absent`.
+    /// Columns with these names. The others are `Cells::Absent`.
     Named(&'static [&'static str]),
 }

@@ -1,9 +1,9 @@
-//! A database as a shard: what a profiler wrote on a node, on its way to the shared file system.
+//! Translates a database that a profiler wrote on a node to a shard, for the shared file system.
 //!
-//! Rows keep their keys, which are handles, and their stack ids; only strings get the ids of the shard. So a
-//! merge of the shard is the merge of the database, except for the processes, whose identity is known better.
-//! Each process is a source with keys and stack ids of its own, whether it has a set of tables to itself or
-//! shares one with others.
+//! Rows keep their keys, as handles, and their stack ids; only strings get the ids of the shard. A merge of the
+//! shard therefore equals a merge of the database, except that the collector identifies the processes more
+//! reliably. Each process becomes a source with its own keys and stack ids, whether or not it shares its table set
+//! with others.
 
 mod tables;
 mod whose;
@@ -25,54 +25,56 @@ use whose::{RowLinks, RowOwners};
 
 /// Number of the first process in the shard.
 const FIRST: u32 = 1;
-/// Key of the row of a process, and of that of its node, among the rows of its source.
+/// Key of the row of the process, and of that of its node, within each source.
 const ONLY: Value<'static> = Value::Int(1);
 /// An id that no string has.
 const NO_STRING: Value<'static> = Value::Int(0);
-/// Maximum number of lines about one file.
+/// Maximum number of warnings about one file.
 const MAX_WARNINGS: usize = 20;
 /// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 4096;
-/// Rows of many processes that wait for their blocks to be full.
+/// Maximum number of rows of all processes that wait for their blocks to fill.
 const MAX_PENDING: usize = 2 << 20;
 
-/// Why a database cannot be a shard.
+/// Reason why a database cannot be translated to a shard.
 #[derive(Debug, thiserror::Error)]
 pub enum TranslateError {
-    /// It cannot be read.
+    /// The database cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The shard cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// What is in it has no place in one shard; it can be merged as it is.
+    /// One shard cannot represent the content; the database can be merged as it is.
     #[error("{} {what}: it cannot become a shard, but can be merged as it is", path.display())]
     Unfit {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What there is too much of, or what cannot be distinguished.
+        /// Content that exceeds a limit or is ambiguous.
         what: &'static str,
     },
 }
 
-/// What became of a database.
+/// Result of translating a database.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Translation {
-    /// Rows of the shard, per table.
+    /// Rows in the shard per table.
     pub rows: BTreeMap<TableId, u64>,
-    /// What is lost, one line each. It is in the ledger of the shard, too.
+    /// Losses, one line each. The loss ledger of the shard has them too.
     pub warnings: Vec<String>,
-    /// Tags of its metadata that are no part of RocPD. A shard has no room for them.
+    /// Metadata tags that are not part of RocPD. A shard cannot store them.
     pub tags: Vec<String>,
 }
 
-/// Whether a tag of the metadata is none of RocPD's own.
+/// Returns whether a metadata tag is not one of RocPD's own.
 fn is_foreign(tag: &str) -> bool {
     !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
 }
 
-/// Writes what a database holds as a shard; returns the sink. A journal that a killed writer left is used first,
-/// which changes the file: it must be a copy that is not needed otherwise.
+/// Writes the content of a database as a shard and returns the sink.
+///
+/// First applies a journal that a killed writer left. This changes the file, which must therefore be a copy that is
+/// not needed for anything else.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     settle(path);
     let database = Database::open(path)?;
@@ -95,19 +97,19 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     Ok((output.shard.finish()?, output.translation))
 }
 
-/// A set of tables on its way into the shard.
+/// A table set that is translated.
 struct SetPart<'a> {
     space: &'a Space,
-    /// Its place in [`Database::spaces`].
+    /// Index in [`Database::spaces`].
     number: usize,
-    /// Its tables, as they are in the shard.
+    /// Its tables, as described in the shard.
     tables: Vec<Arc<Table>>,
-    /// Number in the shard of the first of its processes.
+    /// Number in the shard of its first process.
     first: u32,
     whose: RowOwners,
 }
 
-/// The sets of tables that something is in. Returns the reason if they cannot be a shard.
+/// Returns the table sets that have content, or the reason why they cannot become a shard.
 fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
     let all = database.spaces();
     let spaces: Vec<(usize, &Space)> = (0..)
@@ -120,7 +122,7 @@ fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
     }
     let is_of_a_merge = |space: &Space| space.tags.keys().any(|tag| tag.starts_with("rpd."));
     if processes().count() > 1 && spaces.iter().any(|(_, space)| is_of_a_merge(space)) {
-        // Its times are not those of this node any more.
+        // A merge has already converted its times from the clocks of this node.
         return Err("is the output of a merge");
     }
     let nodes = spaces.iter().flat_map(|(_, space)| &space.nodes);
@@ -137,7 +139,7 @@ fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
     Ok(parts)
 }
 
-/// Whether there is anything in a set of tables. An empty table may have a piece.
+/// Returns whether a table set has any content. An empty table may have a piece.
 fn has_content(database: &Database, number: usize, space: &Space) -> bool {
     let has_rows = |(place, table): (usize, &SpaceTable)| {
         let rows = |piece| database.rows(number, place, piece, Wanted::Named(&[]));
@@ -146,7 +148,7 @@ fn has_content(database: &Database, number: usize, space: &Space) -> bool {
     !space.processes.is_empty() || !space.left_out.is_empty() || space.tables.iter().enumerate().any(has_rows)
 }
 
-/// Lets SQLite finish what a killed writer began. Where it cannot, opening the file reports the reason.
+/// Lets SQLite complete the transaction of a killed writer. If that fails, opening the file reports the reason.
 fn settle(path: &Path) {
     let is_there = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -164,9 +166,9 @@ struct ShardOutput<'a, W: Write> {
     path: &'a Path,
     database: &'a Database,
     shard: ShardWriter<W>,
-    /// Tables that are described in the shard.
+    /// Tables that the shard already describes.
     defined: BTreeSet<TableId>,
-    /// Id in the shard of each string of the set, by its key.
+    /// Id in the shard of each string of the table set, by its key in the database.
     strings: HashMap<i64, i64>,
     translation: Translation,
 }
@@ -183,12 +185,12 @@ impl<W: Write> ShardOutput<'_, W> {
         }
     }
 
-    /// Counts what a part is known to have lost. Which of its processes the rows were of is not known.
+    /// Adds a known loss of a part to the loss ledger. The process of the rows is unknown.
     fn lose(&mut self, source: u32, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
         self.shard.loss(Loss { source, table, cause, rows });
     }
 
-    /// What the whole file is known to have lost before any row is read.
+    /// Reports losses of the whole file that are known before any row is read.
     fn damage(&mut self) {
         for line in self.database.damage() {
             self.warn(line);
@@ -203,7 +205,7 @@ impl<W: Write> ShardOutput<'_, W> {
         for (place, table) in part.space.tables.iter().enumerate() {
             match table.table.id {
                 rocpd::STRING => self.strings(part, place, table)?,
-                // The process records are in their place.
+                // Process records replace these rows.
                 rocpd::INFO_NODE | rocpd::INFO_PROCESS => {}
                 _ => self.table(part, place, table)?,
             }
@@ -211,7 +213,7 @@ impl<W: Write> ShardOutput<'_, W> {
         Ok(())
     }
 
-    /// Describes the processes, as far as the file knows them.
+    /// Describes the processes as far as the file does.
     fn processes(&mut self, part: &SetPart<'_>) -> Result<(), WriteError> {
         let space = part.space;
         let commands = self.commands(part);
@@ -245,7 +247,7 @@ impl<W: Write> ShardOutput<'_, W> {
         Ok(())
     }
 
-    /// The command lines in the file, without secrets, by the keys of their processes.
+    /// Returns the command lines in the file, with secrets masked, by the keys of their processes.
     fn commands(&self, part: &SetPart<'_>) -> HashMap<i64, String> {
         let mut commands = HashMap::new();
         let Some(place) = part.space.position(rocpd::INFO_PROCESS) else { return commands };
@@ -261,7 +263,7 @@ impl<W: Write> ShardOutput<'_, W> {
         commands
     }
 
-    /// What of a set of tables is known to be lost before any row is read.
+    /// Reports losses of a table set that are known before any row is read.
     fn left_out(&mut self, part: &SetPart<'_>) {
         part.space.warnings.iter().for_each(|line| self.warn(line));
         for left_out in &part.space.left_out {
@@ -335,7 +337,7 @@ impl<W: Write> ShardOutput<'_, W> {
         })
     }
 
-    /// Counts a row that no shard can hold; any other error ends the shard.
+    /// Counts a row that no shard can hold. Any other error aborts the translation.
     fn too_long(&mut self, source: u32, table: TableId, error: WriteError) -> Result<(), WriteError> {
         let WriteError::TextTooLong { .. } = error else { return Err(error) };
         self.warn(&error.to_string());
@@ -343,7 +345,7 @@ impl<W: Write> ShardOutput<'_, W> {
         Ok(())
     }
 
-    /// Passes on the rows of a table, and counts those that cannot be read.
+    /// Passes the rows of a table to `take`, and counts those that cannot be read.
     fn each(
         &mut self,
         part: &SetPart<'_>,
@@ -359,7 +361,7 @@ impl<W: Write> ShardOutput<'_, W> {
             database.each(part.number, place, &piece, &mut |piece, rows| match rows {
                 _ if done.is_err() => {}
                 Ok(rows) => done = take(self, &rows),
-                // Page by page, so that one that is damaged costs no other.
+                // Reads page by page, so that a damaged page does not affect the others.
                 Err(_) if piece.is_divisible() => parts.extend(piece.split()),
                 Err(error) => {
                     if !matches!(error, ReadError::Cut { .. }) {

@@ -1,4 +1,4 @@
-//! The tables of a file that has several sets of them, described once.
+//! Describes the tables of a file with several table sets once for all sets.
 
 use crate::read::Space;
 use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Table, TableId};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 /// Maximum number of columns of a table in a shard.
 const MAX_COLUMNS: usize = 64;
-/// Maximum number of tables of all sets that the data model does not have.
+/// Maximum number of tables, over all sets, that the data model lacks.
 const MAX_CARRIED: usize = 256;
 
 const TOO_WIDE: &str = "has a table of more than 64 columns";
 const TOO_MANY: &str = "has too many tables that are none of RocPD's";
 const DIFFERENT: &str = "has sets of tables with different columns";
 
-/// The tables of each set, in its order, as they are in the shard: what has one name has one number. States why
-/// there are none, where that is so.
+/// Returns the tables of each set, in its order, as described in the shard. Tables with the same name get the same
+/// number. The error is the reason why that is impossible.
 pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'static str> {
     let mut numbers: HashMap<String, TableId> = HashMap::new();
     let mut known: HashMap<TableId, Arc<Table>> = HashMap::new();
@@ -50,7 +50,7 @@ pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'sta
     Ok(all)
 }
 
-/// A table with other numbers of tables.
+/// Replaces the numbers of tables in a description.
 fn renumbered(table: &Arc<Table>, numbers: &HashMap<TableId, TableId>) -> Arc<Table> {
     let new = |id: TableId| numbers.get(&id).copied().unwrap_or(id);
     if numbers.iter().all(|(old, new)| old == new) {

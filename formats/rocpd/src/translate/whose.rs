@@ -1,35 +1,35 @@
-//! Which process each row of a set of tables is of.
+//! Assigns each row of a table set to its process.
 //!
-//! Most rows name it. The others are of the process of what they refer to, or of what refers to them: an event is
-//! that of its region.
+//! Most rows name their process. Any other row belongs to the process of a row that it refers to, or that refers to
+//! it: an event belongs to the process of its region.
 
 use crate::read::{Database, Piece, ReadError, Space, SpaceTable, Wanted};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, rocpd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Maximum number of rows that are remembered, of tables that others refer to.
+/// Maximum number of referenced rows whose process is remembered.
 const MAX_ROWS: usize = 1 << 26;
-/// How often tables are searched before the rows that are left belong to no process.
+/// Maximum number of passes over the tables, after which the remaining rows are assigned to the first process.
 const MAX_ROUNDS: usize = 8;
-/// The process of a row of which it is not known.
+/// Marks a row whose process is unknown.
 const NOBODY: u32 = u32::MAX;
 
 const SHARED: &str = "has rows that belong to several of its processes";
 const TOO_MANY: &str = "has several processes, and more rows than can be assigned to them";
 
-/// The process of each row, by its place in [`Space::processes`].
+/// The process of each row, as an index into [`Space::processes`].
 #[derive(Debug, Default)]
 pub(super) struct RowOwners {
-    /// Places by key; empty where there are not several processes.
+    /// Process index by key; empty unless there are several processes.
     places: HashMap<i64, u32>,
-    /// Rows that others refer to.
+    /// Processes of rows that other rows refer to.
     targets: BTreeMap<TableId, KeyOwners>,
 }
 
 /// The processes of the rows of one table.
 #[derive(Debug, Default)]
 struct KeyOwners {
-    /// Ascending.
+    /// Row keys, ascending.
     keys: Vec<i64>,
     places: Vec<u32>,
 }
@@ -43,14 +43,14 @@ impl KeyOwners {
         self.places.get(self.at(key)?).copied().filter(|place| *place != NOBODY)
     }
 
-    /// Notes the process of a row. Returns whether that is new.
+    /// Stores the process of a row. Returns whether it changed.
     fn note(&mut self, key: i64, place: u32) -> bool {
         let Some(known) = self.at(key).and_then(|at| self.places.get_mut(at)) else { return false };
         std::mem::replace(known, place) != place
     }
 }
 
-/// The columns of some rows that lead to their process.
+/// The columns of some rows that determine their process.
 pub(super) struct RowLinks<'a> {
     processes: Vec<&'a Cells>,
     others: Vec<(TableId, &'a Cells)>,
@@ -71,8 +71,8 @@ impl<'a> RowLinks<'a> {
 }
 
 impl RowOwners {
-    /// Searches the rows of a set of tables, unless they are all of one process. Returns the reason if they
-    /// cannot be told apart, where that is so.
+    /// Assigns the rows of a table set to processes, unless there is only one. Returns the reason if the assignment
+    /// is ambiguous.
     pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<RowOwners, &'static str> {
         let mut whose = RowOwners::default();
         if space.processes.len() < 2 {
@@ -89,13 +89,13 @@ impl RowOwners {
                 break;
             }
             open = left;
-            // What nothing leads to is of the first process, as in a merge.
+            // A row that no reference connects to a process is assigned to the first one, as in a merge.
             otherwise = (found == 0 || round >= MAX_ROUNDS).then_some(0);
         }
         Ok(whose)
     }
 
-    /// The place of the process of a row.
+    /// Returns the index of the process of a row.
     pub(super) fn place(&self, rows: &Rows<Local>, links: &RowLinks<'_>, row: usize) -> u32 {
         if self.places.is_empty() {
             return 0;
@@ -104,7 +104,7 @@ impl RowOwners {
         known.or_else(|| self.claims(links, row).next()).unwrap_or(0)
     }
 
-    /// Reads the keys of the rows that others refer to.
+    /// Reads the keys of the rows that other rows refer to.
     fn take_keys(&mut self, database: &Database, number: usize, space: &Space) -> Result<(), &'static str> {
         let columns = space.tables.iter().flat_map(|table| &table.table.columns);
         let targets: BTreeSet<TableId> = columns.filter_map(|column| target(&column.kind)).collect();
@@ -122,8 +122,8 @@ impl RowOwners {
         Ok(())
     }
 
-    /// Looks once through tables. Returns how much became known, and the tables that have rows of which it is not
-    /// known yet whose they are.
+    /// Makes one pass over tables. Returns how many rows were newly assigned, and the tables that still have
+    /// unassigned rows.
     fn look_through(
         &mut self,
         database: &Database,
@@ -155,8 +155,8 @@ impl RowOwners {
         Ok((found, left))
     }
 
-    /// Brings together whose a row is and whose the rows are that it refers to. Returns how many of them became
-    /// known, or `None` where it is unknown yet.
+    /// Assigns the same process to a row and to the rows that it refers to. Returns how many assignments are new,
+    /// or `None` if the process is still unknown.
     fn look(
         &mut self,
         rows: &Rows<Local>,
@@ -180,7 +180,7 @@ impl RowOwners {
         Ok(Some(found))
     }
 
-    /// Places of the processes that a row names, and of those that it refers to.
+    /// Returns the indexes of the processes that a row names, and of those of the rows that it refers to.
     fn claims<'a>(&'a self, links: &'a RowLinks<'_>, row: usize) -> impl Iterator<Item = u32> + 'a {
         let named =
             links.processes.iter().filter_map(move |cells| self.places.get(&cells.int(row)?).copied());
@@ -190,7 +190,7 @@ impl RowOwners {
     }
 }
 
-/// The table that a column refers to, if its rows are of a process.
+/// Returns the table that a column refers to, if its rows belong to processes.
 fn target(kind: &Kind) -> Option<TableId> {
     match kind {
         Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS) => None,
@@ -204,8 +204,8 @@ fn has_links(table: &SpaceTable) -> bool {
     table.table.id != rocpd::INFO_PROCESS && table.table.columns.iter().any(|column| is_link(&column.kind))
 }
 
-/// Passes on what leads from row to row, of all rows of a table that can be read. The others are counted when all of
-/// them is read.
+/// Passes the id columns of all readable rows of a table to `take`. Unreadable rows are counted when all columns
+/// are read.
 fn each(
     database: &Database,
     number: usize,

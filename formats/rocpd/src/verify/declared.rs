@@ -1,4 +1,4 @@
-//! Declared tables against those that a database should have.
+//! Compares declared tables with those that a database should have.
 
 use super::Problem;
 use crate::amd;
@@ -11,19 +11,19 @@ use rpd_shard::model::Schema;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
 
-/// The guid of the databases that others are compared with.
+/// The guid of the model database.
 const MODEL: Guid = Guid::from_bits(0);
 
-/// What the tables of a database are compared with.
+/// The expected tables of a database.
 pub(super) struct Model {
     conn: Connection,
     shapes: BTreeMap<String, Shape>,
-    /// Tables, and with their table columns, whose declaration is not known.
+    /// Tables and columns whose declaration is unknown. A column comes with its table.
     named_only: Vec<(&'static str, Option<&'static str>)>,
 }
 
 impl Model {
-    /// An empty database with these tables.
+    /// Creates an empty database with these tables.
     pub(super) fn new(schema: &Schema) -> Result<Model> {
         let conn = Connection::open_in_memory()?;
         conn.execute_batch(&schema::create_all_of(schema, &[(&MODEL).into()]))?;
@@ -32,24 +32,24 @@ impl Model {
         Ok(Model { conn, shapes, named_only: Vec::new() })
     }
 
-    /// One with the tables of AMD's schema of a version; `None` where this release does not know it.
+    /// Creates a model with the tables of a version of AMD's schema, or `None` if this release does not support it.
     pub(super) fn of_amd(version: [u32; 3]) -> Result<Option<Model>> {
         let Some(schema) = amd::schema_of(version) else { return Ok(None) };
         Ok(Some(Model { named_only: amd::named_only(version).collect(), ..Model::new(&schema)? }))
     }
 
-    /// The database.
+    /// Returns the model database.
     pub(super) fn database(&self) -> &Connection {
         &self.conn
     }
 
-    /// Names of the tables that have to be there.
+    /// Returns the names of the required tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = &str> {
         let named = self.named_only.iter().filter(|(_, column)| column.is_none()).map(|(table, _)| *table);
         self.shapes.keys().map(String::as_str).chain(named)
     }
 
-    /// What is wrong with the declarations of the tables of one set, by their names without the end.
+    /// Returns the problems in the declarations of the tables of one set, which are given by name without the suffix.
     pub(super) fn compare(&self, found: &BTreeMap<String, Shape>) -> Vec<Problem> {
         let missing = self.tables().filter(|name| !found.contains_key(*name));
         let mut problems: Vec<_> = missing.map(|name| Problem::MissingTable(name.to_owned())).collect();
@@ -75,7 +75,7 @@ impl Model {
         problems
     }
 
-    /// Whether a line of a shape is about a column whose declaration is not known.
+    /// Returns whether a line of a shape is about a column whose declaration is unknown.
     fn is_named_only(&self, table: &str, line: &str) -> bool {
         let columns = self.named_only.iter().filter(|(of, _)| *of == table).filter_map(|(_, column)| *column);
         columns.into_iter().any(|column| {
@@ -84,12 +84,12 @@ impl Model {
     }
 }
 
-/// Whether a table has the key that those of RocPD have.
+/// Returns whether a table has the key of RocPD tables.
 pub(super) fn has_id(shape: &Shape) -> bool {
     shape.iter().any(|line| line.starts_with("column id "))
 }
 
-/// Rows of a table, and whether `sqlite_sequence` is after its keys.
+/// Returns the number of rows of a table, and whether `sqlite_sequence` is lower than its largest key.
 pub(super) fn rows_of(conn: &Connection, table: &str, shape: &Shape) -> Result<(u64, bool)> {
     let behind = match has_id(shape) {
         true => "coalesce(max(id) > coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?1), 0), 0)",

@@ -1,4 +1,4 @@
-//! One rule after the other.
+//! Checks the rules one by one.
 
 use super::declared::{Model, rows_of};
 use super::{CheckReport, Expected, Problem, integrity};
@@ -11,23 +11,23 @@ use rpd_shard::model::Schema;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// What a database is compared with.
+/// The models that a database is compared with.
 struct Models {
-    /// The tables that it has to have.
+    /// The tables that the database must have.
     planned: Model,
-    /// AMD's, where those may be others.
+    /// The tables of AMD's schema, if they may differ.
     amd: Option<Model>,
 }
 
 impl Models {
-    /// For a database that is as `expected`, else one of the version that it names.
+    /// Returns the models for a database that is as `expected`. Without `expected`, those of `version`.
     fn new(expected: Option<Expected<'_>>, version: &str) -> rusqlite::Result<Models> {
         if let Some(Expected { schema, version, .. }) = expected {
             return Ok(Models { planned: Model::new(schema)?, amd: Model::of_amd(version)? });
         }
         let known = known_versions().find(|known| text_of(*known) == version);
         let planned = known.map(Model::of_amd).transpose()?.flatten();
-        // A version that is not known is a problem of its own.
+        // An unknown version is reported as a separate problem.
         let planned = planned.map_or_else(|| Model::new(Schema::builtin()), Ok)?;
         Ok(Models { planned, amd: None })
     }
@@ -49,7 +49,7 @@ pub(super) fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusq
         report.problems.push(Problem::Metadata { tag: "uuid".to_owned(), found });
     }
     let mut models: Option<Models> = None;
-    // The first set last: its guid is in the report.
+    // The first set comes last, so that its guid is in the report.
     for suffix in suffixes.iter().rev() {
         check_metadata(conn, suffix, expected, &mut report)?;
         let models = match &mut models {
@@ -64,7 +64,7 @@ pub(super) fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusq
         check_views(conn, &suffixes, models.planned.database(), &mut report)?;
     }
     check_references(conn, &suffixes, &mut report)?;
-    // Sets are mostly declared alike.
+    // Sets usually have the same declarations.
     let mut problems: Vec<Problem> = Vec::new();
     for problem in std::mem::take(&mut report.refused_by_amd) {
         if !problems.contains(&problem) {
@@ -75,7 +75,7 @@ pub(super) fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusq
     Ok(report)
 }
 
-/// What the names of the tables of each set end in.
+/// Returns the suffix of the table names of each set.
 fn suffixes(tables: &[(String, String)]) -> Vec<&str> {
     let of = |mark: &str| -> Vec<&str> {
         let ends = tables.iter().filter_map(|(name, _)| name.strip_prefix(mark));
@@ -88,7 +88,7 @@ fn suffixes(tables: &[(String, String)]) -> Vec<&str> {
     found
 }
 
-/// Whether a table is one of this set: the longest end that fits decides which set it belongs to.
+/// Returns whether a table belongs to this set: the longest matching suffix determines its set.
 fn is_of(table: &str, suffix: &str, suffixes: &[&str]) -> bool {
     table.ends_with(suffix)
         && !suffixes.iter().any(|other| other.len() > suffix.len() && table.ends_with(other))
@@ -112,7 +112,7 @@ fn check_metadata(
     }
     report.guid = found["guid"].clone();
     report.version = found["schema_version"].clone();
-    // Any guid has its own suffix, and AMD's have the simple one.
+    // Every guid has its own suffix; AMD's suffix is the guid with "_" instead of "-".
     let of_guid = TableSet::new(&report.guid).filter(|set| set.suffix() == suffix);
     let guid = match of_guid {
         Some(set) => set.guid().to_owned(),
@@ -131,7 +131,7 @@ fn check_metadata(
     ];
     let is_known = match expected {
         Some(expected) => report.version == text_of(expected.version),
-        // Those that AMD's checks accept.
+        // Versions that AMD's checks accept.
         None => known_versions().any(|known| report.version == text_of(known)),
     };
     if !is_known {
@@ -148,7 +148,7 @@ fn check_metadata(
     Ok(())
 }
 
-/// Those of which this release knows AMD's rules.
+/// Returns the versions whose AMD rules this release supports.
 fn known_versions() -> impl Iterator<Item = [u32; 3]> {
     (0..=NEWEST[2]).map(|patch| [NEWEST[0], NEWEST[1], patch])
 }
@@ -184,7 +184,7 @@ fn check_tables(
     Ok(())
 }
 
-/// Tables, indexes and triggers that no version has. Those under names of RocPD, or on its tables, are problems.
+/// Finds tables, indexes and triggers that no version has. Those with RocPD names or on RocPD tables are problems.
 fn check_others(conn: &Connection, suffixes: &[&str], report: &mut CheckReport) -> rusqlite::Result<()> {
     let mut others = conn.prepare(
         "SELECT type, name, tbl_name FROM sqlite_master
@@ -195,7 +195,7 @@ fn check_others(conn: &Connection, suffixes: &[&str], report: &mut CheckReport) 
         let (thing, name, table): (String, String, String) = other?;
         let is_of_set = suffixes.iter().any(|suffix| name.ends_with(suffix));
         match name.starts_with("rocpd_") || table.starts_with("rocpd_") {
-            // Compared with the tables of the set.
+            // Already compared with the tables of the set.
             true if thing == "table" && is_of_set => {}
             true => report.problems.push(Problem::Extra(format!("{thing} {name}"))),
             false => report.extras.push(format!("{thing} {name}")),
@@ -220,7 +220,7 @@ fn check_views(
         };
         if view.starts_with("rocpd_") {
             let tables = suffixes.iter().map(|suffix| format!("{view}{suffix}"));
-            // A quote in a name is there twice.
+            // A quote in a name is doubled.
             let shows = |table: &String| sql.contains(table.as_str()) || sql.contains(&identifier(table));
             let missing = tables.filter(|table| !shows(table)).take(1);
             let not_shown = missing.map(|table| Problem::NotShown { view: view.clone(), table });

@@ -1,4 +1,4 @@
-//! What AMD's strict validators check, one database for each check that breaks that alone.
+//! Tests of the checks of AMD's strict validators, with one database per check that violates only this check.
 
 use crate::real::Outcome;
 use crate::writer::write_small_job;
@@ -10,10 +10,10 @@ use rusqlite::Connection;
 use std::fs;
 use std::path::Path;
 
-/// End of the table names of the databases.
+/// Suffix of the table names in the databases.
 const SUFFIX: &str = "_00000000_0000_0000_0000_000000005eed";
 
-/// Runs SQL in a database; `$` stands for the end of its table names.
+/// Executes SQL in a database; `$` is replaced by the suffix of its table names.
 fn change(path: &Path, sql: &str) -> Outcome {
     let conn = Connection::open(path)?;
     conn.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON;")?;
@@ -22,7 +22,7 @@ fn change(path: &Path, sql: &str) -> Outcome {
     Ok(())
 }
 
-/// What is found in a good database of the version that we write, after some SQL.
+/// Checks a valid database of the written version after executing some SQL.
 fn after(sql: &str) -> Outcome<CheckReport> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("job.db");
@@ -31,7 +31,7 @@ fn after(sql: &str) -> Outcome<CheckReport> {
     Ok(check(&path)?)
 }
 
-/// SQL that changes a declaration in place, where the rows stay what they are.
+/// Returns SQL that changes a declaration in place and leaves the rows unchanged.
 fn declared(table: &str, from: &str, to: &str) -> String {
     let [from, to] = [from, to].map(|text| text.replace('\'', "''"));
     format!(
@@ -40,7 +40,7 @@ fn declared(table: &str, from: &str, to: &str) -> String {
     )
 }
 
-/// An empty database of a version, with all that AMD's schema of that version has.
+/// Creates an empty database with everything that AMD's schema of a version has.
 fn of_version(path: &Path, version: [u32; 3]) -> Outcome {
     let guid = Guid::from_bits(0x5eed);
     let schema = schema_of(version).ok_or("a version that is not known")?;
@@ -64,7 +64,7 @@ fn a_database_that_breaks_one_of_amds_checks_is_refused() -> Outcome {
         ),
         ("CREATE TABLE rocpd_notes (id)".to_owned(), "table rocpd_notes is not in the schema"),
         (declared("rocpd_metadata", "NOT NULL\n)", "NOT NULL\n) STRICT"), "[\"is table STRICT\"] instead of []"),
-        // Columns: one more, one less, another type, another order.
+        // Columns: one added, one removed, another type, another order.
         ("ALTER TABLE rocpd_event$ ADD COLUMN x INTEGER".to_owned(), "[\"column x INTEGER\"] instead of []"),
         ("ALTER TABLE rocpd_event$ ADD COLUMN x AS (id + 1)".to_owned(), "column x  hidden"),
         (
@@ -122,7 +122,7 @@ fn a_database_that_breaks_one_of_amds_checks_is_refused() -> Outcome {
     ] {
         let found = match after(&sql) {
             Ok(report) => report.problems.iter().map(Problem::to_string).collect::<Vec<_>>(),
-            // It is no RocPD database any more.
+            // The file is not a RocPD database any more.
             Err(error) => vec![error.to_string()],
         };
         assert!(found.iter().any(|problem| problem.contains(expected)), "{sql}: {found:?}");
@@ -169,7 +169,7 @@ fn every_version_is_compared_with_its_own_tables() -> Outcome {
         let path = dir.path().join(format!("{patch}.db"));
         of_version(&path, [3, 0, patch])?;
         if patch >= 4 {
-            // Its columns are published nowhere.
+            // The columns of this table are not published.
             let missing = check(&path)?.problems;
             assert_eq!(missing, [Problem::MissingTable("rocpd_hip_event".to_owned())]);
             change(
@@ -211,7 +211,7 @@ fn what_inputs_brought_along_is_as_planned_and_not_amds() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("job.db");
     let schema = schema_of([3, 0, 2]).ok_or("not known")?;
-    // The tables of 3.0.2 in a database that says that it is of 3.0.1.
+    // The database has the tables of 3.0.2, but its metadata names 3.0.1.
     Writer::create_of(&path, &[(&Guid::from_bits(0x5eed)).into()], [3, 0, 1], &schema)?.commit()?;
     let report = check_against(&path, Expected { schema: &schema, version: [3, 0, 1], sets: 1 })?;
     assert_eq!(report.problems, []);

@@ -1,4 +1,4 @@
-//! The tests of rpd-rocpd, one binary.
+//! All tests of rpd-rocpd in one binary.
 
 mod amd;
 mod read;

@@ -1,4 +1,4 @@
-//! Real databases, and what to read from them.
+//! Real databases, and queries on them.
 
 use rusqlite::Connection;
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// AMD's databases, unpacked into `dir`; none, with a note, where the shared directory is missing.
+/// Unpacks AMD's databases into `dir`. Without the shared directory, prints a note and returns no databases.
 pub(crate) fn real_databases(dir: &Path) -> Outcome<Vec<PathBuf>> {
     let shared = match std::env::var_os("RPD_SHARED") {
         Some(shared) => PathBuf::from(shared),
@@ -36,7 +36,7 @@ pub(crate) fn real_databases(dir: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(databases)
 }
 
-/// Column names, then one line per row; values with their types. In the order of the query.
+/// Returns the column names, and one line per row with typed values, in the order of the query.
 pub(crate) fn rows(conn: &Connection, sql: &str) -> Outcome<(Vec<String>, Vec<String>)> {
     let mut query = conn.prepare(sql)?;
     let names: Vec<String> = query.column_names().map(str::to_owned).collect();
@@ -48,7 +48,7 @@ pub(crate) fn rows(conn: &Connection, sql: &str) -> Outcome<(Vec<String>, Vec<St
     Ok((names, lines))
 }
 
-/// The first column of a query, as text.
+/// Returns the first column of a query as text.
 pub(crate) fn texts(conn: &Connection, sql: &str) -> Outcome<Vec<String>> {
     let mut query = conn.prepare(sql)?;
     let texts = query.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;

@@ -1,4 +1,4 @@
-//! Our tables against AMD's: by a list that is kept here, and on AMD's own files.
+//! Compares the generated tables with AMD's: with a list in this repository and with AMD's own files.
 
 use crate::real::{Outcome, real_databases, rows, texts};
 use rpd_rocpd::{Guid, schema};
@@ -11,7 +11,7 @@ fn ours(guid: &Guid) -> Outcome<Connection> {
     Ok(conn)
 }
 
-/// The tables of a database, in the form of schema-3.0.0.txt.
+/// Describes the tables of a database in the form of schema-3.0.0.txt.
 fn describe(conn: &Connection, guid: &Guid) -> Outcome<String> {
     let mut text = String::new();
     let tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'rocpd_*' ORDER BY rowid";
@@ -67,7 +67,7 @@ fn the_tables_are_those_of_amds_files() -> Outcome {
         assert_eq!(rows(&ours, objects)?, rows(&theirs, objects)?);
         let names = texts(&theirs, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")?;
         for name in names {
-            // It has more columns; views.rs compares it.
+            // This view has more columns than AMD's; views.rs compares it.
             let pragmas =
                 if name == "busy" { &[][..] } else { &["table_xinfo", "foreign_key_list", "index_list"] };
             for pragma in pragmas {

@@ -1,4 +1,4 @@
-//! What `verify::check` finds.
+//! Tests of `verify::check`.
 
 use crate::real::{Outcome, real_databases};
 use crate::writer::write_small_job;
@@ -22,7 +22,7 @@ fn amds_own_files_are_clean() -> Outcome {
     Ok(())
 }
 
-/// The problems of a good database after some SQL.
+/// Returns the problems of a valid database after executing some SQL.
 fn problems_after(sql: &str) -> Outcome<Vec<Problem>> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("job.db");
@@ -107,7 +107,7 @@ fn a_file_that_is_no_database_is_an_error_with_its_path() -> Outcome {
     Ok(())
 }
 
-/// Guids that other tools may have, and that nobody should.
+/// Guids in the forms of other tools, and guids that no tool should write.
 const GUIDS: [&str; 8] = [
     "00000000-0000-0000-0000-000000005eed",
     "eca26941bc5147d1a2983961edb6dbb6",
@@ -119,7 +119,7 @@ const GUIDS: [&str; 8] = [
     "_",
 ];
 
-/// A database with a set for each of the guids, and a string and a node in each.
+/// Creates a database with one table set per guid, each with a string and a node.
 fn write_sets(path: &Path) -> Outcome<Vec<TableSet>> {
     let sets: Vec<TableSet> = GUIDS.iter().filter_map(|guid| TableSet::new(guid)).collect();
     Writer::create_of(path, &sets, [3, 0, 0], Schema::builtin())?.commit()?;
@@ -158,7 +158,7 @@ fn sets_of_any_guid_stand_beside_each_other() -> Outcome {
     for report in [check(&path)?, check_against(&path, expected)?] {
         assert_eq!(report.problems, []);
         assert_eq!((report.sets, report.rows["rocpd_string"], report.guid.as_str()), (8, 8, GUIDS[0]));
-        // Neither so many sets nor ends of names that are not made of the guid are what AMD's validators take.
+        // AMD's validators reject several table sets, and suffixes that are not derived from the guid.
         let refused: Vec<_> = report.refused_by_amd.iter().map(Problem::to_string).collect();
         assert!(refused.contains(&"8 table sets instead of one".to_owned()), "{refused:?}");
         assert!(refused.iter().any(|why| why.starts_with("metadata tag uuid: found [\"_x")), "{refused:?}");

@@ -1,4 +1,4 @@
-//! Our views against AMD's, on AMD's own files.
+//! Compares the generated views with AMD's, on AMD's own files.
 
 use crate::real::{Outcome, real_databases, rows, texts};
 use rpd_rocpd::{Guid, schema};
@@ -24,7 +24,7 @@ fn read_views(conn: &Connection) -> Outcome<Views> {
     Ok(views)
 }
 
-/// Statements that make views of ours, data views only.
+/// Returns the statements that create the generated data views.
 fn our_data_views() -> String {
     let sql = schema::create_all(&Guid::from_bits(0));
     sql[sql.find("CREATE VIEW code_objects").unwrap_or(0)..].to_owned()
@@ -56,7 +56,7 @@ fn compare(conn: &Connection, what: &str) -> Outcome<BTreeMap<String, usize>> {
     Ok(theirs.into_iter().map(|(name, (_, lines))| (name, lines.len())).collect())
 }
 
-/// Changes that give every optional join something to lose and every view some rows.
+/// Changes after which every optional join has missing rows and every view has some rows.
 const DAMAGE: [&str; 14] = [
     "UPDATE rocpd_event SET category_id = NULL WHERE id % 11 = 0",
     "UPDATE rocpd_region SET event_id = NULL WHERE id % 7 = 0",

@@ -1,4 +1,4 @@
-//! What a written database holds.
+//! Tests of the content of written databases.
 
 use crate::real::{Outcome, rows, texts};
 use rpd_rocpd::verify::{check, top};
@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) const GUID: Guid = Guid::from_bits(0x5eed);
 const NULL: Value<'static> = Value::Null;
 
-/// Rows with keys of their own.
+/// Creates rows with explicit keys.
 pub(crate) fn merged(table: TableId, keyed: &[(i64, &[Value<'_>])]) -> Outcome<Rows<Merged>> {
     let mut rows = RowsBuilder::new(Schema::builtin().get(table).ok_or("no such table")?);
     keyed.iter().for_each(|(_, row)| rows.push(row));
@@ -29,7 +29,7 @@ fn text(v: &str) -> Value<'_> {
     Value::from(v)
 }
 
-/// A job of one process: two regions, a kernel between them, a mark.
+/// Writes a job of one process: two regions, a kernel between them, a mark.
 pub(crate) fn write_small_job(path: &Path) -> Outcome {
     let mut writer = Writer::create(path, &GUID)?;
     let strings = ["", "hipLaunchKernel", "HIP_RUNTIME_API_EXT", "KERNEL_DISPATCH", "roctxMark", "MARKER"];
@@ -246,7 +246,7 @@ fn absent_columns_and_forbidden_nulls_get_the_default() -> Outcome {
     let path = dir.path().join("job.db");
     let mut writer = Writer::create(&path, &GUID)?;
     let (one, json) = (int(1), text(r#"{"k": 1}"#));
-    // Row by row absent, given, NULL where it is not allowed.
+    // Values row by row: absent, given, NULL where NULL is not allowed.
     writer.append(&merged(EVENT, &[(1, &[])])?)?;
     writer.append(&merged(EVENT, &[(2, &[NULL, one, NULL, NULL, json, NULL, json]), (3, &[NULL, NULL])])?)?;
     // `value` and `extdata` of a counter value may be NULL.
@@ -309,7 +309,8 @@ fn every_row_of_a_large_batch_arrives_in_its_place() -> Outcome {
     let path = dir.path().join("job.db");
     let mut writer = Writer::create(&path, &GUID)?;
     let table = Schema::builtin().get(REGION).ok_or("no table")?;
-    // Sizes around and off the rows of one statement; a constant column; one that turns out not to be.
+    // Batch sizes around the number of rows per statement and other sizes. `extdata` is constant in some batches
+    // and varies in others.
     let (mut key, mut expected) = (0, 0i64);
     for (size, other) in [(1, false), (49, true), (51, false), (1000, true), (3, false), (52, false)] {
         let mut batch = RowsBuilder::new(table);

@@ -1,41 +1,43 @@
-//! Columns whose values go together: a program that repeats makes few different rows, once times and
-//! ids are left out. One byte per row represents all these columns.
+//! Encoding of columns whose values occur in few combinations.
+//!
+//! Without times and ids, a program that repeats its work produces few distinct rows. Columns that vary together
+//! share one code byte per row, which selects the combination of their values.
 
 use super::DecodeError;
 use super::varint::{put, take, unzigzag, zigzag};
 use crate::model::{Cells, Kind, Nulls, Table};
 
-/// Maximum number of different combinations: their number is a byte.
+/// Maximum number of distinct combinations: a code is one byte.
 const MAX_ENTRIES: usize = 256;
-/// Rows that are examined to choose the columns.
+/// Number of rows that are sampled to choose the columns.
 const SAMPLE: usize = 256;
-/// Maximum number of different combinations in the sample.
+/// Maximum number of distinct combinations in the sample.
 const MAX_SAMPLED: usize = SAMPLE / 4;
-/// Rows at a time, so that what is in between stays in the nearest cache.
+/// Rows that are processed at once, so that intermediate values stay in the L1 cache.
 const CHUNK: usize = 512;
 const SLOTS: usize = 4 * MAX_ENTRIES;
-/// Odd, with bits in no order (the golden ratio).
+/// Multiplier of the hash: odd, with irregular bits (the golden ratio).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Columns of one block that share codes.
+/// The columns of one block that share codes.
 pub(super) struct Shared {
-    /// Per row the number of its combination.
+    /// Code of each row: the number of its combination.
     codes: Vec<u8>,
-    /// For each combination a row that has it.
+    /// Index of one row with each combination.
     examples: Vec<usize>,
-    /// A bit for each column that shares the codes.
+    /// Bit set of the columns that share the codes.
     members: u64,
 }
 
-/// Columns as the choice goes through them.
+/// State of the choice of columns.
 struct Choice {
-    /// For each row of the sample the number of its combination of chosen columns.
+    /// For each sampled row, the number of its combination of the columns chosen so far.
     codes: Vec<u8>,
     entries: usize,
 }
 
 impl Shared {
-    /// Chooses columns, and numbers their combinations; `None` where that saves nothing.
+    /// Chooses columns and numbers their combinations. Returns `None` if sharing codes saves nothing.
     pub(super) fn of(table: &Table, columns: &[Cells], rows: usize) -> Option<Shared> {
         let step = rows.div_ceil(SAMPLE).max(1);
         let sample: Vec<usize> = (0..rows).step_by(step).collect();
@@ -53,12 +55,12 @@ impl Shared {
                 able.push((i, choice));
             }
         }
-        // The column with the most values determines most of the others.
+        // The column with the most distinct values determines most other columns.
         let (first, mut choice) = able
             .iter()
             .max_by_key(|(_, choice)| choice.entries)
             .map(|(i, choice)| (*i, Choice { codes: choice.codes.clone(), entries: choice.entries }))?;
-        // Columns that distinguish combinations, and those that follow from them.
+        // `keys` are columns that distinguish combinations; `members` also has the columns that depend on them.
         let mut keys = vec![first];
         let mut members = 1u64 << first;
         for (i, _) in able.iter().filter(|(i, _)| *i != first) {
@@ -85,10 +87,10 @@ impl Shared {
         (members.count_ones() > 1).then_some(shared)
     }
 
-    /// Numbers the combinations of `keys`; false if they are too many. Goes by a hash alone: what it
-    /// mixes up, [`Shared::explains`] finds.
+    /// Numbers the combinations of `keys`. Returns false if there are too many. Compares hashes only;
+    /// [`Shared::explains`] detects collisions.
     fn number(&mut self, keys: &[usize], columns: &[Cells], rows: usize) -> bool {
-        // Hash, and number of the combination.
+        // Hash and number of each combination.
         let mut slots = vec![(0u64, 0u8); SLOTS];
         let mut hashes = [0u64; CHUNK];
         for from in (0..rows).step_by(CHUNK) {
@@ -97,7 +99,7 @@ impl Shared {
             for key in keys {
                 let Cells::Int { values, nulls } = &columns[*key] else { return false };
                 for_each_chunk(values, nulls, from, hashes.len(), |i, v, null| {
-                    // Rows that are NULL have any value; all shall have one hash.
+                    // The value of a NULL row is arbitrary; all NULL rows must have the same hash.
                     hashes[i] = (hashes[i] ^ ((v as u64 & !null) ^ (null >> 1))).wrapping_mul(MULTIPLIER);
                     hashes[i] ^= hashes[i] >> 32;
                 });
@@ -119,11 +121,11 @@ impl Shared {
                 self.codes.push(slots[slot].1);
             }
         }
-        // Combinations that hardly repeat cost more than they save.
+        // Combinations that rarely repeat cost more than they save.
         self.examples.len() * 4 <= rows
     }
 
-    /// Whether rows of one code have one value.
+    /// Returns whether all rows with the same code have the same value.
     fn explains(&self, cells: &Cells) -> bool {
         let Cells::Int { values, nulls } = cells else { return false };
         let mut entries = [0i64; MAX_ENTRIES];
@@ -152,13 +154,13 @@ impl Shared {
         self.members >> column & 1 == 1
     }
 
-    /// Whether this is the column that the codes are stored with.
+    /// Returns whether the codes are stored with this column.
     pub(super) fn leads(&self, column: usize) -> bool {
         self.members.trailing_zeros() as usize == column
     }
 
-    /// The bitmap of the combinations in which `cells` are NULL, their values, and in the leading
-    /// column their number first and the codes last.
+    /// Encodes a column: the bitmap of combinations in which it is NULL, then its value in each combination. The
+    /// leading column has the number of combinations in front and the codes at the end.
     pub(super) fn encode(&self, values: &[i64], nulls: &Nulls, leads: bool, out: &mut Vec<u8>) {
         if leads {
             put(out, self.examples.len() as u64);
@@ -179,7 +181,7 @@ impl Shared {
 }
 
 impl Choice {
-    /// The combinations with one more column; `None` if there are too many.
+    /// Returns the combinations with one more column, or `None` if there are too many.
     fn with(&self, cells: &Cells, sample: &[usize]) -> Option<Choice> {
         let Cells::Int { values, nulls } = cells else { return None };
         let mut slots = [None; SLOTS];
@@ -207,7 +209,7 @@ impl Choice {
     }
 }
 
-/// Calls `each` with the number of a row in the chunk, its value, and all ones if it is NULL.
+/// Calls `each` with the index of each row in the chunk, its value, and all ones if it is NULL.
 #[inline]
 fn for_each_chunk(
     values: &[i64],
@@ -228,15 +230,15 @@ fn for_each_chunk(
     }
 }
 
-/// Codes as they are read.
+/// Codes read from a block.
 #[derive(Clone, Copy)]
 pub(super) struct Codes<'a> {
-    /// Per row the number of its combination, below `entries`.
+    /// Code of each row, below `entries`.
     codes: &'a [u8],
     entries: usize,
 }
 
-/// Reads a column that leads, or one that follows `leader`.
+/// Reads a leading column, or a column that uses the codes of `leader`.
 pub(super) fn decode<'a>(
     input: &mut &'a [u8],
     leader: Option<Codes<'a>>,
@@ -290,7 +292,7 @@ mod tests {
     use crate::model::{RowsBuilder, Schema, Value, native};
     use proptest::prelude::*;
 
-    /// A row without what differs from row to row: name, communicator, peer, root, tag, bytes.
+    /// A row without the columns that vary per row: name, communicator, peer, root, tag, bytes.
     type Call = (i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
     fn call() -> impl Strategy<Value = Call> {
@@ -318,7 +320,7 @@ mod tests {
         #[test]
         fn a_program_that_repeats_survives_encoding(
             program in proptest::collection::vec(call(), 1..80),
-            // Few or all steps; also numbers of rows that fill no sample and no chunk.
+            // Few or all steps, including row counts that do not fill a sample or a chunk.
             steps in proptest::collection::vec(0usize..80, 0..1400),
         ) {
             let table = Schema::builtin().get(native::MPI_CALL).unwrap();
@@ -336,7 +338,7 @@ mod tests {
         let program: Vec<Call> = (0..9).map(call).collect();
         let steps: Vec<usize> = (0..5000).map(|i| i * i % 11).collect();
         let (_, bytes) = encoded(&program, &steps);
-        // Besides the codes: start (two bytes), end, stack, parent, seq.
+        // Columns besides the codes: start (two bytes), end, stack, parent, seq.
         assert!(bytes.len() < 5000 * 7 + 500, "{}", bytes.len());
     }
 
@@ -345,7 +347,7 @@ mod tests {
         let refused = |bytes: &[u8]| {
             decode_columns(Schema::builtin().get(native::MPI_CALL).unwrap(), bytes, 3).unwrap_err()
         };
-        // Number of columns, encoding, entries, their values, codes.
+        // Bytes: number of columns, encoding, entries, their values, codes.
         assert_eq!(refused(&[1, 0x05, 2, 8, 8, 0, 1, 2]), DecodeError::Code(2));
         assert_eq!(refused(&[1, 0x05, 0, 0, 0, 0]), DecodeError::Code(0));
         assert_eq!(refused(&[1, 0x05, 0x81, 2, 0, 0, 0]), DecodeError::Code(257));

@@ -3,7 +3,7 @@ use super::varint::{put, put_all, skip_all, take, take_all, unzigzag, zigzag};
 use super::{DecodeError, MAX_RAW_BYTES};
 use crate::model::{Cells, Column, Kind, Nulls, OwnedValue, Table, TextCells};
 
-// Encodings, first byte of a column.
+// Encodings: the first byte of a column.
 const ABSENT: u8 = 0x00;
 const INT_CONSTANT: u8 = 0x01;
 const INT_PLAIN: u8 = 0x02;
@@ -16,21 +16,21 @@ const TEXT_IN_ORDER: u8 = 0x08;
 const TEXT_CONSTANT: u8 = 0x09;
 const ANY: u8 = 0x0a;
 const INT_FOLLOWS: u8 = 0x0b;
-/// Set in the first byte when a bitmap of NULL rows follows it.
+/// Flag in the first byte of a column: a bitmap of NULL rows follows.
 const HAS_NULLS: u8 = 0x80;
 
 /// Maximum number of columns of one block.
 const MAX_COLUMNS: u64 = 64;
 
-// Types of the values of an `ANY` column.
+// Value types in an `ANY` column.
 const ANY_NULL: u8 = 0;
 const ANY_INT: u8 = 1;
 const ANY_REAL: u8 = 2;
 const ANY_TEXT: u8 = 3;
 const ANY_BLOB: u8 = 4;
 
-/// Appends the columns of `rows` rows: the number of columns, then each column. A column that the
-/// reader's description has and the block lacks reads as absent.
+/// Appends the columns of `rows` rows: the number of columns, then each column. A column that the block lacks and
+/// the reader's description has is read as absent.
 pub fn encode_columns(table: &Table, columns: &[Cells], rows: usize, out: &mut Vec<u8>) {
     put(out, columns.len() as u64);
     let shared = Shared::of(table, columns, rows);
@@ -117,7 +117,8 @@ fn encode_ints(
     put_all(out, values.iter().map(|v| zigzag(*v)));
 }
 
-/// Judged by the first values: ids and addresses that climb, against small codes that jump.
+/// Returns whether differences need fewer bits than plain values, judged by the first 256 values. Ascending ids and
+/// addresses favour differences; small codes that vary favour plain values.
 fn delta_is_smaller(values: &[i64]) -> bool {
     let bits = |v: i64| u64::BITS - zigzag(v).leading_zeros();
     let sample = &values[..values.len().min(256)];
@@ -167,14 +168,14 @@ fn encode_any(value: &OwnedValue, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the columns of `rows` rows of `table`; the caller has bounded `rows` by
-/// [`super::MAX_ROWS`] and the input by [`super::MAX_RAW_BYTES`].
+/// Reads the columns of `rows` rows of `table`. The caller bounds `rows` by [`super::MAX_ROWS`] and the input by
+/// [`super::MAX_RAW_BYTES`].
 pub fn decode_columns(table: &Table, input: &[u8], rows: usize) -> Result<Vec<Cells>, DecodeError> {
     decode_needed(table, input, rows, &|_| true)
 }
 
-/// The same, for a caller that does not need all columns: those that are not `needed` may be [`Cells::Absent`]
-/// if they are integers without NULL. Fails where [`decode_columns`] fails.
+/// Reads columns for a caller that does not need all of them. Columns for which `needed` returns false may become
+/// [`Cells::Absent`] if they are integers without NULL. Fails in the same cases as [`decode_columns`].
 pub fn decode_needed(
     table: &Table,
     input: &[u8],
@@ -183,17 +184,17 @@ pub fn decode_needed(
 ) -> Result<Vec<Cells>, DecodeError> {
     let skips = |i: usize| table.columns.get(i).is_some_and(|column| !needed(column));
     match decode_all(table, input, rows, skips) {
-        // What is needed is encoded as differences to what is not.
+        // A needed column is stored as differences to a skipped column.
         Err(Stop::Skipped) => decode_needed(table, input, rows, &|_| true),
         Err(Stop::Damage(damage)) => Err(damage),
         Ok(columns) => Ok(columns),
     }
 }
 
-/// Why columns are not decoded.
+/// Reason why decoding stopped.
 enum Stop {
     Damage(DecodeError),
-    /// The column that a column is encoded by was skipped.
+    /// A column is encoded relative to a column that was skipped.
     Skipped,
 }
 
@@ -218,22 +219,23 @@ fn decode_all(
     if !input.is_empty() {
         return Err(DecodeError::LeftOver(input.len()).into());
     }
-    // Columns of a newer writer are not of this description, those of an older one are missing.
+    // A newer writer has columns beyond this description, and an older writer lacks some.
     let mut columns = earlier.columns;
     columns.resize(table.columns.len(), Cells::Absent);
     Ok(columns)
 }
 
-/// The columns that a column may be encoded by.
+/// Columns decoded so far, relative to which a later column may be encoded.
 struct Earlier<'a> {
     columns: Vec<Cells>,
-    /// A bit for each column of integers whose values were skipped.
+    /// Bit set of integer columns whose values were skipped.
     skipped: u64,
     codes: Option<Codes<'a>>,
 }
 
 impl Earlier<'_> {
-    /// Whether a column can be read as differences to this one, and its values unless they were skipped.
+    /// Returns the values of the column that another column refers to, or `None` if they were skipped. Fails if it
+    /// is not an integer column.
     fn base(&self, column: u8) -> Result<Option<&[i64]>, DecodeError> {
         match self.columns.get(usize::from(column)) {
             Some(Cells::Int { values, .. }) => Ok(Some(values)),
@@ -258,7 +260,7 @@ fn take_real(input: &mut &[u8]) -> Result<f64, DecodeError> {
     Ok(f64::from_le_bytes(bytes.try_into().map_err(|_| DecodeError::Short)?))
 }
 
-/// The next column. One that is skipped comes as absent, if it is of integers without NULL.
+/// Decodes the next column. A column to be skipped becomes absent if it has integers without NULL.
 fn decode<'a>(
     input: &mut &'a [u8],
     earlier: &mut Earlier<'a>,
@@ -388,7 +390,7 @@ mod tests {
     use crate::model::{RowsBuilder, Schema, Value};
     use proptest::prelude::*;
 
-    /// Every value that a column can hold, in the mixes that choose each encoding.
+    /// All values that a column can hold, in mixes that select each encoding.
     fn value() -> impl Strategy<Value = OwnedValue> {
         prop_oneof![
             3 => Just(OwnedValue::Null),
@@ -443,7 +445,7 @@ mod tests {
             }
         }
 
-        /// What is needed is read whatever else is skipped, and only integers without NULL are skipped.
+        /// Needed columns are read whichever others are skipped, and only integers without NULL are skipped.
         #[test]
         fn some_columns_are_read_as_all_are(
             columns in proptest::collection::vec(column_of_values(), 7),

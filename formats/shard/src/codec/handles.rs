@@ -1,10 +1,10 @@
-//! Keys of rows that are handles: those of a database, which have holes and may be negative. They are in front of
-//! the columns, each as its distance from the one before.
+//! Encoding of row keys that are handles: keys of a database, which have gaps and may be negative. They precede the
+//! columns; each is stored as the difference to the previous key.
 
 use super::DecodeError;
 use super::varint::{put_all, take_all, unzigzag, zigzag};
 
-/// Appends the keys of a block, which ascend.
+/// Appends the keys of a block, which must ascend.
 pub(crate) fn encode_handles(keys: &[i64], out: &mut Vec<u8>) {
     let mut before = 0i64;
     let distances = keys.iter().map(|key| {
@@ -15,7 +15,7 @@ pub(crate) fn encode_handles(keys: &[i64], out: &mut Vec<u8>) {
     put_all(out, distances);
 }
 
-/// Reads the keys of so many rows. There is always a number after the last one.
+/// Reads the keys of `rows` rows. The last key is below `i64::MAX`, so that a next key always exists.
 pub(crate) fn decode_handles(input: &mut &[u8], rows: usize) -> Result<Vec<i64>, DecodeError> {
     let mut keys = take_all(input, rows, unzigzag)?;
     let mut sum = 0i64;

@@ -1,9 +1,9 @@
-//! LEB128 varints: 7 bits a byte, lowest first, the high bit set on all bytes but the last.
-//! Signed numbers are zigzag-mapped first (0, -1, 1, -2 become 0, 1, 2, 3).
+//! LEB128 varints: 7 bits per byte, lowest bits first; the high bit is set on all bytes except the last. Signed
+//! numbers are zigzag-encoded first (0, -1, 1, -2 become 0, 1, 2, 3).
 
 use super::DecodeError;
 
-/// Longest varint of 64 bits.
+/// Maximum bytes of a 64-bit varint.
 const MAX_BYTES: usize = 10;
 /// The high bit of each of eight bytes.
 const CONTINUED: u64 = 0x8080_8080_8080_8080;
@@ -28,8 +28,8 @@ pub(crate) fn put(out: &mut Vec<u8>, mut v: u64) {
     out.push(v as u8);
 }
 
-/// Appends one number for each of `values`. Works without a branch on the length of a number: the
-/// lengths of times are random, and a wrong guess costs more than the rest.
+/// Appends all `values`. Does not branch on the length of each number: the lengths of times are random, and a
+/// mispredicted branch costs more than the rest.
 pub(crate) fn put_all(out: &mut Vec<u8>, mut values: impl ExactSizeIterator<Item = u64>) {
     const CHUNK: usize = 512;
     const TOGETHER: usize = 8;
@@ -39,7 +39,7 @@ pub(crate) fn put_all(out: &mut Vec<u8>, mut values: impl ExactSizeIterator<Item
         let eight: [u64; TOGETHER] = std::array::from_fn(|_| values.next().unwrap_or(0));
         let all = eight.iter().fold(0, |all, v| all | v);
         if all < 0x80 {
-            // Codes and small differences.
+            // Typical for codes and small differences.
             buffer[at..at + TOGETHER].copy_from_slice(&eight.map(|v| v as u8));
             at += TOGETHER;
         } else if all < 1 << 56 {
@@ -62,13 +62,13 @@ pub(crate) fn put_all(out: &mut Vec<u8>, mut values: impl ExactSizeIterator<Item
     values.for_each(|v| put(out, v));
 }
 
-/// The varint of a number below 2^56, and its length.
+/// Encodes a number below 2^56. Returns the varint and its length, bytes.
 #[inline]
 fn spread(v: u64) -> (u64, usize) {
     let highest_bit = 63 - (v | 1).leading_zeros();
-    // highest_bit / 7 + 1, without a division.
+    // Equals highest_bit / 7 + 1, without a division.
     let length = (highest_bit * 9 + 73) / 64;
-    // Groups of 28, 14, 7 bits move to the beginning of 32, 16, 8 bits.
+    // Groups of 28, 14 and 7 bits move to the start of 32, 16 and 8 bits.
     let x = (v & 0x0fff_ffff) | (v & 0x00ff_ffff_f000_0000) << 4;
     let x = (x & 0x0000_3fff_0000_3fff) | (x & 0x0fff_c000_0fff_c000) << 2;
     let x = (x & 0x007f_007f_007f_007f) | (x & 0x3f80_3f80_3f80_3f80) << 1;
@@ -76,11 +76,11 @@ fn spread(v: u64) -> (u64, usize) {
     (x | more, length as usize)
 }
 
-/// The number whose varint begins `word` and is at most 8 bytes long, and its length.
+/// Decodes the varint at the start of `word`, which has at most 8 bytes. Returns the number and its length, bytes.
 #[inline]
 fn gather(word: u64, ends: u64) -> (u64, usize) {
     let length = ends.trailing_zeros() / 8 + 1;
-    // All bits up to the end of the last byte.
+    // Mask of all bits up to the end of the last byte.
     let x = word & (ends ^ (ends - 1)) & !CONTINUED;
     let x = (x & 0x007f_007f_007f_007f) | (x & 0x7f00_7f00_7f00_7f00) >> 1;
     let x = (x & 0x0000_3fff_0000_3fff) | (x & 0x3fff_0000_3fff_0000) >> 2;
@@ -88,7 +88,7 @@ fn gather(word: u64, ends: u64) -> (u64, usize) {
     (x, length as usize)
 }
 
-/// Reads one number from the front of `input`.
+/// Reads one number from the start of `input`.
 #[inline]
 pub(crate) fn take(input: &mut &[u8]) -> Result<u64, DecodeError> {
     let mut value = 0u64;
@@ -102,8 +102,7 @@ pub(crate) fn take(input: &mut &[u8]) -> Result<u64, DecodeError> {
     Err(DecodeError::Varint)
 }
 
-/// Reads `count` numbers. The caller has bounded `count`; each takes at least one byte of input, so
-/// the allocation is bounded by the input too.
+/// Reads `count` numbers. Each takes at least one byte of input, so that the input bounds the allocation.
 pub(crate) fn take_all<T>(
     input: &mut &[u8],
     count: usize,
@@ -121,8 +120,8 @@ pub(crate) fn take_all<T>(
         };
         let ends = !word & CONTINUED;
         if ends == CONTINUED && count - out.len() >= 8 {
-            // Eight small numbers at once: the common case of codes and small differences.
-            // No array of results: it is built in a function of its own, or not, as the compiler likes.
+            // Fast path for eight one-byte numbers: codes and small differences. The results are not collected in
+            // an array: the compiler may build it in a separate function.
             out.extend(word.to_le_bytes().iter().map(|byte| map(u64::from(*byte))));
             rest = &rest[8..];
         } else if ends == 0 {
@@ -137,13 +136,13 @@ pub(crate) fn take_all<T>(
     Ok(out)
 }
 
-/// Goes over `count` numbers, and fails where [`take_all`] fails.
+/// Skips `count` numbers. Fails in the same cases as [`take_all`].
 pub(crate) fn skip_all(input: &mut &[u8], count: usize) -> Result<(), DecodeError> {
     if count > input.len() {
         return Err(DecodeError::Short);
     }
     let (mut rest, mut left) = (*input, count);
-    // As many as a word may end.
+    // A word ends at most eight numbers.
     while left >= 8 {
         let Some(word) = rest.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else { break };
         let ends = !word & CONTINUED;
@@ -167,7 +166,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Numbers of all lengths, not only long ones.
+    /// Numbers of all lengths, so that short ones occur too.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
         let number = (any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift);
         proptest::collection::vec(number, 0..700)

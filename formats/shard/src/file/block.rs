@@ -2,14 +2,14 @@ use super::{Version, checksum, le};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS};
 use crate::model::TableId;
 
-/// Length of a block header.
+/// Length of a block header, bytes.
 pub const BLOCK_HEADER_BYTES: usize = 72;
 /// First bytes of a block; the version follows as the eighth byte.
 pub(super) const BLOCK_MAGIC: &[u8; 7] = b"\x89RPDBLK";
-/// Keys beyond this are damage: no process makes that many rows.
+/// Largest key of a row. A larger key counts as damage: no process produces that many rows.
 const MAX_KEY: i64 = 1 << 40;
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum BlockKind {
     /// Rows of a table.
@@ -28,15 +28,15 @@ pub enum BlockKind {
     Index,
     /// A [`crate::record::Selection`].
     Selection,
-    /// A [`crate::record::ProbeBurst`] with receive times of the program.
+    /// A [`crate::record::ProbeBurst`] whose receive times were read by the program.
     Probes,
-    /// A [`crate::record::ProbeBurst`] with receive times of the kernel.
+    /// A [`crate::record::ProbeBurst`] whose receive times were recorded by the kernel.
     KernelProbes,
-    /// The command of the rank: a [`crate::record::Process`].
+    /// A [`crate::record::Process`] that describes the command of the rank.
     Command,
     /// A [`crate::record::ProfilerLoss`].
     ProfilerLoss,
-    /// A record of a newer release; readers pass over it.
+    /// A record kind of a newer release; readers skip it.
     Unknown(u16),
 }
 
@@ -83,30 +83,31 @@ impl BlockKind {
 /// The header of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockHeader {
-    /// What the block holds.
+    /// Content of the block.
     pub kind: BlockKind,
-    /// The process that the rows belong to, 0 for the shard itself (strings, records).
+    /// Number of the process that the rows belong to; 0 for the shard itself (strings, records).
     pub source: u32,
-    /// Key of the first row; the others follow without holes. Where the keys are handles, the number of the row.
+    /// Key of the first row; the keys of the other rows follow without gaps. If the keys are handles, the number of
+    /// the first row.
     pub first_key: i64,
-    /// Whether the payload begins with a key for each row.
+    /// Whether the payload begins with one key (a handle) per row.
     pub handles: bool,
     /// Number of rows.
     pub rows: u32,
-    /// Bytes before compression.
+    /// Bytes of the payload before compression.
     pub raw_bytes: u32,
-    /// Bytes after the header.
+    /// Bytes of the payload as stored after the header.
     pub stored_bytes: u32,
-    /// Smallest time in the block, ns of the process's clock; `i64::MAX` where there is none.
+    /// Smallest time in the block, ns of the process's clock; `i64::MAX` if the block has no times.
     pub min_time: i64,
-    /// Largest time in the block; `i64::MIN` where there is none.
+    /// Largest time in the block, ns of the process's clock; `i64::MIN` if the block has no times.
     pub max_time: i64,
     /// XXH3-64 of the stored bytes.
     pub checksum: u64,
 }
 
 impl BlockHeader {
-    /// The header as it is stored.
+    /// Encodes the header as it is stored.
     pub fn to_bytes(self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut out = [0; BLOCK_HEADER_BYTES];
         out[..7].copy_from_slice(BLOCK_MAGIC);
@@ -126,7 +127,7 @@ impl BlockHeader {
         out
     }
 
-    /// Reads a header; `None` where magic, checksum or a bound does not hold.
+    /// Decodes a header. Returns `None` if the magic or the checksum is wrong, or a field exceeds its bound.
     pub fn from_bytes(bytes: &[u8]) -> Option<BlockHeader> {
         let bytes = bytes.get(..BLOCK_HEADER_BYTES)?;
         if &bytes[..7] != BLOCK_MAGIC || checksum(&bytes[..64]) != u64::from_le_bytes(le(bytes, 64)) {
@@ -144,7 +145,7 @@ impl BlockHeader {
             max_time: i64::from_le_bytes(le(bytes, 48)),
             checksum: u64::from_le_bytes(le(bytes, 56)),
         };
-        // A good checksum states that the bytes are as written, not that the writer was correct.
+        // A valid checksum shows that the bytes are unchanged, not that the writer was correct.
         let bounded = bytes[7] <= Version::CURRENT.0
             && header.rows as usize <= MAX_ROWS
             && header.raw_bytes as usize <= MAX_RAW_BYTES
@@ -153,12 +154,12 @@ impl BlockHeader {
         bounded.then_some(header)
     }
 
-    /// Header and payload together.
+    /// Returns the length of header and payload, bytes.
     pub fn total_bytes(&self) -> u64 {
         BLOCK_HEADER_BYTES as u64 + u64::from(self.stored_bytes)
     }
 
-    /// The key after the last row.
+    /// Returns the key after that of the last row.
     pub fn next_key(&self) -> i64 {
         self.first_key + i64::from(self.rows)
     }

@@ -1,4 +1,4 @@
-//! Blocks by their place in the file.
+//! Positions of blocks in the file, and reading of their payload.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use super::{Bytes, checksum};
@@ -7,58 +7,59 @@ use std::cell::RefCell;
 use std::io;
 use zstd::bulk::Decompressor;
 
-/// A block, by its place.
+/// A block and its position in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockRef {
-    /// Where its header begins.
+    /// Offset of the block's header, bytes.
     pub offset: u64,
-    /// Its header.
+    /// Header of the block.
     pub header: BlockHeader,
 }
 
 impl BlockRef {
-    /// The offset after it.
+    /// Returns the offset of the first byte after the block.
     pub fn end(&self) -> u64 {
         self.offset + self.header.total_bytes()
     }
 }
 
-/// Bytes of a shard that belong to no whole block.
+/// Bytes of a shard that do not belong to a complete block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// Where they begin.
+    /// Offset of the first of these bytes.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
-    /// The header, where it alone is whole: the file was cut in this block.
+    /// The block's header if only the header is intact: the file was truncated inside this block.
     pub block: Option<BlockHeader>,
 }
 
-/// What is wrong with a block.
+/// Reason why a block cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockDamage {
     /// The operating system reported an error.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The stored bytes are not those that were written.
+    /// The stored bytes differ from those that were written.
     #[error("checksum does not match")]
     Checksum,
-    /// zstd cannot read them, or they have another length than in the header.
+    /// zstd cannot decompress the bytes, or their length differs from the header.
     #[error("compressed data is damaged")]
     Zstd,
     /// The columns are malformed.
     #[error("{0}")]
     Columns(#[from] DecodeError),
-    /// A table that is described nowhere.
+    /// The shard does not describe the table.
     #[error("the table is not described in this shard")]
     UnknownTable,
-    /// More or longer strings than a shard may have, or ids that go backwards.
+    /// The strings exceed the limits of a shard, or their ids do not ascend.
     #[error("strings are out of bounds")]
     Strings,
 }
 
 thread_local! {
-    /// To make one takes longer than to read a small block, and some shards have a million of them.
+    /// Decompressor of this thread. Creating one takes longer than reading a small block, and some shards have a
+    /// million blocks.
     static ZSTD: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
@@ -69,14 +70,14 @@ fn decompressed(stored: &[u8], max_bytes: usize) -> io::Result<Vec<u8>> {
     })
 }
 
-/// The decompressed payload of a block.
+/// Reads the payload of a block, checks its checksum and decompresses it.
 pub(super) fn payload(bytes: &Bytes, block: &BlockRef) -> Result<Vec<u8>, BlockDamage> {
     let header = &block.header;
     let stored = bytes.read(block.offset + BLOCK_HEADER_BYTES as u64, header.stored_bytes as usize)?;
     if checksum(&stored) != header.checksum {
         return Err(BlockDamage::Checksum);
     }
-    // The header's length bounds the output, whatever the compressed data claims.
+    // The length in the header bounds the output, whatever length the compressed data claims.
     let raw = decompressed(&stored, header.raw_bytes as usize).map_err(|_| BlockDamage::Zstd)?;
     if raw.len() != header.raw_bytes as usize {
         return Err(BlockDamage::Zstd);

@@ -5,22 +5,22 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a shard's bytes are.
+/// Storage of a shard's bytes: a file or memory.
 ///
-/// Files are read by position and never mapped: a shard that is cut while it is read is an error here,
-/// where a mapping would be a SIGBUS.
+/// Files are read by position and never mapped. If a file is truncated during a read, the read returns an error; a
+/// mapping would raise SIGBUS.
 #[derive(Debug)]
 pub(super) enum Bytes {
     File(OpenFile),
     Memory(Arc<[u8]>),
 }
 
-/// A file that can be closed and opened again.
+/// A file that can be closed and reopened.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     path: PathBuf,
     length: u64,
-    /// Device and inode: what is opened again must be the same file.
+    /// Device and inode of the file, which must be the same when it is reopened.
     id: (u64, u64),
     file: Mutex<Option<Arc<File>>>,
 }
@@ -41,7 +41,7 @@ impl Bytes {
         Bytes::Memory(bytes.into())
     }
 
-    /// Number of bytes when it was opened.
+    /// Returns the number of bytes at the time the shard was opened.
     pub(super) fn len(&self) -> u64 {
         match self {
             Bytes::File(file) => file.length,
@@ -49,7 +49,7 @@ impl Bytes {
         }
     }
 
-    /// Exactly `length` bytes from `offset` on. The caller bounds `length`.
+    /// Reads exactly `length` bytes from `offset`. The caller bounds `length`.
     pub(super) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         if offset.checked_add(length as u64).is_none_or(|end| end > self.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());

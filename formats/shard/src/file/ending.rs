@@ -1,9 +1,14 @@
-//! The end of a shard, and where its room comes from.
+//! The end of a shard, and the space that is kept free for it.
 //!
-//! A shard is full when it has reached its limit, or when its file system takes no more. From then on
-//! rows are counted and not written. The end (ledger, processes, identity, index, trailer) still comes:
-//! below a limit its room is kept free, and elsewhere the last blocks are given up for it. What a row
-//! refers to is before it in the file, so that the blocks before any other are whole without it.
+//! A shard is full when it has reached its limit, or when its file system accepts no more bytes. From then on the
+//! writer counts rows without writing them. It still writes the end: ledger, processes, identity, index and
+//! trailer.
+//!
+//! * With a limit, the writer keeps space for the end free.
+//! * Without a limit, it discards the last blocks to make space.
+//!
+//! A row refers only to rows before it in the file. Therefore the remaining blocks are complete without the
+//! discarded ones.
 
 use super::block::BlockKind;
 use super::block_ref::BlockRef;
@@ -16,12 +21,12 @@ use crate::model::rocpd;
 use crate::record::{Ledger, Loss, LossCause, wire};
 use std::io::Write;
 
-/// Maximum bytes of an entry of the ledger: of what is written, and of what is lost.
+/// Maximum bytes of one entry of the ledger: for written rows, and for lost rows.
 const LEDGER_ENTRY_BYTES: (usize, usize) = (17, 20);
-/// Maximum bytes of the two lengths in the ledger.
+/// Maximum bytes of the two list lengths in the ledger.
 const LEDGER_LENGTH_BYTES: usize = 18;
 
-/// What an end has beside ledger, identity and index.
+/// Records that an end contains in addition to ledger, identity and index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Extras {
     None,
@@ -30,7 +35,7 @@ enum Extras {
 }
 
 impl<W: Write> ShardWriter<W> {
-    /// Upper bound of the size of the end, bytes.
+    /// Returns an upper bound of the size of the end, bytes.
     pub(super) fn max_end_bytes(&self) -> u64 {
         let tables = self.places.len() + 1;
         let (written, lost) = LEDGER_ENTRY_BYTES;
@@ -46,7 +51,8 @@ impl<W: Write> ShardWriter<W> {
             + (TRAILER_BYTES + FILE_HEADER_BYTES) as u64
     }
 
-    /// From now on rows are counted, and so are those in no block yet.
+    /// Declares the shard full: from now on rows are only counted. Pending rows, which are in no block yet, count
+    /// as lost.
     pub(super) fn fill(&mut self) {
         self.reserve.full = true;
         for open in &mut self.pending {
@@ -56,10 +62,10 @@ impl<W: Write> ShardWriter<W> {
         self.strings.lose_pending();
     }
 
-    /// Takes the last block out of the shard and counts its rows as lost.
+    /// Discards the last block and counts its rows as lost.
     fn give_up_block(&mut self) {
         let Some(BlockRef { offset, header }) = self.blocks.pop() else { return };
-        // Without its first block, a shard begins again with its header.
+        // If no block remains, the file header must be written again too.
         self.position = if self.blocks.is_empty() { 0 } else { offset };
         let rows = u64::from(header.rows);
         match header.kind {
@@ -95,8 +101,10 @@ impl<W: Write> ShardWriter<W> {
         }
     }
 
-    /// What comes after the last block: ledger, processes and identity once more (they survive damage
-    /// to the first copies), clocks whose blocks were given up, index, trailer.
+    /// Encodes the part after the last block.
+    ///
+    /// It contains the ledger, second copies of processes and identity, clock records whose blocks were discarded,
+    /// the index and the trailer. The second copies survive damage to the first ones.
     fn end_bytes(&mut self, extras: Extras) -> Result<Vec<u8>, WriteError> {
         let mut records = vec![(BlockKind::Ledger, 0, wire::encode(&self.ledger()))];
         if extras >= Extras::Processes {
@@ -122,7 +130,7 @@ impl<W: Write> ShardWriter<W> {
             end.extend_from_slice(&self.stored);
             entries.extend_from_slice(&index::entry(&BlockRef { offset, header }));
         }
-        // A reader does without an index that would be too long: it walks the headers.
+        // If the index is too long it is omitted; readers then walk the block headers.
         if entries.len() <= MAX_RAW_BYTES {
             let offset = self.position + end.len() as u64;
             let header = self.compress(record_header(BlockKind::Index, 0), &entries)?;
@@ -133,7 +141,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(end)
     }
 
-    /// Ends the shard: pending rows, ledger, identity and processes once more, index, trailer.
+    /// Ends the shard: writes pending rows, ledger, second copies of identity and processes, index and trailer.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.flush()?;
         let end = self.end_bytes(Extras::ProcessesAndClocks)?;
@@ -143,11 +151,11 @@ impl<W: Write> ShardWriter<W> {
     }
 }
 
-/// For a file whose owner writes it piece by piece, and knows how far that went: the sink holds what
-/// is not written yet.
+/// Methods for a caller that writes the file itself, piece by piece, and tracks how many bytes it has written. The
+/// sink holds the bytes that are not written yet.
 impl ShardWriter<Vec<u8>> {
-    /// Sets the most bytes that the file may have, before any of them is written. Room for the end is
-    /// kept free.
+    /// Sets the maximum size of the file, bytes. Must be called before any byte is written. The writer keeps space
+    /// for the end free.
     pub fn set_limit(&mut self, bytes: u64) {
         self.reserve.limit = bytes;
         if self.position + self.max_end_bytes() > bytes {
@@ -155,23 +163,23 @@ impl ShardWriter<Vec<u8>> {
         }
     }
 
-    /// Whether rows are no longer written: they are counted as [`LossCause::NoSpace`].
+    /// Returns whether the shard is full: further rows are only counted, as [`LossCause::NoSpace`].
     pub fn is_full(&self) -> bool {
         self.reserve.full
     }
 
-    /// Offset in the file and bytes that are to be written next.
+    /// Returns the bytes to write next and their offset in the file.
     pub fn unwritten(&self) -> (u64, &[u8]) {
         (self.position - self.sink.len() as u64, &self.sink)
     }
 
-    /// What [`ShardWriter::unwritten`] gave is in the file.
+    /// Clears the sink after the caller has written the bytes of [`ShardWriter::unwritten`] to the file.
     pub fn clear(&mut self) {
         self.sink.clear();
     }
 
-    /// The file takes no more, and no more than its first `reached` bytes are there: blocks after
-    /// that are given up, and rows are counted from now on.
+    /// Declares the shard full after the file accepted only its first `reached` bytes. Blocks beyond that are
+    /// discarded; from now on rows are only counted.
     pub fn stop(&mut self, reached: u64) {
         self.fill();
         while self.blocks.last().is_some_and(|block| block.end() > reached) {
@@ -180,9 +188,11 @@ impl ShardWriter<Vec<u8>> {
         self.sink.clear();
     }
 
-    /// The end as of now, and its offset in the file: after the last block, or before it if it would
-    /// not fit into `room` bytes of file otherwise. What is in no block by then counts as lost. `None`
-    /// if there is no room even without any block. May be asked again with less room.
+    /// Returns the end of the shard as of now, and its offset in the file.
+    ///
+    /// The end follows the last block. If it would not fit into a file of `room` bytes, blocks are discarded until
+    /// it fits. Rows that are in no block yet count as lost. Returns `None` if the end does not fit even without
+    /// any block. May be called again with a smaller `room`.
     pub fn end(&mut self, room: u64) -> Result<Option<(u64, Vec<u8>)>, WriteError> {
         let (sink_offset, _) = self.unwritten();
         self.fill();
@@ -203,7 +213,8 @@ impl ShardWriter<Vec<u8>> {
         Ok(fits.then_some((self.position, end)))
     }
 
-    /// Forgets what is after the last block.
+    /// Discards the bytes of the sink after the last block. `offset` is the position of the sink's first byte in
+    /// the file.
     fn cut_sink(&mut self, offset: u64) {
         self.sink.truncate(usize::try_from(self.position.saturating_sub(offset)).unwrap_or(usize::MAX));
     }

@@ -1,18 +1,19 @@
-//! Where in the folder of a run a rank's files are.
+//! Subfolders of a run folder that hold the files of a range of ranks.
 
-/// Maximum number of ranks whose files are in one folder: metadata servers of parallel file systems serve one
-/// folder at a time.
+/// Maximum number of ranks whose files share a folder. A metadata server of a parallel file system handles all
+/// requests to one folder.
 const RANKS: u32 = 1000;
-/// Begins the name of a folder of ranks.
+/// Prefix of the name of a rank folder.
 const NAME: &str = "ranks-";
 
-/// The folder below that of the run, for runs of more than 1,000 ranks: `ranks-01000` has those from 1000 to 1999.
+/// Returns the subfolder of the run folder for the files of `rank`, for runs of more than 1,000 ranks.
+/// `ranks-01000` holds the files of ranks 1000 to 1999.
 pub fn folder_of_ranks(rank: Option<u32>, size: Option<u32>) -> Option<String> {
     let is_large = size.is_some_and(|size| size > RANKS);
     rank.filter(|_| is_large).map(|rank| format!("{NAME}{:05}", rank / RANKS * RANKS))
 }
 
-/// Whether a folder has the name of one of ranks.
+/// Returns whether `name` is the name of a rank folder.
 pub fn is_folder_of_ranks(name: &str) -> bool {
     let number = name.strip_prefix(NAME).unwrap_or_default();
     number.len() >= 5 && number.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,19 +1,19 @@
-//! Finding the blocks: by the index at the end, or by walking the file.
+//! Finds the blocks of a shard: by the index at the end, or by walking the block headers.
 
 use super::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, BlockHeader, BlockKind};
 use super::block_ref::{BlockRef, Damage, payload};
 use super::{Bytes, FILE_HEADER_BYTES, checksum, le};
 use std::io;
 
-/// Length of the trailer: offset of the index block, 8 zero bytes, magic, checksum.
+/// Length of the trailer, bytes: offset of the index block, 8 zero bytes, magic, checksum.
 pub(super) const TRAILER_BYTES: usize = 32;
 const TRAILER_MAGIC: &[u8; 8] = b"RPDINDEX";
-/// One entry of the index: offset, then the block's header.
+/// Length of one index entry, bytes: offset of the block, then its header.
 pub(super) const ENTRY_BYTES: usize = 8 + BLOCK_HEADER_BYTES;
-/// How much is searched at first for the next block after damage, and at most at once.
+/// Bytes that the first search for a block after damage reads, and the maximum that one search reads.
 const SEARCH_BYTES: (usize, usize) = (4 << 10, 1 << 20);
 
-/// All blocks of a shard, ascending by offset.
+/// All blocks of a shard, by ascending offset, and its damage.
 pub(super) struct Blocks {
     pub(super) blocks: Vec<BlockRef>,
     pub(super) damage: Vec<Damage>,
@@ -35,7 +35,7 @@ pub(super) fn entry(block: &BlockRef) -> [u8; ENTRY_BYTES] {
     out
 }
 
-/// By the index if it is whole and fits the file, else by walking.
+/// Finds all blocks: by the index if it is intact and matches the file, otherwise by walking the headers.
 pub(super) fn find(bytes: &Bytes) -> io::Result<Blocks> {
     match from_index(bytes)? {
         Some(blocks) => Ok(Blocks { blocks, damage: Vec::new() }),
@@ -68,7 +68,7 @@ fn from_index(bytes: &Bytes) -> io::Result<Option<Vec<BlockRef>>> {
         let offset = u64::from_le_bytes(le(entry, 0));
         let Some(header) = BlockHeader::from_bytes(&entry[8..]) else { return Ok(None) };
         let block = BlockRef { offset, header };
-        // Blocks follow one another: an index that contradicts this was not written by this program.
+        // Blocks are contiguous: an index that contradicts this was not written by this program.
         if offset != end {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ fn walk(bytes: &Bytes) -> io::Result<Blocks> {
         if let Some(header) = header {
             let block = BlockRef { offset, header };
             if block.end() > bytes.len() {
-                // Cut in the middle: the header still shows what was lost.
+                // The file was truncated inside this block; its header still describes the lost rows.
                 damage.push(Damage { offset, bytes: bytes.len() - offset, block: Some(header) });
                 break;
             }
@@ -107,9 +107,10 @@ fn walk(bytes: &Bytes) -> io::Result<Blocks> {
     Ok(Blocks { blocks, damage })
 }
 
-/// Offset of the next good block header at or after `from`.
+/// Returns the offset of the first valid block header at or after `from`.
 fn search(bytes: &Bytes, mut from: u64) -> io::Result<Option<u64>> {
-    // Mostly the next block is near; a file full of damage must not be read over and over.
+    // The next block is usually near. The search starts small so that a file with much damage is not read over and
+    // over.
     let mut wanted = SEARCH_BYTES.0;
     while from < bytes.len() {
         let length = wanted.min((bytes.len() - from) as usize);
@@ -126,7 +127,7 @@ fn search(bytes: &Bytes, mut from: u64) -> io::Result<Option<u64>> {
             return Ok(None);
         }
         wanted = (wanted * 2).min(SEARCH_BYTES.1);
-        // A magic may lie across the border of two chunks.
+        // A magic may extend across the boundary of two chunks.
         from += (length - BLOCK_MAGIC.len() + 1) as u64;
     }
     Ok(None)

@@ -1,13 +1,12 @@
-//! The file: header, self-contained blocks, index. docs/FORMATS.md has the byte tables.
+//! The shard file: header, self-contained blocks, index. docs/FORMATS.md has the byte tables.
 //!
 //! ```text
 //!  file header 32 B | block | block | ... | index block | trailer 32 B
 //!                     72 B header + zstd(payload)
 //! ```
 //!
-//! A shard is append-only. Without index and trailer (the collector was killed) a reader finds the
-//! blocks by walking their headers; after damage it resynchronises on the next block header whose
-//! checksum holds.
+//! A shard is append-only. If index and trailer are missing (the collector was killed), a reader finds the blocks
+//! by walking their headers. After damage it continues at the next block header with a valid checksum.
 
 mod block;
 mod block_ref;
@@ -41,16 +40,16 @@ use twox_hash::XxHash3_64;
 pub struct Version(pub u8);
 
 impl Version {
-    /// What this release writes, and the newest that it reads. Version 1 had no probes between nodes,
-    /// version 2 no keys that are handles.
+    /// Version that this release writes, and the newest that it reads. Version 1 had no probes between nodes;
+    /// version 2 had no keys that are handles.
     pub const CURRENT: Version = Version(3);
 }
 
 /// First bytes of a shard.
 pub const FILE_MAGIC: &[u8; 8] = b"RPDSHARD";
-/// Length of the file header: magic, version (u8, then 7 zero bytes), 8 zero bytes, checksum.
+/// Length of the file header, bytes: magic, version (u8, then 7 zero bytes), 8 zero bytes, checksum.
 const FILE_HEADER_BYTES: usize = 32;
-/// Zstandard level of blocks.
+/// Zstandard compression level of blocks.
 const ZSTD_LEVEL: i32 = 1;
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -66,7 +65,7 @@ fn file_header() -> [u8; FILE_HEADER_BYTES] {
     header
 }
 
-/// Little-endian number at a fixed place of a fixed-size header.
+/// Reads `N` bytes of a little-endian number at a fixed position of a fixed-size header.
 fn le<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }

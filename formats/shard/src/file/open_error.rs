@@ -1,49 +1,50 @@
-//! What is checked when a file is opened as a shard.
+//! Checks of a file header, and errors of opening a shard.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, le};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be opened as a shard.
+/// Reason why a file could not be opened as a shard.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The operating system reported an error.
     #[error("failed to read {path}: {source}; check the path and its permissions")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Something else.
+    /// The file is not a shard.
     #[error(
         "{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0): name a run directory or *.rpdshard files"
     )]
     NotAShard {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Written by a newer release.
+    /// A newer release wrote the shard.
     #[error(
         "{path} has shard format version {version}, this rpd reads up to {}: use the rpd-merge of the release that wrote it, or a newer one",
         Version::CURRENT.0
     )]
     NewerVersion {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Version of its format.
         version: u8,
     },
     /// Both copies of the identity are damaged or missing.
     #[error("{path} has no readable run identity: it was cut directly after its header, or is damaged")]
     NoIdentity {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// Checks the header of a file. A damaged header is ignored if a block follows it: the rows are what counts.
+/// Checks the header of a file and returns its version. A damaged header is ignored if a block follows it, because
+/// the rows can still be read.
 pub(super) fn check_file_header(path: &Path, bytes: &Bytes) -> Result<Version, OpenError> {
     let not_a_shard = || OpenError::NotAShard { path: path.to_owned() };
     let header = bytes.read(0, FILE_HEADER_BYTES).map_err(|error| match error.kind() {

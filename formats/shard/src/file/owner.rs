@@ -1,52 +1,54 @@
-//! The owner of a foreign file: the run and the processes that its shard belongs to.
+//! The owner of a foreign file: the run and the processes to which its shard belongs.
 
 use crate::identity::{SPAWNED_MEMBER, masked_line};
 use crate::record::{ClockSet, Process, RunIdentity};
 
-/// What is known of a file beside the file itself: next to nothing where a merge translates a file that the user
-/// names, all of it where a collector ran the profiler.
+/// Facts about a foreign file that do not come from the file itself.
+///
+/// If a merge translates a file that the user names, there are almost none. If a collector ran the profiler, all
+/// are present.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// The run that the shard is to belong to.
+    /// The run of the shard.
     pub run: RunIdentity,
-    /// The processes, if they are known better than from the file.
+    /// The processes, if the collector recorded them more reliably than the file does.
     pub processes: Option<KnownProcesses>,
     /// Clock sets of the node, ns.
     pub clocks: Vec<ClockSet>,
-    /// Maximum bytes of the shard; from there on rows are counted.
+    /// Maximum bytes of the shard; rows beyond that are only counted.
     pub most_bytes: u64,
 }
 
-/// The processes that a collector saw.
+/// The processes that a collector observed.
 #[derive(Clone, Debug)]
 pub struct KnownProcesses {
-    /// The rank's own process, or what is common to all of them.
+    /// The rank's own process. Its facts also apply to processes of the rank that were not observed.
     pub usual: Process,
-    /// All that were seen, `usual` or not.
+    /// All observed processes, including `usual` if it was observed.
     pub seen: Vec<Process>,
 }
 
-/// Where the rank is from of a process that has joined a process group of torch itself.
+/// Values of `rank_from` for a process that itself joined a process group of torch.
 const PROCESS_GROUPS: [&str; 3] = ["distributedInfo", "torch.distributed", SPAWNED_MEMBER];
 
 impl Owner {
-    /// The owner of a file about which nothing is known beside its content.
+    /// Returns an owner for a file about which nothing is known except its content.
     pub fn unknown(run: RunIdentity) -> Owner {
         Owner { run, processes: None, clocks: Vec::new(), most_bytes: u64::MAX }
     }
 
-    /// A process as the file describes it, with what is known better: rank, node, clock domain. The clock that its
-    /// times are stamped with, its number and its times are those of the file.
+    /// Completes the description of a process from the file with the facts of the collector: rank, node, clock
+    /// domain. The clock of its times, its number and its times remain those of the file.
     pub fn describe(&self, described: Process) -> Process {
         let Some(known) = &self.processes else { return described };
         let is_usual = (described.rank, described.size) == (known.usual.rank, known.usual.size);
-        // A variable with the rank is inherited; a place in a process group is not.
+        // A child inherits the variable with the rank; it does not inherit membership of a process group.
         let is_member = described.rank_from.as_deref().is_some_and(|from| PROCESS_GROUPS.contains(&from));
-        // Below one collector there are several of these, and the variables of a launcher do not apply to them.
+        // One collector can have several spawned processes, to which the launcher's variables do not apply.
         let is_spawned = described.rank_from.as_deref() == Some(SPAWNED_MEMBER);
         let seen = known.seen.iter().rev().find(|process| process.pid == described.pid);
         let known = match seen {
-            // What was started below a rank, and nothing else was known.
+            // The collector knows only that the process was started by a rank; the file has its own rank.
             Some(process) if is_spawned || process.worker && is_member => Process {
                 rank: described.rank,
                 size: described.size,
@@ -55,9 +57,9 @@ impl Owner {
                 ..process.clone()
             },
             Some(process) => process.clone(),
-            // Its parent's rank is its own, as with all that a rank starts.
+            // Like everything that a rank starts, the process has the rank of its parent.
             None if described.pid <= 0 || described.pid == known.usual.pid => known.usual.clone(),
-            // The file states that it is a rank, and not which: it is not that of its parent.
+            // The file states that the process is a rank, but not which one: it does not have its parent's rank.
             None if described.rank.is_none() && described.rank_from.is_some() => Process {
                 rank: None,
                 size: None,
@@ -76,7 +78,7 @@ impl Owner {
                 size: described.size.or(known.usual.size),
                 local_rank: described.local_rank.or(known.usual.local_rank),
                 rank_from: described.rank_from.clone().or_else(|| known.usual.rank_from.clone()),
-                // Below one collector there may be the ranks of several processes.
+                // One collector can have the ranks of several processes.
                 worker: described.rank.is_none() || is_usual && !is_member,
                 pid: described.pid,
                 ppid: described.ppid,
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(owner.describe(told(71)).rank, Some(4));
         let child = owner.describe(told(72));
         assert_eq!((child.rank, child.worker, child.pid, child.start_ticks), (Some(3), true, 72, 0));
-        // The rank of its parent is inherited by a variable, and its own in a process group.
+        // A variable passes the rank of the parent to the child; a process group gives the child its own rank.
         let from = |name: &str| {
             let told = Process { rank: Some(3), rank_from: Some(name.to_owned()), ..told(72) };
             owner.describe(told).worker

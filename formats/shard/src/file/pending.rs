@@ -1,24 +1,24 @@
-//! What a writer has not written yet: the open blocks, and strings.
+//! Data that the writer has not written yet: open blocks and strings.
 
 use super::strings::MAX_STRINGS;
 use crate::model::{RowsBuilder, Schema, TableId, TextCells};
 use std::collections::HashMap;
 
-/// An open block.
+/// An open block: rows of one table of one process.
 pub(super) struct Pending {
     pub(super) source: u32,
     pub(super) table: TableId,
-    /// Rows in blocks. Keys of one process's table are dense from 1.
+    /// Number of rows in written blocks. Keys of one process's table are dense from 1.
     pub(super) kept: u64,
-    /// Rows that came when the shard was full, or were given up.
+    /// Number of rows that were added to a full shard, or whose blocks were discarded.
     pub(super) lost: u64,
     pub(super) rows: RowsBuilder,
-    /// Key of each row of the open block, where they are handles.
+    /// Keys of the rows of the open block if the keys are handles.
     pub(super) handles: Vec<i64>,
 }
 
 impl Pending {
-    /// Key of the last row.
+    /// Returns the key of the last row.
     #[inline]
     pub(super) fn last_key(&self) -> i64 {
         (self.kept + self.lost) as i64 + self.rows.len() as i64
@@ -34,18 +34,18 @@ impl Pending {
     }
 }
 
-/// Strings seen so far; those from `flushed` on are in no block yet.
+/// All strings so far; those from `flushed` on are in no block yet.
 #[derive(Default)]
 pub(super) struct Strings {
     pub(super) cells: TextCells,
     pub(super) codes: HashMap<u64, u32>,
     pub(super) flushed: usize,
-    /// How many came when the shard was full, or were given up.
+    /// Number of strings that were added to a full shard, or whose blocks were discarded.
     pub(super) lost: u64,
 }
 
 impl Strings {
-    /// Counts the strings that are in no block as lost. The texts are not needed any more.
+    /// Counts the strings that are in no block as lost. Their texts are no longer needed.
     pub(super) fn lose_pending(&mut self) {
         self.lost += self.cells.ends.len().saturating_sub(self.flushed) as u64;
         self.cells = TextCells::default();
@@ -57,7 +57,8 @@ impl Strings {
         self.lost += rows;
     }
 
-    /// Counts a string that comes when the shard is full, once; of more than a shard may have, each time.
+    /// Returns an id for a string that is added to a full shard and counts it as lost. Each distinct string counts
+    /// once; beyond [`MAX_STRINGS`] it counts each time.
     pub(super) fn lose(&mut self, hash: u64) -> i64 {
         let code = (self.flushed as u64 + self.lost) as u32;
         if self.codes.len() >= MAX_STRINGS {

@@ -13,35 +13,35 @@ use crate::record::{
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of clock sets that are kept from one shard: a week at one every 5 s.
+/// Maximum number of clock sets that are read from one shard: one every 5 s for a week.
 const MAX_CLOCK_SETS: usize = 1 << 17;
-/// Maximum number of bursts of probes that are kept from one shard: as many.
+/// Maximum number of probe bursts that are read from one shard: the same number.
 const MAX_PROBE_BURSTS: usize = 1 << 17;
-/// Limit of profiler losses that are kept from one shard: a few are recorded for each profiler of a rank.
+/// Maximum number of profiler losses that are read from one shard. Each profiler of a rank records a few of them.
 const MAX_PROFILER_LOSSES: usize = 256;
-/// Longest record of a run, a process, a command, a selection, a burst or a profiler loss: a process's command
-/// and chosen environment are the bulk of it.
+/// Maximum bytes of a record of a run, a process, a command, a selection, a burst or a profiler loss. The command
+/// and the selected environment of a process are the largest part.
 const MAX_RECORD_BYTES: usize = 256 << 10;
 /// Maximum bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;
 
-/// Why a block could not be read. Its rows are lost, those of other blocks are not.
+/// Error of reading a block. The rows of this block are lost, those of other blocks are not.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: block at offset {offset} ({rows} rows of {kind}): {cause}")]
 pub struct BlockError {
-    /// The shard.
+    /// Path of the shard.
     pub path: PathBuf,
-    /// Where the block begins.
+    /// Offset of the block, bytes.
     pub offset: u64,
-    /// What it holds.
+    /// Table or record kind of the block.
     pub kind: String,
-    /// How many rows it holds.
+    /// Number of rows in the block.
     pub rows: u32,
-    /// Why.
+    /// Reason.
     pub cause: BlockDamage,
 }
 
-/// An open shard: its blocks are found and its side records read, its rows are not.
+/// An open shard: its blocks are located and its side records read; its rows are not read yet.
 #[derive(Debug)]
 pub struct Shard {
     path: PathBuf,
@@ -50,33 +50,33 @@ pub struct Shard {
     schema: Schema,
     blocks: Vec<BlockRef>,
     damage: Vec<Damage>,
-    /// Which run and which collector.
+    /// Run and collector that the shard belongs to.
     pub identity: RunIdentity,
-    /// The processes, by their number.
+    /// Processes by their number in the shard.
     pub processes: BTreeMap<u32, Process>,
     /// The command that the collector was started for, traced or not. Older releases did not record it.
     pub command: Option<Box<Process>>,
     /// Clock sets in the order of recording.
     pub clocks: Vec<ClockSet>,
-    /// Probes of this node to others, in the order of recording. One collector of a node has them.
+    /// Probe bursts from this node to others, in the order of recording. Only one collector per node records them.
     pub probes: Vec<ProbeBurst>,
-    /// What the collector lost, and what it wrote; `None` where the shard was not finished.
+    /// Rows that the collector wrote and lost; `None` if the shard was not finished.
     pub ledger: Option<Ledger>,
-    /// Which ranks the user chose to record; `None` where all are.
+    /// Ranks that the user chose to record; `None` if all ranks are recorded.
     pub selection: Option<Selection>,
     /// Profilers whose rows are missing, in the order of recording.
     pub profiler_losses: Vec<ProfilerLoss>,
 }
 
 impl Shard {
-    /// Opens a file.
+    /// Opens a shard file.
     pub fn open(path: &Path) -> Result<Shard, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let bytes = Bytes::open(path).map_err(io)?;
         Shard::from_bytes(path, bytes)
     }
 
-    /// Opens a shard in memory; `name` represents the path in messages.
+    /// Opens a shard in memory; messages use `name` as its path.
     pub fn from_memory(name: &str, bytes: &[u8]) -> Result<Shard, OpenError> {
         Shard::from_bytes(Path::new(name), Bytes::memory(bytes))
     }
@@ -87,7 +87,7 @@ impl Shard {
         let found = index::find(&bytes).map_err(io)?;
         let mut records = Records::default();
         for block in found.blocks.iter().filter(|b| !matches!(b.header.kind, BlockKind::Rows(_))) {
-            // A damaged record is noted like any other damage; its second copy may be whole.
+            // A damaged record is reported like any other damage; its second copy may be intact.
             let taken = (!records.is_full_of(block.header.kind))
                 .then(|| payload(&bytes, block).ok())
                 .flatten()
@@ -122,34 +122,34 @@ impl Shard {
         })
     }
 
-    /// Where the shard is.
+    /// Returns the path of the shard.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The version that its header names; the newest where the header is damaged.
+    /// Returns the version in the header; the newest version if the header is damaged.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Number of bytes.
+    /// Returns the size of the shard, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.len()
     }
 
-    /// Whether the collector had its last word: without it, the end may be missing.
+    /// Returns whether the collector finished the shard. If not, rows at the end may be missing.
     pub fn complete(&self) -> bool {
         self.ledger.is_some()
     }
 
-    /// Closes the file. The next read opens it again, and fails if it is another file by then: a job
-    /// has more shards than a process may have open files.
+    /// Closes the file. The next read reopens it, and fails if the file was replaced meanwhile. A merge needs this
+    /// because a job has more shards than a process may have open files.
     pub fn release(&self) {
         self.bytes.release();
     }
 
-    /// Keeps of a shard what is needed to read its strings and single blocks, for a caller that has noted the rest:
-    /// forgets the other blocks, the damage, processes, command, ledger, selection and profiler losses.
+    /// Frees everything that is not needed to read strings and single blocks, for a caller that has read the rest.
+    /// Discards the other blocks, the damage, processes, command, ledger, selection and profiler losses.
     pub fn forget_records(&mut self) {
         self.blocks.retain(|block| block.header.kind == BlockKind::Rows(rocpd::STRING));
         self.blocks.shrink_to_fit();
@@ -159,28 +159,28 @@ impl Shard {
         self.profiler_losses = Vec::new();
     }
 
-    /// Bytes that belong to no whole block, and damaged side records.
+    /// Returns the bytes that belong to no complete block, and the damaged side records.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// All blocks, in the order of the file.
+    /// Returns all blocks, in the order of the file.
     pub fn blocks(&self) -> &[BlockRef] {
         &self.blocks
     }
 
-    /// The tables of this shard.
+    /// Returns the tables of this shard.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The rows of a block of [`BlockKind::Rows`].
+    /// Reads the rows of a block of kind [`BlockKind::Rows`].
     pub fn rows(&self, block: &BlockRef) -> Result<Rows<Local>, BlockError> {
         self.rows_of(block, &|_| true).map_err(|cause| self.error(block, cause))
     }
 
-    /// The same, for a caller that does not need all columns: those that are not `needed` may be absent if they are
-    /// integers without NULL. Fails where [`Shard::rows`] fails.
+    /// Reads the rows of a block for a caller that does not need all columns. Columns for which `needed` returns
+    /// false may be absent if they are integers without NULL. Fails in the same cases as [`Shard::rows`].
     pub fn needed_rows(
         &self,
         block: &BlockRef,
@@ -208,7 +208,7 @@ impl Shard {
         Ok(Rows::new(table.clone(), keys, columns, rows))
     }
 
-    /// The string table, and the string blocks that could not be read.
+    /// Reads the string table. Also returns the errors of string blocks that could not be read.
     pub fn strings(&self) -> (ShardStrings, Vec<BlockError>) {
         let mut strings = ShardStrings::default();
         let mut errors = Vec::new();
@@ -250,7 +250,7 @@ impl Shard {
     }
 }
 
-/// Side records of a shard while they are read.
+/// Side records collected while a shard is opened.
 #[derive(Default)]
 struct Records {
     identity: Option<RunIdentity>,
@@ -267,7 +267,7 @@ struct Records {
 }
 
 impl Records {
-    /// Whether no more of these are kept.
+    /// Returns whether the limit for records of this kind is reached.
     fn is_full_of(&self, kind: BlockKind) -> bool {
         match kind {
             BlockKind::Clock => self.clocks.len() >= MAX_CLOCK_SETS,
@@ -277,7 +277,7 @@ impl Records {
         }
     }
 
-    /// Reads a record; `None` where it cannot be decoded or is out of bounds.
+    /// Decodes a record and stores it. Returns `None` if it cannot be decoded or exceeds its limits.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
             BlockKind::Identity

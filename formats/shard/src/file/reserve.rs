@@ -1,26 +1,27 @@
-//! The room that is kept free for the end of a shard.
+//! Space that is kept free for the end of a shard.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockKind};
 
-/// Clock sets that are kept for the case that their blocks are given up, and as many bursts of probes.
+/// Maximum number of clock sets that are kept in case their blocks are discarded. The same number of probe bursts
+/// is kept.
 const KEPT_CLOCKS: usize = 128;
 
-/// What the end needs, as far as it is not counted elsewhere.
+/// Space that the end needs, as far as it is not counted elsewhere.
 pub(super) struct Reserve {
     /// Maximum bytes of the shard.
     pub(super) limit: u64,
-    /// Rows are counted only.
+    /// Whether rows are only counted.
     pub(super) full: bool,
     /// Maximum bytes of all process records together.
     pub(super) process_bytes: u64,
-    /// Clock sets and bursts of probes as they are stored.
+    /// Clock sets and probe bursts as stored.
     clocks: Vec<Kept>,
 }
 
-/// What is written again after the ledger if its block is given up.
+/// A record that is written again after the ledger if its block is discarded.
 pub(super) struct Kept {
     pub(super) kind: BlockKind,
-    /// Where its block begins; `u64::MAX` if it is in none.
+    /// Offset of its block; `u64::MAX` if it was not written to a block.
     offset: u64,
     pub(super) raw: Vec<u8>,
 }
@@ -32,7 +33,9 @@ impl Default for Reserve {
 }
 
 impl Reserve {
-    /// Keeps a record. Of many of a kind, the older ones are thinned out: blocks are given up from the end.
+    /// Keeps a record. If the limit of its kind is reached, every second kept record is dropped first. Older
+    /// records thus become sparse and recent ones stay dense. Recent ones matter most, because blocks are discarded
+    /// from the end.
     pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
         if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
             let mut keep = false;
@@ -44,14 +47,14 @@ impl Reserve {
         self.clocks.push(Kept { kind, offset, raw });
     }
 
-    /// Records that are in no block before `position`: they ascend by offset.
+    /// Returns the records that are in no block before `position`. The records ascend by offset.
     pub(super) fn clocks_from(&self, position: u64) -> &[Kept] {
         let first = self.clocks.partition_point(|kept| kept.offset < position);
         self.clocks.get(first..).unwrap_or_default()
     }
 }
 
-/// Maximum bytes of a block with a payload of `raw` bytes.
+/// Returns the maximum bytes of a block with a payload of `raw` bytes.
 pub(super) fn max_block_bytes(raw: usize) -> u64 {
     (BLOCK_HEADER_BYTES + zstd::zstd_safe::compress_bound(raw)) as u64
 }

@@ -19,70 +19,72 @@ use twox_hash::XxHash3_64;
 
 /// Maximum bytes of text and blobs in one row.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
-/// A block is closed when its texts come to this much.
+/// A block is closed when its texts have this many bytes.
 const BLOCK_TEXT_BYTES: usize = 4 << 20;
-/// What takes the place of strings past the limits of a shard.
+/// Replaces strings beyond the limits of a shard.
 const TOO_MANY_STRINGS: &[u8] = b"(too many strings)";
 
-/// Why a shard could not be written.
+/// Error of writing a shard.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The operating system reported an error.
     #[error("failed to write the shard: {0}")]
     Io(#[from] io::Error),
-    /// A table that was not described.
+    /// The table was not described before the row.
     #[error("failed to write a row: {0} is not described in this shard")]
     UnknownTable(TableId),
-    /// A row over [`MAX_VALUE_BYTES`], or a string over [`MAX_STRING_LENGTH`].
+    /// The row exceeds [`MAX_VALUE_BYTES`], or the string exceeds [`MAX_STRING_LENGTH`].
     #[error("failed to write a row of {table}: its text has {bytes} bytes, at most {most} are allowed")]
     TextTooLong {
         /// The table.
         table: TableId,
-        /// How many bytes there are.
+        /// Actual number of bytes.
         bytes: usize,
-        /// How many there may be.
+        /// Maximum number of bytes.
         most: usize,
     },
-    /// A block or record that no reader would take.
+    /// A block or record is larger than readers accept.
     #[error("failed to write a block: it has {0} bytes, at most {MAX_RAW_BYTES} are allowed")]
     BlockTooLong(usize),
-    /// A carried table whose number belongs to the built-in ones.
+    /// The number of a carried table is reserved for built-in tables.
     #[error("failed to describe a table: number {0:?} is reserved for built-in tables")]
     Reserved(TableId),
 }
 
-/// Writes one shard. The sink gets a block in two pieces; wrap it in a buffer of a megabyte for a
-/// shared filesystem. [`ShardWriter::finish`] is the end where there is room; for a file that may run
-/// full see [`ShardWriter::end`].
+/// Writes one shard.
+///
+/// The sink receives each block in two writes; on a shared file system wrap it in a buffer of one megabyte.
+/// [`ShardWriter::finish`] writes the end if there is space. For a file that may reach its limit see
+/// [`ShardWriter::end`].
 pub struct ShardWriter<W: Write> {
     pub(super) sink: W,
     /// Bytes of the shard so far.
     pub(super) position: u64,
     pub(super) schema: Schema,
-    /// The identity, as it is stored.
+    /// The identity record, encoded.
     pub(super) identity: Vec<u8>,
-    /// The last record of each process, as it is stored.
+    /// The last record of each process, encoded.
     pub(super) processes: BTreeMap<u32, Vec<u8>>,
-    /// The last record of the command, as it is stored.
+    /// The last record of the command, encoded.
     pub(super) command: Option<Vec<u8>>,
     pub(super) losses: BTreeMap<(u32, Option<TableId>, LossCause), Option<u64>>,
-    /// Places of open blocks, which stay in use once they are.
+    /// Positions of open blocks in `pending`. An entry is never removed.
     pub(super) places: BTreeMap<(u32, TableId), usize>,
     pub(super) pending: Vec<Pending>,
-    /// Place of the last row: the next one mostly goes there too.
+    /// Position of the block that got the last row; the next row usually belongs to it too.
     last: usize,
-    /// Rows of all open blocks.
+    /// Number of rows in all open blocks.
     pub(super) pending_rows: usize,
-    /// Place of the open block that has the memory of an earlier one.
+    /// Position of the open block that reuses the memory of an earlier block.
     warm: usize,
     pub(super) strings: Strings,
     pub(super) blocks: Vec<BlockRef>,
-    /// A block before and after compression, for their memory.
+    /// Buffers for a block before and after compression, reused for every block.
     raw: Vec<u8>,
     pub(super) stored: Vec<u8>,
     zstd: zstd::bulk::Compressor<'static>,
     pub(super) reserve: Reserve,
-    /// The owner of a foreign file, which knows its processes better than the file.
+    /// The owner of a foreign file, whose facts about processes replace those of the file.
     owner: Option<Box<Owner>>,
 }
 
@@ -115,7 +117,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(writer)
     }
 
-    /// Starts the shard of a translated file, with all that its owner knows.
+    /// Starts the shard of a translated file with the limit, clock sets and processes of its owner.
     pub fn of_owner(sink: W, owner: &Owner) -> Result<ShardWriter<W>, WriteError> {
         let mut writer = ShardWriter::new(sink, &owner.run)?;
         writer.reserve.limit = owner.most_bytes;
@@ -124,7 +126,8 @@ impl<W: Write> ShardWriter<W> {
         Ok(writer)
     }
 
-    /// Describes a table that is not built in, or has more columns than the built-in one, before its first row.
+    /// Describes a table that is not built in, or that has more columns than the built-in one. Must be called
+    /// before the first row of the table.
     pub fn table(&mut self, table: &Table) -> Result<(), WriteError> {
         let widens = self.schema.get(table.id).is_some_and(|known| is_wider(table, known));
         if table.id < FIRST_CARRIED_TABLE && !widens {
@@ -135,7 +138,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// The id of a string in this shard, from 1. Equal strings have one id.
+    /// Returns the id of a string in this shard, from 1. Equal strings have one id.
     pub fn string(&mut self, text: &[u8]) -> Result<i64, WriteError> {
         if text.len() > MAX_STRING_LENGTH {
             let (bytes, most) = (text.len(), MAX_STRING_LENGTH);
@@ -166,8 +169,8 @@ impl<W: Write> ShardWriter<W> {
         Ok(i64::from(code) + 1)
     }
 
-    /// Describes a process; again when it has ended. The last description counts. What the owner of the file knows
-    /// better replaces it.
+    /// Writes a description of a process; called again after the process has ended. The last description counts.
+    /// Facts of the file's owner replace those of the file.
     pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
         let raw = match &self.owner {
             Some(owner) => wire::encode(&owner.describe(process.clone())),
@@ -181,8 +184,9 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// Describes the command that the collector was started for, traced or not; again when it has ended. The last
-    /// description counts. A reader takes only what is number [`crate::record::COMMAND_SOURCE`].
+    /// Writes a description of the command that the collector started, traced or not. Called again after the
+    /// command has ended; the last description counts. A reader accepts only [`crate::record::COMMAND_SOURCE`] as
+    /// its number.
     pub fn command(&mut self, command: &Process) -> Result<(), WriteError> {
         let raw = wire::encode(command);
         self.reserve.process_bytes += max_block_bytes(raw.len());
@@ -196,7 +200,7 @@ impl<W: Write> ShardWriter<W> {
         self.clock_record(BlockKind::Clock, wire::encode(set))
     }
 
-    /// Stores a burst of probes. A reader takes only what [`ProbeBurst::is_sound`].
+    /// Stores a probe burst. A reader accepts it only if [`ProbeBurst::is_sound`].
     pub fn probes(&mut self, burst: &ProbeBurst) -> Result<(), WriteError> {
         let kind = if burst.kernel_times { BlockKind::KernelProbes } else { BlockKind::Probes };
         self.clock_record(kind, wire::encode(burst))
@@ -209,23 +213,23 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// Stores which ranks the user chose to record. A reader takes only what [`Selection::is_sound`].
+    /// Stores the ranks that the user chose to record. A reader accepts them only if [`Selection::is_sound`].
     pub fn selection(&mut self, selection: &Selection) -> Result<(), WriteError> {
         self.record(BlockKind::Selection, 0, &wire::encode(selection)).map(drop)
     }
 
-    /// Stores that rows of a profiler are missing. A reader takes only what [`ProfilerLoss::is_sound`].
+    /// Stores that rows of a profiler are missing. A reader accepts the record only if [`ProfilerLoss::is_sound`].
     pub fn profiler_loss(&mut self, loss: &ProfilerLoss) -> Result<(), WriteError> {
         self.record(BlockKind::ProfilerLoss, 0, &wire::encode(loss)).map(drop)
     }
 
-    /// Adds to the loss ledger, which is written at the end.
+    /// Adds an entry to the loss ledger, which is written at the end.
     pub fn loss(&mut self, loss: Loss) {
         let sum = self.losses.entry((loss.source, loss.table, loss.cause)).or_insert(Some(0));
         *sum = sum.zip(loss.rows).map(|(a, b)| a.saturating_add(b));
     }
 
-    /// Adds a row: one value per column in the order of the description. Returns its key.
+    /// Adds a row with one value per column, in the order of the description. Returns its key.
     #[inline]
     pub fn push(&mut self, source: u32, table: TableId, row: &[Value<'_>]) -> Result<i64, WriteError> {
         let place = self.place(source, table)?;
@@ -247,7 +251,8 @@ impl<W: Write> ShardWriter<W> {
         self.pushed(place)
     }
 
-    /// Adds a row whose key is a handle. All rows of a table of a process have such a key, or none, and they ascend.
+    /// Adds a row whose key is a handle. Either all rows of a process's table have such a key or none. The keys
+    /// must ascend.
     pub fn push_with_key(
         &mut self,
         source: u32,
@@ -260,7 +265,7 @@ impl<W: Write> ShardWriter<W> {
             self.pending[place].handles.push(key);
         }
         let pushed = self.push(source, table, row);
-        // A row that is refused has no key either; one that closed its block went with it.
+        // A rejected row must not leave a key. If the row closed its block, the key was written with the block.
         if pushed.is_err() {
             let open = &mut self.pending[place];
             open.handles.truncate(open.rows.len());
@@ -268,7 +273,7 @@ impl<W: Write> ShardWriter<W> {
         pushed.map(drop)
     }
 
-    /// Place of the open block of a table.
+    /// Returns the position of the open block of a table.
     #[inline]
     fn place(&mut self, source: u32, table: TableId) -> Result<usize, WriteError> {
         match self.pending.get(self.last) {
@@ -290,7 +295,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(self.pending.len() - 1)
     }
 
-    /// Key of the row that was added last at `place`; writes the block when it is full.
+    /// Returns the key of the row that was added last at `place`. Writes the block if it is full.
     #[inline]
     fn pushed(&mut self, place: usize) -> Result<i64, WriteError> {
         let open = &self.pending[place];
@@ -301,7 +306,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(key)
     }
 
-    /// Writes everything that is pending and hands it to the operating system.
+    /// Writes all pending rows and strings, and flushes the sink.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         let mut sources: Vec<u32> = self.places.keys().map(|(source, _)| *source).collect();
         sources.dedup();
@@ -312,18 +317,18 @@ impl<W: Write> ShardWriter<W> {
         Ok(self.sink.flush()?)
     }
 
-    /// Rows that are in no block yet.
+    /// Returns the number of rows that are in no block yet.
     pub fn pending_rows(&self) -> usize {
         self.pending_rows
     }
 
-    /// Bytes given to the sink so far.
+    /// Returns the number of bytes written to the sink so far.
     pub fn bytes_written(&self) -> u64 {
         self.position
     }
 
-    /// Strings first, then the tables in the order of their numbers: what is referred to is
-    /// before what refers to it, so that a cut shard is whole as far as it goes.
+    /// Writes the open blocks of a process: strings first, then tables in the order of their numbers. A row thus
+    /// follows all rows that it refers to, so that a truncated shard is consistent up to its end.
     fn flush_source(&mut self, source: u32) -> Result<(), WriteError> {
         self.flush_strings()?;
         let tables = self.places.range((source, TableId(0))..=(source, TableId(u16::MAX)));
@@ -336,7 +341,7 @@ impl<W: Write> ShardWriter<W> {
             }
             let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description));
             let handles = std::mem::take(&mut open.handles);
-            // Where blocks were lost for want of room, numbers of rows continue after those that were kept.
+            // If blocks were lost because the shard is full, row numbers continue after the rows that were kept.
             let first = open.kept as i64 + 1;
             let mut rows = rows.finish(first);
             if !handles.is_empty() {
@@ -347,7 +352,7 @@ impl<W: Write> ShardWriter<W> {
             let open = &mut self.pending[place];
             let kept = matches!(written, Ok(true));
             *(if kept { &mut open.kept } else { &mut open.lost }) += rows.len as u64;
-            // Tables that do not fill their blocks need not keep the memory until the next one.
+            // Only a table that fills its blocks keeps their memory for the next block.
             if rows.len == MAX_ROWS && kept {
                 open.rows.reuse(rows.columns);
                 self.keep_warm(place);
@@ -357,7 +362,8 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// Only one open block keeps memory that it does not use yet: processes come and go.
+    /// Frees the unused memory of the previous warm block. Only one open block keeps unused memory, because
+    /// processes start and end often.
     fn keep_warm(&mut self, place: usize) {
         let before = std::mem::replace(&mut self.warm, place);
         if before != place
@@ -380,7 +386,7 @@ impl<W: Write> ShardWriter<W> {
                 let code = (first + rows.len()) as u32;
                 rows.push(&[Value::Text(self.strings.cells.entry(code))]);
             }
-            // Those that find no room are counted when the shard is declared full, with all others.
+            // Strings that do not fit are counted as lost when the shard is declared full.
             let rows = rows.finish(first as i64 + 1);
             if self.rows(0, first as i64 + 1, &rows)? {
                 self.strings.flushed += rows.len;
@@ -389,7 +395,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(())
     }
 
-    /// Writes a block of rows, the first of which has this number. Returns false if the shard is full.
+    /// Writes a block of rows; `first` is the number of its first row. Returns false if the shard is full.
     fn rows(&mut self, source: u32, first: i64, rows: &Rows<Local>) -> Result<bool, WriteError> {
         let mut raw = std::mem::take(&mut self.raw);
         raw.clear();
@@ -426,14 +432,14 @@ impl<W: Write> ShardWriter<W> {
         self.block(record_header(kind, source), raw)
     }
 
-    /// Compresses and writes one block, unless the end would not fit after it: then the shard is full.
+    /// Compresses and writes one block. If the end would not fit after it, declares the shard full and returns false.
     fn block(&mut self, header: BlockHeader, raw: &[u8]) -> Result<bool, WriteError> {
         if self.reserve.full {
             return Ok(false);
         }
         let header = self.compress(header, raw)?;
         let block = BlockRef { offset: self.position, header };
-        // Its own entry, which compression may lengthen by less than a byte.
+        // Index entry of this block; compression adds less than one byte to it.
         let entry = ENTRY_BYTES as u64 + 1;
         if block.end().saturating_add(entry + self.max_end_bytes()) > self.reserve.limit {
             self.fill();
@@ -447,7 +453,7 @@ impl<W: Write> ShardWriter<W> {
         Ok(true)
     }
 
-    /// Compresses a block into `stored`; fills in the lengths and the checksum.
+    /// Compresses a block into `stored`. Sets the lengths and the checksum of the header.
     pub(super) fn compress(
         &mut self,
         mut header: BlockHeader,
@@ -472,7 +478,7 @@ impl<W: Write> ShardWriter<W> {
     }
 }
 
-/// The header of a record, without lengths and checksum.
+/// Returns the header of a record without lengths and checksum.
 pub(super) fn record_header(kind: BlockKind, source: u32) -> BlockHeader {
     BlockHeader {
         kind,

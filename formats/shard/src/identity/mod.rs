@@ -1,11 +1,13 @@
-//! Who a process is in its job, by its command line and environment, and what of these must not be
-//! recorded. Used on the live environment by the collector, and on recorded ones when files are merged.
+//! Identity of a process in its job, and masking of secrets.
+//!
+//! The rank is detected from the environment. Secrets are masked in command lines and variables. The collector
+//! applies both to the live environment; a merge applies them to recorded environments.
 
 mod node;
 mod privacy;
 mod rank;
 
-/// Where the rank is from of a process that torch.multiprocessing has spawned and that joined a process group.
+/// Value of `rank_from` for a process that torch.multiprocessing spawned and that joined a process group.
 pub const SPAWNED_MEMBER: &str = "torch.distributed, spawned";
 
 pub use node::{boot_of_machine, is_no_name, node_of_file, unknown_boot, unnamed_node};

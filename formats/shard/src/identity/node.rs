@@ -3,23 +3,23 @@
 use crate::record::Node;
 use twox_hash::XxHash3_64;
 
-/// Processes that are named in the name of an unknown node.
+/// Maximum number of processes that the name of an unknown node lists.
 const MAX_NAMED_PROCESSES: usize = 2;
 
-/// Whether a name is one that every host has for itself, or none: it does not distinguish hosts.
+/// Returns whether a host name is empty or local (such as `localhost`), so that it does not distinguish hosts.
 pub fn is_no_name(hostname: &str) -> bool {
     let local = |name: &str| name.eq_ignore_ascii_case(hostname.trim());
     ["", "localhost", "localhost.localdomain", "localhost4", "localhost6", "(none)"].into_iter().any(local)
 }
 
-/// The boot of a node of which only the machine is known: the machine represents it, since no profiler's clock
-/// continues over a boot. Whatever format a file has, and however often it is merged, this is the same.
+/// Returns the boot of a node of which only the machine is known. The machine stands for the boot, since no
+/// profiler's clock continues over a boot. The result does not depend on the format or on the number of merges.
 pub fn unknown_boot(machine: &str) -> String {
     format!("unknown:{machine}")
 }
 
-/// The boot of a node by its machine id and its name, since cloned images share the former; `None` where it has
-/// neither.
+/// Returns the boot of a node by machine id and host name. Both are used because cloned images share the machine
+/// id. Returns `None` if the node has neither.
 pub fn boot_of_machine(node: &Node) -> Option<String> {
     let (mut machine, mut name) = (node.machine_id.as_str(), node.hostname.as_str());
     if is_no_name(machine) && is_no_name(name) {
@@ -28,14 +28,14 @@ pub fn boot_of_machine(node: &Node) -> Option<String> {
     match (machine, name) {
         ("", "") => None,
         ("", name) => Some(unknown_boot(name)),
-        // A merge names a machine without an id by its host.
+        // A merge names a machine without an id by its host name.
         (machine, name) if name.is_empty() || name.starts_with(machine) => Some(unknown_boot(machine)),
         (machine, name) => Some(unknown_boot(&format!("{machine}@{name}"))),
     }
 }
 
-/// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot
-/// where it is known, and else with a name that represents it.
+/// Returns the node of a file of one process (pid and first time, ns). If the file describes the node, its boot is
+/// added; otherwise the node gets a generated name.
 pub fn node_of_file(described: Node, process: (i32, i64)) -> Node {
     match boot_of_machine(&described) {
         Some(boot_id) => Node { boot_id, ..described },
@@ -43,9 +43,10 @@ pub fn node_of_file(described: Node, process: (i32, i64)) -> Node {
     }
 }
 
-/// Represents the node of a file that names none: whether two such files are of one node is unknown, so that
-/// each has its own, named by its processes (pid and first time, ns). `number` is that of a node among several
-/// of one file.
+/// Returns a generated node for a file that names none.
+///
+/// Whether two such files come from the same node is unknown. Therefore each gets its own node, named by its
+/// processes (pid and first time, ns). `number` distinguishes several nodes of one file.
 pub fn unnamed_node(number: i64, processes: &[(i32, i64)]) -> Node {
     let mut text = if number == 0 { String::new() } else { format!("{number}: ") };
     processes.iter().for_each(|(pid, first_seen)| text += &format!("{pid} {first_seen} "));
@@ -109,7 +110,7 @@ mod tests {
             assert_eq!(of((1, 2)), unnamed_node(0, &[(1, 2)]), "{host}");
             assert_ne!(of((1, 2)).boot_id, of((1, 3)).boot_id, "{host}");
         }
-        // A machine id is more reliable than any name.
+        // A machine id is more reliable than a host name.
         assert_eq!(boot_of_machine(&named("m", "localhost")), Some(unknown_boot("m@localhost")));
         assert_eq!(boot_of_machine(&named("", "localhost7")), Some(unknown_boot("localhost7")));
     }

@@ -1,6 +1,6 @@
-//! Rank, size and local rank.
+//! Detection of rank, number of ranks and local rank.
 
-/// Who a process is in its job.
+/// Identity of a process in its job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RankIdentity {
     /// Rank in the job.
@@ -9,9 +9,9 @@ pub struct RankIdentity {
     pub size: Option<u32>,
     /// Rank on the node.
     pub local_rank: Option<u32>,
-    /// The variable that the rank came from.
+    /// The variable that the rank was read from.
     pub rank_from: Option<String>,
-    /// How often torchrun has restarted its workers.
+    /// Number of times that torchrun has restarted its workers.
     pub restart: u32,
 }
 
@@ -26,7 +26,7 @@ const SLURM: Launcher =
     Launcher { rank: "SLURM_PROCID", size: &["SLURM_STEP_NUM_TASKS"], local: &["SLURM_LOCALID"] };
 const TORCHRUN: Launcher = Launcher { rank: "RANK", size: &["WORLD_SIZE"], local: &["LOCAL_RANK"] };
 
-/// MPI launchers and their relatives, in the order in which they are asked.
+/// MPI launchers and related ones, in the order in which they are tried.
 const MPI: [Launcher; 7] = [
     Launcher {
         rank: "PMIX_RANK",
@@ -53,23 +53,23 @@ const MPI: [Launcher; 7] = [
 struct Variables<F>(F);
 
 impl<'a, F: Fn(&str) -> Option<&'a str>> Variables<F> {
-    /// A variable that is set to something.
+    /// Returns a variable that is set and not empty.
     fn get(&self, name: &str) -> Option<&'a str> {
         self.0(name).filter(|value| !value.is_empty())
     }
 
-    /// A variable that is a number.
+    /// Returns the value of a variable that is a number.
     fn number(&self, name: &str) -> Option<u32> {
         self.get(name)?.trim().parse().ok()
     }
 }
 
-/// Reads rank, size and local rank from the first launcher that sets any of them. `variable` gives the
-/// value of one; `rank_env` is the variable that has the rank according to the user.
+/// Reads rank, size and local rank from the first launcher that sets a rank. `variable` returns the value of a
+/// variable; `rank_env` names the variable that has the rank according to the user.
 ///
-/// Below torchrun its own variables count. Otherwise the order is: the variable that the user named,
-/// Slurm, the MPI launchers, torchrun's names set by hand. Slurm gives way to an MPI launcher that
-/// sets other values: below `mpirun` in an allocation, `SLURM_PROCID` is 0 in every rank.
+/// Below torchrun its own variables count. Otherwise the order is: the variable that the user named, Slurm, the MPI
+/// launchers, torchrun's names set by hand. If an MPI launcher and Slurm set different values, those of the MPI
+/// launcher count: below `mpirun` in an allocation, `SLURM_PROCID` is 0 in every rank.
 pub fn detect_rank<'a>(variable: impl Fn(&str) -> Option<&'a str>, rank_env: Option<&str>) -> RankIdentity {
     let environment = &Variables(variable);
     let restart = environment.number("TORCHELASTIC_RESTART_COUNT").unwrap_or(0);
@@ -96,7 +96,7 @@ fn slurm_or_mpi<'a, F: Fn(&str) -> Option<&'a str>>(environment: &Variables<F>) 
     }
 }
 
-/// The rank from a variable that the user named, the rest from any launcher.
+/// Reads the rank from the variable that the user named, and the rest from any launcher.
 fn named<'a, F: Fn(&str) -> Option<&'a str>>(
     environment: &Variables<F>,
     rank_env: &str,
@@ -106,7 +106,7 @@ fn named<'a, F: Fn(&str) -> Option<&'a str>>(
     Some(RankIdentity { rank: Some(rank), rank_from: Some(rank_env.to_owned()), ..rest })
 }
 
-/// Whether a variable has the rank, the number of ranks or the place on the node.
+/// Returns whether a variable has the rank, the number of ranks or the local rank.
 pub fn is_rank_variable(name: &str) -> bool {
     let says = |launcher: &Launcher| {
         launcher.rank == name || launcher.size.contains(&name) || launcher.local.contains(&name)
@@ -135,7 +135,7 @@ mod tests {
     use super::{RankIdentity, is_rank_variable};
     use std::collections::HashMap;
 
-    /// Variables as `NAME=VALUE NAME=VALUE`, and what is expected: rank, size, local rank, variable.
+    /// Variables as `NAME=VALUE NAME=VALUE`, and the expected rank, size, local rank and variable.
     type Case = (&'static str, Option<u32>, Option<u32>, Option<u32>, Option<&'static str>);
 
     fn detect_rank(text: &str, rank_env: Option<&str>) -> RankIdentity {
@@ -195,7 +195,7 @@ mod tests {
                 Some(1),
                 Some("RANK"),
             ),
-            // the agent of torchrun has no rank of its own
+            // The agent of torchrun has no rank of its own.
             ("SLURM_PROCID=1 TORCHELASTIC_RUN_ID=x", Some(1), None, None, Some("SLURM_PROCID")),
             ("PALS_RANKID=7 PALS_LOCAL_RANKID=3", Some(7), None, Some(3), Some("PALS_RANKID")),
             ("FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2", Some(1), Some(2), None, Some("FLUX_TASK_RANK")),

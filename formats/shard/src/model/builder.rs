@@ -1,4 +1,4 @@
-//! Rows one at a time, into columns.
+//! Builds columns from rows that are added one at a time.
 
 use super::rows::{Cells, Keys, Local, Nulls, Rows, TextCells};
 use super::table::{Kind, Table};
@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
-/// Rows of numbers that are kept as rows until there are this many. A row at a time into its columns
-/// would touch as many cache lines as there are columns; a column at a time touches each once.
+/// Number of rows of integers that are collected before they move to their columns.
+///
+/// Writing one row directly to its columns touches one cache line per column. Moving many rows column by column
+/// touches each cache line once.
 const STAGED_ROWS: usize = 64;
 
 /// Collects rows one at a time.
@@ -25,28 +27,28 @@ pub struct RowsBuilder {
 #[derive(Debug, Default)]
 struct CellsBuilder {
     cells: Cells,
-    /// Whether a value, NULL included, was given and not left out.
+    /// Whether any row gave a value, including NULL, for this column.
     given: bool,
-    /// Hash of a text to its code, while the column is text.
+    /// Maps the hash of a text to its code, while the column is text.
     codes: HashMap<u64, u32>,
-    /// An empty vector with room, from an earlier batch.
+    /// An empty vector with the capacity of an earlier batch.
     spare: Vec<i64>,
 }
 
-/// Rows of integers and NULL that are in no column yet.
+/// Rows of integers and NULL that have not moved to their columns yet.
 #[derive(Debug)]
 struct Stage {
-    /// Whether rows are staged at all: not for tables that have texts, nor after a row that has one.
+    /// Whether rows are staged. False for tables with text columns, and after a row with another type of value.
     on: bool,
-    /// Rows one after another, from the second place on. The first place holds the row before them.
+    /// The rows one after another, starting at the second position. The first position holds the row before them.
     values: Vec<i64>,
-    /// Per row a bit for each column, set where the value is NULL.
+    /// One bit set per row: bit `i` is set if column `i` is NULL.
     nulls: [u64; STAGED_ROWS],
     rows: usize,
 }
 
 impl RowsBuilder {
-    /// An empty batch of this table.
+    /// Returns an empty batch of this table.
     pub fn new(table: &Arc<Table>) -> RowsBuilder {
         let columns: Vec<_> = table.columns.iter().map(|_| CellsBuilder::default()).collect();
         let number =
@@ -56,23 +58,23 @@ impl RowsBuilder {
         RowsBuilder { table: table.clone(), columns, len: 0, text_bytes: 0, staged }
     }
 
-    /// Number of rows so far.
+    /// Returns the number of rows so far.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no row yet.
+    /// Returns whether there are no rows yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of text in all rows, repeated texts counted each time.
+    /// Returns the bytes of text in all rows; repeated texts count each time.
     pub fn text_bytes(&self) -> usize {
         self.text_bytes
     }
 
-    /// Takes the memory of columns that are no longer needed. The next batch of a busy table is as
-    /// long as the last, and fresh memory costs a page fault every 512 values.
+    /// Reuses the memory of columns that are no longer needed. The next batch of a busy table is as long as the
+    /// last one, and fresh memory costs a page fault every 512 values.
     pub(crate) fn reuse(&mut self, columns: Vec<Cells>) {
         for (column, cells) in self.columns.iter_mut().zip(columns) {
             if let Cells::Int { mut values, .. } = cells {
@@ -82,8 +84,8 @@ impl RowsBuilder {
         }
     }
 
-    /// Adds a row: one value per column, in the order of the description. Columns that are left out
-    /// at the end get their default.
+    /// Adds a row with one value per column, in the order of the description. Columns omitted at the end get their
+    /// default.
     ///
     /// # Panics
     /// If there are more values than columns.
@@ -108,8 +110,8 @@ impl RowsBuilder {
         self.len += 1;
     }
 
-    /// Adds a row if it has a value for each column, all of them integers or NULL, and the table is
-    /// one of numbers. Returns false where it did not.
+    /// Adds a row if the table has only integer columns and each column has an integer or NULL. Otherwise returns
+    /// false and adds nothing.
     #[inline]
     pub(crate) fn push_numbers(&mut self, row: &[Value<'_>]) -> bool {
         let width = self.columns.len();
@@ -122,7 +124,7 @@ impl RowsBuilder {
             match value {
                 Value::Int(v) => *place = *v,
                 Value::Null => {
-                    // The value before it: a difference of zero is the cheapest to store.
+                    // Repeats the previous value: a difference of zero is the cheapest to store.
                     *place = *before;
                     nulls |= 1 << i;
                 }
@@ -133,7 +135,7 @@ impl RowsBuilder {
         true
     }
 
-    /// Counts the row that was put in its place.
+    /// Counts the row that was written to the stage.
     #[inline]
     fn staged(&mut self, nulls: u64) {
         self.staged.nulls[self.staged.rows] = nulls;
@@ -168,12 +170,12 @@ impl RowsBuilder {
         *rows = 0;
     }
 
-    /// The rows, with keys from `first` on.
+    /// Returns the rows, with keys from `first` on.
     pub fn finish(mut self, first: i64) -> Rows<Local> {
         self.unstage();
         let described = self.table.columns.iter().zip(self.columns);
         let columns = described.map(|(column, builder)| match builder.cells {
-            // Absent would read as the default, and NULL was meant.
+            // An absent column reads as its default, but these rows are NULL.
             Cells::Absent if builder.given && column.sql.default.is_some() && !column.sql.not_null => {
                 Cells::Any(vec![OwnedValue::Null; self.len])
             }
@@ -184,13 +186,13 @@ impl RowsBuilder {
     }
 }
 
-/// Bit `i` of each row, the first row lowest.
+/// Collects bit `i` of each row; the first row becomes the lowest bit.
 fn bits_of(i: usize, rows: &[u64]) -> u64 {
     rows.iter().enumerate().fold(0, |bits, (row, columns)| bits | (columns >> i & 1) << row)
 }
 
 impl Stage {
-    /// The row before, and the place of the next one.
+    /// Returns the previous row and the position for the next one.
     #[inline]
     fn place(&mut self, width: usize) -> Option<(&mut [i64], &mut [i64])> {
         if self.values.is_empty() {
@@ -202,7 +204,7 @@ impl Stage {
 }
 
 impl CellsBuilder {
-    /// Adds column `i` of staged rows after `first` values; those with a bit in `null` are NULL.
+    /// Appends column `i` of the staged rows after `first` values. Rows with a bit in `null` are NULL.
     fn append(&mut self, first: usize, staged: &[i64], (i, width): (usize, usize), null: u64) {
         if matches!(self.cells, Cells::Absent) {
             let mut values = std::mem::take(&mut self.spare);
@@ -224,7 +226,7 @@ impl CellsBuilder {
             (Cells::Int { values, .. }, Value::Int(v)) => values.push(v),
             (Cells::Absent, Value::Null) => {}
             (Cells::Int { values, nulls }, Value::Null) => {
-                // The value before it: a difference of zero is the cheapest to store.
+                // Repeats the previous value: a difference of zero is the cheapest to store.
                 values.push(values.last().copied().unwrap_or(0));
                 nulls.set(rows);
             }
@@ -255,7 +257,7 @@ impl CellsBuilder {
         cells.codes.push(code);
     }
 
-    /// Makes room for the first value of a type that the column does not hold yet.
+    /// Converts the column so that it can hold the first value of a new type.
     #[cold]
     fn widen(&mut self, rows: usize, value: Value<'_>) {
         let nulls = Nulls::all(rows);

@@ -1,7 +1,7 @@
 //! The data model: RocPD's tables as columns, described once, as data.
 //!
-//! [`Schema::builtin`] lists every table with its columns and the [`Kind`] of each; the shard codec,
-//! the SQL of `formats/rocpd`, the renumbering of the merger and the tests are driven by it.
+//! [`Schema::builtin`] lists every table with its columns and the [`Kind`] of each column. The shard codec, the SQL
+//! of `formats/rocpd`, the renumbering of the merger and the tests all use this description.
 
 mod builder;
 pub mod native;

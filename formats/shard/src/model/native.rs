@@ -1,28 +1,28 @@
-//! The compact tables that the collector writes. One row represents several rows of RocPD and is
-//! expanded into them when shards are merged; none of them reaches an output.
+//! Native tables: compact tables that the collector writes. A merge expands each row into several rows of RocPD; no
+//! native table reaches an output.
 //!
-//! No row repeats its node or process: a block belongs to one process.
-//! `end` is NULL where the process died, or left by exec, before the range or call had ended.
+//! Rows do not repeat their node or process, because a block belongs to one process. `end` is NULL if the process
+//! died or called exec before the range or call ended.
 
 use super::rocpd::INFO_THREAD;
 use super::table::{FIRST_CARRIED_TABLE, Table, TableId, int, reference, stack, string, time};
 
-/// A roctx range (push/pop or start/stop): event, region.
+/// A roctx range (push/pop or start/stop). Expands to an event and a region.
 pub const RANGE: TableId = TableId(64);
-/// A roctx mark: event, sample on the track "roctxMark" of its thread.
+/// A roctx mark. Expands to an event and a sample on the track "roctxMark" of its thread.
 pub const MARK: TableId = TableId(65);
-/// An MPI call: event, region, one arg for each value that the call has.
+/// An MPI call. Expands to an event, a region, and one arg for each value of the call.
 pub const MPI_CALL: TableId = TableId(66);
-/// An RCCL host call: event, region, one arg for each value that the call has.
+/// An RCCL host call. Expands to an event, a region, and one arg for each value of the call.
 pub const RCCL_CALL: TableId = TableId(67);
-/// A non-blocking MPI operation that was seen to be complete: event, sample on the track
-/// "MPI request" of the thread that saw it, one arg for each value.
+/// A completed non-blocking MPI operation. Expands to an event, a sample on the track "MPI request" of the thread
+/// that observed the completion, and one arg for each value.
 pub const MPI_REQUEST: TableId = TableId(68);
-/// A communicator of MPI or RCCL that was made or named: event, sample on the track "communicator" of
-/// its thread, one arg for each value.
+/// A communicator of MPI or RCCL that was created or named. Expands to an event, a sample on the track
+/// "communicator" of its thread, and one arg for each value.
 pub const COMMUNICATOR: TableId = TableId(69);
 
-/// Whether a table is one of these.
+/// Returns whether a table is native.
 pub fn is_native(table: TableId) -> bool {
     (RANGE..FIRST_CARRIED_TABLE).contains(&table)
 }
@@ -44,11 +44,10 @@ pub(super) fn tables() -> Vec<Table> {
         stack("parent_stack_id").near(3),
     ];
 
-    // `name_id` is the function, as in `range`, so that the nesting columns keep their places.
-    // `seq` counts this process's collectives on one communicator from 1, and apart from them its
-    // other calls, so that the n-th collective is the n-th in every rank, also where some were not
-    // recorded. `bytes` is what this rank
-    // passes (sends and collectives) or has room for (receives).
+    // `name_id` is the function, as in `range`, so that the nesting columns keep their positions. `seq` counts this
+    // process's collectives on one communicator from 1, separately from its other calls. The n-th collective
+    // therefore has the same number in every rank, even if some calls were not recorded. `bytes` is the size of
+    // this rank's message (sends and collectives) or buffer (receives).
     let mut mpi_call = range.clone();
     mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);
 
@@ -63,14 +62,14 @@ pub(super) fn tables() -> Vec<Table> {
         int("seq"),
     ]);
 
-    // `name_id` is the function that started the operation and `stack_id` that call's, so that the two
-    // can be joined; `parent_stack_id` is the call that completed it. `peer`, `tag` and `bytes` are
-    // those of the message that came, where the program asked for them with a status.
+    // `name_id` is the function that started the operation. `stack_id` is the id of that call, which joins the two.
+    // `parent_stack_id` is the call that completed the operation. `peer`, `tag` and `bytes` are those of the
+    // received message if the program requested a status.
     let mut mpi_request = mark.clone();
     mpi_request.extend([int("peer"), int("tag"), int("bytes")]);
 
-    // `name_id` is the function that made or named it and `stack_id` that call's. `label_id` is the
-    // name that the program gave it.
+    // `name_id` is the function that created or named the communicator; `stack_id` is the id of that call.
+    // `label_id` is the name that the program assigned.
     let mut communicator = mark.clone();
     communicator.extend([string("comm_id"), string("label_id"), int("size"), int("rank")]);
 

@@ -1,9 +1,9 @@
-//! The tables of RocPD schema 3.0.0 (rocprofiler-sdk, ROCm 7), in the order in which they are merged:
-//! a table follows the tables that it refers to.
+//! The tables of RocPD schema 3.0.0 (rocprofiler-sdk, ROCm 7) in merge order: a table follows the tables that it
+//! refers to.
 
 use super::table::{Column, Table, TableId, int, json, real, reference, stack, string, text, time};
 
-/// `rocpd_string`: text, `UNIQUE`. Shards keep it as string blocks, databases as a table.
+/// `rocpd_string`: text, `UNIQUE`. Shards store it as string blocks, databases as a table.
 pub const STRING: TableId = TableId(1);
 /// `rocpd_info_node`: one row per node, deduplicated over the job.
 pub const INFO_NODE: TableId = TableId(2);
@@ -42,7 +42,7 @@ pub const MEMORY_COPY: TableId = TableId(18);
 /// `rocpd_memory_allocate`.
 pub const MEMORY_ALLOCATE: TableId = TableId(19);
 
-/// `nid` and `pid`, with which most tables begin. They are keys of the node and process rows.
+/// Declares `nid` and `pid`, the first columns of most tables. They are keys of the node and process rows.
 fn owner() -> [Column; 2] {
     [reference("nid", INFO_NODE).not_null(), reference("pid", INFO_PROCESS).not_null()]
 }
@@ -56,7 +56,7 @@ fn table<const N: usize>(id: TableId, name: &str, owned: bool, columns: [Column;
     Table { id, name: name.to_owned(), columns: owner.into_iter().chain(columns).collect() }
 }
 
-/// The RocPD tables. Order and spelling of the columns are AMD's.
+/// Declares the RocPD tables. Order and spelling of the columns are AMD's.
 pub(super) fn tables() -> Vec<Table> {
     let processor = ["CPU", "GPU"];
     vec![

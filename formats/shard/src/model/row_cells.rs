@@ -1,4 +1,4 @@
-//! Values of the fields of typed rows.
+//! Types of the fields of typed rows, and their conversion to [`Value`].
 
 #[cfg(test)]
 use super::table::Kind;
@@ -6,22 +6,22 @@ use super::table::TableId;
 use super::time::LocalNs;
 use super::value::Value;
 
-/// Key of a row of the table with this number, within its source.
+/// Key of a row of table `TABLE`, within its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowKey<const TABLE: u16>(i64);
 
 impl<const TABLE: u16> RowKey<TABLE> {
-    /// The key of row number `key`, from 1. A row may be referred to before it is added.
+    /// Returns the key with number `key`, from 1. A row may be referred to before it is added.
     pub fn new(key: i64) -> RowKey<TABLE> {
         RowKey(key)
     }
 
-    /// The key as a number.
+    /// Returns the key as a number.
     pub fn get(self) -> i64 {
         self.0
     }
 
-    /// The table.
+    /// Returns the table.
     pub const fn table() -> TableId {
         TableId(TABLE)
     }
@@ -31,24 +31,24 @@ impl<const TABLE: u16> RowKey<TABLE> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StringId(pub i64);
 
-/// An id that links the events of a call and of what the call launched. 0 links nothing.
+/// An id that links the events of a call with those of the work that the call launched. 0 is no link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackId(pub i64);
 
 impl StackId {
-    /// Links nothing.
+    /// No link.
     pub const NONE: StackId = StackId(0);
 
-    /// An unsigned id. Ids above `i64::MAX` keep their bits, since they are only compared.
+    /// Converts an unsigned id. Ids above `i64::MAX` keep their bits, since they are only compared.
     pub fn from_unsigned(id: u64) -> StackId {
         StackId(id as i64)
     }
 }
 
-/// A whole number. RocPD has 64 signed bits: an unsigned number above `i64::MAX` is stored as REAL.
+/// A whole number. RocPD has signed 64-bit integers: an unsigned number above `i64::MAX` is stored as REAL.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WholeNumber {
-    /// Stored as it is.
+    /// Stored unchanged.
     Signed(i64),
     /// Stored as REAL above `i64::MAX`.
     Unsigned(u64),
@@ -68,10 +68,10 @@ impl From<u64> for WholeNumber {
 
 /// The value of a field.
 pub(super) trait RowCell {
-    /// The value as a row of a table has it.
+    /// Returns the value as it is stored in a row.
     fn value(&self) -> Value<'_>;
 
-    /// Whether columns of this kind hold such values.
+    /// Returns whether columns of this kind hold values of this type.
     #[cfg(test)]
     fn fits(kind: &Kind) -> bool;
 }

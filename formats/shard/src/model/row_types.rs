@@ -1,11 +1,11 @@
-//! Typed rows: one struct per table, whose fields are the columns of the table by name.
+//! Typed rows: one struct per table; its fields are the columns of the table by name.
 //!
-//! Programs that add single rows use these structs, so that a row whose columns are in another order does not
-//! compile. Programs that move whole columns (the collector's writer, the merger) use
-//! [`Rows`](super::Rows) and [`RowsBuilder`](super::RowsBuilder).
+//! Programs that add single rows use these structs, so that columns in the wrong order do not compile. Programs
+//! that move whole columns (the collector's writer, the merger) use [`Rows`](super::Rows) and
+//! [`RowsBuilder`](super::RowsBuilder).
 //!
-//! The columns `nid` and `pid` are no fields: a source is one process, and the rows of its node and process
-//! have the key 1. A field that is `None` is NULL, and at the end of a row the default of its column.
+//! The columns `nid` and `pid` have no fields: a source is one process, and the rows of its node and process have
+//! the key 1. A field that is `None` is stored as NULL. At the end of a row it gets the default of its column.
 
 use super::row_cells::RowCell;
 pub use super::row_cells::{RowKey, StackId, StringId, WholeNumber};
@@ -14,28 +14,27 @@ use super::time::LocalNs;
 use super::value::Value;
 use super::{native, rocpd};
 
-/// Key of the rows of the node and of the process in every source.
+/// Key of the node row and of the process row in every source.
 const OWNER: Value<'static> = Value::Int(1);
 
 /// A row of one table.
 pub trait TableRow {
     /// The table.
     const TABLE: TableId;
-    /// The columns of the table in its order.
+    /// The columns of the table, in its order.
     const COLUMNS: &'static [&'static str];
-    /// The key of such a row.
+    /// Type of the key of such a row.
     type Key;
 
-    /// Passes the values of the columns, in the order of the table, to `take`. What comes after the last value
-    /// that is not NULL is left out, so that defaults hold. Native tables have none, and all their values are
-    /// passed.
+    /// Passes the values of the columns, in the order of the table, to `take`. Trailing NULL values are omitted, so
+    /// that the defaults apply. Native tables have no defaults, and all their values are passed.
     fn with_values<T>(&self, take: impl FnOnce(&[Value<'_>]) -> T) -> T;
 
-    /// The key of row number `key`.
+    /// Returns the key with number `key`.
     fn key(key: i64) -> Self::Key;
 }
 
-/// The values that a row gives, see [`TableRow::with_values`].
+/// Returns the values without those that are omitted, see [`TableRow::with_values`].
 #[inline]
 fn given<'v, 'a>(table: TableId, values: &'v [Value<'a>]) -> &'v [Value<'a>] {
     if native::is_native(table) {
@@ -45,7 +44,7 @@ fn given<'v, 'a>(table: TableId, values: &'v [Value<'a>]) -> &'v [Value<'a>] {
     values.get(..end).unwrap_or(values)
 }
 
-/// Declares the types. `@nid` and `@pid` are columns with the key of the source's only node and process.
+/// Declares the types. `@nid` and `@pid` are columns that hold the key of the source's only node and process.
 macro_rules! row_types {
     ($(
         $(#[$row_doc:meta])*
@@ -81,7 +80,7 @@ macro_rules! row_types {
             }
         )*
 
-        /// Table, columns and kinds of each type.
+        /// Returns table, columns and kind checks of each type.
         #[cfg(test)]
         #[allow(clippy::type_complexity, clippy::extra_unused_lifetimes)]
         fn declared<'a>() -> Vec<(TableId, &'static [&'static str], Vec<fn(&super::Kind) -> bool>)> {
@@ -126,16 +125,16 @@ row_types! {
     /// A thread.
     ThreadRow<'a>, ThreadKey (rocpd::INFO_THREAD) {
         @nid
-        /// Id of the parent of the process.
+        /// Process id of the parent of the process.
         ppid: Option<WholeNumber>,
         @pid
-        /// Id of the thread in the operating system; negative for tracks that are no threads.
+        /// Id of the thread in the operating system; negative for tracks that are not threads.
         tid: WholeNumber,
         /// Name.
         name: Option<&'a [u8]>,
-        /// First time.
+        /// First time of the thread.
         start: Option<LocalNs>,
-        /// Last time.
+        /// Last time of the thread.
         end: Option<LocalNs>,
         /// JSON.
         extdata: Option<&'a [u8]>,
@@ -146,11 +145,11 @@ row_types! {
         @nid @pid
         /// `CPU` or `GPU`.
         kind = "type": Option<&'a [u8]>,
-        /// Number among all agents of the node, CPUs first.
+        /// Index among all agents of the node, CPUs first.
         absolute_index: Option<WholeNumber>,
-        /// Number among the agents that the process can use, CPUs first.
+        /// Index among the agents that the process can use, CPUs first.
         logical_index: Option<WholeNumber>,
-        /// Number among the agents of its type.
+        /// Index among the agents of its type.
         type_index: Option<WholeNumber>,
         /// Unique id.
         uuid: Option<WholeNumber>,
@@ -162,7 +161,7 @@ row_types! {
         vendor_name: Option<&'a [u8]>,
         /// Name of the product.
         product_name: Option<&'a [u8]>,
-        /// Name that users know.
+        /// Name for users.
         user_name: Option<&'a [u8]>,
         /// JSON.
         extdata: Option<&'a [u8]>,
@@ -189,13 +188,13 @@ row_types! {
     /// A counter.
     PmcRow<'a>, PmcKey (rocpd::INFO_PMC) {
         @nid @pid
-        /// The agent that counts.
+        /// Agent whose events the counter counts.
         agent_id: Option<AgentKey>,
         /// `CPU` or `GPU`.
         target_arch: Option<&'a [u8]>,
         /// Code of the hardware event.
         event_code: Option<WholeNumber>,
-        /// Number of the instance.
+        /// Instance number.
         instance_id: Option<WholeNumber>,
         /// Name.
         name: &'a [u8],
@@ -205,7 +204,7 @@ row_types! {
         description: Option<&'a [u8]>,
         /// Long description.
         long_description: Option<&'a [u8]>,
-        /// What the counter belongs to.
+        /// Component that the counter belongs to.
         component: Option<&'a [u8]>,
         /// Unit.
         units: Option<&'a [u8]>,
@@ -215,9 +214,9 @@ row_types! {
         block: Option<&'a [u8]>,
         /// Formula of a derived counter.
         expression: Option<&'a [u8]>,
-        /// 1 for a constant.
+        /// 1 if the value is constant.
         is_constant: Option<WholeNumber>,
-        /// 1 for a derived counter.
+        /// 1 if the counter is derived.
         is_derived: Option<WholeNumber>,
         /// JSON.
         extdata: Option<&'a [u8]>,
@@ -226,15 +225,15 @@ row_types! {
     /// A code object.
     CodeObjectRow<'a>, CodeObjectKey (rocpd::INFO_CODE_OBJECT) {
         @nid @pid
-        /// The agent that the code is for.
+        /// Agent that the code is for.
         agent_id: Option<AgentKey>,
-        /// Where the code was loaded from.
+        /// URI that the code was loaded from.
         uri: Option<&'a [u8]>,
-        /// Address of the code.
+        /// Load address of the code.
         load_base: Option<WholeNumber>,
         /// Size of the code, bytes.
         load_size: Option<WholeNumber>,
-        /// Difference of the address from the one in the file.
+        /// Difference between the load address and the address in the file.
         load_delta: Option<WholeNumber>,
         /// `FILE` or `MEMORY`.
         storage_type: Option<&'a [u8]>,
@@ -245,7 +244,7 @@ row_types! {
     /// A kernel.
     KernelSymbolRow<'a>, KernelSymbolKey (rocpd::INFO_KERNEL_SYMBOL) {
         @nid @pid
-        /// The code object that has the kernel.
+        /// The code object that contains the kernel.
         code_object_id: CodeObjectKey,
         /// Name in the code object.
         kernel_name: Option<&'a [u8]>,
@@ -257,21 +256,21 @@ row_types! {
         kernarg_segment_size: Option<WholeNumber>,
         /// Alignment of the arguments, bytes.
         kernarg_segment_alignment: Option<WholeNumber>,
-        /// Memory of a workgroup, bytes.
+        /// Memory per workgroup, bytes.
         group_segment_size: Option<WholeNumber>,
-        /// Memory of a work item, bytes.
+        /// Memory per work item, bytes.
         private_segment_size: Option<WholeNumber>,
-        /// Scalar registers.
+        /// Number of scalar registers.
         sgpr_count: Option<WholeNumber>,
-        /// Vector registers.
+        /// Number of vector registers.
         arch_vgpr_count: Option<WholeNumber>,
-        /// Accumulation registers.
+        /// Number of accumulation registers.
         accum_vgpr_count: Option<WholeNumber>,
         /// JSON.
         extdata: Option<&'a [u8]>,
     }
 
-    /// A track of samples, of a thread or of the process.
+    /// A track of samples of a thread or process.
     TrackRow<'a>, TrackKey (rocpd::TRACK) {
         @nid @pid
         /// The thread; `None` for a track of the process.
@@ -282,19 +281,19 @@ row_types! {
         extdata: Option<&'a [u8]>,
     }
 
-    /// An event: what a region, sample, dispatch, copy or allocation has beside its times.
+    /// An event: the properties of a region, sample, dispatch, copy or allocation other than its times.
     EventRow<'a>, EventKey (rocpd::EVENT) {
         /// Category.
         category_id: Option<StringId>,
-        /// Id of the call.
+        /// Stack id of the call.
         stack_id: Option<StackId>,
-        /// Id of the call around it.
+        /// Stack id of the enclosing call.
         parent_stack_id: Option<StackId>,
-        /// Correlation id that the program gave.
+        /// Correlation id that the program assigned.
         correlation_id: Option<WholeNumber>,
-        /// JSON: frames, the innermost one first.
+        /// JSON: stack frames, innermost first.
         call_stack: Option<&'a [u8]>,
-        /// JSON: place in the source.
+        /// JSON: source location.
         line_info: Option<&'a [u8]>,
         /// JSON.
         extdata: Option<&'a [u8]>,
@@ -304,7 +303,7 @@ row_types! {
     ArgRow<'a>, ArgKey (rocpd::ARG) {
         /// The event.
         event_id: EventKey,
-        /// Number among the args of the event, from 0.
+        /// Index among the args of the event, from 0.
         position: WholeNumber,
         /// Type of the value.
         kind = "type": &'a [u8],
@@ -328,14 +327,14 @@ row_types! {
         extdata: Option<&'a [u8]>,
     }
 
-    /// A call or range with a beginning and an end.
+    /// A call or range with a start and an end.
     RegionRow<'a>, RegionKey (rocpd::REGION) {
         @nid @pid
         /// The thread.
         tid: ThreadKey,
-        /// Beginning.
+        /// Start time.
         start: LocalNs,
-        /// End.
+        /// End time.
         end: LocalNs,
         /// Name.
         name_id: StringId,
@@ -345,11 +344,11 @@ row_types! {
         extdata: Option<&'a [u8]>,
     }
 
-    /// A moment on a track.
+    /// A point in time on a track.
     SampleRow<'a>, SampleKey (rocpd::SAMPLE) {
         /// The track.
         track_id: TrackKey,
-        /// The moment.
+        /// Time of the sample.
         timestamp: LocalNs,
         /// The event.
         event_id: Option<EventKey>,
@@ -357,7 +356,7 @@ row_types! {
         extdata: Option<&'a [u8]>,
     }
 
-    /// A run of a kernel.
+    /// An execution of a kernel.
     KernelDispatchRow<'a>, KernelDispatchKey (rocpd::KERNEL_DISPATCH) {
         @nid @pid
         /// The thread that launched the kernel.
@@ -372,25 +371,25 @@ row_types! {
         queue_id: QueueKey,
         /// The stream.
         stream_id: StreamKey,
-        /// Beginning.
+        /// Start time.
         start: LocalNs,
-        /// End.
+        /// End time.
         end: LocalNs,
-        /// Memory of a work item, bytes.
+        /// Memory per work item, bytes.
         private_segment_size: Option<WholeNumber>,
-        /// Memory of a workgroup, bytes.
+        /// Memory per workgroup, bytes.
         group_segment_size: Option<WholeNumber>,
-        /// Work items of a workgroup, first dimension.
+        /// Work items per workgroup, first dimension.
         workgroup_size_x: WholeNumber,
-        /// Second dimension.
+        /// Work items per workgroup, second dimension.
         workgroup_size_y: WholeNumber,
-        /// Third dimension.
+        /// Work items per workgroup, third dimension.
         workgroup_size_z: WholeNumber,
         /// Work items of the grid, first dimension.
         grid_size_x: WholeNumber,
-        /// Second dimension.
+        /// Work items of the grid, second dimension.
         grid_size_y: WholeNumber,
-        /// Third dimension.
+        /// Work items of the grid, third dimension.
         grid_size_z: WholeNumber,
         /// Name of the range around the launch.
         region_name_id: Option<StringId>,
@@ -403,21 +402,21 @@ row_types! {
     /// A copy of memory.
     MemoryCopyRow<'a>, MemoryCopyKey (rocpd::MEMORY_COPY) {
         @nid @pid
-        /// The thread that asked for the copy.
+        /// The thread that requested the copy.
         tid: Option<ThreadKey>,
-        /// Beginning.
+        /// Start time.
         start: LocalNs,
-        /// End.
+        /// End time.
         end: LocalNs,
-        /// Name: the direction.
+        /// Name, which is the direction of the copy.
         name_id: StringId,
-        /// The agent whose memory is written.
+        /// Agent whose memory is written.
         dst_agent_id: Option<AgentKey>,
-        /// Address that is written.
+        /// Address of the destination.
         dst_address: Option<WholeNumber>,
-        /// The agent whose memory is read.
+        /// Agent whose memory is read.
         src_agent_id: Option<AgentKey>,
-        /// Address that is read.
+        /// Address of the source.
         src_address: Option<WholeNumber>,
         /// Size, bytes.
         size: WholeNumber,
@@ -433,20 +432,20 @@ row_types! {
         extdata: Option<&'a [u8]>,
     }
 
-    /// Memory allocated or freed.
+    /// An allocation or release of memory.
     MemoryAllocateRow<'a>, MemoryAllocateKey (rocpd::MEMORY_ALLOCATE) {
         @nid @pid
-        /// The thread that asked for it.
+        /// The thread that requested it.
         tid: Option<ThreadKey>,
-        /// The agent whose memory it is.
+        /// Agent that owns the memory.
         agent_id: Option<AgentKey>,
         /// `ALLOC`, `FREE`, `REALLOC` or `RECLAIM`.
         kind = "type": Option<&'a [u8]>,
         /// `REAL`, `VIRTUAL` or `SCRATCH`.
         level: Option<&'a [u8]>,
-        /// Beginning.
+        /// Start time.
         start: LocalNs,
-        /// End.
+        /// End time.
         end: LocalNs,
         /// Address.
         address: Option<WholeNumber>,
@@ -462,23 +461,23 @@ row_types! {
         extdata: Option<&'a [u8]>,
     }
 
-    /// A mark of roctx, which a merge expands into an event and a sample.
+    /// A roctx mark, which a merge expands into an event and a sample.
     MarkRow, MarkKey (native::MARK) {
         /// The thread.
         tid: ThreadKey,
-        /// The moment.
+        /// Time of the mark.
         timestamp: LocalNs,
         /// Text of the mark.
         name_id: StringId,
-        /// Id of the mark.
+        /// Stack id of the mark.
         stack_id: Option<StackId>,
-        /// Id of the range around it.
+        /// Stack id of the enclosing range.
         parent_stack_id: Option<StackId>,
     }
 }
 
 impl<'a> KernelSymbolRow<'a> {
-    /// A kernel of which a file contains only the names.
+    /// Returns a kernel of which a file contains only the names.
     pub fn named(
         code_object_id: CodeObjectKey,
         kernel_name: Option<&'a [u8]>,

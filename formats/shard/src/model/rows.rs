@@ -1,4 +1,4 @@
-//! Rows of one table, as columns, in one id space.
+//! Rows of one table as columns, in one id space.
 
 use super::table::{Table, TableId};
 use super::value::{OwnedValue, Value};
@@ -6,25 +6,26 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Ids and times of one source: shard-local keys, strings of the shard, clock domain of the process.
+/// Id space and times of one source: keys and strings of its shard, times of the clock domain of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Local {}
 
-/// Ids and times of the merged output. Only a merge makes such rows, and only they can be written.
+/// Id space and times of the merged database. Only a merge creates such rows, and only such rows can be written to
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merged {}
 
 /// The keys of consecutive rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Keys {
-    /// `first, first + 1, ...`: native shards.
+    /// `first, first + 1, ...`: rows of native shards.
     Dense(i64),
-    /// Any ascending values: rows of a database.
+    /// Any ascending values: keys of a database.
     Sparse(Vec<i64>),
 }
 
 impl Keys {
-    /// Key of the row at `i`.
+    /// Returns the key of the row at index `i`.
     pub fn get(&self, i: usize) -> i64 {
         match self {
             Keys::Dense(first) => first + i as i64,
@@ -32,8 +33,8 @@ impl Keys {
         }
     }
 
-    /// Runs of consecutive keys of so many rows: the first of each, and the number after its last. A key that is
-    /// the greatest of all numbers has none after it and is in no run.
+    /// Returns the runs of consecutive keys of `rows` rows: the first key of each run, and its last key plus one. A
+    /// run that ends with `i64::MAX` has no such end and is omitted.
     pub fn runs(&self, rows: usize) -> Vec<(i64, i64)> {
         match self {
             _ if rows == 0 => Vec::new(),
@@ -46,24 +47,24 @@ impl Keys {
     }
 }
 
-/// One bit per row, set where the value is NULL. Empty when no row is NULL.
+/// One bit per row, set if the value is NULL. Empty if no row is NULL.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Nulls(Vec<u8>);
 
 impl Nulls {
-    /// From a bitmap, lowest bit first.
+    /// Creates it from a bitmap, lowest bit first.
     pub fn from_bitmap(bits: Vec<u8>) -> Nulls {
         Nulls(bits)
     }
-    /// The bitmap, lowest bit first; it may be shorter than the rows are many.
+    /// Returns the bitmap, lowest bit first. It may be shorter than the number of rows.
     pub fn bitmap(&self) -> &[u8] {
         &self.0
     }
-    /// Whether any row may be NULL.
+    /// Returns whether any row is NULL.
     pub fn any(&self) -> bool {
         self.0.iter().any(|b| *b != 0)
     }
-    /// Whether row `i` is NULL.
+    /// Returns whether row `i` is NULL.
     #[inline]
     pub fn get(&self, i: usize) -> bool {
         self.0.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1)
@@ -75,13 +76,13 @@ impl Nulls {
         }
         self.0[i / 8] |= 1 << (i % 8);
     }
-    /// All of `rows` rows are NULL.
+    /// Marks all of `rows` rows as NULL.
     pub(super) fn all(rows: usize) -> Nulls {
         let mut nulls = Nulls(vec![0xff; rows / 8]);
         (rows / 8 * 8..rows).for_each(|i| nulls.set(i));
         nulls
     }
-    /// Marks those of the rows after the first `rows` that have a bit set, lowest bit first.
+    /// Appends flags for the rows after the first `rows`: row `rows + i` is NULL if bit `i` is set.
     pub(super) fn append(&mut self, rows: usize, bits: u64) {
         if bits == 0 {
             return;
@@ -91,20 +92,20 @@ impl Nulls {
         let bytes = (u64::BITS - bits.leading_zeros()).div_ceil(8);
         self.0.extend_from_slice(&bits.to_le_bytes()[..bytes as usize]);
     }
-    /// How many of the first `rows` rows are NULL.
+    /// Returns how many of the first `rows` rows are NULL.
     pub fn count(&self, rows: usize) -> usize {
         (0..rows.min(self.0.len() * 8)).filter(|i| self.get(*i)).count()
     }
 }
 
-/// Text cells: distinct values once, and a code for each row.
+/// Text cells: each distinct value once, and a code for each row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TextCells {
-    /// The distinct values, one after the other.
+    /// The distinct values, concatenated.
     pub bytes: Vec<u8>,
     /// End of each distinct value in `bytes`.
     pub ends: Vec<u32>,
-    /// Per row the number of its value, [`TextCells::NULL`] for NULL.
+    /// For each row the number of its value; [`TextCells::NULL`] for NULL.
     pub codes: Vec<u32>,
 }
 
@@ -112,21 +113,21 @@ impl TextCells {
     /// The code of a NULL row.
     pub const NULL: u32 = u32::MAX;
 
-    /// The distinct value with this number.
+    /// Returns the distinct value with number `code`.
     #[inline]
     pub fn entry(&self, code: u32) -> &[u8] {
         let start = if code == 0 { 0 } else { self.ends[code as usize - 1] };
         &self.bytes[start as usize..self.ends[code as usize] as usize]
     }
 
-    /// Adds a distinct value.
+    /// Adds a distinct value and returns its code.
     pub fn add_entry(&mut self, text: &[u8]) -> u32 {
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len() as u32);
         self.ends.len() as u32 - 1
     }
 
-    /// `rows` times the same text.
+    /// Creates cells with the same text in all `rows` rows.
     pub fn constant(text: &[u8], rows: usize) -> TextCells {
         TextCells { bytes: text.to_vec(), ends: vec![text.len() as u32], codes: vec![0; rows] }
     }
@@ -135,36 +136,36 @@ impl TextCells {
 /// The values of one column.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Cells {
-    /// Nothing stored: every row has the column's default, or NULL where there is none.
+    /// No stored values: every row has the column's default, or NULL if there is no default.
     #[default]
     Absent,
     /// Integers.
     Int {
-        /// One per row; 0 or anything else where NULL.
+        /// One value per row; arbitrary if the row is NULL.
         values: Vec<i64>,
-        /// Which rows are NULL.
+        /// Rows that are NULL.
         nulls: Nulls,
     },
     /// Floating point numbers.
     Real {
-        /// One per row.
+        /// One value per row; arbitrary if the row is NULL.
         values: Vec<f64>,
-        /// Which rows are NULL.
+        /// Rows that are NULL.
         nulls: Nulls,
     },
     /// Text.
     Text(TextCells),
-    /// Rows of different types.
+    /// Values of different types.
     Any(Vec<OwnedValue>),
 }
 
 impl Cells {
-    /// Integers without NULL.
+    /// Creates cells of integers without NULL.
     pub fn ints(values: Vec<i64>) -> Cells {
         Cells::Int { values, nulls: Nulls::default() }
     }
 
-    /// The value of row `i`.
+    /// Returns the value of row `i`.
     #[inline]
     pub fn get(&self, i: usize) -> Value<'_> {
         match self {
@@ -180,7 +181,7 @@ impl Cells {
         }
     }
 
-    /// The integer of row `i`; `None` for NULL and for anything that is no integer.
+    /// Returns the integer of row `i`; `None` for NULL and other types.
     #[inline]
     pub fn int(&self, i: usize) -> Option<i64> {
         match self.get(i) {
@@ -189,7 +190,7 @@ impl Cells {
         }
     }
 
-    /// Smallest and largest integer of `rows` rows; `None` where there is none.
+    /// Returns the smallest and largest integer of `rows` rows, or `None` if there are no integers.
     fn int_bounds(&self, rows: usize) -> Option<(i64, i64)> {
         match self {
             Cells::Int { values, nulls } if !nulls.any() => {
@@ -204,7 +205,7 @@ impl Cells {
         }
     }
 
-    /// How many of `rows` rows hold a value.
+    /// Returns how many of `rows` rows are not NULL.
     pub fn filled(&self, rows: usize) -> usize {
         match self {
             Cells::Absent => 0,
@@ -227,7 +228,7 @@ impl Nulls {
 }
 
 impl Cells {
-    /// The cells of some rows. Text keeps all of its distinct values.
+    /// Returns the cells of a range of rows. Text keeps all of its distinct values.
     fn portion(&self, rows: Range<usize>) -> Cells {
         match self {
             Cells::Absent => Cells::Absent,
@@ -254,7 +255,7 @@ pub struct Rows<S> {
     pub table: Arc<Table>,
     /// Key of each row.
     pub keys: Keys,
-    /// One entry per column of the table, in its order.
+    /// One entry per column, in the order of the table.
     pub columns: Vec<Cells>,
     /// Number of rows.
     pub len: usize,
@@ -262,16 +263,16 @@ pub struct Rows<S> {
 }
 
 impl<S> Rows<S> {
-    /// Rows with the given columns.
+    /// Creates rows from their columns.
     pub fn new(table: Arc<Table>, keys: Keys, columns: Vec<Cells>, len: usize) -> Rows<S> {
         debug_assert_eq!(table.columns.len(), columns.len());
         Rows { table, keys, columns, len, space: PhantomData }
     }
 
-    /// Some of the rows.
+    /// Returns a range of the rows.
     ///
     /// # Panics
-    /// If there are not so many rows.
+    /// If the range exceeds the number of rows.
     pub fn portion(&self, rows: Range<usize>) -> Rows<S> {
         let keys = match &self.keys {
             Keys::Dense(first) => Keys::Dense(first + rows.start as i64),
@@ -281,18 +282,18 @@ impl<S> Rows<S> {
         Rows::new(self.table.clone(), keys, columns, rows.len())
     }
 
-    /// Number of the table.
+    /// Returns the number of the table.
     pub fn id(&self) -> TableId {
         self.table.id
     }
 
-    /// The cells of a column; an unknown name has no values.
+    /// Returns the cells of a column. An unknown column has no values.
     pub fn column(&self, name: &str) -> &Cells {
         const ABSENT: &Cells = &Cells::Absent;
         self.table.position(name).map_or(ABSENT, |i| &self.columns[i])
     }
 
-    /// Smallest and largest time in these rows, or `None` where the table or the rows have none.
+    /// Returns the smallest and largest time in these rows, or `None` if the table or the rows have no times.
     pub fn time_bounds(&self) -> Option<(i64, i64)> {
         let (first, last) = self.table.span()?;
         let of = [&self.columns[first], &self.columns[last]].map(|cells| cells.int_bounds(self.len));
@@ -303,9 +304,10 @@ impl<S> Rows<S> {
 }
 
 impl Rows<Local> {
-    /// Reads the rows as ones of the merged space, after `columns` and `keys` were rewritten: the one
-    /// door between the spaces. The merger's renumbering goes through it, and so do its string and
-    /// node rows, which are made with merged ids.
+    /// Moves the rows to the merged space after the caller has rewritten `columns` and `keys`.
+    ///
+    /// This is the only conversion between the spaces. The merger's renumbering uses it, and so do its string and
+    /// node rows, which are created with merged ids.
     pub fn into_merged(self, keys: Keys, columns: Vec<Cells>) -> Rows<Merged> {
         Rows::new(self.table, keys, columns, self.len)
     }

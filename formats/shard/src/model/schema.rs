@@ -1,4 +1,4 @@
-//! The tables that there are.
+//! Sets of tables, and comparison of table descriptions.
 
 use super::native::{self, is_native};
 use super::rocpd;
@@ -6,14 +6,14 @@ use super::table::{Column, Table, TableId};
 use std::fmt;
 use std::sync::Arc;
 
-/// A set of tables: the built-in ones, and those that an input brought along.
+/// A set of tables: the built-in ones, and those that an input describes.
 #[derive(Clone, Debug)]
 pub struct Schema {
     tables: Vec<Arc<Table>>,
 }
 
 impl Schema {
-    /// The tables that this release knows: RocPD 3.0.0 and the native ones.
+    /// Returns the tables of this release: RocPD 3.0.0 and the native tables.
     pub fn builtin() -> &'static Schema {
         static BUILTIN: std::sync::LazyLock<Schema> = std::sync::LazyLock::new(|| {
             let tables = rocpd::tables().into_iter().chain(native::tables());
@@ -22,32 +22,32 @@ impl Schema {
         &BUILTIN
     }
 
-    /// The description of a table.
+    /// Returns the description of a table.
     pub fn get(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables.iter().find(|t| t.id == id)
     }
 
-    /// The table of that name.
+    /// Returns the table with this name.
     pub fn by_name(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.iter().find(|t| t.name == name)
     }
 
-    /// All tables, in the order in which they are merged and written.
+    /// Returns all tables, in the order in which they are merged and written.
     pub fn tables(&self) -> &[Arc<Table>] {
         &self.tables
     }
 
-    /// The tables of RocPD, which an output has; the others are native or carried.
+    /// Iterates over the RocPD tables. The other tables are native or carried.
     pub fn rocpd_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.tables.iter().filter(|t| t.id < native::RANGE)
     }
 
-    /// The tables that an output has: those of RocPD and carried ones.
+    /// Iterates over the tables that an output can contain: RocPD tables and carried tables.
     pub fn output_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.tables.iter().filter(|t| !is_native(t.id))
     }
 
-    /// Adds a table, or replaces the description of a known one by a wider one.
+    /// Adds a table, or replaces the description of a known table by a wider one.
     pub fn define(&mut self, table: impl Into<Arc<Table>>) {
         let table = table.into();
         match self.tables.iter_mut().find(|t| t.id == table.id) {
@@ -57,7 +57,7 @@ impl Schema {
     }
 }
 
-/// Whether a table of RocPD is a built-in one with the columns of a later version.
+/// Returns whether `table` is the RocPD table `known` with the additional columns of a later version.
 pub fn is_wider(table: &Table, known: &Table) -> bool {
     let is_there = |column: &Column| {
         let found = table.position(&column.name).and_then(|at| table.columns.get(at));

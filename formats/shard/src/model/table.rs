@@ -1,4 +1,4 @@
-//! What a table is: its columns, and for each column the kind, which determines what a merge does to it.
+//! Descriptions of tables: their columns, and the kind of each column, which determines how a merge treats it.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -7,16 +7,16 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct TableId(pub u16);
 
-/// Tables from this number on are not built in: a shard that uses one carries its description.
+/// First number of carried tables. They are not built in: a shard that uses one contains its description.
 pub const FIRST_CARRIED_TABLE: TableId = TableId(0x100);
 
-/// How the names of tables begin that only a `.rpd` has. They are not called `rocpd_*`: AMD's strict validators
-/// refuse tables of such names that its schema does not have.
+/// Prefix of the names of tables that only a `.rpd` has. They must not be called `rocpd_*`: AMD's strict validators
+/// reject such tables if AMD's schema lacks them.
 pub const RPD_TABLE_PREFIX: &str = "rpd_ext_";
-/// What they began with before, in databases and shards that are still read.
+/// Former prefix, in databases and shards that are still read.
 const FORMER_RPD_TABLE_PREFIX: &str = "rocpd_ext_";
 
-/// The name of a table, where an earlier release called it otherwise.
+/// Returns the current name of a table that an earlier release named differently.
 pub fn current_table_name(name: &str) -> Cow<'_, str> {
     match name.strip_prefix(FORMER_RPD_TABLE_PREFIX) {
         Some(own) => format!("{RPD_TABLE_PREFIX}{own}").into(),
@@ -24,23 +24,23 @@ pub fn current_table_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A place inside JSON text that holds an id of another table.
+/// A path in JSON text at which the id of a row of another table is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JsonRef {
     /// Object keys from the top, outermost first: `["pc", "code_object_id"]`.
     pub path: Vec<String>,
-    /// The table that the number found there is a key of.
+    /// Table that the id at this path belongs to.
     pub table: TableId,
 }
 
-/// What a column's values mean to a merge.
+/// Meaning of a column's values, which determines how a merge treats them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// The key of a row of another table of the same source.
     Ref(TableId),
     /// An id in the string table of the input.
     Str,
-    /// `stack_id` or `parent_stack_id`: an id space of its own per source. 0 and NULL stay as they are.
+    /// `stack_id` or `parent_stack_id`: an id space of its own per source. A merge keeps 0 and NULL.
     Stack,
     /// Nanoseconds in the clock domain of the source's process.
     Time,
@@ -50,13 +50,13 @@ pub enum Kind {
     Real,
     /// Text that is copied.
     Text,
-    /// JSON text. Ids at the listed places follow their tables, everything else is copied.
+    /// JSON text. A merge renumbers the ids at the listed paths and copies the rest.
     Json(Vec<JsonRef>),
-    /// Anything that SQLite can store, copied with its dynamic type.
+    /// Any value of SQLite, copied with its dynamic type.
     Any,
 }
 
-/// How a column is declared in SQL. Native tables never reach SQL and leave this at its default.
+/// SQL declaration of a column. Native tables never reach SQL and keep the default.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Declared {
     /// Type name as AMD's schema spells it.
@@ -76,33 +76,33 @@ pub struct Declared {
 pub struct Column {
     /// Name, as in SQL.
     pub name: String,
-    /// What a merge does to its values.
+    /// Kind, which determines how a merge treats its values.
     pub kind: Kind,
     /// Declaration in SQL.
     pub sql: Declared,
-    /// An earlier column of the same row whose values are close, so that differences are small.
+    /// Position of an earlier column with similar values in the same row, so that differences are small.
     pub near: Option<u8>,
 }
 
-/// One table. The key (`id`) and the `guid` of RocPD are implied and not listed as columns.
+/// Description of one table. RocPD's key (`id`) and `guid` are implied and not listed as columns.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Table {
     /// Number on disk.
     pub id: TableId,
-    /// Name, for RocPD tables without the uuid suffix: `rocpd_region`.
+    /// Name; that of a RocPD table has no uuid suffix: `rocpd_region`.
     pub name: String,
     /// Columns in the order of the declaration.
     pub columns: Vec<Column>,
 }
 
 impl Table {
-    /// Position of a column.
+    /// Returns the position of a column.
     pub fn position(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == column)
     }
 
-    /// The first `Time` column and the one that closes the span (`end`, else the same): what a
-    /// block's time bounds are taken from.
+    /// Returns the positions of the first `Time` column and of `end`; without `end`, the first one twice. A block's
+    /// time bounds come from these columns.
     pub fn span(&self) -> Option<(usize, usize)> {
         let first = self.columns.iter().position(|c| c.kind == Kind::Time)?;
         Some((first, self.position("end").unwrap_or(first)))
@@ -177,7 +177,7 @@ impl Column {
         type_name.clone_into(&mut self.sql.type_name);
         self
     }
-    /// Values are close to those of the column at this position in the same row.
+    /// Declares that values are close to those of the column at `position` in the same row.
     pub(super) fn near(mut self, position: u8) -> Column {
         self.near = Some(position);
         self

@@ -1,21 +1,20 @@
-//! Times that cannot be mixed up: before and after a clock fit.
+//! Separate types for times before and after the clock fit, so that they cannot be confused.
 
-/// Nanoseconds in the clock domain of one process, as it was recorded.
+/// Recorded nanoseconds in the clock domain of one process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LocalNs(pub i64);
 
-/// Nanoseconds on the clock of the job: `CLOCK_BOOTTIME` of the reference node. Only a clock fit
-/// makes one.
+/// Nanoseconds on the clock of the job: `CLOCK_BOOTTIME` of the reference node. Only a clock fit produces such times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JobNs(i64);
 
 impl JobNs {
-    /// The result of a clock fit. The crate rpd-clocks is its only caller.
+    /// Wraps the result of a clock fit. Only the crate rpd-clocks calls this.
     pub fn from_fit(ns: i64) -> JobNs {
         JobNs(ns)
     }
 
-    /// The value for an output.
+    /// Returns the value for an output, ns.
     pub fn ns(self) -> i64 {
         self.0
     }

@@ -1,15 +1,15 @@
-//! A single value with SQLite's own dynamic type.
+//! A single value with the dynamic type of SQLite.
 
 use std::borrow::Cow;
 
-/// A borrowed value. Text is bytes: SQLite does not promise UTF-8.
+/// A borrowed value. Text is bytes because SQLite does not guarantee UTF-8.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
     /// SQL NULL.
     Null,
     /// A 64-bit integer.
     Int(i64),
-    /// A floating point number; RocPD stores unsigned values above `i64::MAX` like this.
+    /// A floating point number. RocPD stores unsigned values above `i64::MAX` in this form.
     Real(f64),
     /// Text.
     Text(&'a [u8]),
@@ -33,7 +33,7 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    /// The same value, borrowed.
+    /// Borrows the value.
     pub fn as_value(&self) -> Value<'_> {
         match self {
             OwnedValue::Null => Value::Null,
@@ -46,7 +46,7 @@ impl OwnedValue {
 }
 
 impl Value<'_> {
-    /// The same value, owned.
+    /// Copies the value.
     pub fn to_owned(self) -> OwnedValue {
         match self {
             Value::Null => OwnedValue::Null,
@@ -57,8 +57,8 @@ impl Value<'_> {
         }
     }
 
-    /// The value as a stack id: an integer. RocPD stores unsigned values above `i64::MAX` as REAL; equal ones stay
-    /// equal. `None` for NULL and for what is no number.
+    /// Returns the value as a stack id, or `None` for NULL and values that are not numbers. RocPD stores unsigned
+    /// ids above `i64::MAX` as REAL; equal ids stay equal.
     pub fn stack_id(self) -> Option<i64> {
         match self {
             Value::Int(v) => Some(v),
@@ -67,7 +67,7 @@ impl Value<'_> {
         }
     }
 
-    /// Text as a string, with replacement characters where it is not UTF-8.
+    /// Returns text as a string; invalid UTF-8 becomes replacement characters.
     pub fn text_lossy(&self) -> Option<Cow<'_, str>> {
         match self {
             Value::Text(v) => Some(String::from_utf8_lossy(v)),

@@ -1,12 +1,13 @@
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Of a job of today no wall clock shows less, ns: in the year 2001. Less is no time of day, or one in other units.
+/// Smallest wall clock time of a current job, ns since 1970: in the year 2001. A smaller value is not a wall clock
+/// time, or has another unit.
 const FIRST_WALL_TIME: i64 = 1_000_000_000_000_000_000;
-/// Wall clocks of nodes are wrong by less than that.
+/// Maximum error of the wall clock of a node.
 const WRONG_BY: Duration = Duration::from_secs(86_400);
 
-/// A Linux clock that times can be stamped with.
+/// A Linux clock that timestamps can come from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Clock {
     /// `CLOCK_BOOTTIME`: RocPD, rocprofiler-sdk, rpd.
@@ -28,26 +29,27 @@ impl Clock {
     }
 }
 
-/// Whether a wall clock can have shown a time, ns since 1970, by the clock of this machine.
+/// Returns whether a time, ns since 1970, is plausible as wall clock time, judged by the clock of this machine.
 pub fn is_wall_time(ns: i64) -> bool {
     let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + WRONG_BY;
     ns >= FIRST_WALL_TIME && i128::from(ns) <= latest.as_nanos() as i128
 }
 
-/// Processes that read the same clocks: one boot of one node, one time namespace. Never the host name.
+/// Identifies processes that read the same clocks: one boot of one node and one time namespace. Never uses the host
+/// name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ClockDomain {
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
-    /// Inode of `/proc/self/ns/time`, 0 where the kernel has none.
+    /// Inode of `/proc/self/ns/time`, 0 if the kernel has no time namespaces.
     pub time_namespace: u64,
 }
 
-/// The clocks of one domain at one moment, all in ns. Read as BOOTTIME, MONOTONIC_RAW, MONOTONIC,
-/// REALTIME, BOOTTIME; the others are taken to be at the middle of the two BOOTTIME readings.
+/// All clocks of one domain at one moment, ns. They are read in the order BOOTTIME, MONOTONIC_RAW, MONOTONIC,
+/// REALTIME, BOOTTIME. The three in between count as read at the middle of the two BOOTTIME readings.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClockSet {
-    /// Whose clocks.
+    /// Domain of the clocks.
     pub domain: ClockDomain,
     /// Middle of the two readings of `CLOCK_BOOTTIME`.
     pub boottime: i64,
@@ -57,35 +59,35 @@ pub struct ClockSet {
     pub monotonic: i64,
     /// `CLOCK_REALTIME`.
     pub realtime: i64,
-    /// Distance of the two readings of `CLOCK_BOOTTIME`: the set is exact to half of it.
+    /// Time between the two readings of `CLOCK_BOOTTIME`; the error of the set is at most half of it.
     pub bracket: i64,
 }
 
 /// One exchange of two packets between two clock domains, ns of each side's `CLOCK_MONOTONIC_RAW`.
 ///
-/// The clock of the answerer is ahead of that of the prober by `((t2 - t1) + (t3 - t4)) / 2`, and no more
-/// than half of the round trip off from that, whatever the network did.
+/// The clock of the answerer is ahead of that of the prober by `((t2 - t1) + (t3 - t4)) / 2`. The error is at most
+/// half of the round trip, whatever the network did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Probe {
-    /// The prober sends.
+    /// Time when the prober sends.
     pub t1: i64,
-    /// The answerer has received.
+    /// Time when the answerer has received.
     pub t2: i64,
-    /// The answerer sends.
+    /// Time when the answerer sends.
     pub t3: i64,
-    /// The prober has received.
+    /// Time when the prober has received.
     pub t4: i64,
 }
 
 impl Probe {
-    /// Time on the way, both ways together, ns. `None` where it is negative or no number of 64 bits.
+    /// Returns the transit time of both directions together, ns. `None` if it is negative or exceeds 64 bits.
     pub fn round_trip(&self) -> Option<i64> {
         let away = self.t4.checked_sub(self.t1).filter(|ns| *ns >= 0)?;
         let there = self.t3.checked_sub(self.t2).filter(|ns| *ns >= 0)?;
         away.checked_sub(there).filter(|ns| *ns >= 0)
     }
 
-    /// By how much the clock of the answerer is ahead, ns, rounded down, within 64 bits.
+    /// Returns how far the clock of the answerer is ahead, ns, rounded down and clamped to 64 bits.
     pub fn offset(&self) -> i64 {
         let (there, back) =
             (i128::from(self.t2) - i128::from(self.t1), i128::from(self.t3) - i128::from(self.t4));
@@ -93,34 +95,34 @@ impl Probe {
     }
 }
 
-/// The best probes of one burst between two clock domains.
+/// The best probes of one probe burst between two clock domains.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProbeBurst {
     /// The prober, which read t1 and t4.
     pub from: ClockDomain,
     /// The answering agent, which read t2 and t3.
     pub to: ClockDomain,
-    /// Probes that were sent.
+    /// Number of probes that were sent.
     pub sent: u32,
-    /// Probes that were answered in time.
+    /// Number of probes that were answered in time.
     pub answered: u32,
-    /// Median absolute deviation of the offsets of all that were answered, ns.
+    /// Median absolute deviation of the offsets of all answered probes, ns.
     pub spread: i64,
-    /// Those with the shortest round trips, shortest first: 1 to [`ProbeBurst::MOST_KEPT`].
+    /// The probes with the shortest round trips, shortest first: 1 to [`ProbeBurst::MOST_KEPT`].
     pub best: Vec<Probe>,
-    /// Whether the kernels of both nodes noted t2 and t4 as the packets arrived; else the programs read them as they
-    /// woke up. The kind of the record distinguishes them.
+    /// Whether the kernels of both nodes recorded t2 and t4 when the packets arrived. Otherwise the programs read
+    /// the clock after they woke up. The kind of the record distinguishes the two.
     #[serde(skip)]
     pub kernel_times: bool,
 }
 
 impl ProbeBurst {
-    /// Probes that are kept of a burst.
+    /// Maximum number of probes that are kept of a burst.
     pub const MOST_KEPT: usize = 8;
-    /// Longest boot id; the kernel's have 36 bytes.
+    /// Maximum bytes of a boot id; those of the kernel have 36.
     const MAX_BOOT_ID: usize = 256;
 
-    /// Whether it is as described: a reader takes no other.
+    /// Returns whether the burst satisfies the documented bounds. Readers accept no other burst.
     pub fn is_sound(&self) -> bool {
         let trips: Option<Vec<i64>> = self.best.iter().map(Probe::round_trip).collect();
         (1..=ProbeBurst::MOST_KEPT).contains(&self.best.len())
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn offset_and_round_trip_are_those_of_the_four_times() {
-        // The answerer is 1000 ahead; 40 there, 20 back, 7 in between.
+        // The answerer is 1000 ns ahead; the packets take 40 and 20 ns, the answerer 7 ns.
         let ahead = Probe { t1: 100, t2: 1140, t3: 1147, t4: 167 };
         assert_eq!((ahead.offset(), ahead.round_trip()), (1010, Some(60)));
         let far = Probe { t1: i64::MIN, t2: i64::MAX, t3: i64::MAX, t4: i64::MIN };

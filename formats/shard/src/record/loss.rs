@@ -1,7 +1,7 @@
 use crate::model::TableId;
 use serde::{Deserialize, Serialize};
 
-/// Why rows that were once seen, or announced, are in no output.
+/// Reason why rows that were recorded or announced are not in the output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LossCause {
     /// The ring of a thread was full.
@@ -25,7 +25,7 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    /// Short name for reports and metadata.
+    /// Returns the short name for reports and metadata.
     pub fn name(self) -> &'static str {
         match self {
             LossCause::RingFull => "ring_full",
@@ -44,21 +44,21 @@ impl LossCause {
 /// One entry of the loss ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Loss {
-    /// The process, by its number in the shard; 0 when unknown.
+    /// Number of the process in the shard; 0 if unknown.
     pub source: u32,
-    /// The table, where it is known.
+    /// The table, if known.
     pub table: Option<TableId>,
-    /// Why.
+    /// Reason of the loss.
     pub cause: LossCause,
-    /// How many rows, where it is known.
+    /// Number of rows, if known.
     pub rows: Option<u64>,
 }
 
-/// Last word of a collector: what it wrote and what it lost. Rows seen = written + lost.
+/// Final record of a collector: counts of rows that it wrote and lost. Rows recorded = written + lost.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Rows written, per process and table: a reader knows from it how many are missing.
+    /// Rows written, per process and table. A reader computes from them how many are missing.
     pub written: Vec<(u32, TableId, u64)>,
-    /// Rows lost.
+    /// Lost rows by cause.
     pub losses: Vec<Loss>,
 }

@@ -1,7 +1,7 @@
-//! Side records of a shard: which processes ran, on which clock, and what was lost.
+//! Side records of a shard: processes, clocks and losses.
 //!
-//! TRIPWIRE: every struct here is stored in shards with bincode. Adding, removing, reordering or
-//! retyping a field changes the format: raise [`crate::Version`] and keep reading the old one.
+//! TRIPWIRE: every struct here is stored in shards with bincode. Adding, removing, reordering or retyping a field
+//! changes the format: increment [`crate::Version`] and keep reading the old version.
 
 mod clock;
 mod loss;

@@ -1,14 +1,14 @@
 use super::clock::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
 
-/// Which run a shard belongs to, and which collector wrote it. First and last record of a shard.
+/// Run that a shard belongs to, and the collector that wrote it. First and last record of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunIdentity {
-    /// The run id on which all ranks agree.
+    /// The run id that all ranks share.
     pub run_id: String,
-    /// Where the run id comes from: an environment variable, `--run-id`, or `self` for a lone process.
+    /// Source of the run id: an environment variable, `--run-id`, or `self` for a single process.
     pub run_id_from: String,
-    /// Rank of the collector, where a launcher gave it one.
+    /// Rank of the collector, if a launcher assigned one.
     pub rank: Option<u32>,
     /// Number of tasks that the launcher started.
     pub size: Option<u32>,
@@ -19,7 +19,7 @@ pub struct RunIdentity {
 /// A node as RocPD describes it (`uname(2)` and machine-id).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Node {
-    /// `/etc/machine-id`; empty where there is none.
+    /// `/etc/machine-id`; empty if the file is missing.
     pub machine_id: String,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
@@ -37,71 +37,72 @@ pub struct Node {
     pub domain_name: String,
 }
 
-/// How a process ended.
+/// Exit status of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Exit {
-    /// It called exit with this status.
+    /// The process called exit with this status.
     Code(i32),
-    /// It died by this signal.
+    /// This signal terminated the process.
     Signal(i32),
-    /// It ended, and was no child of the collector.
+    /// The process ended, but it was not a child of the collector.
     Unknown,
 }
 
-/// Number in the shard of the process that represents the collector, where it records the counters of its
-/// node. Processes that are traced pass over it.
+/// Number in the shard of the process that represents the collector when it records counters of its node. The
+/// numbers of traced processes skip it.
 pub const SYSTEM_SOURCE: u32 = 1 << 20;
 
 /// Number of the command in its own record, and in a merge of a shard that describes no traced process.
 pub const COMMAND_SOURCE: u32 = 1;
 
-/// One traced process: a source of rows with key and stack id spaces of its own.
+/// One traced process: a source of rows with its own key and stack id spaces.
 ///
-/// Written when the process is first seen and again when it has ended; the last one counts.
+/// Written when the process is first seen and again after it has ended; the last record counts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Process {
     /// Number in the shard, from 1.
     pub source: u32,
-    /// Rank in the job, where it has one.
+    /// Rank in the job, if the process has one.
     pub rank: Option<u32>,
     /// Number of ranks in the job.
     pub size: Option<u32>,
     /// Rank on its node.
     pub local_rank: Option<u32>,
-    /// The variable that the rank came from.
+    /// The variable that the rank was read from.
     pub rank_from: Option<String>,
-    /// A process below a rank (data loader, shell), not the rank itself.
+    /// Whether it is a process below a rank (data loader, shell), not the rank itself.
     pub worker: bool,
     /// `TORCHELASTIC_RESTART_COUNT`.
     pub restart: u32,
-    /// Where it ran.
+    /// Node on which the process ran.
     pub node: Node,
-    /// Whose clocks it read.
+    /// Domain of the clocks that the process read.
     pub domain: ClockDomain,
-    /// What its times are stamped with.
+    /// Clock of its timestamps.
     pub clock: Clock,
     /// Process id in the collector's pid namespace.
     pub pid: i32,
     /// Parent's process id.
     pub ppid: i32,
-    /// Start time, clock ticks since boot (`/proc/PID/stat`, field 22): pid and start time name a process.
+    /// Start time, clock ticks since boot (`/proc/PID/stat`, field 22). Pid and start time identify a process.
     pub start_ticks: u64,
-    /// When it was first seen, ns of `clock`.
+    /// Time when the process was first seen, ns of `clock`.
     pub first_seen: i64,
-    /// When it was last seen, ns of `clock`.
+    /// Time when the process was last seen, ns of `clock`.
     pub last_seen: Option<i64>,
-    /// Command line, secrets masked.
+    /// Command line with secrets masked.
     pub command: String,
-    /// Variables of the allow-list.
+    /// Environment variables that the allow-list contains.
     pub environment: Vec<(String, String)>,
-    /// How it ended, once it has.
+    /// Exit status, after the process has ended.
     pub exit: Option<Exit>,
 }
 
 impl Process {
-    /// A process of a file of another profiler, as little as any such file states: the only one of its shard,
-    /// without a rank, and without times, which are ns of `clock`. Its clocks are those of the boot of the
-    /// node.
+    /// Returns the process of a foreign file with only the facts that every such file has.
+    ///
+    /// It is the only process of its shard, without rank and times, which are ns of `clock`. Its clock domain is
+    /// the boot of the node.
     pub fn of_file(node: Node, clock: Clock) -> Process {
         Process {
             source: 1,

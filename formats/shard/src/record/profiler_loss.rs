@@ -1,40 +1,40 @@
 use serde::{Deserialize, Serialize};
 
-/// The reason why rows of a rank are missing that a profiler was started to record.
+/// Reason why the rows are missing that a profiler should have recorded for a rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ProfilerLossReason {
-    /// It did not start the command, which then ran without it.
+    /// The profiler did not start the command, which then ran without it.
     NotStarted,
-    /// It did not end after the command, and the collector killed it.
+    /// The profiler did not end after the command, and the collector killed it.
     Killed,
-    /// A process has no file of it although it, or the program, failed.
+    /// The profiler left no file for a process, although the profiler or the program failed.
     NoFile,
-    /// It left no file, and nothing failed: the program may have called nothing that this profiler records.
+    /// The profiler left no file, and nothing failed: perhaps the program made no call that the profiler records.
     Silent,
-    /// A file of it could not be read, or could not be written to a shard.
+    /// A file of the profiler could not be read, or could not be written to a shard.
     Unreadable,
-    /// There were more files than the collector fetches.
+    /// The profiler left more files than the collector imports.
     TooManyFiles,
-    /// It failed after the command, so that files may be missing or incomplete.
+    /// The profiler failed after the command, so that files may be missing or incomplete.
     Failed,
 }
 
-/// The collector's record of a profiler whose rows are missing. How many there were is not known.
+/// The collector's record of a profiler whose rows are missing. Their number is unknown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct ProfilerLoss {
     /// Name of the backend, as in `--backend`; 1 to [`ProfilerLoss::MAX_NAME_BYTES`] bytes.
     pub profiler: String,
-    /// The rank that it was to record.
+    /// Rank that the profiler should have recorded.
     pub rank: Option<u32>,
-    /// Why.
+    /// Reason of the loss.
     pub reason: ProfilerLossReason,
 }
 
 impl ProfilerLoss {
-    /// Limit of a profiler's name.
+    /// Maximum bytes of a profiler's name.
     pub const MAX_NAME_BYTES: usize = 64;
 
-    /// Whether the record is within its limits.
+    /// Returns whether the record is within its limits.
     pub fn is_sound(&self) -> bool {
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         (1..=ProfilerLoss::MAX_NAME_BYTES).contains(&self.profiler.len())

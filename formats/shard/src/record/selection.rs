@@ -1,20 +1,20 @@
 use serde::{Deserialize, Serialize};
 
-/// The ranks that the user chose to record, of those of the job. A shard without it is one of a job
-/// that records all of its ranks.
+/// The ranks of the job that the user chose to record. A shard without this record belongs to a job that records
+/// all ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Selection {
-    /// First and last rank of each range, ascending, with a gap before the next one; at most
-    /// [`Selection::MAX_RANGES`].
+    /// First and last rank of each range, ascending, with a gap before the next range. At most
+    /// [`Selection::MAX_RANGES`] ranges.
     pub ranks: Vec<(u32, u32)>,
 }
 
 impl Selection {
-    /// Ranges that a reader takes.
+    /// Maximum number of ranges that a reader accepts.
     pub const MAX_RANGES: usize = 4096;
 
-    /// The ranks of all these ranges (first and last), in any order; a range that ends before it begins
-    /// has none.
+    /// Returns the union of ranges (first and last rank) in any order. A range whose last rank is below its first
+    /// is empty.
     pub fn of(ranges: impl IntoIterator<Item = (u32, u32)>) -> Selection {
         let mut given: Vec<(u32, u32)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
         given.sort_unstable();
@@ -28,13 +28,13 @@ impl Selection {
         Selection { ranks }
     }
 
-    /// Whether a rank was chosen.
+    /// Returns whether the rank was chosen.
     pub fn contains(&self, rank: u32) -> bool {
         let i = self.ranks.partition_point(|(_, last)| *last < rank);
         self.ranks.get(i).is_some_and(|(first, _)| *first <= rank)
     }
 
-    /// Whether the ranges are as described, so that [`Selection::contains`] is right.
+    /// Returns whether the ranges satisfy the documented bounds, which [`Selection::contains`] relies on.
     pub fn is_sound(&self) -> bool {
         self.ranks.len() <= Selection::MAX_RANGES
             && self.ranks.iter().all(|(first, last)| first <= last)

@@ -1,4 +1,4 @@
-//! The one file that names bincode: side records in shards, and messages between merge ranks.
+//! Encoding of side records in shards and of messages between merge ranks. No other file uses bincode.
 //!
 //! bincode 2.0.1, standard configuration: little endian, varint integers. Every decode is bounded.
 
@@ -7,18 +7,19 @@ use serde::de::DeserializeOwned;
 
 /// Maximum bytes that one record of a shard may allocate.
 const RECORD_LIMIT: usize = 64 << 20;
-/// Maximum bytes that one message between merge ranks may allocate: trusted content, but summed up over ranks.
+/// Maximum bytes that one message between merge ranks may allocate. The content is trusted, but a message may
+/// combine data of all ranks.
 const MESSAGE_LIMIT: usize = 1 << 30;
 
-/// Bytes that are no valid record.
+/// Error of decoding a record.
 #[derive(Debug, thiserror::Error)]
 #[error("record cannot be decoded: {0}")]
 pub struct WireError(String);
 
-/// A value as bytes.
+/// Encodes a value.
 ///
 /// # Panics
-/// Never for the types of this workspace: they hold no maps without length and no unsized sequences.
+/// Never for the types of this workspace: they have no maps of unknown length and no unsized sequences.
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     match bincode::serde::encode_to_vec(value, bincode::config::standard()) {
         Ok(bytes) => bytes,
@@ -26,12 +27,12 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     }
 }
 
-/// Reads a record of a shard, which fills `bytes` exactly.
+/// Decodes a record of a shard, which must fill `bytes` exactly.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     decode_within::<T, RECORD_LIMIT>(bytes)
 }
 
-/// Reads a message of another merge rank, which fills `bytes` exactly.
+/// Decodes a message of another merge rank, which must fill `bytes` exactly.
 pub fn decode_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     decode_within::<T, MESSAGE_LIMIT>(bytes)
 }

@@ -1,8 +1,8 @@
-//! Records that several tests write.
+//! Records that several tests use.
 
 use rpd_shard::record::{ClockDomain, Probe, ProbeBurst};
 
-/// A burst of three probes whose first one was sent at `t1`.
+/// Returns a burst of three probes; `t1` is the send time of all three.
 pub(crate) fn burst(t1: i64) -> ProbeBurst {
     let domain = |boot_id: &str| ClockDomain { boot_id: boot_id.into(), time_namespace: 1 };
     let probe = |way| Probe { t1, t2: t1 + 1_000_000 + way, t3: t1 + 1_000_009 + way, t4: t1 + 9 + 2 * way };

@@ -1,4 +1,4 @@
-//! Tables and columns that the data model does not have.
+//! Tests of tables and columns that the data model lacks.
 
 use super::{empty, lines, make, rows_of, some_rows};
 use crate::real::Outcome;
@@ -6,7 +6,7 @@ use crate::writer::GUID;
 use rpd_rocpd::read::{Database, LeftOut, Wanted};
 use rpd_shard::model::{Declared, FIRST_CARRIED_TABLE, Kind, TableId, Value, rocpd};
 
-/// A database with these tables beside the usual ones; `$` in the SQL is the suffix.
+/// Creates a database with these tables in addition to the usual ones; `$` in the SQL is the suffix.
 fn with(sql: &str) -> Outcome<(tempfile::TempDir, Database)> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("a.db");
@@ -80,7 +80,7 @@ fn tables_stand_behind_those_that_they_refer_to() -> Outcome {
     assert!(position("rocpd_event") < position("rocpd_parent"));
     assert!(position("rocpd_parent") < position("rocpd_region"));
     assert!(position("rocpd_one").is_some() && position("rocpd_two").is_some());
-    // Numbers in the order of the tables.
+    // Table numbers are assigned in the order of the tables.
     let numbers: Vec<_> =
         space.tables.iter().map(|t| t.table.id).filter(|id| *id >= FIRST_CARRIED_TABLE).collect();
     assert_eq!(numbers, [carried(0), carried(1), carried(2), carried(3)]);
@@ -98,7 +98,7 @@ fn tables_stand_behind_those_that_they_refer_to() -> Outcome {
     Ok(())
 }
 
-/// ALTER TABLE does not touch the rows: they end before the new columns.
+/// ALTER TABLE does not change the rows: they end before the new columns.
 #[test]
 fn rows_that_are_too_short_have_the_defaults_of_the_file() -> Outcome {
     let (_dir, database) = with(
@@ -159,7 +159,7 @@ fn known_columns_keep_their_kind_wherever_they_stand() -> Outcome {
     assert_eq!(ints, [Some(3), Some(99), Some(5)]);
     let kinds: Vec<_> = rows.table.columns.iter().map(|c| c.kind.clone()).collect();
     assert_eq!(kinds[..3], [Kind::Ref(rocpd::TRACK), Kind::Time, Kind::Ref(rocpd::EVENT)]);
-    // The file allows NULL there.
+    // The file allows NULL in this column.
     assert!(!rows.table.columns[0].sql.not_null);
     Ok(())
 }

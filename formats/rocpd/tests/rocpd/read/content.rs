@@ -1,4 +1,4 @@
-//! Rows are read as SQLite has them.
+//! Tests that rows are read with the values that SQLite returns.
 
 use super::{empty, lines, make, rows_of, show, some_rows};
 use crate::real::{Outcome, real_databases};
@@ -9,8 +9,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 
-/// The rows of a table, as [`lines`] writes them, by plain SQL. Columns that are NULL in all rows are
-/// absent in what is read, so that both are `NULL` here.
+/// Returns the rows of a table in the form of [`lines`], read with plain SQL. Columns that are NULL in all rows are
+/// absent when read from pages, so that both are `NULL` here.
 fn expected(path: &Path, database: &Database, space: usize, table: usize) -> Outcome<Vec<String>> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let Some(space) = database.spaces().get(space) else { return Err("no such space".into()) };
@@ -35,7 +35,7 @@ fn expected(path: &Path, database: &Database, space: usize, table: usize) -> Out
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-/// Every table of every space is what SQL says it is, read by pages and by SQLite. Returns the rows seen.
+/// Compares every table of every id space, read by pages and by SQLite, with plain SQL. Returns the number of rows.
 fn check_all(path: &Path) -> Outcome<usize> {
     let (fast, slow) = (Database::open(path)?, Database::open_with_sqlite(path)?);
     assert!(fast.is_fast() && !slow.is_fast());
@@ -46,7 +46,7 @@ fn check_all(path: &Path) -> Outcome<usize> {
     Ok(rows)
 }
 
-/// All that is told about the spaces, but for the pieces.
+/// Returns everything about the id spaces except the pieces.
 fn without_pieces(database: &Database) -> impl std::fmt::Debug {
     let facts = database.spaces().iter().map(|s| {
         let tables: Vec<_> = s.tables.iter().map(|t| &t.table).collect();
@@ -63,7 +63,7 @@ fn check(path: &Path, database: &Database) -> Outcome<usize> {
     for (s, space) in database.spaces().iter().enumerate() {
         assert_eq!((&space.warnings, &space.left_out), (&vec![], &vec![]));
         for t in 0..space.tables.len() {
-            // Absent is NULL where the column has no default, and nowhere else in a whole schema.
+            // In a complete schema, absent is equal to NULL because the column has no default.
             let read: Vec<_> =
                 lines(database, s, t)?.iter().map(|l| l.replace("=default", "=NULL")).collect();
             let wanted = expected(path, database, s, t)?;
@@ -129,8 +129,8 @@ fn only_ids_are_read_if_only_links_are_wanted() -> Outcome {
     Ok(())
 }
 
-/// A table that needs several pieces: they are ascending, cover all rows, and so do their parts. Many
-/// threads read them at once.
+/// A table with several pieces: they ascend and cover all rows, and so do their parts. Many threads read them at
+/// once.
 #[test]
 fn pieces_are_all_rows_in_any_number_of_threads() -> Outcome {
     const ROWS: usize = 100_000;

@@ -1,4 +1,4 @@
-//! Files that are cut off or have bad bytes.
+//! Tests of truncated files and files with corrupted bytes.
 
 use super::{empty, lines_of, make, some_rows};
 use crate::real::{Outcome, real_databases};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 type Content = BTreeMap<String, BTreeSet<String>>;
 
-/// All rows that can be read, by table, and whether anything was lost that is known.
+/// Returns all readable rows by table, and whether a loss was detected.
 fn content(path: &Path) -> Result<(Content, bool), ReadError> {
     let database = Database::open(path)?;
     let mut content = Content::new();
@@ -34,7 +34,7 @@ fn content(path: &Path) -> Result<(Content, bool), ReadError> {
     Ok((content, lost))
 }
 
-/// What is read of a damaged file is a part of the whole, or there is damage that is told.
+/// Checks that the rows of a damaged file are a subset of the rows of the intact file, or that damage is reported.
 fn check(path: &Path, whole: &Content, what: &str) -> usize {
     sniff(path);
     match content(path) {
@@ -81,7 +81,7 @@ fn a_cut_file_gives_what_can_be_reached() -> Outcome {
         let cut = dir.path().join("cut.db");
         let mut most = 0;
         for pages in 0..bytes.len() / page {
-            // In the middle of a page now and then.
+            // Some lengths end in the middle of a page.
             for length in
                 [pages * page, pages * page + page / 2].into_iter().take(1 + usize::from(pages % 16 == 3))
             {
@@ -95,8 +95,8 @@ fn a_cut_file_gives_what_can_be_reached() -> Outcome {
     Ok(())
 }
 
-/// The pages of texts that are too long for one page cannot be told from others: such a text may be
-/// another one, but no row is missing without a word.
+/// Overflow pages cannot be distinguished from other pages: a text may be wrong, but missing rows are always
+/// reported.
 #[test]
 fn rows_of_pages_of_zeros_are_missed() -> Outcome {
     let dir = tempfile::tempdir()?;

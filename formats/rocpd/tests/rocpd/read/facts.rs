@@ -1,4 +1,4 @@
-//! Who the processes and nodes are.
+//! Tests of the facts about processes and nodes.
 
 use super::{empty, make, some_rows};
 use crate::real::{Outcome, real_databases};
@@ -22,7 +22,7 @@ fn ranks_of_real_databases_are_those_of_their_environments() -> Outcome {
     Ok(())
 }
 
-/// The facts of processes with these environments and extdata.
+/// Returns the facts of processes with these environments and extdata.
 fn facts_of(processes: &[(&str, &str)]) -> Outcome<Vec<ProcessFacts>> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("a.db");
@@ -37,7 +37,7 @@ fn facts_of(processes: &[(&str, &str)]) -> Outcome<Vec<ProcessFacts>> {
     Ok(Database::open(&path)?.spaces()[0].processes.clone())
 }
 
-/// Environment, extdata, and what is expected: rank, size, variable.
+/// Environment, extdata, and the expected rank, size and variable.
 type Case = (&'static str, &'static str, Option<u32>, Option<u32>, Option<&'static str>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Schemas that mean harm.
+//! Tests of malicious schemas.
 
 use super::{empty, make, rows_of, some_rows};
 use crate::real::Outcome;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Nothing here may take longer than this.
+/// Maximum time to open a database, or to read it.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn open(path: &Path) -> Result<Database, ReadError> {
@@ -31,7 +31,7 @@ fn of(sql: &str) -> Outcome<(tempfile::TempDir, Result<Database, ReadError>)> {
 
 #[test]
 fn many_tables_are_refused() -> Outcome {
-    // By CREATE TABLE it would take minutes.
+    // Creating the tables with CREATE TABLE would take minutes.
     let sql = "PRAGMA writable_schema = ON;
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
         INSERT INTO sqlite_master SELECT 'table', 'rocpd_t' || i || '$', 'rocpd_t' || i || '$', 3,
@@ -80,7 +80,7 @@ fn a_table_with_too_many_columns_is_left_out() -> Outcome {
     Ok(())
 }
 
-/// Views that never end, with the names of tables; triggers; computed columns; functions as defaults.
+/// The schema has endless views with names of tables, triggers, generated columns, and functions as defaults.
 #[test]
 fn no_code_of_a_schema_is_run() -> Outcome {
     let endless =
@@ -109,7 +109,7 @@ fn no_code_of_a_schema_is_run() -> Outcome {
     Ok(())
 }
 
-/// Entries of the schema that no SQLite would make.
+/// The schema has entries that SQLite never creates.
 #[test]
 fn a_schema_that_was_tampered_with_is_read_as_far_as_it_makes_sense() -> Outcome {
     let x = GUID.suffix();
@@ -144,7 +144,7 @@ fn a_schema_that_was_tampered_with_is_read_as_far_as_it_makes_sense() -> Outcome
         drop(conn);
         let begin = Instant::now();
         match open(&path) {
-            // What it gives is read or refused, and ends.
+            // Rows are read or rejected in finite time.
             Ok(database) => {
                 for (t, table) in database.spaces()[0].tables.iter().enumerate() {
                     for piece in &table.pieces {

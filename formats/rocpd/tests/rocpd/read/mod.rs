@@ -1,4 +1,4 @@
-//! Databases as input.
+//! Tests of databases as input.
 
 mod carried;
 mod content;
@@ -16,12 +16,12 @@ use rpd_shard::model::{Cells, Local, Rows, Value};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Statements that make a database with a version and no rows.
+/// Returns the statements that create a database with a version and no rows.
 pub(crate) fn empty(guid: &Guid, version: &str) -> String {
     format!("{}{}", schema::create_all(guid), metadata(guid, version))
 }
 
-/// The metadata rows of a space.
+/// Returns the statement that inserts the metadata rows of an id space.
 pub(crate) fn metadata(guid: &Guid, version: &str) -> String {
     let suffix = guid.suffix();
     let tags = [("schema_version", version), ("uuid", &suffix), ("guid", &guid.to_string())];
@@ -29,7 +29,7 @@ pub(crate) fn metadata(guid: &Guid, version: &str) -> String {
     format!("INSERT INTO \"rocpd_metadata{suffix}\" (tag, value) VALUES {rows};")
 }
 
-/// A few rows of every kind: a node, a process, two regions, a kernel.
+/// Returns statements that insert a few rows of every kind: a node, a process, two regions, a kernel.
 pub(crate) fn some_rows(guid: &Guid) -> String {
     let x = guid.suffix();
     format!(
@@ -56,7 +56,7 @@ pub(crate) fn some_rows(guid: &Guid) -> String {
     )
 }
 
-/// Makes a database by SQL.
+/// Creates a database by executing SQL.
 pub(crate) fn make(path: &Path, sql: &str) -> Outcome {
     let conn = Connection::open(path)?;
     conn.execute_batch(
@@ -67,7 +67,7 @@ pub(crate) fn make(path: &Path, sql: &str) -> Outcome {
     Ok(())
 }
 
-/// All rows of a table of a space, piece by piece, one line each: the key and what each column has.
+/// Returns all rows of a table of an id space, piece by piece. Each line has the key and the value of each column.
 pub(crate) fn lines(database: &Database, space: usize, table: usize) -> Outcome<Vec<String>> {
     let mut lines = Vec::new();
     for piece in &database.spaces()[space].tables[table].pieces {
@@ -76,7 +76,7 @@ pub(crate) fn lines(database: &Database, space: usize, table: usize) -> Outcome<
     Ok(lines)
 }
 
-/// Rows, one line each. A column that is absent has its default.
+/// Formats each row as a line. An absent column is shown as its default.
 pub(crate) fn lines_of(rows: &Rows<Local>) -> Vec<String> {
     let line = |row: usize| {
         let values = rows.table.columns.iter().zip(&rows.columns).map(|(column, cells)| match cells {
@@ -97,7 +97,7 @@ pub(crate) fn show(value: Value<'_>) -> String {
     }
 }
 
-/// The rows of a table by its name without suffix.
+/// Returns the rows of a table by its name without the suffix.
 pub(crate) fn rows_of(database: &Database, space: usize, name: &str, wanted: Wanted) -> Outcome<Rows<Local>> {
     let tables = &database.spaces()[space].tables;
     let table = tables.iter().position(|t| t.table.name == name).ok_or("no such table")?;

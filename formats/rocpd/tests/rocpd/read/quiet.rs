@@ -1,4 +1,4 @@
-//! Files that are in use, are none of ours, or must stay as they are.
+//! Tests of files that are in use, have another format, or must stay unchanged.
 
 use super::{empty, lines, make, rows_of, some_rows};
 use crate::real::Outcome;
@@ -15,7 +15,7 @@ fn error(path: &Path) -> ReadError {
     Database::open(path).map(|_| ()).expect_err("it cannot be read")
 }
 
-/// Name, length and time of each file of a folder.
+/// Returns path, length and modification time of each file of a folder.
 fn files(dir: &Path) -> Outcome<BTreeMap<PathBuf, (u64, SystemTime)>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir)? {
@@ -30,7 +30,7 @@ fn a_database_in_the_middle_of_a_transaction_is_refused() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("a.db");
     make(&path, &empty(&GUID, "3.0.0"))?;
-    // A real journal: pages are spilled to the file before the transaction ends.
+    // A real journal: SQLite writes pages to the file before the transaction ends.
     let writer = Connection::open(&path)?;
     writer.execute_batch(
         "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN;",
@@ -50,14 +50,14 @@ fn a_database_in_the_middle_of_a_transaction_is_refused() -> Outcome {
     assert!(matches!(error(&killed), ReadError::HotJournal { journal: found, .. } if found == journal));
     assert!(error(&killed).to_string().contains("sqlite3"));
     assert_eq!(sniff(&killed), FileKind::RocPd);
-    // Through a link as well: the journal is beside the file.
+    // The reader also detects the journal through a link, since the journal is beside the target.
     let link = dir.path().join("link.db");
     symlink(&killed, &link)?;
     assert!(matches!(error(&link), ReadError::HotJournal { .. }));
     fs::remove_file(&link)?;
     assert_eq!(files(dir.path())?, before, "nothing was rolled back");
 
-    // What the message says helps.
+    // The advice in the message works.
     Connection::open(&killed)?.execute_batch("SELECT count(*) FROM sqlite_master")?;
     let database = Database::open(&killed)?;
     let strings = database.spaces()[0].position(rpd_shard::model::rocpd::STRING).ok_or("no strings")?;
@@ -88,7 +88,7 @@ fn a_write_ahead_log_must_be_in_the_file_first() -> Outcome {
     assert!(matches!(error(&path), ReadError::Wal { .. }));
     assert!(error(&path).to_string().contains("wal_checkpoint"));
     drop(writer);
-    // Its header still says that it is one with a log.
+    // The header still states that the database uses a write-ahead log.
     let before = files(dir.path())?;
     assert_eq!(rows_of(&Database::open(&path)?, 0, "rocpd_event", Wanted::All)?.len, 3);
     assert_eq!(files(dir.path())?, before);

@@ -1,4 +1,4 @@
-//! Files with several uuids, and with none in the metadata.
+//! Tests of files with several uuids, and with none in the metadata.
 
 use super::{lines, make, metadata, rows_of, some_rows};
 use crate::real::Outcome;
@@ -8,7 +8,7 @@ use rpd_rocpd::{Guid, schema};
 use rpd_shard::model::{Schema, rocpd};
 use std::fmt::Write as _;
 
-/// The tables of a space, without views.
+/// Returns the statements that create the tables of an id space, without views.
 fn tables(guid: &Guid) -> String {
     let metadata = format!(
         "CREATE TABLE \"rocpd_metadata{}\" (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);",
@@ -18,7 +18,7 @@ fn tables(guid: &Guid) -> String {
     metadata + &tables.collect::<String>()
 }
 
-/// AMD's merge: the tables of every input as they are, behind views that put them together.
+/// AMD's merge keeps the tables of every input and combines them in views.
 #[test]
 fn each_uuid_of_a_merged_database_is_a_space() -> Outcome {
     let dir = tempfile::tempdir()?;
@@ -52,7 +52,7 @@ fn each_uuid_of_a_merged_database_is_a_space() -> Outcome {
 #[test]
 fn a_guid_is_any_text() -> Outcome {
     let dir = tempfile::tempdir()?;
-    // An MD5 as rocprof-sys writes it, and others.
+    // An MD5, as rocprof-sys writes it, and other texts.
     for guid in ["d41d8cd98f00b204e9800998ecf8427e", "run 7/é", "a"] {
         let path = dir.path().join(format!("{}.db", guid.len()));
         let sql = tables(&GUID) + &metadata(&GUID, "3") + &some_rows(&GUID);
@@ -65,7 +65,7 @@ fn a_guid_is_any_text() -> Outcome {
     Ok(())
 }
 
-/// What a profiler leaves that was killed before it wrote its rows.
+/// A profiler that was killed before it wrote its rows leaves such a file.
 #[test]
 fn a_schema_without_rows_is_a_space_without_rows() -> Outcome {
     let dir = tempfile::tempdir()?;
@@ -82,7 +82,7 @@ fn a_schema_without_rows_is_a_space_without_rows() -> Outcome {
     Ok(())
 }
 
-/// A suffix that ends like another one, and tables whose names begin like the metadata.
+/// One suffix is the end of another, and names of tables start like that of the metadata.
 #[test]
 fn tables_belong_to_the_longest_suffix() -> Outcome {
     let dir = tempfile::tempdir()?;

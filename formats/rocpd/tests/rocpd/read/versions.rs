@@ -1,4 +1,4 @@
-//! Versions 3 to 3.0.5, and others.
+//! Tests of versions 3 to 3.0.5 and other versions.
 
 use super::{empty, make, rows_of, some_rows};
 use crate::real::Outcome;
@@ -7,7 +7,7 @@ use rpd_rocpd::read::{Database, ReadError, Wanted};
 use rpd_shard::model::{Cells, Kind, Schema, Value, rocpd};
 use std::path::Path;
 
-/// A database of 3.0.0 whose statements were changed.
+/// Creates a database of 3.0.0 from modified statements.
 fn database(path: &Path, version: &str, change: impl Fn(String) -> String) -> Outcome<Database> {
     make(path, &change(empty(&GUID, version) + &some_rows(&GUID)))?;
     Ok(Database::open(path)?)
@@ -146,7 +146,7 @@ fn counters_of_3_0_3_refer_to_samples() -> Outcome {
         ("extdata", Kind::Json(Vec::new())),
     ];
     assert_eq!(kinds, wanted);
-    // The table that is referred to comes first.
+    // The referenced table precedes the referring one.
     assert!(space.position(rocpd::SAMPLE) < space.position(rocpd::PMC_EVENT));
     let rows = rows_of(&database, 0, "rocpd_pmc_event", Wanted::All)?;
     assert_eq!(rows.column("value").get(1), Value::Real(3.0));
@@ -161,7 +161,7 @@ fn what_an_older_writer_did_not_have_is_absent() -> Outcome {
             "ALTER TABLE \"rocpd_event{0}\" DROP COLUMN line_info; DROP TABLE \"rocpd_arg{0}\";",
             GUID.suffix()
         );
-        // The views would keep the column from being dropped.
+        // With the views, SQLite would not drop the column.
         sql.lines().filter(|line| !line.starts_with("CREATE VIEW")).collect::<Vec<_>>().join("\n") + &drop
     };
     let path = dir.path().join("a.db");

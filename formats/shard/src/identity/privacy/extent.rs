@@ -1,9 +1,9 @@
-//! Where values end. All places are bytes from the beginning of the text.
+//! Extents of values in a text. All positions are byte offsets from the start of the text.
 
-/// Characters that may directly follow a value and are not part of it.
+/// Characters that may directly follow a value and do not belong to it.
 const CLOSERS: [char; 9] = ['"', '\'', '\\', ')', ']', '}', ';', ',', '`'];
 
-/// Whether a word is a scheme of authorization whose value follows.
+/// Returns whether a word is an authorization scheme that a value follows.
 pub(super) fn is_scheme(word: &str) -> bool {
     word.eq_ignore_ascii_case("bearer")
 }
@@ -12,7 +12,7 @@ pub(super) fn is_quote(byte: u8) -> bool {
     matches!(byte, b'"' | b'\'')
 }
 
-/// What is in the quotes or the `$(..)` that begin at `from`; nothing if none do.
+/// Returns the extent of the text in the quotes or the `$(..)` that start at `from`; `None` if there are none.
 pub(super) fn quoted(text: &str, from: usize) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
     if bytes.get(from..).is_some_and(|rest| rest.starts_with(b"$(")) {
@@ -28,14 +28,14 @@ pub(super) fn quoted(text: &str, from: usize) -> Option<(usize, usize)> {
     while let Some(&byte) = bytes.get(to) {
         let rest = bytes.get(to..).unwrap_or_default();
         if byte == quote {
-            // How a shell's text in single quotes writes one.
+            // Forms in which a shell writes a single quote inside single quotes.
             match [&b"'\\''"[..], b"'\"'\"'"].into_iter().find(|one| escaped == from && rest.starts_with(one))
             {
                 Some(one) => to += one.len(),
                 None => break,
             }
         } else if byte == b'\\' {
-            // `\"` ends a text that began with one, and is a part of any other.
+            // `\"` ends a text that started with `\"`; in any other text it is part of the text.
             if escaped > from {
                 break;
             }
@@ -49,7 +49,7 @@ pub(super) fn quoted(text: &str, from: usize) -> Option<(usize, usize)> {
     Some((inside, ceil(text, to)))
 }
 
-/// The end of `$(..)`, or of the text if it has none.
+/// Returns the end of `$(..)`, or the end of the text if it is not closed.
 fn substitution(bytes: &[u8], from: usize) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in bytes.iter().enumerate().skip(from) {
@@ -68,12 +68,12 @@ fn find(bytes: &[u8], from: usize, wanted: u8) -> usize {
     from + rest.iter().position(|byte| *byte == wanted).unwrap_or(rest.len())
 }
 
-/// The next boundary of characters.
+/// Returns the next character boundary at or after `at`.
 fn ceil(text: &str, at: usize) -> usize {
     (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
 
-/// A value that is an argument: in quotes, or all until a blank.
+/// Returns the extent of a value that is one argument: quoted, or everything up to white space.
 pub(super) fn argument(text: &str, from: usize) -> (usize, usize) {
     quoted(text, from).unwrap_or_else(|| {
         let rest = text.get(from..).unwrap_or_default();
@@ -82,12 +82,12 @@ pub(super) fn argument(text: &str, from: usize) -> (usize, usize) {
     })
 }
 
-/// A value that is a part of something that has other parts: a list, a script, a connection string.
+/// Returns the extent of a value inside a list, a script or a connection string.
 pub(super) fn part(text: &str, at: usize) -> (usize, usize) {
     until(text, at, |c| c.is_whitespace() || "\"'\\,;&|)}]".contains(c))
 }
 
-/// From the first character that is not blank until one that ends it.
+/// Returns the extent from the first character that is not white space to the first one that `ends` accepts.
 pub(super) fn until(text: &str, at: usize, ends: impl Fn(char) -> bool) -> (usize, usize) {
     let rest = text.get(at..).unwrap_or_default();
     let from = at + (rest.len() - rest.trim_start().len());
@@ -95,8 +95,8 @@ pub(super) fn until(text: &str, at: usize, ends: impl Fn(char) -> bool) -> (usiz
     (from, from + rest.find(ends).unwrap_or(rest.len()))
 }
 
-/// The value of a header that is not in quotes, in a line that continues after it: a word, with the one after its
-/// scheme, and more of them as long as they are a list.
+/// Returns the extent of an unquoted header value in a line that continues after it. It is a word, the word after
+/// its scheme, and further words while they form a list.
 pub(super) fn header_words(text: &str, from: usize) -> (usize, usize) {
     let word_at = |at: usize| until(text, at, char::is_whitespace);
     let (first, mut end) = word_at(from);
@@ -110,7 +110,7 @@ pub(super) fn header_words(text: &str, from: usize) -> (usize, usize) {
         (word, end) = (next_word, next_end);
     }
     let word_from = end - word.len();
-    // Quotes that began before the name.
+    // Quotes that opened before the name.
     let length = word.trim_end_matches(CLOSERS).len();
     (first, word_from + length)
 }

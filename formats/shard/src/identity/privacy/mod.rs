@@ -1,12 +1,12 @@
-//! What must not get into a shard or an output: secrets on command lines and in variables.
+//! Masking of secrets on command lines and in variables, so that no shard or output contains them.
 //!
-//! * [`names`]: which names of options and variables sound like those of a secret.
-//! * [`extent`]: where a value ends that is quoted, a word, or a header.
-//! * [`words`]: secrets by the word before them, as of `--password X`.
-//! * [`short_options`]: `-pX` and `-u user:X` of programs that are not known.
-//! * [`values`]: secrets inside of words, as of `token=X` and URLs.
+//! * [`names`]: names of options and variables that indicate a secret.
+//! * [`extent`]: the end of a value that is quoted, a word, or a header.
+//! * [`words`]: secrets that the preceding word indicates, such as `--password X`.
+//! * [`short_options`]: `-pX` and `-u user:X` of unknown programs.
+//! * [`values`]: secrets inside words, such as `token=X` and URLs.
 //!
-//! Each of them goes through a text once: time is linear in its length.
+//! Each module reads a text once: time is linear in its length.
 
 mod extent;
 mod names;
@@ -24,17 +24,18 @@ use short_options::{attached_secret, login_secret, takes_login};
 use values::{Header, is_token, mask_values};
 use words::{mask_words, mask_words_after};
 
-/// Replaces a secret.
+/// Replacement for a secret.
 const MASK: &str = "***";
-/// Longest name of an option.
+/// Maximum bytes of an option name.
 const NAME_BYTES: usize = 64;
 
-/// A command line in one line, secrets masked.
+/// Returns a command line as one line with its secrets masked.
 ///
-/// Masked are the values of options whose name sounds like a secret (`--api-key X`, `--token=X`,
-/// `SECRET=X`), words that look like well-known tokens, passwords in URLs, and inside of longer
-/// arguments (a script, JSON, a header) the values after such names. `sshpass -p X`, `-pX` and `-u user:X` are
-/// masked, `serve -p 8080` is not: [`short_options`] has the rule.
+/// Masked are:
+/// * the values of options whose name indicates a secret (`--api-key X`, `--token=X`, `SECRET=X`);
+/// * words with the form of a well-known token, and passwords in URLs;
+/// * values after such names inside longer arguments (a script, JSON, a header);
+/// * `sshpass -p X`, `-pX` and `-u user:X`. `serve -p 8080` is not masked: [`short_options`] has the rule.
 pub fn masked_command(arguments: &[String]) -> String {
     let mut masked = Vec::with_capacity(arguments.len());
     let mut value_is_secret = false;
@@ -43,13 +44,13 @@ pub fn masked_command(arguments: &[String]) -> String {
         let before = std::mem::replace(&mut option, argument);
         if let Some(text) = masked_value(before, argument) {
             masked.push(text);
-            // `-password X` may be `-p` with a password, and is more often an option with one.
+            // `-password X` may be `-p` with a password attached; usually it is an option followed by a password.
             value_is_secret = argument.bytes().all(is_name_byte) && is_secret_option(argument, "");
             continue;
         }
         if std::mem::take(&mut value_is_secret) && !argument.starts_with('-') {
             masked.push(MASK.to_owned());
-            // `Authorization: Bearer X` in three words.
+            // `Authorization: Bearer X` as three words.
             value_is_secret = is_scheme(argument);
             continue;
         }
@@ -60,32 +61,32 @@ pub fn masked_command(arguments: &[String]) -> String {
     masked_line(&masked.join(" "))
 }
 
-/// An argument with a secret that a short option in it or before it takes; `None` if there is none. Blanks are
-/// a part of the secret, as they are not where arguments are joined.
+/// Masks the secret of a short option that is in `argument` or directly before it. Returns `None` if there is none.
+/// White space belongs to the secret, unlike in joined arguments.
 pub fn masked_value(before: &str, argument: &str) -> Option<String> {
     let login = if takes_login(before) { login_secret(argument) } else { None };
     let secret = login.or_else(|| attached_secret(argument))?;
     Some(format!("{}{MASK}", &argument[..secret]))
 }
 
-/// A recorded command line whose arguments are joined already, secrets masked as by [`masked_command`]. What is in
-/// quotes counts as one argument.
+/// Masks secrets in a recorded command line whose arguments are already joined, as [`masked_command`] does. Quoted
+/// text counts as one argument.
 pub fn masked_line(command: &str) -> String {
     mask_values(&mask_words(command), Header::Words)
 }
 
-/// Any text, secrets inside of it masked.
+/// Masks secrets in any text.
 pub fn masked_text(text: &str) -> String {
     mask_values(&mask_words(text), Header::Line)
 }
 
-/// The value of a variable whose name is none of a secret, secrets inside of it masked: a proxy's URL may hold a
-/// password, and `CURL_OPTS` is what follows `curl`.
+/// Masks secrets in the value of a variable whose name does not indicate a secret. A proxy URL may contain a
+/// password, and `CURL_OPTS` contains arguments of `curl`.
 pub fn masked_variable(name: &str, value: &str) -> String {
     mask_values(&mask_words_after(name, value), Header::Line)
 }
 
-/// Variables without their secrets: values of names that sound like a secret, and secrets inside of the others.
+/// Masks variables: whole values if the name indicates a secret, otherwise the secrets inside the value.
 pub fn masked_environment(variables: Vec<(String, String)>) -> Vec<(String, String)> {
     let masked = |(name, value): (String, String)| {
         let is_secret = is_secret_variable(&name) && !value.is_empty();
@@ -95,7 +96,7 @@ pub fn masked_environment(variables: Vec<(String, String)>) -> Vec<(String, Stri
     variables.into_iter().map(masked).collect()
 }
 
-/// One argument, and whether the next one is a secret.
+/// Masks one argument. Also returns whether the next argument is a secret.
 fn masked_argument(argument: &str) -> (String, bool) {
     let (name, value) = argument.split_once('=').map_or(("", argument), |(name, value)| (name, value));
     let is_name = !name.is_empty() && name.len() <= NAME_BYTES && name.bytes().all(is_name_byte);

@@ -1,11 +1,10 @@
-//! Names that sound like those of secrets.
+//! Names that indicate a secret.
 
-/// Parts of names that mean a secret, whatever else is in the name. The library in the traced program
-/// goes by the same ones.
+/// Name parts that indicate a secret in any name. The library in the traced program uses the same list.
 pub(super) const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
-/// More of them for options, headers and variables.
+/// Further name parts for options, headers and variables.
 const SECRET_WORD_PARTS: [&str; 3] = ["PASSPHR", "COOKIE", "AWS_SESSION"];
-/// More of them for variables of a whole environment, whose names the user did not choose.
+/// Further name parts for variables of a whole environment, whose names the user did not choose.
 const SECRET_VARIABLE_PARTS: [&str; 10] = [
     "PASS",
     "PWD",
@@ -18,44 +17,44 @@ const SECRET_VARIABLE_PARTS: [&str; 10] = [
     "CONN_STR",
     "UNSEAL",
 ];
-/// Parts of names of variables that sound like one of those and are none.
+/// Parts of variable names that contain one of those but do not indicate a secret.
 const HARMLESS_VARIABLE_PARTS: [&str; 3] = ["BYPASS", "PASSTHR", "PASSES"];
-/// Parts of names of options that sound like a secret and are none.
+/// Parts of option names that contain one of those but do not indicate a secret.
 const HARMLESS_PARTS: [&str; 8] =
     ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD", "CREDIT", "AUTHORS", "COOKIE-JAR", "COOKIEJAR"];
-/// Whole words that mean a secret as the last one of the name of an option: `--db-pass`.
+/// Words that indicate a secret as the last word of an option name, such as `--db-pass`.
 const LAST_OPTION_WORDS: [&str; 7] = ["PWD", "PW", "PASS", "PASSCODE", "BEARER", "PSK", "HMAC"];
-/// More of them, unless the value is that of a switch: `-pin on` pins threads.
+/// Further last words of option names, unless the value is that of a switch: `-pin on` pins threads.
 const CODES: [&str; 6] = ["PIN", "PAT", "OTP", "SALT", "SAS", "TOK"];
 const SWITCHES: [&str; 8] = ["on", "off", "auto", "yes", "no", "true", "false", "1"];
-/// Words before `PASS` with which it is a turn.
+/// Words before `PASS` that make it mean a turn.
 const TURNS: [&str; 9] = ["FIRST", "SECOND", "ONE", "TWO", "SINGLE", "MULTI", "NO", "FORWARD", "BACKWARD"];
-/// Whole words that mean a secret anywhere in the name of a variable.
+/// Words that indicate a secret anywhere in a variable name.
 const VARIABLE_WORDS: [&str; 5] = ["BEARER", "HMAC", "MFA", "SIGNATURE", "NETRC"];
-/// Whole words that mean one at its end. `PIN_MEMORY` and `LOGIN_NODE` are none.
+/// Words that indicate a secret at the end of a variable name. `PIN_MEMORY` and `LOGIN_NODE` are no secrets.
 const LAST_VARIABLE_WORDS: [&str; 10] =
     ["PAT", "PW", "SK", "OTP", "PIN", "SAS", "SALT", "TOK", "LOGIN", "PSK"];
-/// Variables that end like a secret and set where threads run: the switch of Intel MPI.
+/// Variables that end like a secret but control thread placement: the switch of Intel MPI.
 const PINNING: [&str; 1] = ["I_MPI_PIN"];
 /// Ends of names of headers whose value has several words.
 const HEADERS: [&str; 2] = ["AUTHORIZATION", "COOKIE"];
-/// Names that take a value after a `:` without a blank.
+/// Names that a value may follow after a `:` without white space.
 const COLON_WORDS: [&str; 9] =
     ["TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "PW", "SECRET", "APIKEY"];
 
-/// Whether the name of an option or variable sounds like that of a secret. `--tokenizer`,
-/// `--max-tokens` and `--author` are common and are not.
+/// Returns whether the name of an option or variable indicates a secret. The common names `--tokenizer`,
+/// `--max-tokens` and `--author` do not.
 pub fn is_secret_name(name: &str) -> bool {
     let mut upper = name.to_ascii_uppercase();
     HARMLESS_PARTS.iter().for_each(|harmless| upper = upper.replace(harmless, ""));
-    // `AUTHOR` is the beginning of `AUTHORIZATION`.
+    // `AUTHOR` is also the start of `AUTHORIZATION`.
     if upper.ends_with("AUTHOR") {
         upper = upper.replace("AUTHOR", "");
     }
     SECRET_PARTS.iter().chain(&SECRET_WORD_PARTS).any(|part| upper.contains(part))
 }
 
-/// Whether the name of a variable of a whole environment sounds like that of a secret.
+/// Returns whether the name of a variable of a whole environment indicates a secret.
 pub fn is_secret_variable(name: &str) -> bool {
     let mut upper = name.to_ascii_uppercase();
     if matches!(upper.as_str(), "PWD" | "OLDPWD") {
@@ -76,7 +75,7 @@ fn has_secret_word(upper: &str) -> bool {
         || words(upper).skip(1).any(|word| word == "SAS")
 }
 
-/// Whether `--name X` is a secret.
+/// Returns whether the value of `--name X` is a secret.
 pub(super) fn is_secret_option(name: &str, value: &str) -> bool {
     if is_secret_name(name) {
         return true;
@@ -84,7 +83,7 @@ pub(super) fn is_secret_option(name: &str, value: &str) -> bool {
     let upper = name.trim_start_matches('-').to_ascii_uppercase();
     let last = last_word(&upper);
     match last {
-        // A working directory.
+        // `--pwd` with a path is a working directory.
         "PWD" => !value.trim_start_matches(['"', '\'', '\\']).starts_with(['/', '.', '~', '$']),
         "PASS" => {
             let before = upper.len().checked_sub("_PASS".len()).and_then(|end| upper.get(..end));
@@ -99,7 +98,7 @@ pub(super) fn is_secret_option(name: &str, value: &str) -> bool {
     }
 }
 
-/// Whether `NAME=X` is a secret. In capitals it is a variable, whatever sets it.
+/// Returns whether the value of `NAME=X` is a secret. A name in capitals is that of a variable.
 pub(super) fn is_secret_setting(name: &str, value: &str) -> bool {
     let is_variable = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
     if matches!(name, "PWD" | "OLDPWD") {
@@ -108,13 +107,13 @@ pub(super) fn is_secret_setting(name: &str, value: &str) -> bool {
     if is_variable { is_secret_variable(name) } else { is_secret_option(name, value) }
 }
 
-/// Whether `?name=X` in a URL is a secret.
+/// Returns whether the value of `?name=X` in a URL is a secret.
 pub(super) fn is_secret_parameter(name: &str, value: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     is_secret_setting(name, value) || matches!(last_word(&upper), "SIG" | "SIGNATURE")
 }
 
-/// Whether `name:X` is a secret.
+/// Returns whether the value of `name:X` is a secret.
 pub(super) fn takes_colon(name: &str, value: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let is_key = ["API_KEY", "API-KEY", "ACCESS_KEY", "ACCESS-KEY"].iter().any(|key| upper.ends_with(key));
@@ -122,7 +121,7 @@ pub(super) fn takes_colon(name: &str, value: &str) -> bool {
         || upper == "PASS"
 }
 
-/// Whether this is a header with a secret, perhaps directly after its option: `-HAuthorization`.
+/// Returns whether this is a header with a secret. It may follow its option directly, as in `-HAuthorization`.
 pub(super) fn is_header(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     HEADERS.iter().any(|header| upper.ends_with(header))

@@ -1,12 +1,13 @@
-//! Short options that hold a secret in programs that are not known: `-pX`, and `-u user:X`.
+//! Short options of unknown programs that hold a secret: `-pX`, and `-u user:X`.
 //!
 //! The rule, which docs/COLLECTING.md states for users:
-//! * `-pX` is a password, unless `X` has fewer than four characters, is a number or a list of numbers (a port), or the
-//!   first word of the option is one of [`WORDS`];
-//! * what follows the first `:` of the value of `-u`, `-U` or `--user` is a password, unless both sides are numbers
-//!   (user and group), or the value is a URL.
+//!
+//! * `-pX` is a password. Exceptions: `X` has fewer than four characters; `X` is a number or a list of numbers (a
+//!   port); the first word of the option is one of [`WORDS`].
+//! * The text after the first `:` in the value of `-u`, `-U` or `--user` is a password. Exceptions: both sides are
+//!   numbers (user and group); the value is a URL.
 
-/// Options with one dash and several letters that are common in command lines of programs, compilers and launchers.
+/// Common options with one dash and several letters of programs, compilers and launchers.
 const WORDS: [&str; 42] = [
     "pack",
     "page",
@@ -51,22 +52,23 @@ const WORDS: [&str; 42] = [
     "pthread",
     "pthreads",
 ];
-/// Options whose value is a user, or a user and a password.
+/// Options whose value is a user, or a user with a password.
 const LOGIN_OPTIONS: [&str; 3] = ["-u", "-U", "--user"];
-/// Fewest characters of a value of `-p` that is a password: below that are letters of other options, as of `tar -pxf`.
+/// Minimum number of characters of a value of `-p` that is a password. Shorter values are letters of other options,
+/// as in `tar -pxf`.
 const MIN_PASSWORD_CHARS: usize = 4;
 
-/// Where the secret begins in an option that has its value in the same word.
+/// Returns the start of the secret in an option that has its value attached.
 pub(super) fn attached_secret(option: &str) -> Option<usize> {
     attached_password(option).or_else(|| attached_login(option))
 }
 
-/// Whether the next word may be a user and a password.
+/// Returns whether the next word may be a user with a password.
 pub(super) fn takes_login(option: &str) -> bool {
     LOGIN_OPTIONS.contains(&option)
 }
 
-/// Where the password begins in `user:password`.
+/// Returns the start of the password in `user:password`.
 pub(super) fn login_secret(value: &str) -> Option<usize> {
     let (user, password) = value.split_once(':')?;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -57,7 +57,7 @@ fn passwords_of_known_programs_are_masked_and_ports_are_not() {
     for (given, wanted) in cases {
         let arguments: Vec<String> = given.split(' ').map(str::to_owned).collect();
         assert_eq!(masked_command(&arguments), wanted);
-        // In a script that is one argument, and once more when it is merged.
+        // The same inside a script that is one argument, and masked again as in a merge.
         let script = ["sh", "-c", given].map(str::to_owned);
         assert_eq!(masked_command(&script), format!("sh -c {wanted}"));
         let again: Vec<String> = wanted.split(' ').map(str::to_owned).collect();
@@ -135,7 +135,7 @@ proptest! {
     }
 }
 
-/// Command lines of programs that are not in the list, with a secret in short options.
+/// Command lines of programs that are not in the list, with a secret in a short option.
 const SHORT_OPTIONS: [&str; 13] = [
     "tool -phush -n 2",
     "tool -p=hush -n 2",

@@ -1,4 +1,4 @@
-//! Secrets inside of words: after names, in URLs, and words that are tokens by their look.
+//! Secrets inside words: after names, in URLs, and words with the form of a token.
 
 use super::extent::{argument, header_words, is_quote, is_scheme, part, quoted, until};
 use super::names::{
@@ -7,29 +7,29 @@ use super::names::{
 };
 use super::{MASK, NAME_BYTES};
 
-/// Beginnings of words that are tokens whatever option they belong to.
+/// Prefixes of words that are tokens, whatever option they belong to.
 const TOKEN_PREFIXES: [&str; 8] = ["hf_", "ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "AKIA"];
-/// A token has at least this much after its beginning.
+/// Minimum number of bytes of a token after its prefix.
 const TOKEN_BYTES: usize = 12;
-/// Users in URLs that are no tokens.
+/// User names in URLs that are not tokens.
 const USERS: [&str; 10] =
     ["git", "hg", "svn", "user", "username", "anonymous", "guest", "root", "admin", "x-access-token"];
-/// After these the path of a URL is a secret.
+/// URL prefixes after which the path is a secret.
 const SECRET_PATHS: [&str; 3] =
     ["hooks.slack.com/services/", "discord.com/api/webhooks/", "hooks.slack.com/workflows/"];
 
-/// How far the value of a header reaches that is not in quotes.
+/// Extent of an unquoted header value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Header {
     /// Some words: the text is a command line.
     Words,
-    /// To the end of the line: it is an argument or a variable.
+    /// To the end of the line: the text is an argument or a variable.
     Line,
 }
 
 pub(super) fn mask_values(text: &str, header: Header) -> String {
     let mut masked = String::with_capacity(text.len());
-    // What is copied already, and where the present word begins.
+    // End of the text that is already copied, and start of the current word.
     let (mut done, mut word) = (0, 0);
     for (at, byte) in text.bytes().enumerate() {
         if at < done {
@@ -62,7 +62,7 @@ pub(super) fn is_token(word: &str) -> bool {
     TOKEN_PREFIXES.iter().any(|prefix| word.len() >= prefix.len() + TOKEN_BYTES && word.starts_with(prefix))
 }
 
-/// Where the password is in `://user:password@host`, or the token in `https://token@host`.
+/// Returns the extent of the password in `://user:password@host`, or of the token in `https://token@host`.
 fn userinfo(text: &str, colon: usize) -> Option<(usize, usize)> {
     let at = colon + 3;
     let rest = &text[at..];
@@ -79,7 +79,7 @@ fn userinfo(text: &str, colon: usize) -> Option<(usize, usize)> {
     (is_web && !USERS.contains(&login)).then_some((at, at + login.len()))
 }
 
-/// What follows the beginning of a webhook URL.
+/// Returns the extent of the secret path of a webhook URL.
 fn secret_path(text: &str, at: usize) -> Option<(usize, usize)> {
     let before = &text.as_bytes()[..=at];
     let is_one = SECRET_PATHS.iter().any(|path| before.ends_with(path.as_bytes()));
@@ -92,7 +92,7 @@ fn part_of_url(text: &str, at: usize) -> (usize, usize) {
     (at, at + rest.find(ends).unwrap_or(rest.len()))
 }
 
-/// What is between the lines of a private key.
+/// Returns the extent of the text between the first and last line of a private key.
 fn private_key(text: &str, at: usize) -> Option<(usize, usize)> {
     let head = text.as_bytes().get(at..)?;
     let head = &head[..head.len().min(NAME_BYTES)];
@@ -102,7 +102,7 @@ fn private_key(text: &str, at: usize) -> Option<(usize, usize)> {
     Some((from, from + text[from..].find("-----END ").unwrap_or(text.len() - from)))
 }
 
-/// The name before a place, where it begins, and whether it is in quotes.
+/// Returns the name before a position, its start, and whether it is quoted.
 fn name_before(text: &str, at: usize) -> Option<(&str, usize, bool)> {
     let before = text[..at].trim_end();
     let mut name = before.trim_end_matches(['"', '\'', '\\']);
@@ -116,7 +116,7 @@ fn name_before(text: &str, at: usize) -> Option<(&str, usize, bool)> {
     (1..=NAME_BYTES).contains(&length).then_some((&name[start..], start, is_quoted))
 }
 
-/// Where the value is after a name that sounds like a secret and a `:` or `=`.
+/// Returns the extent of the value after `:` or `=` if the name before it indicates a secret.
 fn value(text: &str, at: usize, header: Header) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
     let (name, start, is_quoted) = name_before(text, at)?;
@@ -127,7 +127,7 @@ fn value(text: &str, at: usize, header: Header) -> Option<(usize, usize)> {
     let is_parameter = !is_colon && matches!(before, Some('?' | '&'));
     let is_bare_colon = is_colon && !is_quoted && !next.is_ascii_whitespace() && !is_quote(next);
     let is_secret = if is_bare_colon {
-        // `/password:X` and `--token:X`, but no `keyserver:80` and no `auth/token:latest`.
+        // Accepts `/password:X` and `--token:X`; rejects `keyserver:80` and `auth/token:latest`.
         let is_slashed = before == Some('/') && text[..start - 1].chars().next_back().is_none_or(is_opening);
         let is_option = name.starts_with('-') || is_slashed;
         (is_option || before.is_none_or(is_opening) && !beginning.starts_with(['/', ':']))
@@ -159,7 +159,7 @@ fn value(text: &str, at: usize, header: Header) -> Option<(usize, usize)> {
         _ if is_quoted => part(text, from),
         None => argument(text, from),
         Some(c) if c.is_whitespace() => argument(text, from),
-        // An option in quotes is one argument with its value.
+        // A quoted option is one argument together with its value.
         Some(quote @ ('"' | '\'')) if name.starts_with("--") => {
             until(text, from, |c| c == quote || c == '\\')
         }
@@ -167,13 +167,12 @@ fn value(text: &str, at: usize, header: Header) -> Option<(usize, usize)> {
     })
 }
 
-/// What may be before a name.
+/// Returns whether a character may precede a name.
 fn is_opening(c: char) -> bool {
     c.is_whitespace() || "\"'`({[,;=".contains(c)
 }
 
-/// The first few characters of the word that a text begins with: looking at more of them for every name would take
-/// long.
+/// Returns up to eight characters of the first word of a text. Reading more for every name would take too long.
 fn beginning_of_word(text: &str) -> &str {
     let text = text.trim_ascii_start().trim_start_matches(['"', '\'']);
     let few = text.char_indices().nth(8).map_or(text.len(), |(at, _)| at);
@@ -181,7 +180,7 @@ fn beginning_of_word(text: &str) -> &str {
     &few[..few.find(|c: char| c.is_whitespace() || "\"'\\,;&|)}]".contains(c)).unwrap_or(few.len())]
 }
 
-/// A JSON web token, or another one whose beginning cannot be that of a file or folder.
+/// Returns the extent of a JSON web token, or of another token whose prefix cannot be that of a file or folder.
 fn jwt_or_token(text: &str, at: usize) -> Option<(usize, usize)> {
     let rest = &text[at..];
     let word = &rest[..rest.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(rest.len())];

@@ -1,30 +1,30 @@
-//! Words of a command that are secrets by what is before them, also in a script that is one argument.
+//! Words of a command that are secrets because of the words before them, also in a script that is one argument.
 
 use super::extent::{argument, quoted};
 use super::names::{is_name_byte, is_secret_option, is_secret_setting};
 use super::short_options::{attached_secret, login_secret, takes_login};
 use super::{MASK, NAME_BYTES};
 
-/// A short option that means a secret, of a program that is known for it: `-p` of most programs is a port.
+/// A short option that holds a secret in a known program. In most other programs `-p` is a port.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     program: &'static str,
-    /// A second word, the command of the program; none if empty.
+    /// Subcommand of the program that must precede the option; empty if none.
     command: &'static str,
     option: &'static str,
     place: SecretPlace,
 }
 
-/// Where the value of a short option is.
+/// Position of the value of a short option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SecretPlace {
     /// The next word.
     Next,
-    /// Right after the letter: a word after the option is something else.
+    /// Directly after the letter: the next word is not its value.
     Attached,
-    /// Either, also after other letters: `-su X`.
+    /// `Next` or `Attached`, also after other letters: `-su X`.
     Either,
-    /// What is after the `%` of either.
+    /// The text after `%` in the value, which is attached or the next word.
     Percent,
 }
 
@@ -63,21 +63,21 @@ const KNOWN: [Known; 27] = [
     known("smbclient", "", "-U", SecretPlace::Percent),
     known("rpcclient", "", "-U", SecretPlace::Percent),
     known("smbclient", "", "--user", SecretPlace::Percent),
-    // The word itself is the secret, see `Positional`.
+    // The word itself is the secret; see `Command::positional`.
     known("wandb", "login", "", SecretPlace::Next),
     known("vault", "login", "", SecretPlace::Next),
 ];
-/// Letters of curl without a value, which may be before one that has one.
+/// Letters of curl options without a value, which may precede a letter with one.
 const CURL_FLAGS: &[char] = &[
     '#', '0', '1', '2', '3', '4', '6', 'a', 'f', 'g', 'G', 'i', 'I', 'j', 'J', 'k', 'l', 'L', 'n', 'N', 'O',
     'p', 'q', 'R', 's', 'S', 'v', 'Z',
 ];
-/// Words with a name and a value after them: `mpiexec -genv NAME X`.
+/// Words that a name and a value follow: `mpiexec -genv NAME X`.
 const SETTERS: [&str; 5] = ["-genv", "--genv", "-env", "set", "setenv"];
-/// Characters around words of scripts and lists.
+/// Characters that surround words of scripts and lists.
 const WRAPPERS: [char; 11] = ['"', '\'', '\\', '(', ')', ';', '`', '[', ']', '{', ','];
 
-/// What the next word is.
+/// Meaning of the next word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
     Any,
@@ -86,25 +86,26 @@ enum Next {
     Login,
     /// `user:password`, or a user alone.
     User,
-    /// The name of a variable whose value follows.
+    /// The name of a variable; its value follows.
     Name,
 }
 
-/// What is known of the present command.
+/// State of the command that is being read.
 struct Command {
     options: Vec<Known>,
-    /// How many words without a `-` are still to come, the last of which is a secret.
+    /// Number of words without a `-` that are still expected; the last of them is a secret.
     positional: Option<usize>,
     is_htpasswd: bool,
     next: Next,
 }
 
-/// Masks the words of a command that are secrets by the words before them.
+/// Masks the words of a command that are secrets because of the words before them.
 pub(super) fn mask_words(text: &str) -> String {
     mask_words_after("", text)
 }
 
-/// The same for words that are the arguments of the programs that the name of a variable has in it: `CURL_OPTS`.
+/// Masks the words of a variable's value. They are arguments of the programs that its name contains, as in
+/// `CURL_OPTS`.
 pub(super) fn mask_words_after(variable: &str, text: &str) -> String {
     let mut command = Command { options: Vec::new(), positional: None, is_htpasswd: false, next: Next::Any };
     let lower = variable.to_ascii_lowercase();
@@ -123,7 +124,7 @@ pub(super) fn mask_words_after(variable: &str, text: &str) -> String {
     masked
 }
 
-/// The next word.
+/// Returns the extent of the next word.
 fn word_at(text: &str, at: usize) -> Option<(usize, usize)> {
     let rest = &text[at..];
     let from = at + rest.find(|c: char| !c.is_whitespace())?;
@@ -132,7 +133,7 @@ fn word_at(text: &str, at: usize) -> Option<(usize, usize)> {
 }
 
 impl Command {
-    /// What of a word is a secret; a value in quotes may be longer than the word.
+    /// Returns the extent of the secret in a word. A quoted value may be longer than the word.
     fn secret(&mut self, text: &str, (from, to): (usize, usize)) -> Option<(usize, usize)> {
         let word = &text[from..to];
         let plain = word.trim_matches(WRAPPERS);
@@ -142,7 +143,7 @@ impl Command {
         match std::mem::replace(&mut self.next, Next::Any) {
             Next::Secret if is_value || word.starts_with('`') => return Some(argument(text, from)),
             Next::Login if is_value => return after_percent(plain, start),
-            // The rest of a text is examined only if it is masked then: time stays linear.
+            // The rest of a text is searched only if it is then masked: time stays linear.
             Next::User if is_value => {
                 if let Some(at) = login_secret(plain) {
                     let from_secret = start + at;
@@ -168,7 +169,7 @@ impl Command {
             let value = value.trim_ascii_start();
             let few = value.char_indices().nth(3).map_or(value.len(), |(at, _)| at);
             let few = value[..few].split_ascii_whitespace().next().unwrap_or("");
-            // `-password X` may be `-p` with a password, and is more often an option with one.
+            // `-password X` may be `-p` with a password attached; usually it is an option followed by a password.
             if is_option && is_secret_option(plain, few) {
                 self.next = Next::Secret;
             } else if SETTERS.contains(&plain) {
@@ -185,7 +186,7 @@ impl Command {
         (self.options, self.positional, self.is_htpasswd) = (Vec::new(), None, false);
     }
 
-    /// Takes note of a known program, or of its command.
+    /// Recognises a known program, its subcommand, or an option of htpasswd.
     fn begin(&mut self, plain: &str) {
         let name = plain.rsplit('/').next().unwrap_or(plain);
         if KNOWN.iter().any(|known| known.program == name) {
@@ -198,22 +199,22 @@ impl Command {
             self.options.iter_mut().find(|own| !own.command.is_empty() && own.command == plain)
         {
             own.command = "";
-            // The command itself is the first one.
+            // Counts the subcommand itself as the first word.
             self.positional = own.option.is_empty().then_some(2);
         } else if self.is_htpasswd && matches!(plain, "-C" | "-r") {
-            // Its number is a word more.
+            // The number after this option is one more word.
             self.positional = self.positional.map(|left| left + 1);
         } else if self.is_htpasswd && plain.starts_with('-') && plain.contains('b') {
             self.positional = Some(if plain.contains('n') { 2 } else { 3 });
         }
     }
 
-    /// A short option of a known program.
+    /// Handles a short option of a known program.
     fn option(&mut self, text: &str, plain: &str, start: usize) -> Option<(usize, usize)> {
         let own = self.options.iter().filter(|own| own.command.is_empty() && !own.option.is_empty());
         let (own, offset) = own.copied().find_map(|own| Some((own, value_offset(plain, own)?)))?;
         if own.program == "sshpass" {
-            // What follows are the options of another program.
+            // The options of another program follow.
             self.forget();
         }
         let is_bare = offset == plain.len();
@@ -229,7 +230,7 @@ impl Command {
         None
     }
 
-    /// A short option of a program that is not known for it.
+    /// Handles a short option of a program that is not in the list of known ones.
     fn short_option(&mut self, text: &str, plain: &str, start: usize) -> Option<(usize, usize)> {
         if self.next != Next::Any {
             return None;
@@ -243,7 +244,7 @@ impl Command {
         in_quotes.or(Some((secret, start + plain.len())))
     }
 
-    /// A word that is a secret by its place.
+    /// Returns the extent of a word that is a secret because of its position.
     fn place(&mut self, text: &str, plain: &str, from: usize) -> Option<(usize, usize)> {
         let left = self.positional?;
         if plain.starts_with('-') || plain.contains("://") || plain.contains('=') {
@@ -258,7 +259,7 @@ impl Command {
     }
 }
 
-/// Where the value begins in a word that is this option.
+/// Returns the start of the value if the word is this option.
 fn value_offset(plain: &str, own: Known) -> Option<usize> {
     if plain == own.option {
         return Some(plain.len());
