@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, missing_docs)]
-//! Rows a second, encoded and decoded on one core: `cargo run --release -p rpd-sqlite --example speed`.
+//! Measures rows per second, encoded and decoded on one core: `cargo run --release -p rpd-sqlite --example speed`.
 
 use rpd_shard::model::{Cells, Keys, Nulls, TextCells, Value};
 use rpd_sqlite::read::{PageDatabase, Wanted};
