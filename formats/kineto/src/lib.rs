@@ -1,4 +1,4 @@
-//! Traces of the PyTorch profiler (Kineto JSON), read as shards.
+//! Reads traces of the PyTorch profiler (Kineto JSON) as shards.
 //!
 //! ```text
 //! {"baseTimeNanoseconds": N, "distributedInfo": {..}, "host_name": .., "traceEvents": [ {event}, ... ], ...}
@@ -6,9 +6,9 @@
 //! [ {event}, ... ]                                        torch without Kineto
 //! ```
 //!
-//! The file is one process. It is read as a stream, plain or gzip, an event at a time and without a tree;
-//! memory does not grow with it, but for names. `ts` and `dur` are microseconds with three decimals and are
-//! never made a float.
+//! A file is one process. The reader processes it as a stream, plain or gzip, one event at a time and without a
+//! tree. Its memory grows only with the number of names. `ts` and `dur` are microseconds with three decimals and
+//! are never converted to floating point.
 //!
 //! | event | shard |
 //! |---|---|
@@ -30,8 +30,8 @@
 //! | `args` External id, correlation | correlation id and stack id of the event, too |
 //! | `args` of collectives | args `collective`, `comm`, `ranks`, `size`, `seq`, `count`, `datatype`, too |
 //!
-//! A pid that is not a number, and one that is not the rank's (the index of a GPU), has threads with ids above
-//! those that Linux assigns.
+//! A pid that is not a number, or not the rank's (the index of a GPU), gets threads with ids above those that Linux
+//! assigns.
 
 mod cursor;
 mod document;
@@ -52,7 +52,7 @@ mod translate;
 pub use recognize::is_kineto;
 pub use translate::translate;
 
-/// The rank's process, the only one of the shard.
+/// Source number of the rank's process, the only one of the shard.
 const SOURCE: u32 = 1;
-/// What torch without Kineto has in the place of a process id.
+/// Text that torch without Kineto writes in place of a process id.
 const LEGACY_PID: &[u8] = b"CPU functions";
