@@ -53,8 +53,8 @@ pub fn repository() -> PathBuf {
 impl SourceTree {
     /// Reads the workspace at the root of a repository.
     ///
+    /// # Errors
     /// Returns an error if cargo cannot describe the workspace, or a source file cannot be read or parsed.
-    /// If cargo cannot describe the workspace, or a source file cannot be read or parsed.
     pub fn read(root: &Path) -> Result<SourceTree, String> {
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
         let mut command = MetadataCommand::new();
