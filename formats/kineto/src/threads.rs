@@ -18,7 +18,7 @@ const MAX_NAMES: (usize, usize) = (1 << 16, 256);
 const MAX_PROCESS_NAMES: (usize, usize) = (1024, 1024);
 /// Maximum number of bytes of all words that name threads instead of numbers.
 const MAX_WORD_BYTES: usize = 64 << 20;
-/// First synthetic thread id: Linux assigns no larger ids.
+/// Synthetic thread ids are larger than this number, above all ids that Linux assigns.
 const MADE_UP: i64 = 1 << 22;
 
 /// Process and thread of an event.

@@ -13,10 +13,10 @@
 //!
 //! | table | shard |
 //! |---|---|
-//! | `instance` | a process with the id 0 on a node of this name, since a table has nothing else about it |
+//! | `instance` | a process with the id 0 on a node of this name, because a table states nothing else about it |
 //! | `card`, `accel` | an agent of that process: the GPU with this number on the node |
-//! | a column | a counter with the name of the metric and the remaining labels: `omnistat_network_rx_bytes{interface=hsn0}`. Its unit is the one at the end of the name of the metric |
-//! | a line and an instance | an event and a sample, category `SYSTEM_METRICS`, on the track `system`, as with the counters of rpd-collect |
+//! | a column | a counter with the name of the metric and the remaining labels: `omnistat_network_rx_bytes{interface=hsn0}`. Its unit is the suffix of the metric name |
+//! | a line and an instance | an event and a sample, category `SYSTEM_METRICS`, on the track `system`, like the counters of rpd-collect |
 //! | a value | `rocpd_pmc_event` |
 //!
 //! Times are `CLOCK_REALTIME` in ns. The table states them in UTC, usually in whole seconds. An empty cell has no

@@ -36,7 +36,7 @@ impl Checksum {
 /// level.
 ///
 /// # Errors
-/// Returns an error if the compressor fails. Lack of space is not such a failure.
+/// Returns an error if the compressor fails. It cannot fail for lack of output space.
 pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Checksum, CompressError> {
     let mut compress = Compress::new(Compression::new(level.min(9)), false);
     deflate(&mut compress, packets, FlushCompress::Sync, out)?;

@@ -11,7 +11,7 @@ const MAX_GROUP_BYTES: usize = 256 << 10;
 /// pieces are concatenated. Levels are 0 to 9; a higher level means 9.
 ///
 /// # Errors
-/// Returns an error if the compressor fails. Lack of space is not such a failure.
+/// Returns an error if the compressor fails. It cannot fail for lack of output space.
 pub fn packed(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<(), CompressError> {
     let mut compress = Compress::new(Compression::new(level.min(9)), true);
     let mut deflated = Vec::new();

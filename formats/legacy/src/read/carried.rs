@@ -8,7 +8,7 @@
 //! | refers to `rocpd_string`, or is named in metadata `references::rocpd_string.id` | the string |
 //! | is named in metadata `references::rocpd_ustring.id` | the text |
 //! | `id`, `guid` | `rpd_id`, `rpd_guid`, values unchanged: RocPD's tables have columns of these names |
-//! | any other, references between such tables included | itself, values unchanged |
+//! | any other, including references between such tables | itself, values unchanged |
 //!
 //! A row belongs to the process of the first call or operation that it refers to, else to that of its session.
 
@@ -176,7 +176,8 @@ fn columns(info: &TableInfo, roles: &[ColumnRole]) -> Vec<Column> {
         .collect()
 }
 
-/// Returns a type name with the affinity that SQLite's rules assign. Text of the file is never used in SQL.
+/// Returns a type name of the same affinity, by SQLite's rules. The declared type of the file is never copied into
+/// SQL.
 fn affinity(declared: &str) -> &'static str {
     let declared = declared.to_ascii_uppercase();
     let has = |parts: &[&str]| parts.iter().any(|part| declared.contains(part));

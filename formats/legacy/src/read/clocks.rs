@@ -60,7 +60,7 @@ impl Overlap {
     fn far_apart(&self) -> Option<String> {
         let wide = |(first, last): (i64, i64)| (i128::from(first), i128::from(last));
         let (calls, ranges) = (wide(self.calls?), wide(self.ranges?));
-        // BOOTTIME is never behind MONOTONIC, so calls are never earlier than ranges.
+        // BOOTTIME never shows less than MONOTONIC, so calls are never earlier than ranges.
         let distance = calls.0 - ranges.1;
         let taken = (calls.1 - calls.0).max(ranges.1 - ranges.0);
         (distance > DISTANCE.0 && distance > taken.saturating_mul(DISTANCE.1))

@@ -2,11 +2,11 @@
 //!
 //! | `.rpd` | shard |
 //! |---|---|
-//! | process id | a process; its rank, node and command are not in the file |
-//! | `rocpd_api` | event, region; an arg for the args string and for each value of `rocpd_kernelapi` and `rocpd_copyapi`. The category comes from the domain (schema 3) or from the name (schema 2). Text of a roctx range is the event's `$.message` |
-//! | `rocpd_op` | event with the stack id of its call, and a memory copy if it is one, else a kernel dispatch. An operation without description (fill, barrier, marker) is a dispatch of a kernel called like its type, as AMD's view `top` names it |
+//! | process id | a process; the file does not state its rank, node and command |
+//! | `rocpd_api` | event, region; an arg for the args string and for each value of `rocpd_kernelapi` and `rocpd_copyapi`. The domain (schema 3) or the name (schema 2) determines the category. The text of a roctx range is the event's `$.message` |
+//! | `rocpd_op` | event with the stack id of its call; a memory copy or else a kernel dispatch. An operation without description (fill, barrier, marker) is a dispatch of a kernel named after its type, as in AMD's view `top` |
 //! | `gpuId`, `queueId`, `stream` | agent, queue, stream of the process |
-//! | `rocpd_monitor` | counter, and per row an event, a sample on the track `system` and a value; how long it held is the sample's `$.rpd.duration_ns` |
+//! | `rocpd_monitor` | counter, and per row an event, a sample on the track `system` and a value; the duration of the value is the sample's `$.rpd.duration_ns` |
 //! | `rocpd_counter` | counter, and a value at the event of the operation |
 //! | `rocpd_stackframe` | the event's call stack: `{"frames":[{"depth":0,"name":"f"}]}` |
 //! | any other table | carried as `rpd_ext_NAME`, see `carried.rs` |

@@ -6,14 +6,14 @@
 //!
 //! | RocPD | `.rpd` |
 //! |---|---|
-//! | region; sample of a thread | `rocpd_api`: category is RocPD's, domain is `hip`, `hsa`, `roctx`, `rccl`, else the category. A range is called `UserMarker`, its message is in the args; of others the args are `NAME=VALUE`, joined by ` \| ` |
-//! | args that were a row of `rocpd_kernelapi` or `rocpd_copyapi` | that row again, with `''` for what is no arg |
+//! | region; sample of a thread | `rocpd_api`: the category is RocPD's; the domain is `hip`, `hsa`, `roctx` or `rccl`, else the category. A range is called `UserMarker`, and its message is in the args. Args of other calls are `NAME=VALUE`, joined by ` \| ` |
+//! | args that were a row of `rocpd_kernelapi` or `rocpd_copyapi` | that row again, with `''` for columns without an arg |
 //! | kernel dispatch | `rocpd_op`, and `rocpd_kernelapi` of the call with its stack id, if the call launched one |
 //! | memory copy | `rocpd_op`, and `rocpd_copyapi` of the call with its stack id |
 //! | GPU | its number among the GPUs, `type_index` |
-//! | queue | its number in the `.rpd` that it came from, else numbered through on its node, or in its process where a node has a thousand |
+//! | queue | its number in the original `.rpd`, else a sequential number on its node, or in its process if the node has a thousand queues |
 //! | counter value of a dispatch or copy | `rocpd_counter` |
-//! | counter value at a sample | `rocpd_monitor`, from there to the next value of the counter |
+//! | counter value at a sample | `rocpd_monitor`, from the sample to the next value of the counter |
 //! | call stack with `$.frames` | `rocpd_stackframe` |
 //!
 //! A `.rpd` cannot represent anything else, which is counted in [`WrittenRpd::left_out`].

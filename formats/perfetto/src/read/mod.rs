@@ -3,17 +3,17 @@
 //!
 //! | trace | shard |
 //! |---|---|
-//! | process id of a descriptor | a process; its rank and node are not in the file. What is of no process is of the only one, or of one with the id 0 |
+//! | process id of a descriptor | a process; the file states neither its rank nor its node. Tracks without a process belong to the only process, or to one with the id 0 |
 //! | track of a thread | that thread |
-//! | any other track with slices: a GPU queue or stream of rocprof-sys, an asynchronous track | a thread with a negative id, called like the track and those above it: `GPU 0 / queue 1`. No agent is invented: kernels are regions, with all that is known of them in their args |
-//! | slice | event and region, with the event's category as it is spelled; several are joined with commas |
+//! | any other track with slices: a GPU queue or stream of rocprof-sys, an asynchronous track | a thread with a negative id, named after the track and its parents: `GPU 0 / queue 1`. The reader creates no agents: kernels are regions, and their args hold all attributes |
+//! | slice | event and region, with the event's category as it is spelled; several categories are joined with commas |
 //! | slice without an end | a region up to the last time of its process, with `$.rpd.open` |
 //! | instant | event and sample, on a track with the name of its category; its name is the event's `$.message` |
-//! | counter, also those beside an event | `rocpd_info_pmc` with the unit of its track; per value an event, a sample and a value |
+//! | counter, also one that an event states | `rocpd_info_pmc` with the unit of its track; per value an event, a sample and a value |
 //! | debug annotation | an arg with its type; a list or dictionary is JSON |
 //! | call stack of an event, sample of a profiler | the event's call stack, innermost frame first |
-//! | flow | the stack id of the events that it joins; further ones of an event are counted |
-//! | snapshot of clocks | times of all clocks become those of one, see `clocks.rs`; the readings are clock sets |
+//! | flow | the stack id of the events that it joins; further flows of an event are counted |
+//! | snapshot of clocks | times of all clocks are converted to one clock, see `clocks.rs`; the readings become clock sets |
 //!
 //! Packets that refer to interned data after a gap cannot be decoded and are in the loss ledger. So is an end
 //! without a beginning. Unsupported fields are counted by their numbers. Files may be compressed with gzip, and

@@ -1,6 +1,6 @@
 //! Pairs beginnings and ends of slices.
 //!
-//! In one sequence and track, an end in the file order belongs to the slice that began last. Writers of device
+//! Within a sequence and track, each end belongs to the slice that began last, in file order. Writers of device
 //! activity do not always write in time order, so times cannot be used here. Remaining beginnings and ends are
 //! paired by time at the end of the file, because a slice may end on another thread.
 
