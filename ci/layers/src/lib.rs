@@ -1,8 +1,8 @@
 //! Checks the order of crates and rooms: each imports only what is below it.
 //!
-//! `ci/layers/layers.toml` has the order, the limits and the exceptions. [`SourceTree`] reads the workspace,
-//! [`violations`] compares it with the rules. A room is a module directly below a crate root, or one of the deeper modules
-//! that the order names.
+//! `ci/layers/layers.toml` contains the order, the limits and the exceptions. [`SourceTree`] reads the workspace,
+//! and [`violations`] compares it with the rules. A room is a module directly below a crate root, or a deeper
+//! module that the order names.
 
 mod names;
 mod rules;

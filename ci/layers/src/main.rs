@@ -1,4 +1,4 @@
-//! Prints what breaks the rules, and how public types are named.
+//! Prints violations of the rules, and how public types are named.
 //!
 //! ```text
 //! cargo run -p rpd-layers                 violations, unneeded exceptions, names

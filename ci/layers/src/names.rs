@@ -2,7 +2,7 @@
 
 use crate::source_tree::SourceTree;
 
-/// Whether a type name in CamelCase is one word, as `Shard` or `MPI`.
+/// Returns whether a type name in CamelCase is one word, such as `Shard` or `MPI`.
 pub fn is_one_word(name: &str) -> bool {
     let letters: Vec<char> = name.chars().collect();
     let begins_word = |at: usize| {
@@ -14,7 +14,7 @@ pub fn is_one_word(name: &str) -> bool {
     !(1..letters.len()).any(begins_word)
 }
 
-/// The number of public types whose name is one word, and the number of public types.
+/// Returns the number of public types whose name is one word, and the number of all public types.
 pub fn share_of_one_word_names(tree: &SourceTree) -> (usize, usize) {
     let names = || tree.files().flat_map(|file| &file.public_types);
     (names().filter(|item| is_one_word(&item.name)).count(), names().count())

@@ -1,4 +1,4 @@
-//! The rules as `layers.toml` states them.
+//! The rules that `layers.toml` states.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use std::path::Path;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerRules {
-    /// Crates, lowest first. A crate may import those before it.
+    /// Crates, lowest first. A crate may import only crates before it.
     pub(crate) crates: Vec<String>,
-    /// The rooms of a crate, lowest first, by the name of the crate. A room may import those before it.
+    /// Rooms by crate name, lowest first. A room may import only rooms before it.
     pub(crate) rooms: BTreeMap<String, Vec<String>>,
     /// Crates whose root is limited to [`LayerLimits::public_items_per_crate_root`].
     pub(crate) small_crate_roots: Vec<String>,
@@ -21,31 +21,31 @@ pub struct LayerRules {
     pub(crate) exceptions: Vec<LayerException>,
 }
 
-/// The limits.
+/// Limits of the workspace.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LayerLimits {
-    /// Names of the project that one file imports, tests apart.
+    /// Maximum number of names of the project that one file imports, without tests.
     pub(crate) imported_names_per_file: usize,
-    /// Public items at the root of a crate. A `pub mod` counts its items.
+    /// Maximum number of public items at the root of a crate. A `pub mod` counts its items.
     pub(crate) public_items_per_crate_root: usize,
-    /// Types of the workspace that have the same name.
+    /// Maximum number of public types of the workspace that share a name.
     pub(crate) types_with_one_name: usize,
-    /// Names of constants that name no limited quantity.
+    /// Names of constants that do not state the limited quantity.
     pub(crate) bare_constant_names: Vec<String>,
 }
 
-/// One file that may break one rule.
+/// Permission for one file to break one rule.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerException {
-    /// The file, from the root of the repository, or the name of a type.
+    /// The file, relative to the root of the repository, or the name of a type.
     pub file: String,
     /// The rule, as [`crate::LayerViolation::rule`] names it.
     pub rule: String,
-    /// The room, crate or name that the rule forbids there, or the largest number that is permitted.
+    /// The room, crate or name that the rule would forbid, or the largest permitted number.
     pub found: String,
-    /// Why it is permitted.
+    /// The reason for the permission.
     pub reason: String,
 }
 
@@ -53,13 +53,13 @@ impl LayerRules {
     /// Reads `layers.toml`.
     ///
     /// # Errors
-    /// If it cannot be read or has a key that is not known.
+    /// Returns an error if the file cannot be read or contains an unknown key.
     pub fn read(path: &Path) -> Result<LayerRules, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Permits another exception.
+    /// Adds an exception.
     pub fn permit(&mut self, exception: LayerException) {
         self.exceptions.push(exception);
     }

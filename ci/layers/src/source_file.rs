@@ -1,15 +1,15 @@
-//! What one source file defines and imports.
+//! Definitions and imports of one source file.
 
 use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
-/// One source file, parsed. Code under `#[cfg(test)]` is left out.
+/// One parsed source file, without code under `#[cfg(test)]`.
 #[derive(Debug, Default)]
 pub(crate) struct SourceFile {
     /// Paths that the file uses: those of `use`, and those with two or more segments in code.
     pub(crate) paths: Vec<UsedPath>,
-    /// Names that `use` brings into the module, with the path that each stands for.
+    /// Names that `use` imports into the module, with the path of each.
     pub(crate) imports: BTreeMap<String, Vec<String>>,
     /// Names of the items that the module defines.
     pub(crate) items: BTreeMap<String, bool>,
@@ -17,11 +17,11 @@ pub(crate) struct SourceFile {
     pub(crate) public_types: Vec<NamedItem>,
     /// Constants.
     pub(crate) constants: Vec<NamedItem>,
-    /// Modules of its own that are public, inline ones left out.
+    /// Public modules in files of their own; inline modules are not included.
     pub(crate) public_modules: Vec<String>,
     /// Names that `pub use` makes public, and `*` for a glob.
     pub(crate) public_imports: Vec<(String, Vec<String>)>,
-    /// Modules that exist for tests alone.
+    /// Modules that exist only for tests.
     pub(crate) test_modules: Vec<String>,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct SourceFile {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct UsedPath {
     pub(crate) segments: Vec<String>,
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
-    /// Whether `use` has it, and not `pub use`.
+    /// Whether `use` imports the path without `pub`.
     pub(crate) is_import: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct UsedPath {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NamedItem {
     pub(crate) name: String,
-    /// From 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
 }
 
@@ -125,7 +125,7 @@ impl<'ast> Visit<'ast> for SourceFile {
     }
 }
 
-/// The names at the ends of a `use` tree, each with its whole path.
+/// Collects the names at the ends of a `use` tree, each with its whole path.
 fn collect_leaves(tree: &UseTree, before: &mut Vec<String>, leaves: &mut Vec<(String, Vec<String>)>) {
     let path_to = |before: &[String], name: String| [before, &[name]].concat();
     match tree {

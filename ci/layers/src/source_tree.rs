@@ -1,4 +1,4 @@
-//! The crates of the workspace with their modules, and which file a path leads to.
+//! The crates of the workspace with their modules, and the resolution of paths to files.
 
 use crate::source_file::SourceFile;
 use cargo_metadata::{DependencyKind, MetadataCommand};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Re-exports that are followed before a path is given up.
+/// Maximum number of re-exports that the resolution of a path follows.
 const MAX_REEXPORTS: usize = 16;
 
 /// The crates of the workspace.
@@ -18,20 +18,20 @@ pub struct SourceTree {
 /// One crate.
 #[derive(Debug)]
 pub(crate) struct SourceCrate {
-    /// As in Cargo.toml.
+    /// Name in Cargo.toml.
     pub(crate) name: String,
-    /// Crates of the workspace that it depends on, but for its tests.
+    /// Crates of the workspace that this crate depends on, without dependencies of its tests.
     pub(crate) dependencies: BTreeSet<String>,
-    /// Its modules by their paths: empty for `lib.rs`.
+    /// Modules by path; the path of `lib.rs` is empty.
     pub(crate) modules: BTreeMap<Vec<String>, ModuleFile>,
-    /// Cargo.toml, from the root of the repository.
+    /// Path of Cargo.toml, relative to the root of the repository.
     pub(crate) manifest: String,
 }
 
 /// A module that has a file.
 #[derive(Debug)]
 pub(crate) struct ModuleFile {
-    /// From the root of the repository.
+    /// Path, relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) source: SourceFile,
 }
@@ -54,7 +54,7 @@ impl SourceTree {
     /// Reads the workspace at the root of a repository.
     ///
     /// # Errors
-    /// If cargo cannot describe the workspace, or a source file cannot be read or parsed.
+    /// Returns an error if cargo cannot describe the workspace, or a source file cannot be read or parsed.
     pub fn read(root: &Path) -> Result<SourceTree, String> {
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
         let mut command = MetadataCommand::new();
@@ -80,7 +80,7 @@ impl SourceTree {
         Ok(SourceTree { crates })
     }
 
-    /// All files.
+    /// Returns all source files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &SourceFile> {
         self.crates.iter().flat_map(|owner| owner.modules.values()).map(|module| &module.source)
     }
@@ -124,7 +124,7 @@ impl SourceTree {
         }
     }
 
-    /// Goes down from a module along the segments.
+    /// Follows the segments down from a module.
     fn walk<'a>(
         &'a self,
         owner: &'a SourceCrate,
@@ -162,7 +162,7 @@ impl SourceTree {
     }
 }
 
-/// All modules below a source folder but those for tests.
+/// Reads all modules below a source folder except those for tests.
 fn read_modules(source: &Path, root: &Path) -> Result<BTreeMap<Vec<String>, ModuleFile>, String> {
     let mut modules = BTreeMap::new();
     let mut folders = vec![source.to_owned()];

@@ -5,12 +5,12 @@ use crate::source_tree::{ModuleFile, SourceCrate, SourceTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Something that breaks a rule.
+/// A violation of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LayerViolation {
-    /// The file from the root of the repository, or the name of a type.
+    /// The file, relative to the root of the repository, or the name of a type.
     pub file: String,
-    /// From 1; 0 for a whole file.
+    /// Line number, from 1; 0 for a whole file.
     pub line: usize,
     /// The rule.
     pub rule: &'static str,
@@ -38,13 +38,13 @@ impl LayerViolation {
     }
 }
 
-/// All violations without an exception.
+/// Returns all violations that no exception permits.
 pub fn violations(tree: &SourceTree, rules: &LayerRules) -> Vec<LayerViolation> {
     let all = all_violations(tree, rules).into_iter();
     all.filter(|found| !rules.exceptions.iter().any(|exception| found.is_permitted_by(exception))).collect()
 }
 
-/// The exceptions that nothing needs, so that the list only gets shorter.
+/// Returns the exceptions that no violation needs, so that the list can only become shorter.
 pub fn unneeded_exceptions(tree: &SourceTree, rules: &LayerRules) -> Vec<LayerException> {
     let all = all_violations(tree, rules);
     let is_unneeded = |exception: &&LayerException| !all.iter().any(|found| found.is_permitted_by(exception));
@@ -64,7 +64,7 @@ fn all_violations(tree: &SourceTree, rules: &LayerRules) -> BTreeSet<LayerViolat
     found
 }
 
-/// Dependencies on crates that are not below.
+/// Finds dependencies on crates that are not lower in the order.
 fn crates_above(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
     let place = |name: &str| rules.crates.iter().position(|listed| listed == name);
     let violation = |found: &str, sentence: String| LayerViolation {
@@ -83,7 +83,7 @@ fn crates_above(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> 
         .collect()
 }
 
-/// Imports of rooms that are not below, one for each file and room.
+/// Finds imports of rooms that are not lower in the order, one per file and room.
 fn rooms_above(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
     let Some(order) = rules.rooms.get(&owner.name) else { return Vec::new() };
     let mut first: BTreeMap<(String, String), LayerViolation> = BTreeMap::new();
@@ -130,14 +130,14 @@ fn is_root(room: &str) -> bool {
     matches!(room, ROOT | "main" | "bin")
 }
 
-/// The deepest listed room that a module is in, or its first segment.
+/// Returns the deepest listed room that contains a module, or its first segment.
 fn room_of(module: &[String], order: &[String]) -> String {
     let listed = (1..=module.len()).rev().map(|length| module[..length].join("::"));
     let mut listed = listed.filter(|room| order.contains(room));
     listed.next().unwrap_or_else(|| theirs_name(module))
 }
 
-/// Files that import many names of the project.
+/// Finds files that import too many names of the project.
 fn many_imports(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
     let limit = rules.limits.imported_names_per_file;
     let count = |module: &[String], file: &ModuleFile| {
@@ -174,7 +174,7 @@ fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation
         .collect()
 }
 
-/// A crate whose root has many public items.
+/// Finds a crate whose root has too many public items.
 fn large_root(owner: &SourceCrate, rules: &LayerRules) -> Option<LayerViolation> {
     let limit = rules.limits.public_items_per_crate_root;
     let items = public_items(owner, &[]);
@@ -187,7 +187,7 @@ fn large_root(owner: &SourceCrate, rules: &LayerRules) -> Option<LayerViolation>
     })
 }
 
-/// Public items that a module and its public modules have.
+/// Counts the public items of a module and its public modules.
 fn public_items(owner: &SourceCrate, module: &[String]) -> usize {
     let Some(file) = owner.modules.get(module) else { return 1 };
     let source = &file.source;
@@ -196,7 +196,7 @@ fn public_items(owner: &SourceCrate, module: &[String]) -> usize {
     source.items.values().filter(|is_public| **is_public).count() + source.public_imports.len() + of_modules
 }
 
-/// Names that several public types have.
+/// Finds names that too many public types share.
 fn repeated_types(tree: &SourceTree, rules: &LayerRules) -> Vec<LayerViolation> {
     let limit = rules.limits.types_with_one_name;
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -24,7 +24,7 @@ impl ThreadName {
     }
 }
 
-/// What the library reports about the thread when it creates a ring.
+/// Properties of a thread that the library reports when it creates a ring.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ThreadFacts {
     /// Process id, as the program sees it.

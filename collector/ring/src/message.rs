@@ -20,7 +20,7 @@ pub const RING_VARIABLE: &str = "RPD_RING_BYTES";
 pub const TRACE_VARIABLE: &str = "RPD_TRACE";
 /// Variable with the maximum number of bytes of all rings of one process.
 pub const MEMORY_VARIABLE: &str = "RPD_RING_MEMORY";
-/// What the library can record.
+/// Names of the APIs that the library can record.
 pub const TRACED: [&str; 3] = ["roctx", "mpi", "rccl"];
 
 const MAGIC: [u8; 4] = *b"rpdm";

@@ -307,7 +307,7 @@ fn an_identity_keeps_to_the_allow_list() {
     assert_eq!(identity.arguments, ["python3", "train.py", "--lr", ""]);
     let expected = [("SLURM_JOB_ID", "7"), ("RANK", "1")].map(|(n, v)| (n.to_owned(), v.to_owned()));
     assert_eq!(identity.environment, expected);
-    // What does not fit is omitted completely.
+    // Values that do not fit are omitted completely.
     assert_eq!(
         identity::encode(command, environment, &mut place[..4 + command.len() + 5]),
         4 + command.len()

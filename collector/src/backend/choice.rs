@@ -106,7 +106,7 @@ pub enum BackendChoiceError {
         backend: BackendKind,
         /// The calls that both record.
         what: String,
-        /// What native may record besides the profiler.
+        /// The selection that native may record besides the profiler.
         instead: String,
     },
 }

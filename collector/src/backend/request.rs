@@ -1,4 +1,4 @@
-//! What the user requests of the backends, and the plan for starting the command.
+//! The user's request for backends, and the plan for starting the command.
 
 use super::choice::BackendChoice;
 use super::scratch::ScratchFolder;
@@ -18,7 +18,8 @@ pub struct BackendRequest<'a> {
     pub named: bool,
     /// The user selected what our own library records.
     pub library: bool,
-    /// What our own library records, if it is one of the backends: words of [`rpd_ring::message::TRACED`].
+    /// Words of [`rpd_ring::message::TRACED`] that the collector's own library records, if it is one of the
+    /// backends.
     pub words: &'a [&'static str],
     /// Arguments for the profiler.
     pub arguments: &'a [OsString],
@@ -67,7 +68,7 @@ impl UnavailableBackend {
     }
 }
 
-/// What records GPU work, if `auto` found a GPU.
+/// The way in which GPU work is recorded, if `auto` found a GPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpuRecording {
     /// rocprofv3, because this device exists.
@@ -93,13 +94,13 @@ pub struct BackendPlan {
     pub native: bool,
     /// Words of [`rpd_ring::message::TRACED`] that our own library leaves to a profiler.
     pub left_to_profiler: Vec<&'static str>,
-    /// What records the work of the GPU that `auto` found.
+    /// The way in which the work of the GPU that `auto` found is recorded.
     pub gpu: Option<GpuRecording>,
     /// The user requested only identity and clocks.
     pub nothing: bool,
     /// Log lines about what was chosen and why, and what is missing.
     pub notes: Vec<String>,
-    /// What to import after the command has ended.
+    /// Files to import after the command has ended.
     pub harvest: Option<HarvestRequest>,
     /// The folder on the node, which this process owns.
     pub scratch: Option<ScratchFolder>,
@@ -126,7 +127,7 @@ impl BackendPlan {
     }
 }
 
-/// What to import after the command has ended.
+/// Files to import after the command has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HarvestRequest {
     /// The folder on the node.

@@ -208,7 +208,7 @@ pub struct CollectOptions {
     #[arg(long)]
     pub print_config: bool,
 
-    /// What to record if no profiler records a part of it.
+    /// Selection to record if no profiler records a part of it.
     #[arg(skip)]
     pub without_profiler: Option<TraceSelection>,
 
@@ -217,7 +217,7 @@ pub struct CollectOptions {
     pub command: Vec<OsString>,
 }
 
-/// Who may read the recorded files.
+/// Users that may read the recorded files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileSharing {
     /// The user alone.

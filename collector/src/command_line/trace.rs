@@ -3,13 +3,14 @@
 use rpd_ring::message::TRACED;
 use std::str::FromStr;
 
-/// What the collector records by itself, besides what the library records in the program.
+/// Word for the metrics that the collector itself records, besides the calls that the library records in the
+/// program.
 const SYSTEM: &str = "system";
 
-/// What to record, as in `--trace roctx,mpi,rccl,system`.
+/// Selection of APIs and metrics to record, as in `--trace roctx,mpi,rccl,system`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceSelection {
-    /// What the library records: words of [`TRACED`], in that order.
+    /// Words of [`TRACED`] that the library records, in the order of that list.
     pub library: Vec<&'static str>,
     /// Record the metrics of the node.
     pub system: bool,

@@ -411,7 +411,7 @@ impl RingDrain {
         if let Some(source) = self.sources.get_mut(at) {
             let gone = process_stat(source.process.pid).is_none();
             if !gone {
-                // What the process does from now on is in no shard.
+                // Later activity of the process is in no shard.
                 let number = source.process.source;
                 self.lose(number, None, LossCause::Truncated, None);
             }

@@ -89,7 +89,7 @@ pub(super) struct StartMessage {
     pub(super) ask_merge: bool,
     /// Names of empty files in the folder of the run, by which scripts find it.
     pub(super) marks: Vec<String>,
-    /// What the library records: words of [`rpd_ring::message::TRACED`].
+    /// Words of [`rpd_ring::message::TRACED`] that the library records.
     pub(super) library: Vec<String>,
     /// The library, if it is preloaded.
     pub(super) preloaded: Option<OsString>,
@@ -106,9 +106,9 @@ pub(super) struct StartMessage {
     pub(super) warnings: Vec<String>,
     /// A warning named the command, because the library cannot be preloaded into it.
     pub(super) is_command_unseen: bool,
-    /// What to import from profilers.
+    /// Files to import from profilers.
     pub(super) harvest: Option<HarvestRequest>,
-    /// What to keep of a command without events.
+    /// Content to keep of a command without events.
     pub(super) wanted: WantedContent,
     /// The command line, with secrets masked.
     pub(super) command: String,
@@ -138,7 +138,7 @@ impl StartMessage {
     }
 }
 
-/// What to keep of a command without events.
+/// Content to keep of a command without events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum WantedContent {
     /// Nothing, unless it has a rank.

@@ -22,7 +22,7 @@ pub(super) struct ProfilerLaunch {
     /// Folder of the start mark.
     scratch: PathBuf,
     wait: Duration,
-    /// What our own library records without the profiler, if native is a backend.
+    /// Selection that the collector's own library records without the profiler, if native is a backend.
     alone: Option<TraceSelection>,
     /// This rank prints the warning that the profiler did not start the command. The others only log it.
     prints_for_all: bool,

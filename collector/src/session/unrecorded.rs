@@ -39,7 +39,7 @@ pub(crate) enum PrepareError {
     /// The socket, a thread, a process or a descriptor is not available.
     #[error("failed to {what}: {source}{}", crate::log::next_step(source))]
     Resource {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The error of the system.
         source: io::Error,

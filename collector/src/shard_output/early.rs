@@ -36,7 +36,7 @@ pub(crate) struct EarlyShard {
     name: OsString,
     /// Device and inode, because another file may have the name by now.
     id: (u64, u64),
-    /// What has the usual name of the shard, if that name was taken.
+    /// Description of the entry that occupies the usual name of the shard, if that name was taken.
     pub(super) beside: Option<String>,
     /// Number of folders of the path that were created for the shard.
     made: usize,

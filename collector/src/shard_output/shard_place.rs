@@ -30,7 +30,7 @@ pub(crate) enum PlaceError {
     Taken {
         /// The file.
         path: PathBuf,
-        /// What has the name.
+        /// Description of the entry that has the name.
         what: String,
     },
     /// The file cannot be created.
@@ -69,7 +69,7 @@ pub struct ShardPlace {
 pub(super) struct NewShard {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    /// What has the usual name of the shard, if that name was taken.
+    /// Description of the entry that occupies the usual name of the shard, if that name was taken.
     pub(super) beside: Option<String>,
 }
 

@@ -210,7 +210,7 @@ fn a_profiler_that_hangs_behind_the_command_is_killed_and_what_the_command_left_
     kill(daemon, 9);
     assert!(daemon_runs && !child_runs, "{daemon_runs} {child_runs}");
     assert!(rocm.log().contains("had not ended 1 s after the command, and was killed"), "{}", rocm.log());
-    // What it had written before is imported.
+    // Output that the profiler wrote before is imported.
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
 }
 

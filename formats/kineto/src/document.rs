@@ -1,71 +1,73 @@
-//! The whole file as a stream: members at the top, in any order, and events one by one. Members that are not
-//! needed are passed over without being kept, however long or deep they are.
+//! Reads the whole file as a stream: top-level members in any order, and events one by one. Unneeded members are
+//! skipped without being kept, whatever their length or depth.
 
 use crate::cursor::{JsonCursor, JsonValue, ScanStop};
 use crate::event::TraceEvent;
 use crate::facts::is_fact;
 use crate::input::JsonInput;
 
-/// Longest event, and longest member at the top that is examined.
+/// Maximum length in bytes of an event, and of a top-level member that is examined.
 pub(crate) const MAX_VALUE: usize = 16 << 20;
 
-/// What is read.
+/// An item that the walk over a file found.
 pub(crate) enum TraceItem<'b> {
-    /// A member at the top that matters, and its value.
+    /// A relevant top-level member: name and value.
     Fact(&'b [u8], JsonValue<'b>),
-    /// A member that would matter and is not used: its name, and why.
+    /// A relevant top-level member that cannot be used: its name and the reason.
     UnusedFact(&'b [u8], &'static str),
-    /// The events begin. Those of torch without Kineto are all there is.
+    /// The events begin.
     Events {
-        /// There is nothing around them.
+        /// The events are the whole document, as torch without Kineto writes it.
         bare: bool,
     },
-    /// An event, and where it begins.
+    /// An event: its offset in the file, and its contents.
     Event(u64, &'b TraceEvent<'b>),
-    /// A malformed element of the events: where, and why.
+    /// A malformed element of the events: offset and reason.
     Broken {
         at: u64,
         why: &'static str,
-        /// Only this element. Otherwise an unknown number of elements is lost up to the next well-formed one.
+        /// Whether only this element is lost. Otherwise an unknown number of elements up to the next well-formed
+        /// one is lost.
         alone: bool,
     },
-    /// An event of more than [`MAX_VALUE`].
+    /// An event of more than [`MAX_VALUE`] bytes, at this offset.
     TooLong(u64),
 }
 
-/// How the walk ended.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct WalkEnding {
-    /// Where it could not continue, and why.
+    /// Offset at which the walk could not continue, and the reason.
     pub(crate) damage: Option<(u64, String)>,
-    /// What is wrong after a document that is whole: where it ends, and what is there.
+    /// Offset of the end of a complete document, and the unexpected data after it.
     pub(crate) trailing: Option<(u64, TrailingData)>,
-    /// There were events, if only none of them.
+    /// Whether the file has a list of events, even an empty one.
     pub(crate) has_events: bool,
 }
 
-/// What should not be after the document.
+/// Unexpected data after the document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TrailingData {
-    /// This many bytes that are not white space alone, read to their end.
+    /// Number of bytes after the document that are not only white space. They were all read.
     Bytes(u64),
-    /// The packed file could not be read to its end: its checksum is wrong or missing, or no member follows. Why.
+    /// The compressed file could not be read to its end, for this reason: its checksum is wrong or missing, or the
+    /// following bytes are not a gzip member.
     Packing(String),
 }
 
-/// Places that are tried after broken JSON, and bytes of an event that are examined there.
+/// Number of offsets that are tried after malformed JSON, and bytes of an event that are examined there.
 const TRIES: usize = 1000;
 const TRIED_BYTES: usize = 64 << 10;
 
-/// What is read of the events.
+/// The parts of the file that a walk reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkDepth {
     Everything,
-    /// They are passed over.
+    /// Events are skipped.
     FactsOnly,
 }
 
-/// Walks over a file and passes on what is read.
+/// Walks over a file and passes each item to `take`.
 pub(crate) fn walk<E>(
     input: &mut JsonInput,
     depth: WalkDepth,
@@ -91,7 +93,7 @@ pub(crate) fn walk<E>(
     Ok(ending)
 }
 
-/// Reads what is after the document. The checksum of a packed file is at its end.
+/// Reads the data after the document. The checksum of a compressed file is at its end.
 fn trailing_data(input: &mut JsonInput) -> Option<(u64, TrailingData)> {
     let end = input.offset();
     let first = input.peek().map(|_| input.offset());
@@ -102,7 +104,7 @@ fn trailing_data(input: &mut JsonInput) -> Option<(u64, TrailingData)> {
     packing.or_else(|| first.map(|at| (at, TrailingData::Bytes(input.end() - at))))
 }
 
-/// Where and why the walk ended too early.
+/// Offset and reason if the walk ended too early.
 type WalkResult = Result<(), (u64, &'static str)>;
 
 const CUT: &str = "the file ends too early";
@@ -139,8 +141,8 @@ fn top<E>(
     }
 }
 
-/// Reads up to the value of the next member at the top; false after the last one. `is_first` is true until there was
-/// one.
+/// Reads up to the value of the next top-level member; returns false after the last one. `is_first` is true until a
+/// member was read.
 pub(crate) fn next_member(
     input: &mut JsonInput,
     is_first: &mut bool,
@@ -162,8 +164,8 @@ pub(crate) fn next_member(
     Ok(true)
 }
 
-/// Passes on a member that matters. One that is too long or nested too deep is passed over; an error where the value
-/// has no end.
+/// Passes a relevant member to `take`. Skips a member that is too long or nested too deeply, and returns the
+/// reason. Returns an error if the value has no end.
 fn fact<E>(
     input: &mut JsonInput,
     name: &[u8],
@@ -185,7 +187,7 @@ fn fact<E>(
     Ok(if input.pass_value() { Ok(()) } else { Err(why) })
 }
 
-/// The name of a member at the top, up to its value.
+/// Reads the name of a top-level member, up to its value.
 fn member_name(input: &mut JsonInput, name: &mut Vec<u8>) -> Result<(), &'static str> {
     loop {
         let mut cursor = JsonCursor::new(input.bytes());
@@ -217,7 +219,7 @@ enum Whole {
     Cut,
 }
 
-/// Reads on until the next value is in the buffer.
+/// Reads until the next value is complete in the buffer.
 fn whole_value(input: &mut JsonInput) -> Whole {
     loop {
         let mut cursor = JsonCursor::new(input.bytes());
@@ -235,7 +237,7 @@ fn whole_value(input: &mut JsonInput) -> Whole {
     }
 }
 
-/// The events, from their bracket on.
+/// Reads the events, starting at their opening bracket.
 fn events<E>(
     input: &mut JsonInput,
     depth: WalkDepth,
@@ -296,16 +298,16 @@ fn events<E>(
     }
 }
 
-/// Where the walk is once it has left broken JSON.
+/// Position of the walk after it has left malformed JSON.
 enum Left {
-    /// After the element that was broken.
+    /// After the malformed element.
     After,
     /// Before a well-formed event.
     Before,
     Nowhere,
 }
 
-/// Leaves a malformed element: by its brackets, or else to the next well-formed event.
+/// Leaves a malformed element: at its closing bracket, or else at the next well-formed event.
 fn leave(input: &mut JsonInput) -> Left {
     if let Whole::Length(length) = whole_value(input) {
         let mut following = JsonCursor::new(input.bytes().get(length..).unwrap_or_default());
@@ -317,7 +319,7 @@ fn leave(input: &mut JsonInput) -> Left {
     input.pass(1);
     let mut tries = 0;
     while tries < TRIES {
-        // An event follows a comma, its args follow a colon.
+        // An event follows a comma; its args follow a colon.
         let bytes = input.bytes();
         let comma = bytes.iter().position(|byte| *byte == b',');
         let Some(comma) = comma else {

@@ -1,16 +1,16 @@
-//! One element of `traceEvents`, its fields picked out by name while it is walked over once.
+//! One element of `traceEvents`. A single pass over the element selects its fields by name.
 
 use crate::cursor::{JsonCursor, JsonValue, ScanStop, elements};
 use crate::number::{integer, nanoseconds};
 
-/// A process or thread, as events name it: by number, or by a word.
+/// A process or thread as events name it: a number or a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum EventPlace<'b> {
-    /// The event has none.
+    /// The event does not name one.
     #[default]
     None,
     Number(i64),
-    /// With its escapes.
+    /// A word, with its escapes.
     Word(&'b [u8]),
 }
 
@@ -33,40 +33,40 @@ impl<'b> EventPlace<'b> {
     }
 }
 
-/// What is taken of an event. Texts have their escapes.
+/// The fields of an event that are used. Texts include their escapes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TraceEvent<'b> {
-    /// `ph`, 0 where it is no single letter.
+    /// `ph`; 0 if it is not a single letter.
     pub(crate) phase: u8,
     pub(crate) name: &'b [u8],
     pub(crate) category: Option<&'b [u8]>,
     pub(crate) pid: EventPlace<'b>,
     pub(crate) tid: EventPlace<'b>,
-    /// ns since the base of the file.
+    /// Time in ns since the base time of the file.
     pub(crate) ts: Option<i64>,
-    /// ns; 0 where there is none.
+    /// Duration in ns; 0 if the event has none.
     pub(crate) dur: Option<i64>,
-    /// Of a flow.
+    /// Id of a flow.
     pub(crate) id: &'b [u8],
     pub(crate) args: EventArgs<'b>,
 }
 
-/// What is taken of `args`.
+/// The members of `args` that are used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EventArgs<'b> {
-    /// The whole object, with its brackets.
+    /// The whole object, including its brackets.
     pub(crate) all: Option<&'b [u8]>,
-    /// `External id`: of the operator that something was launched by.
+    /// `External id`: id of the operator that launched the work.
     pub(crate) external: Option<i64>,
     pub(crate) correlation: Option<i64>,
     pub(crate) stream: Option<i64>,
     pub(crate) device: Option<i64>,
     pub(crate) bytes: Option<i64>,
     pub(crate) shared_memory: Option<i64>,
-    /// An array of three numbers each.
+    /// Array of three numbers; the same for `block`.
     pub(crate) grid: Option<&'b [u8]>,
     pub(crate) block: Option<&'b [u8]>,
-    /// Of metadata.
+    /// Name or labels in a metadata event.
     pub(crate) name: Option<&'b [u8]>,
     pub(crate) labels: Option<&'b [u8]>,
     pub(crate) collective: CollectiveArgs<'b>,
@@ -82,13 +82,13 @@ pub(crate) struct CollectiveArgs<'b> {
     pub(crate) ranks: Option<&'b [u8]>,
     pub(crate) group_size: Option<&'b [u8]>,
     pub(crate) sequence: Option<&'b [u8]>,
-    /// `Input Dims` and `Input type`: arrays with an element for each input.
+    /// `Input Dims` and `Input type`: arrays with one element per input.
     pub(crate) dims: Option<&'b [u8]>,
     pub(crate) types: Option<&'b [u8]>,
 }
 
 impl<'b> TraceEvent<'b> {
-    /// Reads the event that the bytes begin with; returns it and its length.
+    /// Reads the event at the start of the bytes; returns the event and its length in bytes.
     #[inline]
     pub(crate) fn read(bytes: &'b [u8]) -> Result<(TraceEvent<'b>, usize), ScanStop> {
         let mut cursor = JsonCursor::new(bytes);
@@ -169,7 +169,7 @@ impl<'b> EventArgs<'b> {
     }
 }
 
-/// The three numbers of a size; 1 where there are fewer.
+/// Returns the three numbers of a size; missing numbers are 1.
 pub(crate) fn sizes(array: Option<&[u8]>) -> [i64; 3] {
     let mut sizes = [1; 3];
     let values = elements(array.unwrap_or_default()).map(|value| value.plain().and_then(integer));

@@ -1,4 +1,4 @@
-//! What a file states about itself beside its events, and what its sidecar states.
+//! Statements of a file about itself outside its events, and statements of its sidecar.
 
 use crate::cursor::{JsonValue, elements, members};
 use crate::input::lossy;
@@ -8,23 +8,23 @@ use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Longest sidecar.
+/// Maximum length of a sidecar in bytes.
 const MAX_SIDECAR: u64 = 64 << 10;
-/// GPUs that are described, and bytes of each description that is kept.
+/// Maximum number of GPU descriptions, and maximum bytes kept of each.
 const MAX_DEVICES: (usize, usize) = (1024, 64 << 10);
-/// Longest name of a host or device.
+/// Maximum length of a host or device name in bytes.
 const MAX_NAME: usize = 1024;
-/// Bytes of a value that are reported.
+/// Maximum number of bytes of a value in a message.
 const MAX_SHOWN: usize = 40;
 
-/// Members at the top.
+/// The relevant top-level members.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TraceFacts {
-    /// `baseTimeNanoseconds`: what all times count from, ns of `CLOCK_REALTIME`.
+    /// `baseTimeNanoseconds`: origin of all times, ns of `CLOCK_REALTIME`.
     pub(crate) base: Option<i64>,
-    /// What is there instead, if it is no such number.
+    /// The value of `baseTimeNanoseconds`, if it is not a valid number.
     pub(crate) bad_base: Option<String>,
-    /// Another base that is there, too.
+    /// A second, different value of `baseTimeNanoseconds`.
     pub(crate) second_base: Option<i64>,
     pub(crate) rank: Option<u32>,
     pub(crate) world: Option<u32>,
@@ -38,17 +38,17 @@ pub(crate) struct TraceFacts {
 pub(crate) struct GpuDevice {
     pub(crate) id: i64,
     pub(crate) name: String,
-    /// The whole description.
+    /// The whole description as JSON.
     pub(crate) json: Vec<u8>,
 }
 
-/// Whether a member at the top is one of those that [`TraceFacts`] keeps.
+/// Returns whether [`TraceFacts`] keeps the top-level member with this name.
 pub(crate) fn is_fact(name: &[u8]) -> bool {
     matches!(name, b"baseTimeNanoseconds" | b"host_name" | b"distributedInfo" | b"deviceProperties")
 }
 
 impl TraceFacts {
-    /// Notes a member.
+    /// Records a member.
     pub(crate) fn take(&mut self, name: &[u8], value: JsonValue<'_>) {
         match (name, value) {
             (b"baseTimeNanoseconds", value) => {
@@ -58,7 +58,7 @@ impl TraceFacts {
                         self.base = base;
                         self.bad_base = base.is_none().then(|| shown(value));
                     }
-                    // The first one counts: it may be in use.
+                    // The first value counts: its times may already be in use.
                     Some(first) => self.second_base = self.second_base.or(base.filter(|base| *base != first)),
                 }
             }
@@ -84,7 +84,7 @@ impl TraceFacts {
     }
 }
 
-/// The beginning of a value as it is in the file.
+/// Returns the beginning of a value as it is spelled in the file.
 fn shown(value: JsonValue<'_>) -> String {
     let (JsonValue::Text(text) | JsonValue::Scalar(text) | JsonValue::Array(text) | JsonValue::Object(text)) =
         value;
@@ -108,17 +108,17 @@ impl GpuDevice {
     }
 }
 
-/// What the collector's hook knew when the profiler was started.
+/// Data that the collector's hook recorded when the profiler was started.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct TraceSidecar {
-    /// When the profiler was started, ns of `CLOCK_BOOTTIME`.
+    /// Start time of the profiler, ns of `CLOCK_BOOTTIME`.
     #[serde(default)]
     pub(crate) start_boottime_ns: Option<i64>,
     #[serde(default)]
     pub(crate) rank: Option<u32>,
     #[serde(default)]
     pub(crate) world_size: Option<u32>,
-    /// Where the rank is from. A name without a rank: the process has one, and its number is unknown.
+    /// Source of the rank. If it is set without a rank, the process has a rank of unknown number.
     #[serde(default)]
     pub(crate) rank_from: Option<String>,
     #[serde(default)]
@@ -126,20 +126,20 @@ pub(crate) struct TraceSidecar {
 }
 
 impl TraceSidecar {
-    /// Where the rank is from, if that is a name.
+    /// Returns the source of the rank, if it is a valid name.
     pub(crate) fn name(&self) -> Option<String> {
         self.rank_from.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME)
     }
 }
 
-/// `TRACE.rpd.json` beside a trace.
+/// Returns the path `TRACE.rpd.json` beside a trace.
 pub(crate) fn sidecar_path(trace: &Path) -> PathBuf {
     let mut name = trace.as_os_str().to_owned();
     name.push(".rpd.json");
     PathBuf::from(name)
 }
 
-/// The sidecar of a trace: nothing where there is none, an error message if it is malformed.
+/// Reads the sidecar of a trace. Returns an empty one if there is none, and an error message if it is malformed.
 pub(crate) fn sidecar(trace: &Path) -> Result<TraceSidecar, String> {
     let path = sidecar_path(trace);
     let Ok(file) = rpd_files::open_input(&path) else { return Ok(TraceSidecar::default()) };

@@ -1,4 +1,4 @@
-//! What ran on a GPU, as rows: kernels, fills and copies.
+//! Converts GPU activities to rows: kernels, fills and copies.
 
 use crate::SOURCE;
 use crate::event::{EventPlace, TraceEvent, sizes};
@@ -13,7 +13,8 @@ use rpd_shard::model::row_types::{
 use serde_json::json;
 use std::io::Write;
 
-/// Copies by a part of their names: name in RocPD, and whether they end and begin on the GPU.
+/// Copies by a part of their names: RocPD name, whether the target is on the GPU, and whether the source is on the
+/// GPU.
 const COPIES: [(&[&str], &str, bool, bool); 6] = [
     (&["HtoD", "HostToDevice"], "MEMORY_COPY_HOST_TO_DEVICE", true, false),
     (&["DtoH", "DeviceToHost"], "MEMORY_COPY_DEVICE_TO_HOST", false, true),
@@ -23,7 +24,8 @@ const COPIES: [(&[&str], &str, bool, bool); 6] = [
     (&["HtoA", "AtoH", "AtoA", "AtoD", "DtoA"], "MEMORY_COPY_NONE", true, true),
 ];
 
-/// The mark of a dispatch whose sizes the file does not state: RocPD has 0 there, since NULL is not allowed.
+/// Returns the extdata that marks a dispatch without sizes in the file. RocPD then has size 0, because NULL is not
+/// allowed.
 fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
     match (no_grid, no_workgroup) {
         (false, false) => None,
@@ -34,7 +36,7 @@ fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
 }
 
 impl<W: Write> EventRows<W> {
-    /// GPU and stream of a span, by its args or else by its place.
+    /// Returns GPU and stream of a span: from its args, or else from its process and thread.
     fn on_gpu(&self, event: &TraceEvent<'_>) -> (i64, i64) {
         let number = |place: EventPlace<'_>| match place {
             EventPlace::Number(number) => Some(number),

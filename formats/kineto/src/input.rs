@@ -1,4 +1,4 @@
-//! The bytes of a file, plain or packed, in a buffer that holds whole values.
+//! Buffers the bytes of a plain or compressed file, so that complete values are in memory.
 
 use crate::cursor::{JsonValue, is_end, quote_or_backslash};
 use flate2::bufread::GzDecoder;
@@ -7,14 +7,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Bytes read at once.
+/// Number of bytes per read.
 const CHUNK: usize = 256 << 10;
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// The mark that some editors put before UTF-8.
+/// The UTF-8 byte order mark, which some editors add.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Opens a file, and unpacks it if it is packed, whatever its name.
+/// Opens a file, and decompresses it if its first bytes are those of gzip, whatever its name.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     let mut head = Vec::new();
     open_input(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
@@ -22,9 +22,9 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     Ok(if head == GZIP { Box::new(GzipMembers::of(file)) } else { Box::new(file) })
 }
 
-/// The members of a packed file one after the other, as `gzip -d` unpacks them: zeros after them are padding.
+/// Decompresses the gzip members of a file one after another, as `gzip -d` does. Zeros after a member are padding.
 struct GzipMembers {
-    /// The member that is read; `None` after the last one.
+    /// The current member; `None` after the last one.
     member: Option<GzDecoder<BufReader<File>>>,
 }
 
@@ -47,7 +47,7 @@ impl Read for GzipMembers {
     }
 }
 
-/// What follows a member and the zeros after it.
+/// Returns a decoder for the member after the zeros that follow a member; `None` at the end of the file.
 fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufReader<File>>>> {
     loop {
         let bytes = file.fill_buf()?;
@@ -63,19 +63,19 @@ fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufRead
     }
 }
 
-/// See the module.
+/// The buffered bytes of a file; see the module.
 pub(crate) struct JsonInput {
     source: Box<dyn Read>,
     buffer: Vec<u8>,
-    /// Next byte in `buffer`.
+    /// Offset of the next byte in `buffer`.
     at: usize,
-    /// Place of `buffer[0]` in the unpacked file.
+    /// Offset of `buffer[0]` in the decompressed file.
     base: u64,
-    /// Nothing comes any more.
+    /// Whether the end of the file was reached.
     ended: bool,
-    /// Why it ended too early: a packed file that is cut or damaged.
+    /// The reason why a compressed file ended too early: it is truncated or damaged.
     damage: Option<String>,
-    /// The operating system reported an error.
+    /// An error of the operating system.
     error: Option<io::Error>,
 }
 
@@ -84,30 +84,30 @@ impl JsonInput {
         JsonInput { source, buffer: Vec::new(), at: 0, base: 0, ended: false, damage: None, error: None }
     }
 
-    /// What is there of the rest.
+    /// Returns the unconsumed bytes in the buffer.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         self.buffer.get(self.at..).unwrap_or_default()
     }
 
-    /// Passes over bytes that are there.
+    /// Consumes bytes of the buffer.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: usize) {
         self.at = (self.at + bytes).min(self.buffer.len());
     }
 
-    /// Place of the next byte in the unpacked file.
+    /// Offset of the next byte in the decompressed file.
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
 
-    /// Place after the last byte that was read.
+    /// Offset after the last byte that was read.
     pub(crate) fn end(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }
 
-    /// Passes over a byte order mark at the beginning.
+    /// Consumes a byte order mark at the beginning.
     pub(crate) fn pass_mark(&mut self) {
         if self.offset() == 0
             && (!self.bytes().is_empty() || self.more())
@@ -117,17 +117,17 @@ impl JsonInput {
         }
     }
 
-    /// Why the file ended too early, if it did.
+    /// The reason why the file ended too early, if it did.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// The error of the operating system, once.
+    /// Takes the error of the operating system; later calls return `None`.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
 
-    /// Reads on; false where nothing comes any more.
+    /// Reads more bytes; returns false at the end of the file.
     pub(crate) fn more(&mut self) -> bool {
         if self.ended {
             return false;
@@ -161,7 +161,7 @@ impl JsonInput {
         filled > before
     }
 
-    /// The next byte that is no white space, which is not passed over; `None` at the end.
+    /// Skips white space and returns the next byte without consuming it; `None` at the end.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             let space = self.bytes().iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -175,8 +175,8 @@ impl JsonInput {
         }
     }
 
-    /// Passes over a value of any length and depth without keeping it; false where there is none, or the file
-    /// ends before it does.
+    /// Skips a value of any length and depth without keeping it. Returns false if there is no value, or if the file
+    /// ends inside it.
     pub(crate) fn pass_value(&mut self) -> bool {
         let Some(first) = self.peek() else { return false };
         if !matches!(first, b'"' | b'[' | b'{') {
@@ -194,7 +194,7 @@ impl JsonInput {
         }
     }
 
-    /// Passes over a number or a word.
+    /// Skips a number or a word.
     fn pass_scalar(&mut self) -> bool {
         let begin = self.offset();
         loop {
@@ -212,17 +212,17 @@ impl JsonInput {
     }
 }
 
-/// Where a string, array or object ends that is examined piece by piece.
+/// Finds the end of a string, array or object that is examined piece by piece.
 #[derive(Default)]
 struct ValueWalk {
     depth: u64,
     in_string: bool,
-    /// The piece before ended after a backslash.
+    /// Whether the previous piece ended after a backslash.
     is_escaped: bool,
 }
 
 impl ValueWalk {
-    /// Length of the value's end in this piece.
+    /// Returns the offset after the value's end, if it is in this piece.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = usize::from(std::mem::take(&mut self.is_escaped));
         while let Some(&byte) = bytes.get(at) {
@@ -251,7 +251,7 @@ impl ValueWalk {
     }
 }
 
-/// A copy of a plain value as text.
+/// Returns a copy of a plain value as text.
 pub(crate) fn lossy(value: JsonValue<'_>) -> Option<String> {
     Some(String::from_utf8_lossy(&crate::text::unescape(value.plain()?)).into_owned())
 }

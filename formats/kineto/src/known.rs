@@ -1,5 +1,6 @@
-//! What events refer to: threads, agents, queues, streams, kernels, counters and tracks. Their rows are made when the
-//! first event names them; those of threads and agents at the end of the file, since their names may be anywhere.
+//! Rows that events refer to: threads, agents, queues, streams, kernels, counters and tracks. A row is written when
+//! an event first names it. Rows of threads and agents are written at the end of the file, because their names may
+//! be anywhere in it.
 
 use crate::SOURCE;
 use crate::event::EventPlace;
@@ -23,9 +24,9 @@ pub(crate) const ZERO: WholeNumber = WholeNumber::Signed(0);
 const EMPTY_JSON: &[u8] = b"{}";
 /// Maximum number of rows of each kind.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Represents what the file does not state.
+/// Text for values that the file does not state.
 pub(crate) const UNKNOWN: &str = "(unknown)";
-/// Represents the code of all kernels, which the file does not describe.
+/// Placeholder row for the code object of all kernels, which the file does not describe.
 const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
     agent_id: None,
     uri: Some(UNKNOWN.as_bytes()),
@@ -36,12 +37,12 @@ const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
     extdata: None,
 };
 
-/// Why an event yields no row.
+/// The reason why an event yields no row.
 #[derive(Debug)]
 pub(crate) enum RowError {
-    /// It is malformed.
+    /// The event is malformed, for this reason.
     Bad(&'static str),
-    /// There are too many of its kind.
+    /// There are too many rows of its kind.
     OverLimit,
     /// RocPD has no place for it.
     NoPlace,
@@ -69,7 +70,7 @@ impl RowError {
     }
 }
 
-/// A [`EventPlace`] to remember.
+/// A hashable key of an [`EventPlace`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum PlaceKey {
     None,
@@ -88,25 +89,25 @@ impl PlaceKey {
     }
 }
 
-/// See the module.
+/// The rows that events refer to; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct ReferredRows {
     pub(crate) threads: ThreadList,
     pub(crate) devices: Vec<GpuDevice>,
-    /// Keys of the rows that the agents will get, by GPU; `None` is the host.
+    /// Keys that the rows of the agents will have, by GPU; `None` is the host.
     agents: HashMap<Option<i64>, AgentKey>,
-    /// In the order of their keys.
+    /// GPUs in the order of their keys.
     agent_list: Vec<Option<i64>>,
-    /// By GPU and stream. Each has a queue with the same key.
+    /// Streams by GPU and stream number. Each has a queue with the same key.
     streams: HashMap<(i64, i64), StreamKey>,
     kernels: HashMap<u128, KernelSymbolKey>,
     code_object: Option<CodeObjectKey>,
     counters: HashMap<(Option<i64>, u64), PmcKey>,
-    /// By thread and name.
+    /// Tracks by thread and name.
     tracks: HashMap<(Option<ThreadKey>, StringId), TrackKey>,
 }
 
-/// Adds a row and remembers its key.
+/// Writes a row and remembers its key.
 fn add<W: Write, K: Hash + Eq, R: TableRow<Key: Copy>>(
     known: &mut HashMap<K, R::Key>,
     key: K,
@@ -121,7 +122,7 @@ fn add<W: Write, K: Hash + Eq, R: TableRow<Key: Copy>>(
     Ok(id)
 }
 
-/// Gives something its key, which is that of its row later.
+/// Assigns a key to an entry whose row is written later.
 pub(crate) fn list<K: Hash + Eq, T, const TABLE: u16>(
     known: &mut HashMap<K, RowKey<TABLE>>,
     list: &mut Vec<T>,
@@ -138,7 +139,7 @@ pub(crate) fn list<K: Hash + Eq, T, const TABLE: u16>(
 }
 
 impl ReferredRows {
-    /// A GPU by its index, or the host.
+    /// Returns the key of a GPU by its index, or of the host.
     pub(crate) fn agent(&mut self, gpu: Option<i64>) -> Result<AgentKey, RowError> {
         if let Some(agent) = self.agents.get(&gpu) {
             return Ok(*agent);
@@ -149,7 +150,7 @@ impl ReferredRows {
         list(&mut self.agents, &mut self.agent_list, gpu, gpu)
     }
 
-    /// Adds the rows of threads and agents, when the whole file has been read.
+    /// Writes the rows of threads and agents after the whole file was read.
     pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
         self.threads.finish(out)?;
         for gpu in std::mem::take(&mut self.agent_list) {
@@ -162,7 +163,7 @@ impl ReferredRows {
         let described = self.devices.iter().find(|device| Some(device.id) == gpu);
         let (kind, vendor) = if gpu.is_some() { ("GPU", "AMD") } else { ("CPU", "CPU") };
         let name = gpu.map_or("CPU".to_owned(), |gpu| format!("GPU {gpu}"));
-        // AMD counts CPUs first. How many there are is not in the file.
+        // AMD counts CPUs first. The file does not state how many there are.
         let index = Some(gpu.map_or(0, |gpu| gpu.saturating_add(1)).into());
         let product = Some(described.map_or("", |device| device.name.as_str()).as_bytes());
         let row = AgentRow {
@@ -181,7 +182,7 @@ impl ReferredRows {
         out.row(SOURCE, &row).map(drop)
     }
 
-    /// A stream of a GPU, and its queue: both have this key.
+    /// Returns the key of a GPU's stream, which is also the key of its queue.
     #[inline]
     pub(crate) fn stream<W: Write>(
         &mut self,
@@ -201,7 +202,7 @@ impl ReferredRows {
         add(&mut self.streams, (gpu, stream), out, &StreamRow { name: Some(name.as_bytes()), extdata })
     }
 
-    /// The symbol of a kernel, by its name.
+    /// Returns the symbol of a kernel by its name.
     #[inline]
     pub(crate) fn kernel<W: Write>(
         &mut self,
@@ -222,7 +223,7 @@ impl ReferredRows {
         add(&mut self.kernels, hash, out, &row)
     }
 
-    /// A counter of a GPU or of the host.
+    /// Returns the counter of a GPU or of the host.
     pub(crate) fn counter<W: Write>(
         &mut self,
         out: &mut Translator<W>,
@@ -255,7 +256,7 @@ impl ReferredRows {
         add(&mut self.counters, key, out, &row)
     }
 
-    /// A track of samples, of a thread or of the process; `name` is the id of a string.
+    /// Returns the track for samples of a thread, or of the process. `name` is the id of a string.
     pub(crate) fn track<W: Write>(
         &mut self,
         out: &mut Translator<W>,

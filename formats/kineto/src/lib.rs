@@ -1,4 +1,4 @@
-//! Traces of the PyTorch profiler (Kineto JSON), read as shards.
+//! Reads traces of the PyTorch profiler (Kineto JSON) as shards.
 //!
 //! ```text
 //! {"baseTimeNanoseconds": N, "distributedInfo": {..}, "host_name": .., "traceEvents": [ {event}, ... ], ...}
@@ -6,32 +6,32 @@
 //! [ {event}, ... ]                                        torch without Kineto
 //! ```
 //!
-//! The file is one process. It is read as a stream, plain or gzip, an event at a time and without a tree;
-//! memory does not grow with it, but for names. `ts` and `dur` are microseconds with three decimals and are
-//! never made a float.
+//! A file is one process. The reader processes it as a stream, plain or gzip, one event at a time and without a
+//! tree. Its memory grows only with the number of names. `ts` and `dur` are microseconds with three decimals and
+//! are never converted to floating point.
 //!
 //! | event | shard |
 //! |---|---|
 //! | `X` on a thread: cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, overhead, Trace, any other | event, region |
-//! | `X` kernel, gpu_memset | event, dispatch on agent, queue and stream. A memset is a dispatch of a kernel called like it. Sizes of grid and block are those of the file; where it has none they are 0, and `$.rpd.no_grid` or `$.rpd.no_workgroup` of the dispatch's extdata is true |
+//! | `X` kernel, gpu_memset | event, dispatch on agent, queue and stream. A memset is a dispatch of a kernel with its name. Sizes of grid and block are those of the file. Missing sizes are 0, and `$.rpd.no_grid` or `$.rpd.no_workgroup` of the dispatch's extdata is true |
 //! | `X` gpu_memcpy | event, memory copy. Its name is an arg `name`, and `$.name` of its extdata |
 //! | `X` gpu_user_annotation | event, region on a thread that represents the stream |
-//! | `i` `[memory]`, `C` | event, sample, and a counter value for each number (of `[memory]` the totals) |
-//! | `i` other | event with `$.message`, sample on a track of its thread that is called like its category |
+//! | `i` `[memory]`, `C` | event, sample, and a counter value for each number (for `[memory]` only the totals) |
+//! | `i` other | event with `$.message`, sample on a track of its thread with the name of its category |
 //! | `X` Operator, Runtime, Kernel, Memcpy, Memset of old releases | as cpu_op, cuda_runtime, kernel, gpu_memcpy, gpu_memset |
 //! | `s`, `f` ac2g, async_gpu, async launch | no row: the correlation is the stack id of call and kernel |
 //! | `s`, `f` fwdbwd, others | an arg of the event where they start or end: type `flow start` or `flow end`, value the id |
-//! | `M` thread_name, process_name, process_labels | name of the thread, command of the process, pid of the rank, at any place in the file. The last name of a thread counts |
-//! | `M` sort indexes | nothing: they only sort a display |
-//! | `M` other | counted as without a place |
+//! | `M` thread_name, process_name, process_labels | name of the thread, command of the process, pid of the rank. May be anywhere in the file; the last name of a thread counts |
+//! | `M` sort indexes | not read: they only order a display |
+//! | `M` other | counted as unsupported |
 //! | any other phase | in the loss ledger |
 //! | `cat` | category of the event, unchanged |
-//! | `args` | `$.args` of the event's extdata as JSON, unchanged: single args are seldom queried, and as rows they would be most of a database |
-//! | `args` External id, correlation | correlation id and stack id of the event, too |
-//! | `args` of collectives | args `collective`, `comm`, `ranks`, `size`, `seq`, `count`, `datatype`, too |
+//! | `args` | `$.args` of the event's extdata as JSON, unchanged. Queries seldom need single args, and as rows they would be most of a database |
+//! | `args` External id, correlation | additionally correlation id and stack id of the event |
+//! | `args` of collectives | additionally args `collective`, `comm`, `ranks`, `size`, `seq`, `count`, `datatype` |
 //!
-//! A pid that is not a number, and one that is not the rank's (the index of a GPU), has threads with ids above
-//! those that Linux assigns.
+//! A pid that is not a number, or not the rank's (the index of a GPU), gets threads with ids above those that Linux
+//! assigns.
 
 mod cursor;
 mod document;
@@ -52,7 +52,7 @@ mod translate;
 pub use recognize::is_kineto;
 pub use translate::translate;
 
-/// The rank's process, the only one of the shard.
+/// Source number of the rank's process, the only one of the shard.
 const SOURCE: u32 = 1;
-/// What torch without Kineto has in the place of a process id.
+/// Text that torch without Kineto writes in place of a process id.
 const LEGACY_PID: &[u8] = b"CPU functions";

@@ -5,15 +5,15 @@ use rpd_translator::Translator;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Elements of the events that are in no row, by the reason.
+/// Elements of the events that yield no row, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct LostEvents {
-    /// Where the first one was, and how many there are.
+    /// Offset of the first element and number of elements.
     by_reason: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl LostEvents {
-    /// Counts an element at a byte of the file, as a row of the table where it would have been.
+    /// Counts the lost element at this offset of the file in the table that its row would be in.
     pub(crate) fn add<W: Write>(
         &mut self,
         out: &mut Translator<W>,
@@ -25,12 +25,12 @@ impl LostEvents {
         out.lose("events", Loss { source: SOURCE, table, cause, rows: Some(1) });
     }
 
-    /// Notes that the amount of the loss is unknown.
+    /// Records a loss of unknown size.
     pub(crate) fn add_unknown<W: Write>(out: &mut Translator<W>, cause: LossCause) {
         out.lose_uncounted(Loss { source: SOURCE, table: Some(rocpd::EVENT), cause, rows: None });
     }
 
-    /// Adds a warning for each reason.
+    /// Adds one warning per reason.
     pub(crate) fn warn<W: Write>(self, out: &mut Translator<W>) {
         for (why, (at, count)) in self.by_reason {
             out.warn(match count {

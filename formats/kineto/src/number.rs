@@ -1,12 +1,12 @@
-//! Decimals, exactly. A time of today has 16 digits before the point and 3 after it, which no `f64` holds.
+//! Parses decimals exactly. A current time has 16 digits before the point and 3 after it, more than an `f64` holds.
 
-/// Digits that are taken; no sensible number has more.
+/// Maximum number of digits that are read; no sensible number has more.
 const MAX_DIGITS: u32 = 34;
 /// Largest exponent that is examined.
 const MAX_EXPONENT: i64 = 400;
 
-/// A decimal number times ten to the power of `shift`, cut to an integer; `None` for what is no JSON number or has no
-/// place in an `i64`.
+/// Returns a decimal number times ten to the power of `shift`, truncated to an integer. Returns `None` if the text
+/// is not a JSON number or the result does not fit an `i64`.
 pub(crate) fn scaled(text: &[u8], shift: i64) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {
         (b'-', rest) => (true, rest),
@@ -59,10 +59,10 @@ fn exponent(text: &[u8]) -> Option<i64> {
     Some(value.clamp(-MAX_EXPONENT, MAX_EXPONENT))
 }
 
-/// Microseconds as ns.
+/// Converts microseconds to ns.
 #[inline]
 pub(crate) fn nanoseconds(text: &[u8]) -> Option<i64> {
-    // Nearly all are digits, a point and three digits.
+    // Nearly all times are digits, a point and three digits.
     if let [whole @ .., b'.', a, b, c] = text
         && (1..=15).contains(&whole.len())
         && whole.iter().chain([a, b, c]).all(u8::is_ascii_digit)
@@ -73,7 +73,7 @@ pub(crate) fn nanoseconds(text: &[u8]) -> Option<i64> {
     scaled(text, 3)
 }
 
-/// An integer. One with a fraction is none.
+/// Parses an integer; returns `None` for a number with a fraction.
 #[inline]
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {

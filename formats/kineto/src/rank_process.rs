@@ -3,7 +3,7 @@ use crate::threads::ThreadList;
 use rpd_shard::identity::node_of_file;
 use rpd_shard::record::{Clock, Node, Process};
 
-/// The process of the rank, as far as the file and its sidecar state; `times` are its first and last time, ns.
+/// Describes the process of the rank from the file and its sidecar. `times` are its first and last time in ns.
 pub(crate) fn rank_process(
     facts: &TraceFacts,
     sidecar: &TraceSidecar,

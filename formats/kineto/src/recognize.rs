@@ -1,27 +1,28 @@
-//! Distinguishes a trace of the PyTorch profiler from other JSON, by its members at the top and its first events.
+//! Distinguishes traces of the PyTorch profiler from other JSON by top-level members and the first events.
 
 use crate::document::next_member;
 use crate::input::{JsonInput, open};
 use std::io::Read;
 use std::path::Path;
 
-/// Unpacked bytes of a file that are examined, at most: members before the events may be large.
+/// Maximum number of decompressed bytes that are examined: members before the events may be large.
 const MAX_HEAD_BYTES: u64 = 16 << 20;
-/// Bytes of the events in which words of torch are looked for.
+/// Number of bytes of the events that are searched for words of torch.
 const EVENT_BYTES: usize = 64 << 10;
-/// Members at the top that Kineto alone writes.
+/// Top-level members that only Kineto writes.
 const MEMBERS: [&[u8]; 4] =
     [b"schemaVersion", b"deviceProperties", b"baseTimeNanoseconds", b"distributedInfo"];
-/// Words that events of torch have.
+/// Words that occur in events of torch.
 const WORDS: [&[u8]; 3] = [b"\"External id\"", b"\"Ev Idx\"", b"\"cpu_op\""];
 
-/// Whether a file begins like a trace of the PyTorch profiler, plain or packed, whatever its name. Other
-/// programs write `traceEvents`, too, and so do we: Kineto has members beside them that others have not, in any
-/// order, or events with words of torch. A file that cannot be read is none. Reads 16 MiB of the unpacked file
-/// at most, and keeps few of them.
+/// Returns whether a file begins like a trace of the PyTorch profiler, plain or compressed, whatever its name.
+///
+/// Other programs, including `rpd-merge`, write `traceEvents` too. Kineto also writes members that others do not,
+/// in any order, or events that contain words of torch. The result is false for an unreadable file. Reads at most
+/// 16 MiB of the decompressed file, and keeps little of it.
 pub fn is_kineto(path: &Path) -> bool {
     let Ok(source) = open(path) else { return false };
-    // A packed file that is cut has a head all the same.
+    // A truncated compressed file still has a readable head.
     let mut input = JsonInput::new(Box::new(source.take(MAX_HEAD_BYTES)));
     input.pass_mark();
     match input.peek() {
@@ -35,7 +36,7 @@ fn is_legacy(text: &[u8]) -> bool {
     has(text, b"\"ph\"") && has(text, crate::LEGACY_PID)
 }
 
-/// Walks over the members at the top until one of them decides.
+/// Walks over the top-level members until one of them decides.
 fn is_trace(input: &mut JsonInput) -> bool {
     input.pass(1);
     let (mut name, mut is_first) = (Vec::new(), true);
@@ -44,7 +45,7 @@ fn is_trace(input: &mut JsonInput) -> bool {
         if MEMBERS.contains(&&name[..]) {
             return true;
         }
-        // Kineto states "ms". The traces that rpd-merge draws state "ns", also of events with words of torch.
+        // Kineto states "ms". Traces that rpd-merge draws state "ns", even if their events contain words of torch.
         is_drawn |= name == b"displayTimeUnit" && head(input).trim_ascii_start().starts_with(b"\"ns\"");
         if name == b"traceEvents" && !is_drawn && WORDS.iter().any(|word| has(head(input), word)) {
             return true;
@@ -56,7 +57,7 @@ fn is_trace(input: &mut JsonInput) -> bool {
     false
 }
 
-/// The next bytes, as many as are examined.
+/// Returns the next bytes, as many as are examined.
 fn head(input: &mut JsonInput) -> &[u8] {
     while input.bytes().len() < EVENT_BYTES && input.more() {}
     let bytes = input.bytes();

@@ -1,4 +1,4 @@
-//! Events as rows. The table is in the documentation of the crate.
+//! Converts events to rows. The documentation of the crate has the table.
 
 use crate::SOURCE;
 use crate::cursor::{JsonValue as Json, elements, members};
@@ -15,30 +15,30 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Longest args that are kept.
+/// Maximum length in bytes of args that are kept.
 const MAX_ARGS: usize = 4 << 20;
-/// Counters of one event.
+/// Maximum number of counters of one event.
 const MAX_COUNTERS: usize = 64;
-/// Name of the instants of torch with the amount of memory, and their values that are counters.
+/// Name of torch's instants with the amount of memory. The second constant lists their values that are counters.
 const MEMORY: &[u8] = b"[memory]";
 const MEMORY_COUNTERS: [&[u8]; 2] = [b"Total Allocated", b"Total Reserved"];
 /// `Device Type` of the host.
 const HOST: i64 = 0;
-/// How torch's ranges of gloo begin.
+/// Prefix of the names of torch's ranges for gloo.
 const GLOO: &[u8] = b"gloo:";
 
-/// What a span is, by its category.
+/// The kind of a span, determined by its category.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpanKind {
     Dispatch,
     Copy,
-    /// A range that the profiler puts on a stream.
+    /// A range that the profiler places on a stream.
     OnStream,
     Region,
 }
 
 impl SpanKind {
-    /// Releases before that of torch 1.12 have the categories that begin with a capital.
+    /// Returns the kind for a category. Releases before torch 1.12 use the capitalized categories.
     pub(crate) fn of(category: &[u8]) -> SpanKind {
         match category {
             b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" | b"memset" => SpanKind::Dispatch,
@@ -57,7 +57,7 @@ impl SpanKind {
     }
 }
 
-/// Whether spans of a category are on threads of the rank's own process.
+/// Returns whether spans of a category are on threads of the rank's own process.
 fn is_of_process(category: &[u8]) -> bool {
     let known: [&[u8]; 12] = [
         b"cpu_op",
@@ -76,25 +76,25 @@ fn is_of_process(category: &[u8]) -> bool {
     known.contains(&category)
 }
 
-/// Where the last spans were, and the events that they became: flows come directly after the span that they leave.
+/// Position and event of the last span: a flow directly follows the span that it leaves.
 #[derive(Debug, Default)]
 struct LastSpan {
     spot: Option<(PlaceKey, PlaceKey, i64)>,
     event: Option<EventKey>,
 }
 
-/// Makes the rows.
+/// Writes the rows of events.
 pub(crate) struct EventRows<W: Write> {
     pub(crate) out: Translator<W>,
     pub(crate) known: ReferredRows,
-    /// Added to all times, ns.
+    /// Offset that is added to all times, in ns.
     pub(crate) base: i64,
-    /// First and last time.
+    /// First time; `last` is the last one.
     pub(crate) first: Option<i64>,
     pub(crate) last: Option<i64>,
     pub(crate) dispatches: i64,
     last_span: LastSpan,
-    /// Extdata of one event, for its memory.
+    /// Buffer for the extdata of one event, kept to reuse its memory.
     extdata: Vec<u8>,
 }
 
@@ -112,7 +112,7 @@ impl<W: Write> EventRows<W> {
         }
     }
 
-    /// Adds the rows of one event.
+    /// Writes the rows of one event.
     #[inline]
     pub(crate) fn add(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         match event.phase {
@@ -126,7 +126,7 @@ impl<W: Write> EventRows<W> {
         }
     }
 
-    /// A time of the file as one of the clock.
+    /// Converts a time of the file to a time of the clock.
     fn time(&mut self, event: &TraceEvent<'_>) -> Result<i64, RowError> {
         let ts = event.ts.ok_or(RowError::Bad("its time is missing or no number"))?;
         let time = ts.checked_add(self.base).ok_or(RowError::Bad("its time is out of range"))?;
@@ -134,7 +134,7 @@ impl<W: Write> EventRows<W> {
         Ok(time)
     }
 
-    /// The category as it is stored; torch without Kineto has it in the place of the process.
+    /// Returns the category as it is stored. Torch without Kineto writes it in place of the process.
     fn category(&mut self, event: &TraceEvent<'_>) -> Result<StringId, RowError> {
         let text = match (event.category, event.pid) {
             (Some(category), _) => unescape(category),
@@ -144,7 +144,7 @@ impl<W: Write> EventRows<W> {
         self.string(&text)
     }
 
-    /// The id of a string; one that is too long is cut, and counted.
+    /// Returns the id of a string. A string that is too long is cut and counted.
     #[inline]
     pub(crate) fn string(&mut self, text: &[u8]) -> Result<StringId, RowError> {
         let text = self.out.cut(text, MAX_NAME);
@@ -155,7 +155,7 @@ impl<W: Write> EventRows<W> {
         self.string(&unescape(event.name))
     }
 
-    /// The event of a row. `message` is what an instant is called.
+    /// Writes the event of a row. `message` is the name of an instant.
     #[inline]
     pub(crate) fn event(
         &mut self,
@@ -205,7 +205,7 @@ impl<W: Write> EventRows<W> {
             self.known.threads.pid = event.pid.number();
         }
         let category = self.category(event)?;
-        // Views join by it: rows without a correlation must not meet.
+        // Views join by the stack id: rows without a correlation must not match each other.
         let stack = event.args.correlation.filter(|id| *id > 0).map(StackId);
         let times = (LocalNs(start), LocalNs(end));
         let key = match kind {
@@ -234,14 +234,14 @@ impl<W: Write> EventRows<W> {
         Ok(())
     }
 
-    /// Adds the parameters of a collective as args: a merge matches the calls of all ranks by them.
+    /// Writes the parameters of a collective as args: a merge uses them to match the calls of all ranks.
     #[inline]
     fn collective(&mut self, event: &TraceEvent<'_>, key: EventKey) -> Result<(), RowError> {
         let given = &event.args.collective;
         if given.name.is_none() && !event.name.starts_with(GLOO) {
             return Ok(());
         }
-        // The elements of the first input: the product of its sizes.
+        // The number of elements of the first input is the product of its dimensions.
         let product = |dims: &[u8]| {
             let sizes = elements(dims).map(|size| size.plain().and_then(integer).filter(|size| *size >= 0));
             sizes.into_iter().try_fold(1i64, |product, size| product.checked_mul(size?))
@@ -273,7 +273,7 @@ impl<W: Write> EventRows<W> {
         Ok(())
     }
 
-    /// A moment: a sample, and the values of counters if it is one of memory.
+    /// Writes an instant: a sample, and counter values if it describes memory.
     fn instant(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let time = self.time(event)?;
         if self.known.threads.pid.is_none() && is_of_process(event.category.unwrap_or_default()) {
@@ -318,7 +318,7 @@ impl<W: Write> EventRows<W> {
         Ok(())
     }
 
-    /// Counters that the program counts: each number of the args is one.
+    /// Writes the counters of a program: each number of the args is one.
     fn counters(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let time = self.time(event)?;
         let values = members(event.args.all.unwrap_or_default());
@@ -335,7 +335,7 @@ impl<W: Write> EventRows<W> {
         Ok(())
     }
 
-    /// The moment of some values, on a track of the process with the name of the event.
+    /// Writes the sample of some counter values, on a track of the process with the name of the event.
     fn sample_of_counters(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<EventKey, RowError> {
         let category = self.category(event)?;
         let name = self.name(event)?;
@@ -358,8 +358,8 @@ impl<W: Write> EventRows<W> {
         Ok(())
     }
 
-    /// One end of an arrow. Those from calls to kernels are the stack ids of both. Those from an operator to its
-    /// backward become an arg of each, with the same number.
+    /// Handles one end of a flow. Flows from calls to kernels are already represented by equal stack ids. A flow
+    /// from an operator to its backward operator becomes an arg of each, with the same number.
     fn flow(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let category = event.category.unwrap_or_default();
         if is_launch(category, event.name) {
@@ -391,7 +391,7 @@ impl<W: Write> EventRows<W> {
         Ok(())
     }
 
-    /// Names of processes and threads; how they are sorted on a screen has no place.
+    /// Reads names of processes and threads; sort indexes have no place in a shard.
     fn metadata(&mut self, event: &TraceEvent<'_>) -> Result<(), RowError> {
         let threads = &mut self.known.threads;
         match event.name {
@@ -405,7 +405,7 @@ impl<W: Write> EventRows<W> {
                 threads.pid = threads.pid.or(event.pid.number());
             }
             b"process_name" => threads.name_process(event.pid, event.args.name.unwrap_or_default())?,
-            // How a screen sorts is no part of what happened.
+            // The display order is not part of the recorded run.
             b"process_labels" | b"process_sort_index" | b"thread_sort_index" => {}
             other => {
                 let other = String::from_utf8_lossy(cut_text(other, 64)).into_owned();
@@ -416,7 +416,7 @@ impl<W: Write> EventRows<W> {
     }
 }
 
-/// Whether a flow leads from a call to its kernel.
+/// Returns whether a flow leads from a call to its kernel.
 fn is_launch(category: &[u8], name: &[u8]) -> bool {
     match category {
         b"ac2g" | b"async_gpu" | b"async_cpu_to_gpu" | b"cpu_to_cuda" | b"cpu_to_gpu" => true,
@@ -425,7 +425,7 @@ fn is_launch(category: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What is between the brackets of an object.
+/// Returns the bytes between the brackets of an object.
 fn inner(object: &[u8]) -> &[u8] {
     let inner = object.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     inner.unwrap_or_default().trim_ascii()

@@ -1,13 +1,14 @@
-//! The contents of JSON strings.
+//! Decodes the contents of JSON strings.
 
 use rpd_translator::cut_text;
 use std::borrow::Cow;
 
-/// Longest name or value that is kept, bytes.
+/// Maximum length of a name or value in bytes; longer ones are cut.
 pub(crate) const MAX_NAME: usize = 64 << 10;
 
-/// The text of a string from what is between its quotes. Escapes that JSON does not know represent the byte after
-/// the backslash, and half a surrogate pair for U+FFFD: a name that the writer forgot to escape is still a name.
+/// Returns the text of a string from the bytes between its quotes. An escape that JSON does not define yields the
+/// byte after the backslash. Half a surrogate pair yields U+FFFD. A name with wrong escapes therefore remains a
+/// name.
 pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.contains(&b'\\') {
         return Cow::Borrowed(raw);
@@ -39,7 +40,7 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text)
 }
 
-/// The letter after `\u`, which may take a second escape, and what follows it.
+/// Returns the character after `\u`, which may use a second escape, and the remaining bytes.
 fn letter(rest: &[u8]) -> (char, &[u8]) {
     let (Some(first), Some(after)) = (unit(rest), rest.get(4..)) else {
         return (char::REPLACEMENT_CHARACTER, rest);
@@ -60,7 +61,7 @@ fn unit(rest: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
 }
 
-/// As much of a name or value as is kept.
+/// Returns at most the first [`MAX_NAME`] bytes of a name or value.
 pub(crate) fn short(name: &[u8]) -> &[u8] {
     cut_text(name, MAX_NAME)
 }

@@ -1,4 +1,5 @@
-//! Threads of a file and their names. Their rows are made at the end of the file: names may be anywhere.
+//! Threads of a file and their names. Their rows are written at the end of the file, because names may be anywhere
+//! in it.
 
 use crate::SOURCE;
 use crate::event::EventPlace;
@@ -11,19 +12,19 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Maximum number of names of threads, and bytes of each.
+/// Maximum number of thread names, and maximum bytes of each.
 const MAX_NAMES: (usize, usize) = (1 << 16, 256);
-/// Maximum number of processes whose names are kept, and bytes of each.
+/// Maximum number of process names, and maximum bytes of each.
 const MAX_PROCESS_NAMES: (usize, usize) = (1024, 1024);
-/// Bytes of all words that threads are named by in the place of numbers.
+/// Maximum number of bytes of all words that name threads instead of numbers.
 const MAX_WORD_BYTES: usize = 64 << 20;
-/// Thread ids from here on are made up: Linux gives none above.
+/// Synthetic thread ids are larger than this number, above all ids that Linux assigns.
 const MADE_UP: i64 = 1 << 22;
 
 /// Process and thread of an event.
 type ThreadSpot = (PlaceKey, PlaceKey);
 
-/// A [`EventPlace`] of its own, without escapes.
+/// An owned [`EventPlace`] without escapes.
 #[derive(Debug)]
 enum OwnedPlace {
     None,
@@ -49,10 +50,10 @@ impl OwnedPlace {
     }
 }
 
-/// A thread that gets its row at the end of the file.
+/// A thread whose row is written at the end of the file.
 #[derive(Debug)]
 enum ListedThread {
-    /// Represents the threads that launched something, which the file does not state.
+    /// Placeholder for the threads that launched GPU work, which the file does not state.
     Unknown,
     Listed {
         spot: ThreadSpot,
@@ -61,25 +62,25 @@ enum ListedThread {
     },
 }
 
-/// See the module.
+/// The threads of a file; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadList {
-    /// Process id of the rank: the one that runs operators.
+    /// Process id of the rank: the process that runs operators.
     pub(crate) pid: Option<i64>,
     names: HashMap<ThreadSpot, Box<[u8]>>,
     process_names: HashMap<PlaceKey, String>,
     /// The process that was named first.
     first_process: Option<PlaceKey>,
-    /// Keys of the rows that the threads will get.
+    /// Keys that the rows of the threads will have.
     keys: HashMap<ThreadSpot, ThreadKey>,
-    /// In the order of their keys.
+    /// Threads in the order of their keys.
     listed: Vec<ListedThread>,
     last: Option<(ThreadSpot, ThreadKey)>,
     word_bytes: usize,
 }
 
 impl ThreadList {
-    /// Notes the name of a thread; returns false if the thread had another name before.
+    /// Records the name of a thread; returns false if the thread had another name before.
     pub(crate) fn name(
         &mut self,
         pid: EventPlace<'_>,
@@ -96,7 +97,7 @@ impl ThreadList {
         Ok(before.is_none_or(|before| *before == *name))
     }
 
-    /// Notes what a process is called. The first name of each counts.
+    /// Records the name of a process. The first name of each process counts.
     pub(crate) fn name_process(&mut self, pid: EventPlace<'_>, name: &[u8]) -> Result<(), RowError> {
         let key = PlaceKey::of(pid);
         if self.process_names.contains_key(&key) {
@@ -112,14 +113,14 @@ impl ThreadList {
         Ok(())
     }
 
-    /// What the rank's process is called, or else the first one that has a name.
+    /// Returns the name of the rank's process, or else of the process that was named first.
     pub(crate) fn process_name(&self) -> Option<&str> {
         let own = self.pid.and_then(|pid| self.process_names.get(&PlaceKey::Number(pid)));
         let first = || self.process_names.get(&self.first_process?);
         own.or_else(first).map(String::as_str)
     }
 
-    /// The thread of a span on a processor.
+    /// Returns the thread of a host span.
     #[inline]
     pub(crate) fn of(&mut self, pid: EventPlace<'_>, tid: EventPlace<'_>) -> Result<ThreadKey, RowError> {
         let spot = (PlaceKey::of(pid), PlaceKey::of(tid));
@@ -151,7 +152,7 @@ impl ThreadList {
         list(&mut self.keys, &mut self.listed, spot, ListedThread::Listed { spot, pid, tid })
     }
 
-    /// Represents the thread that launched something, which the file does not state.
+    /// Returns the placeholder for the thread that launched GPU work, which the file does not state.
     pub(crate) fn unknown(&mut self) -> Result<ThreadKey, RowError> {
         let spot = (PlaceKey::None, PlaceKey::Word(0));
         match self.keys.get(&spot) {
@@ -160,7 +161,7 @@ impl ThreadList {
         }
     }
 
-    /// Adds the rows, when the whole file has been read.
+    /// Writes the rows after the whole file was read.
     pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
         let mut made_up = MADE_UP;
         for thread in std::mem::take(&mut self.listed) {
@@ -169,7 +170,7 @@ impl ThreadList {
         Ok(())
     }
 
-    /// `made_up` is the last thread id that was made up.
+    /// Writes the row of a thread. `made_up` is the last synthetic thread id.
     fn push<W: Write>(
         &self,
         out: &mut Translator<W>,
@@ -205,7 +206,7 @@ fn thread_row(tid: i64, name: Option<&[u8]>) -> ThreadRow<'_> {
     ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None }
 }
 
-/// What a thread is called that no process has: a stream of a GPU, or a word of the profiler.
+/// Returns the name of a thread that no process has: a stream of a GPU, or a word of the profiler.
 fn made_up_name(pid: &OwnedPlace, tid: &OwnedPlace, name: Option<&[u8]>) -> String {
     let thread = match (name, tid) {
         (Some(name), _) => String::from_utf8_lossy(name),

@@ -15,14 +15,14 @@ use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 
-/// Times from here on, ns, are ones of the wall clock without a base: microseconds with 16 digits.
+/// Times from here on, in ns, are wall clock times without a base: microseconds with 16 digits.
 const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
-/// A year of the calendar, ns.
+/// Length of a calendar year in ns.
 const YEAR: i64 = 31_556_952_000_000_000;
 
-/// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file
-/// is read once; twice if the time that all others count from is not before the events. What is broken is
-/// reported and in the loss ledger, and all that is whole is read.
+/// Writes the contents of a file as a shard with one process; returns the sink and the translation notes. Reads the
+/// file once, or twice if the base time does not precede the events. Malformed parts are reported and counted in
+/// the loss ledger; all complete parts are read.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let mut input = opened(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
@@ -59,18 +59,18 @@ fn failed(path: &Path, input: &mut JsonInput) -> Result<(), TranslateError> {
     }
 }
 
-/// One file on its way.
+/// The translation of one file.
 struct TraceTranslation<'a, W: Write> {
     path: &'a Path,
     rows: EventRows<W>,
     facts: TraceFacts,
     sidecar: TraceSidecar,
     clock: Clock,
-    /// No span has been read yet.
+    /// Whether no span has been read yet.
     is_first: bool,
-    /// The file does not state what its times count from, and is no legacy one.
+    /// Whether the file states no base time and is not a legacy one.
     unbased: bool,
-    /// Whether the warning about times that are no times of day has been given.
+    /// Whether the warning about times that are not times of day was given.
     told_axis: bool,
     lost_events: LostEvents,
 }
@@ -99,7 +99,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         Ok(())
     }
 
-    /// What times count from has to be known before the first one.
+    /// Determines the base time, which must be known before the first event.
     fn begin(&mut self, bare: bool) -> Result<(), TranslateError> {
         if bare {
             return self.begin_legacy();
@@ -128,7 +128,8 @@ impl<W: Write> TraceTranslation<'_, W> {
         Ok(())
     }
 
-    /// Torch without Kineto: times count from the start of the profiler, which only others know.
+    /// Prepares a file of torch without Kineto: its times count from the start of the profiler, which only the
+    /// sidecar states.
     fn begin_legacy(&mut self) -> Result<(), TranslateError> {
         self.clock = Clock::Boottime;
         match self.sidecar.start_boottime_ns {
@@ -193,7 +194,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         self.check_times();
         self.rows.known.devices = std::mem::take(&mut self.facts.devices);
         self.rows.known.finish(&mut self.rows.out)?;
-        // The profiler writes its file while the process runs on.
+        // The profiler writes its file while the process is still running.
         let process = self.process(self.rows.last.map(|_| Exit::Unknown));
         self.rows.out.process(&process)?;
         self.warn_of_left_out();
@@ -208,7 +209,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         }
     }
 
-    /// Warns of times that no wall clock has shown: nothing aligns them.
+    /// Warns of times that cannot be wall clock times: nothing aligns them.
     fn check_times(&mut self) {
         if let (Some(first), Some(second)) = (self.facts.base, self.facts.second_base) {
             self.rows.out.warn(format!(
@@ -224,8 +225,8 @@ impl<W: Write> TraceTranslation<'_, W> {
         }
     }
 
-    /// Warns of data after the trace. It is unknown which rows a wrong checksum affects, and how many rows are
-    /// not read.
+    /// Warns of data after the trace. It is unknown which rows a wrong checksum affects, and how many rows are not
+    /// read.
     fn warn_of_trailing_data(&mut self, at: u64, data: TrailingData) {
         match data {
             TrailingData::Bytes(bytes) => {
@@ -244,7 +245,7 @@ impl<W: Write> TraceTranslation<'_, W> {
     }
 }
 
-/// The error for a file without events.
+/// Returns the error for a file without events.
 fn no_events(path: &Path, offset: u64, reason: String) -> TranslateError {
     TranslateError::NoContent {
         path: path.to_owned(),

@@ -1,8 +1,8 @@
-//! Legacy `.rpd` files of rocmProfileData.
+//! Reads and writes legacy `.rpd` files of rocmProfileData.
 //!
-//! * [`translate`]: a `.rpd` of schema 2 or 3 as a shard, which a merge reads like any other.
-//! * [`peek`]: the processes that are in it.
-//! * [`write()`]: a `.rpd` from a merged RocPD database, with AMD's ids for several nodes.
+//! * [`translate`] converts a `.rpd` of schema 2 or 3 to a shard, which a merge reads like any other;
+//! * [`peek`] returns the processes of a `.rpd`;
+//! * [`write()`] converts a merged RocPD database to a `.rpd`, with AMD's ids for several nodes.
 
 mod quiet;
 mod read;
@@ -14,15 +14,15 @@ pub use write::{RpdWriteError, WrittenCount, WrittenRpd, write};
 
 use rpd_shard::record::Clock;
 
-/// Tag of the metadata with the name of the clock that all times are on.
+/// Metadata tag with the name of the clock of all times.
 const CLOCK_TAG: &str = "rpd.clock";
-/// The clocks that it may name.
+/// The valid values of [`CLOCK_TAG`].
 const CLOCKS: [Clock; 3] = [Clock::Boottime, Clock::Monotonic, Clock::Realtime];
-/// Tag and value of the metadata of a file whose nodes have one time: that clock is one of one node.
+/// Metadata tag and value of a file whose nodes share one time: the clock is that of one node.
 const ONE_TIME_TAG: &str = "rpd.clock.one_time";
 const ONE_TIME: &str = "all nodes";
 
-/// Distance of the process and thread ids of two nodes in a merged file.
+/// Distance between the process and thread ids of two nodes in a merged file.
 pub const PID_STRIDE: i64 = 10_000_000;
-/// Distance of the GPU and queue numbers of two nodes in a merged file.
+/// Distance between the GPU and queue numbers of two nodes in a merged file.
 pub const GPU_STRIDE: i64 = 1_000;

@@ -1,4 +1,4 @@
-//! Opens a database that no process writes, without leaving anything beside it.
+//! Opens a database that no process writes, without creating files beside it.
 
 use rpd_files::{AnchorUse, entry_stat, open_by_path, open_input};
 use rusqlite::limits::Limit;
@@ -7,15 +7,14 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Longest value, and longest row, that is read: more than any profiler writes, less than what fits no row of a
-/// shard.
+/// Maximum length in bytes of a value or row: more than any profiler writes, and small enough for a row of a shard.
 const MAX_LENGTH: i32 = 15 << 20;
-/// What every SQLite database begins with.
+/// First bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// What a rollback journal begins with while it is hot. One of a finished transaction is zeroed or gone.
+/// First bytes of a hot rollback journal. The journal of a finished transaction is zeroed or removed.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// Why a database cannot be read without changing anything beside it.
+/// The reason why a database cannot be read without changing anything beside it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotQuiet {
@@ -24,18 +23,18 @@ pub enum NotQuiet {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No bytes at all, or the first ones are not SQLite's.
+    /// The file is empty, or its first bytes are not those of SQLite.
     #[error("{} is not an SQLite database ({bytes} bytes, no header at offset 0): name a .rpd or RocPD file", path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// Length of the file in bytes.
         bytes: u64,
     },
-    /// A transaction was cut off, and its journal has what the file had before.
+    /// A transaction was interrupted, and its journal contains the previous content of the file.
     #[error(
         "{} has a hot journal ({}): its writer was killed in a transaction or still runs; wait for it, or open the \
          file once with sqlite3 to roll back",
@@ -44,7 +43,7 @@ pub enum NotQuiet {
     HotJournal {
         /// The file.
         path: PathBuf,
-        /// Its journal.
+        /// The journal of the file.
         journal: PathBuf,
     },
     /// The last transactions are in the write-ahead log.
@@ -56,10 +55,10 @@ pub enum NotQuiet {
     Wal {
         /// The file.
         path: PathBuf,
-        /// Its log.
+        /// The write-ahead log of the file.
         wal: PathBuf,
     },
-    /// A journal or write-ahead log that cannot be read: it may have rows that are not in the file.
+    /// A journal or write-ahead log cannot be read. It may contain rows that are not in the file.
     #[error(
         "{}: its journal {} cannot be read ({source}), and rows may be in it; check the permissions of the journal",
         path.display(), journal.display()
@@ -67,7 +66,7 @@ pub enum NotQuiet {
     Journal {
         /// The file.
         path: PathBuf,
-        /// What cannot be read.
+        /// The unreadable journal or log.
         journal: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -82,7 +81,7 @@ pub enum NotQuiet {
     },
 }
 
-/// Opens a file read-only and immutable: no lock is taken and nothing is made beside it.
+/// Opens a file read-only and immutable: takes no lock and creates no file beside it.
 pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
     check(path)?;
     let sqlite = |source| NotQuiet::Sqlite { path: path.to_owned(), source };
@@ -95,7 +94,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
     let io = |source| NotQuiet::Io { path: path.to_owned(), source };
     let conn = connected.map_err(io)?.map_err(sqlite)?;
     bound(&conn).map_err(sqlite)?;
-    // The schema is untrusted: its functions may not run, and SQLite makes no index for it.
+    // The schema is untrusted: its functions may not run, and SQLite may not create automatic indexes.
     conn.execute_batch(
         "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON;
          PRAGMA automatic_index = OFF; PRAGMA mmap_size = 0; PRAGMA cache_size = -16384;",
@@ -104,17 +103,17 @@ pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
     Ok(conn)
 }
 
-/// The file system's error, as SQLite would report it.
+/// Converts an error of the file system to the error that SQLite would report.
 pub(crate) fn cannot_open(error: &io::Error) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(error.to_string()))
 }
 
-/// Bounds the values of a connection.
+/// Limits the length of values of a connection.
 pub(crate) fn bound(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LENGTH).map(drop)
 }
 
-/// Whether the file is a database that no process writes.
+/// Checks that the file is a database that no process writes.
 pub(crate) fn check(path: &Path) -> Result<(), NotQuiet> {
     let io = |source| NotQuiet::Io { path: path.to_owned(), source };
     let mut file = open_input(path).map_err(io)?;
@@ -125,7 +124,7 @@ pub(crate) fn check(path: &Path) -> Result<(), NotQuiet> {
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(io(error)),
         _ => return Err(NotQuiet::NotADatabase { path: path.to_owned(), bytes }),
     }
-    // SQLite keeps them beside the file that a link points to.
+    // SQLite keeps journals beside the file that a link points to.
     let real = std::fs::canonicalize(path).map_err(io)?;
     for name in [path, &real] {
         let journal = beside(name, "-journal");
@@ -161,12 +160,12 @@ fn starts_with_journal_magic(journal: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether an error states that there is no entry.
+/// Returns whether an error means that the entry does not exist.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }
 
-/// The URI under which SQLite opens the file as one that does not change.
+/// Returns the URI with which SQLite opens the file as immutable.
 pub(crate) fn uri(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut uri = String::from("file:");

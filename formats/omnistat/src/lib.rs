@@ -1,7 +1,7 @@
-//! Tables of `omnistat-query --export`, read as shards: counters of nodes and GPUs over time.
+//! Reads tables of `omnistat-query --export` as shards: counters of nodes and GPUs over time.
 //!
-//! omnistat writes `omnistat-rocm.gpu.csv`, `omnistat-network.csv` and others, all of one form. Each column is
-//! a series; its labels are above it, a line each, and below the line `timestamp` are its values:
+//! omnistat writes `omnistat-rocm.gpu.csv`, `omnistat-network.csv` and others, all in one format. Each column is a
+//! series. Its labels are at the top, one per line. Its values follow the line `timestamp`:
 //!
 //! ```text
 //! metric,rocm_utilization_percentage,rocm_utilization_percentage
@@ -13,14 +13,14 @@
 //!
 //! | table | shard |
 //! |---|---|
-//! | `instance` | a process with the id 0 on a node of this name, since a table has nothing else about it |
+//! | `instance` | a process with the id 0 on a node of this name, because a table states nothing else about it |
 //! | `card`, `accel` | an agent of that process: the GPU with this number on the node |
-//! | a column | a counter with the name of the metric and the remaining labels: `omnistat_network_rx_bytes{interface=hsn0}`. Its unit is the one at the end of the name of the metric |
-//! | a line and an instance | an event and a sample, category `SYSTEM_METRICS`, on the track `system`, as with the counters of rpd-collect |
+//! | a column | a counter with the name of the metric and the remaining labels: `omnistat_network_rx_bytes{interface=hsn0}`. Its unit is the suffix of the metric name |
+//! | a line and an instance | an event and a sample, category `SYSTEM_METRICS`, on the track `system`, like the counters of rpd-collect |
 //! | a value | `rocpd_pmc_event` |
 //!
-//! Times are `CLOCK_REALTIME`, ns; the table has them in UTC, mostly in whole seconds. An empty
-//! cell has no value. A value that is not a number, and a line without a time, are in the loss ledger.
+//! Times are `CLOCK_REALTIME` in ns. The table states them in UTC, usually in whole seconds. An empty cell has no
+//! value. A value that is not a number, and a line without a time, are in the loss ledger.
 
 mod rows;
 mod series;
@@ -33,20 +33,20 @@ pub use translate::{peek, translate};
 use std::io::Read;
 use std::path::Path;
 
-/// How much of a file is examined to know it.
+/// Number of bytes of a file that are examined to recognize its format.
 const HEAD_BYTES: u64 = 64 << 10;
-/// What the first line begins with, and the second.
+/// Prefix of the first line; the second constant is the prefix of the second line.
 const FIRST: &[u8] = b"metric,";
 const SECOND: &[u8] = b"instance,";
 
-/// Whether a file begins like a table of omnistat. A file that cannot be read is none.
+/// Returns whether a file begins like a table of omnistat; false if it cannot be read.
 pub fn is_omnistat(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = rpd_files::open_input(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     if read.is_err() || !head.starts_with(FIRST) {
         return false;
     }
-    // The labels of many series are more than is examined.
+    // The labels of many series can be longer than the examined bytes.
     match head.iter().position(|byte| *byte == b'\n') {
         Some(end) => head.get(end + 1..).is_some_and(|rest| rest.starts_with(SECOND)),
         None => head.len() as u64 == HEAD_BYTES,

@@ -1,4 +1,4 @@
-//! The rows of a table.
+//! Writes the rows of a table.
 
 use crate::series::{CounterSeries, TableHead};
 use crate::table::LineCells;
@@ -15,56 +15,56 @@ use rpd_translator::Translator;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// First and last time of an instance, ns.
+/// First and last time of an instance, in ns.
 pub(crate) type SeenTimes = Option<(i64, i64)>;
 
-/// The only track of each node.
+/// Key of the only track of each node.
 const TRACK_KEY: i64 = 1;
 const ZERO: WholeNumber = WholeNumber::Signed(0);
-/// Category and track of the counters of rpd-collect.
+/// Category of the counters of rpd-collect; the second constant is their track.
 const CATEGORY: &[u8] = b"SYSTEM_METRICS";
 const TRACK: &[u8] = b"system";
-/// ns.
+/// One second in ns.
 const SECOND: i64 = 1_000_000_000;
 
-/// A table on its way into the shard.
+/// A table while its rows are written.
 pub(crate) struct TableRows<W: Write> {
     pub(crate) translator: Translator<W>,
-    /// By instance.
+    /// First and last times by instance.
     seen: Vec<SeenTimes>,
-    /// Lines with a time, and those of them whose time has a part of a second.
+    /// Number of lines with a time, and number of lines whose time has a fraction of a second.
     timed: (u64, u64),
 }
 
-/// The number of an instance in the shard.
+/// Returns the source number of an instance in the shard.
 fn source(instance: u32) -> u32 {
     instance + 1
 }
 
 impl<W: Write> TableRows<W> {
-    /// Of a table with so many instances.
+    /// Creates the rows for a table with this number of instances.
     pub(crate) fn new(translator: Translator<W>, instances: usize) -> TableRows<W> {
         TableRows { translator, seen: vec![None; instances], timed: (0, 0) }
     }
 
-    /// First and last times, by instance.
+    /// First and last times by instance.
     pub(crate) fn seen(&self) -> &[SeenTimes] {
         &self.seen
     }
 
-    /// Whether all times are whole seconds; not known from a single one.
+    /// Returns whether all times are whole seconds; false if there is only one time.
     pub(crate) fn is_in_whole_seconds(&self) -> bool {
         let (timed, exact) = self.timed;
         timed > 1 && exact == 0
     }
 
-    /// Counts something as lost.
+    /// Counts one lost value or line.
     pub(crate) fn lose(&mut self, what: &str, at: Option<(u32, TableId)>) {
         let (source, table) = at.map_or((0, None), |(instance, table)| (source(instance), Some(table)));
         self.translator.lose(what, Loss { source, table, cause: LossCause::BadRecord, rows: Some(1) });
     }
 
-    /// Describes GPUs, counters and tracks; returns the keys of the counters.
+    /// Writes GPUs, counters and tracks; returns the keys of the counters.
     pub(crate) fn describe(&mut self, head: &TableHead) -> Result<Vec<PmcKey>, WriteError> {
         let name_id = Some(self.translator.string(TRACK)?);
         for instance in 0..head.instances.len() as u32 {
@@ -93,7 +93,7 @@ impl<W: Write> TableRows<W> {
         let name = format!("GPU {gpu}");
         let row = AgentRow {
             kind: Some(b"GPU"),
-            // AMD counts CPUs first, and how many there are is not in the table.
+            // AMD counts CPUs first, and the table does not state how many there are.
             absolute_index: None,
             logical_index: None,
             type_index: Some(gpu.into()),
@@ -130,7 +130,7 @@ impl<W: Write> TableRows<W> {
         self.translator.row(source(series.instance), &row)
     }
 
-    /// Adds the values of a line; `false` where it has no time.
+    /// Writes the values of a line; returns `false` if it has no time.
     pub(crate) fn line(
         &mut self,
         head: &TableHead,
@@ -140,7 +140,7 @@ impl<W: Write> TableRows<W> {
         let Some(at) = cells.next().and_then(|cell| time::parse(&cell)) else { return Ok(false) };
         self.timed.0 += 1;
         self.timed.1 += u64::from(at % SECOND != 0);
-        // An event for each instance that has a value.
+        // One event per instance that has a value.
         let mut events: BTreeMap<u32, EventKey> = BTreeMap::new();
         let mut series = head.series.iter().zip(counters);
         for cell in cells {

@@ -1,4 +1,4 @@
-//! The columns of a table: whose they are, and what they count.
+//! Reads the labels of a table, which define the series of its columns.
 
 use crate::table::{LineCells, TableLine, TableLines};
 use rpd_translator::{FilePosition, TranslateError};
@@ -6,18 +6,18 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// Maximum number of columns, lines of labels, and instances of a table.
+/// Maximum number of columns; the next constants limit label lines and instances of a table.
 const MAX_SERIES: usize = 1 << 20;
 const MAX_LABELS: usize = 64;
 pub(crate) const MAX_INSTANCES: usize = 1 << 17;
-/// Longest label.
+/// Maximum length of a label in bytes.
 const MAX_TEXT: usize = 4096;
-/// Labels with a meaning: the line of times, that of metrics, of nodes and of GPUs.
+/// Labels with a special meaning: times, metrics, nodes; GPU labels follow.
 const TIMES: &[u8] = b"timestamp";
 const METRIC: &str = "metric";
 const INSTANCE: &str = "instance";
 const GPUS: [&str; 2] = ["card", "accel"];
-/// Ends of names of metrics, and the units that they represent.
+/// Suffixes of metric names, and the units that they represent.
 const UNITS: [(&str, &str); 12] = [
     ("_percentage", "%"),
     ("_percent", "%"),
@@ -33,14 +33,14 @@ const UNITS: [(&str, &str); 12] = [
     ("_count", "count"),
 ];
 
-/// A column.
+/// The series of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CounterSeries {
-    /// Place of its instance.
+    /// Index of its instance.
     pub(crate) instance: u32,
     pub(crate) gpu: Option<i64>,
     pub(crate) metric: String,
-    /// The metric with all labels that state more than the instance and the GPU.
+    /// The metric with all labels except the instance and the GPU.
     pub(crate) name: String,
 }
 
@@ -54,13 +54,13 @@ impl CounterSeries {
 /// The lines above the values.
 #[derive(Debug, Default)]
 pub(crate) struct TableHead {
-    /// Names of nodes, in the order of the columns.
+    /// Node names in column order.
     pub(crate) instances: Vec<String>,
     pub(crate) series: Vec<CounterSeries>,
 }
 
 impl TableHead {
-    /// Reads the lines of labels, up to that of the times.
+    /// Reads the label lines up to the line of the times.
     pub(crate) fn read<R: BufRead>(
         lines: &mut TableLines<R>,
         path: &Path,
@@ -112,7 +112,7 @@ impl TableHead {
                 let value = values.get(column).map_or("", |value| value);
                 match label.as_str() {
                     METRIC => metric = value.to_owned(),
-                    // What is after the name is the port of a service.
+                    // The text after the host name is the port of a service.
                     INSTANCE => value.split(':').next().unwrap_or(value).clone_into(&mut instance),
                     label if GPUS.contains(&label) && gpu.is_none() && value.parse::<u16>().is_ok() => {
                         gpu = value.parse().ok();
@@ -137,7 +137,7 @@ impl TableHead {
     }
 }
 
-/// The values of a label; an empty cell means the one before it.
+/// Returns the values of a label; an empty cell repeats the previous value.
 fn values(cells: LineCells<'_>) -> Vec<Box<str>> {
     let mut values: Vec<Box<str>> = Vec::new();
     for cell in cells.take(MAX_SERIES + 1) {

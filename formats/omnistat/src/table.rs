@@ -1,25 +1,25 @@
-//! Lines of a CSV file, a cell at a time.
+//! Reads the lines of a CSV file, cell by cell.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 
-/// Longest line: that of a million series.
+/// Maximum length of a line in bytes, enough for a million series.
 pub(crate) const MAX_LINE: u64 = 64 << 20;
 
-/// Reads line after line. A cell in quotes may have line breaks in it.
+/// Reads line after line. A quoted cell may contain line breaks.
 pub(crate) struct TableLines<R> {
     input: R,
-    /// The line that was read last, from 1.
+    /// Number of the last line that was read, from 1.
     pub(crate) number: u64,
     line: Vec<u8>,
 }
 
-/// A line, or why there is none.
+/// A line, or the reason why it cannot be read.
 pub(crate) enum TableLine<'a> {
     Cells(LineCells<'a>),
-    /// It has more than [`MAX_LINE`] bytes, or its quotes have no end.
+    /// The line has more than [`MAX_LINE`] bytes, or a quote without an end.
     TooLong,
-    /// The file ends inside of it.
+    /// The file ends inside the line.
     Cut,
 }
 
@@ -28,7 +28,7 @@ impl<R: BufRead> TableLines<R> {
         TableLines { input, number: 0, line: Vec::new() }
     }
 
-    /// The next line; `None` at the end of the file.
+    /// Reads the next line; returns `None` at the end of the file.
     pub(crate) fn next(&mut self) -> io::Result<Option<TableLine<'_>>> {
         self.line.clear();
         self.number += 1;
@@ -50,14 +50,14 @@ impl<R: BufRead> TableLines<R> {
                     self.skip()?;
                     return Ok(Some(TableLine::TooLong));
                 }
-                // A line at the end needs no line break, but then it may be cut.
+                // The last line needs no line break, but without one it may be truncated.
                 _ if !is_whole => return Ok(Some(TableLine::Cut)),
                 _ => {}
             }
         }
     }
 
-    /// Reads to the end of the line.
+    /// Skips to the end of the line.
     fn skip(&mut self) -> io::Result<()> {
         if self.line.ends_with(b"\n") {
             return Ok(());
@@ -82,7 +82,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The cells of a line, as many as it has commas, and one.
+/// The cells of a line: one more than it has commas.
 #[derive(Clone)]
 pub(crate) struct LineCells<'a>(Option<&'a [u8]>);
 
@@ -102,7 +102,7 @@ impl<'a> Iterator for LineCells<'a> {
         Some(match inside {
             None => cell.into(),
             Some(inside) if !inside.contains(&b'"') => inside.into(),
-            // Two quotes represent one.
+            // Two quotes represent one quote.
             Some(inside) => {
                 let mut single = Vec::with_capacity(inside.len());
                 let mut bytes = inside.iter();

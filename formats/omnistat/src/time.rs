@@ -1,6 +1,6 @@
-//! Dates as text.
+//! Parses dates.
 
-/// The time of a text like `2025-01-01 10:00:00.123+00:00`, ns since 1970. A time without a zone is UTC.
+/// Parses a text like `2025-01-01 10:00:00.123+00:00` to ns since 1970. A time without a zone is UTC.
 pub(crate) fn parse(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?.trim();
     let (date, rest) = text.split_once([' ', 'T'])?;
@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
 }
 
-/// The text before a zone, and how far that is ahead of UTC, seconds.
+/// Returns the text before a time zone, and the zone's offset from UTC in seconds.
 fn zone(text: &str) -> Option<(&str, i64)> {
     if let Some(rest) = text.strip_suffix('Z') {
         return Some((rest, 0));
@@ -34,13 +34,13 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     Some((rest, if zone.starts_with('-') { -seconds } else { seconds }))
 }
 
-/// A number of a few digits and nothing else.
+/// Parses a number that consists of 1 to 9 digits.
 fn number(text: &str) -> Option<i64> {
     let is_number = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// Days since 1970 of the Gregorian calendar. Years begin in March, so that the day of leap years comes last.
+/// Returns the days since 1970 in the Gregorian calendar. Years begin in March, so that the leap day is last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let before_1970 = 719_468;
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn times_are_those_of_date() {
-        // `date -u -d TEXT +%s`
+        // Expected values from `date -u -d TEXT +%s`.
         for (text, seconds) in [
             ("1970-01-01 00:00:00", 0),
             ("2000-02-29 12:00:00", 951_825_600),

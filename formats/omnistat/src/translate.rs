@@ -11,16 +11,16 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::Path;
 
-/// What collected the values.
+/// Name of the tool that recorded the values.
 pub(crate) const COMMAND: &str = "omnistat";
-/// A table has little text, and its rows are of all nodes.
+/// A table has little text, and its rows belong to all nodes.
 const PENDING_LIMIT: PendingLimit =
     PendingLimit { rows: PendingLimit::MANY_PROCESSES.rows, text_bytes: usize::MAX };
 const WHOLE_SECONDS: &str = "its times are in whole seconds: the true time of a sample may be up to a second later, \
                              whatever the clocks' bars say";
 
-/// Writes a table as a shard, a source for each node; returns the sink and what became of the table. One that ends
-/// early yields the lines before.
+/// Writes a table as a shard with one source per node; returns the sink and the translation notes. A truncated
+/// table yields the lines before its end.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let mut lines = open(path)?;
     let head = TableHead::read(&mut lines, path)?;
@@ -58,7 +58,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     Ok(translator.finish()?)
 }
 
-/// The nodes of a table as the processes that [`translate`] describes, but for their times.
+/// Returns the nodes of a table as the processes that [`translate`] describes, but without times.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let head = TableHead::read(&mut open(path)?, path)?;
     Ok(processes(&head, &vec![None; head.instances.len()]))

@@ -7,34 +7,34 @@ use crate::wire::{self, Small, fixed64, length_tag, packet, varint_tag};
 /// The beginning of a slice, or an instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// When it is.
+    /// Time of the event.
     pub at: Timestamp,
-    /// Where it is.
+    /// Track of the event.
     pub track: TrackId,
-    /// What it is called.
+    /// Name of the event.
     pub name: EventName,
-    /// What kind of thing it is.
+    /// Category of the event.
     pub category: Option<Category>,
-    /// What else is known of it. Of those with the same name, readers keep the last.
+    /// Further attributes. If several have the same name, readers keep the last one.
     pub annotations: &'a [Annotation<'a>],
-    /// Arrows that begin or end here.
+    /// Flows that begin or end here.
     pub flows: &'a [Flow],
 }
 
 impl Event<'_> {
-    /// An event with nothing but a name.
+    /// Creates an event that has only a name.
     #[inline]
     pub const fn new(at: Timestamp, track: TrackId, name: EventName) -> Event<'static> {
         Event { at, track, name, category: None, annotations: &[], flows: &[] }
     }
 }
 
-/// An arrow from one slice to a later one. Its number is unique in all files of a run.
+/// A flow from one slice to a later one. Its number is unique in all files of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It begins here, or continues to the next event with the same number.
+    /// The flow begins here, or continues to the next event with the same number.
     From(u64),
-    /// It ends here.
+    /// The flow ends here.
     To(u64),
 }
 
@@ -50,26 +50,26 @@ pub struct Annotation<'a> {
 /// The value of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// A whole number; a negative one takes ten bytes.
+    /// An integer; a negative one takes ten bytes.
     Int(i64),
-    /// A whole number that may be above `i64::MAX`, where readers show it as negative.
+    /// An integer that may exceed `i64::MAX`. Readers show such a value as negative.
     Uint(u64),
-    /// A number.
+    /// A floating-point number.
     Double(f64),
-    /// Yes or no.
+    /// A Boolean.
     Bool(bool),
-    /// A text that comes again.
+    /// A text that is used repeatedly.
     Interned(AnnotationText),
-    /// A text that does not.
+    /// A text that is used once.
     Text(&'a str),
 }
 
-/// The value of a counter. Readers keep it as `f64`.
+/// The value of a counter. Readers store it as `f64`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CounterValue {
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number. NaN is shown as no value.
+    /// A floating-point number. Readers show NaN as no value.
     Double(f64),
 }
 
@@ -89,13 +89,13 @@ const INSTANT: u8 = 3;
 const COUNTER: u8 = 4;
 
 impl Sequence {
-    /// Begins a slice.
+    /// Writes the beginning of a slice.
     #[inline]
     pub fn begin(&mut self, event: &Event<'_>) {
         self.event(SLICE_BEGIN, event);
     }
 
-    /// Ends the slice that began last on a track and has no end yet.
+    /// Ends the slice of a track that began last and has no end yet.
     #[inline]
     pub fn end(&mut self, at: Timestamp, track: TrackId) {
         let (mut small, length) = self.event_head(at, SLICE_END, track);
@@ -103,13 +103,13 @@ impl Sequence {
         small.append_to(&mut self.out);
     }
 
-    /// Writes a moment.
+    /// Writes an instant.
     #[inline]
     pub fn instant(&mut self, event: &Event<'_>) {
         self.event(INSTANT, event);
     }
 
-    /// Writes the value that a counter has from a time on.
+    /// Writes the value that a counter has from this time on.
     #[inline]
     pub fn counter(&mut self, at: Timestamp, track: TrackId, value: CounterValue) {
         let (small, length) = self.event_head(at, COUNTER, track);
@@ -152,8 +152,8 @@ impl Sequence {
         wire::close(&mut self.out, start + 1);
     }
 
-    /// A packet up to the track of its event, and the place of the event's length. With a name and a category
-    /// it has 47 bytes at most, so that both lengths are one byte.
+    /// Builds a packet up to the track of its event, and returns it with the offset of the event's length. With a
+    /// name and a category the packet has at most 47 bytes, so that both lengths are one byte.
     #[inline(always)]
     fn event_head(&self, at: Timestamp, kind: u8, track: TrackId) -> (Small, usize) {
         let mut small = self.small_packet();

@@ -1,27 +1,28 @@
-//! One gzip member of pieces that were compressed apart.
+//! Builds one gzip member from pieces that were compressed independently.
 //!
-//! Perfetto up to v47 at least reads the first member of a gzip file and nothing else, and does not complain. So a
-//! file is one member, though many threads write it: each piece is a row of deflate blocks that refers to nothing
-//! before it and ends at a byte, by a flush. The last block, which is empty, and the checksum of all come at the end.
+//! Perfetto up to at least v47 reads only the first member of a gzip file and reports no error. A file is therefore
+//! one member, although many threads write it. Each piece is a sequence of deflate blocks that refers to no earlier
+//! piece. A flush ends it on a byte boundary. The last block, which is empty, and the checksum of all pieces end
+//! the file.
 
 use flate2::read::GzDecoder;
 use flate2::{Compress, CompressError, Compression, Crc, FlushCompress, Status};
 use std::io::{self, Read};
 
-/// What a gzip file starts with: deflate, no name, no date, no system.
+/// The first bytes of a gzip file: deflate, no name, no date, no operating system.
 pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 
-/// Checksum and length of the bytes of a piece, or of pieces that are one after the other.
+/// Checksum and length of the bytes of a piece, or of consecutive pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksum {
-    /// Their CRC-32.
+    /// CRC-32 of the bytes.
     pub crc: u32,
-    /// How many there are.
+    /// Number of bytes.
     pub length: u64,
 }
 
 impl Checksum {
-    /// That of these bytes with others after them.
+    /// Returns the checksum of these bytes followed by others.
     #[must_use]
     pub fn then(self, next: Checksum) -> Checksum {
         let crc = multiply(x_to_the(next.length), self.crc) ^ next.crc;
@@ -29,13 +30,13 @@ impl Checksum {
     }
 }
 
-/// Appends packets to `out` as a compressed piece of a gzip file. Levels are 0 to 9; a higher one is taken for 9.
+/// Appends packets to `out` as a compressed piece of a gzip file. Levels are 0 to 9; a higher level means 9.
 ///
-/// A file is [`GZIP_HEAD`], any number of pieces, and [`gzip_tail`]. The bytes depend on the packets and the
-/// level alone.
+/// A file is [`GZIP_HEAD`], any number of pieces, and [`gzip_tail`]. The bytes depend only on the packets and the
+/// level.
 ///
 /// # Errors
-/// If the compressor fails, which it does not for want of space.
+/// Returns an error if the compressor fails. It cannot fail for lack of output space.
 pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Checksum, CompressError> {
     let mut compress = Compress::new(Compression::new(level.min(9)), false);
     deflate(&mut compress, packets, FlushCompress::Sync, out)?;
@@ -44,17 +45,17 @@ pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Check
     Ok(Checksum { crc: crc.sum(), length: packets.len() as u64 })
 }
 
-/// The beginning of a gzip file, unpacked: this many bytes, or all that there are.
+/// Returns the first bytes of a gzip file, decompressed: at most `max_bytes`.
 ///
 /// # Errors
-/// If it cannot be read, or is no gzip file.
+/// Returns an error if the file cannot be read or is not a gzip file.
 pub fn gunzip_start(file: impl Read, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
     GzDecoder::new(file).take(max_bytes as u64).read_to_end(&mut start)?;
     Ok(start)
 }
 
-/// Compresses all bytes, and appends all that comes of them.
+/// Compresses all bytes, and appends the complete output.
 pub(crate) fn deflate(
     compress: &mut Compress,
     bytes: &[u8],
@@ -64,31 +65,31 @@ pub(crate) fn deflate(
     let before = compress.total_in();
     loop {
         let rest = bytes.get((compress.total_in() - before) as usize..).unwrap_or_default();
-        // Enough for most, so that a second turn is seldom.
+        // Enough for most pieces, so that a second iteration is rare.
         out.reserve(rest.len() / 3 + 4096);
         let status = compress.compress_vec(rest, out, flush)?;
-        // With space left, all of it is out. Nothing to do is what a turn too many finds.
+        // If space is left, the output is complete. A status other than `Ok` means that nothing was left to do.
         if status != Status::Ok || out.len() < out.capacity() {
             return Ok(());
         }
     }
 }
 
-/// What a gzip file ends with, from the checksum of all its pieces.
+/// Returns the last bytes of a gzip file, from the checksum of all its pieces.
 pub fn gzip_tail(whole: Checksum) -> [u8; 10] {
-    // A last block with nothing in it; then the checksum, and the length modulo 2^32.
+    // An empty last block; then the checksum, and the length modulo 2^32.
     let mut tail = [0x03, 0x00, 0, 0, 0, 0, 0, 0, 0, 0];
     tail[2..6].copy_from_slice(&whole.crc.to_le_bytes());
     tail[6..].copy_from_slice(&(whole.length as u32).to_le_bytes());
     tail
 }
 
-/// The polynomial of CRC-32, with the coefficient of x^0 in the highest bit.
+/// The polynomial of CRC-32; the highest bit is the coefficient of x^0.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 const ONE: u32 = 1 << 31;
 const X_TO_THE_8: u32 = 1 << (31 - 8);
 
-/// A product of polynomials over two elements, modulo that of the CRC.
+/// Returns the product of two polynomials over GF(2), modulo the CRC polynomial.
 fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     for bit in (0..32).rev() {
@@ -100,7 +101,7 @@ fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The polynomial that a number of bytes after a piece multiplies its checksum with.
+/// Returns the polynomial that multiplies the checksum of a piece followed by this many bytes.
 fn x_to_the(bytes: u64) -> u32 {
     let (mut power, mut square) = (ONE, X_TO_THE_8);
     let mut rest = bytes;
@@ -129,7 +130,7 @@ mod tests {
         file
     }
 
-    /// Bytes of any length that can and cannot be compressed.
+    /// Generates compressible and incompressible bytes of any length.
     fn piece() -> impl Strategy<Value = Vec<u8>> {
         let random = prop::collection::vec(any::<u8>(), 0..2000);
         let long = (any::<u8>(), 0usize..300_000).prop_map(|(byte, len)| vec![byte; len]);
@@ -142,7 +143,7 @@ mod tests {
         fn pieces_are_one_member(pieces in prop::collection::vec(piece(), 0..6), level in 0u32..12) {
             let file = file(&pieces, level);
             let mut read = Vec::new();
-            // This decoder reads one member, and checks its checksum and length.
+            // This decoder reads one member, and verifies its checksum and length.
             let mut decoder = GzDecoder::new(&file[..]);
             decoder.read_to_end(&mut read).unwrap();
             prop_assert!(decoder.into_inner().is_empty());

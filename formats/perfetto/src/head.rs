@@ -1,10 +1,10 @@
 use crate::time::Timestamp;
 use crate::wire::{CLOCK_BOOTTIME, CLOCK_REALTIME, message, packet, uint};
 
-/// What a file starts with: which wall clock time, in ns since 1970, its first time was, where that is known,
-/// and that processes and threads are listed in the order of their ranks.
+/// Returns the start of a file. It states the wall clock time of `start`, the first time of the file, in ns since
+/// 1970 if known. It also requests that processes and threads are listed in the order of their ranks.
 ///
-/// Readers before Perfetto v57 do not know that order and ignore it.
+/// Readers before Perfetto v57 ignore that order.
 pub fn file_head(start: Timestamp, wall_clock_ns: Option<u64>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     message(&mut out, 1, |out| {
@@ -22,7 +22,7 @@ pub fn file_head(start: Timestamp, wall_clock_ns: Option<u64>) -> Vec<u8> {
     out
 }
 
-/// The order of processes and threads.
+/// Writes the order of processes and threads.
 fn order(out: &mut Vec<u8>) {
     message(out, 1, |out| {
         message(out, packet::TRACK_DESCRIPTOR, |out| {
@@ -33,13 +33,13 @@ fn order(out: &mut Vec<u8>) {
     });
 }
 
-/// No [`file_head`] is longer, bytes.
+/// Maximum length of a [`file_head`] in bytes.
 pub const MAX_HEAD: usize = 128;
 
-/// Whether a file that begins like this was begun by [`file_head`]: a snapshot of clocks, and the very order of
+/// Returns whether [`file_head`] wrote the start of this file: a snapshot of clocks, and exactly this order of
 /// processes.
 pub fn is_file_head(start: &[u8]) -> bool {
-    // A message of less than 128 bytes: its length is one byte.
+    // A message of less than 128 bytes has a length of one byte.
     let [_, length, ..] = *start else { return false };
     let mut order_of_processes = Vec::new();
     order(&mut order_of_processes);
@@ -48,7 +48,7 @@ pub fn is_file_head(start: &[u8]) -> bool {
         && start.get(2 + usize::from(length)..).is_some_and(|rest| rest.starts_with(&order_of_processes))
 }
 
-/// Field 1 of a trace, with a length.
+/// Tag of `Trace.packet`: field 1, length-delimited.
 const PACKET: u8 = 1 << 3 | 2;
 
 const PROCESS_ORDERING: u32 = 19;

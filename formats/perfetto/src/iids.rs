@@ -1,12 +1,12 @@
-/// The caller's number of a text. Numbers are dense: a table with a place for each is kept.
+/// The caller's number of a text. Numbers should be dense: a table has one entry for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StringId(pub u32);
 
 const PAGE: usize = 4096;
 
-/// Numbers of a caller, and the interning ids that they have in this file: dense, from 1.
+/// Maps the caller's numbers to their interning ids in this file, which are dense and start at 1.
 ///
-/// A table with two levels, so that one huge number costs no more than 8 MB and a page.
+/// The table has two levels, so that one huge number costs at most 8 MB and a page.
 #[derive(Debug, Default)]
 pub(crate) struct Iids {
     pages: Vec<Option<Box<[u32]>>>,
@@ -15,7 +15,7 @@ pub(crate) struct Iids {
 }
 
 impl Iids {
-    /// The id of a number; 0 if it has none yet.
+    /// Returns the id of a number; 0 if it has none yet.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> u32 {
         let (page, place) = (number as usize / PAGE, number as usize % PAGE);
@@ -25,7 +25,7 @@ impl Iids {
         }
     }
 
-    /// Gives the next id to a number that has none.
+    /// Assigns the next id to a number that has none.
     pub(crate) fn add(&mut self, number: u32) -> u32 {
         let (page, place) = (number as usize / PAGE, number as usize % PAGE);
         if self.pages.len() <= page {
@@ -37,7 +37,7 @@ impl Iids {
         ids[place]
     }
 
-    /// Forgets all ids, in a time that depends on how many there are.
+    /// Removes all ids, in time proportional to their number.
     pub(crate) fn clear(&mut self) {
         for number in self.given.drain(..) {
             if let Some(Some(ids)) = self.pages.get_mut(number as usize / PAGE) {

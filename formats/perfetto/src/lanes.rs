@@ -1,20 +1,21 @@
 use crate::time::Timestamp;
 
-/// What becomes of spans that are at the same time.
+/// Treatment of spans that overlap in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlaps {
-    /// One that lies within another is drawn below it, on the same lane, as calls of a thread are. One that begins
-    /// within another and ends after it goes to the next lane.
+    /// A span within another one is drawn below it on the same lane, like nested calls of a thread. A span that
+    /// begins within another one and ends after it uses the next lane.
     Nest,
-    /// Each goes to a lane of its own, as kernels of a GPU queue do.
+    /// Each span uses a lane of its own, like kernels of a GPU queue.
     Separate,
 }
 
-/// Until when a span may last that is put on a lane. A tree of maxima over the lanes, so that the first lane that
-/// takes a span is found without looking at each.
+/// Latest end of a span that each lane can accept. A tree of maxima over the lanes finds the first suitable lane
+/// without examining each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    /// Leaves are in the second half; the parent of `i` is `i / 2`. Nothing is 0, `t + 1` is room until t.
+    /// Leaves are in the second half; the parent of `i` is `i / 2`. The value 0 means no room; `t + 1` means room
+    /// until t.
     tree: Vec<u64>,
     lanes: usize,
 }
@@ -30,7 +31,7 @@ impl Room {
         self.lanes
     }
 
-    /// The first lane with room until `end`; a new one if there is none.
+    /// Returns the first lane with room until `end`; adds a lane if there is none.
     #[inline]
     pub(crate) fn find(&mut self, end: Timestamp) -> usize {
         let wanted = end.ns() + 1;
@@ -64,17 +65,17 @@ impl Room {
         lane
     }
 
-    /// All that comes has room.
+    /// Marks a lane as having room for any span.
     pub(crate) fn free(&mut self, lane: usize) {
         self.set(lane, FREE);
     }
 
-    /// What ends before or at `end` has room.
+    /// Marks a lane as having room for spans that end at or before `end`.
     pub(crate) fn until(&mut self, lane: usize, end: Timestamp) {
         self.set(lane, end.ns() + 1);
     }
 
-    /// Nothing has room.
+    /// Marks a lane as having no room.
     pub(crate) fn fill(&mut self, lane: usize) {
         self.set(lane, 0);
     }

@@ -1,16 +1,16 @@
-//! Perfetto traces, written in bulk and read as shards.
+//! Writes Perfetto traces in bulk, and reads Perfetto traces as shards.
 //!
 //! * [`Sequence`] writes the packets of one process and one file: tracks, interned texts, slices, instants, counters,
 //!   samples;
-//! * [`file_head`] is what a file starts with; [`gzip_piece`] compresses a piece of a gzip file, [`packed`] packets into
-//!   packets;
-//! * [`Timeline`] turns spans into beginnings and ends in the order that a track needs, with lanes for overlaps
-//!   and cuts where a file ends;
-//! * [`read`] turns a trace of any writer into a shard;
-//! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing after them can fail.
+//! * [`file_head`] returns the start of a file; [`gzip_piece`] compresses a piece of a gzip file; [`packed`]
+//!   compresses packets into packets;
+//! * [`Timeline`] converts spans to beginnings and ends in the order that a track requires. It assigns lanes to
+//!   overlapping spans and cuts spans where a file ends;
+//! * [`read`] converts a trace of any writer to a shard;
+//! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are created, so that later steps cannot fail.
 //!
-//! A trace is a row of packets and nothing else: any pieces that are written one after the other are a trace.
-//! The packets are described in `docs/FORMATS.md`.
+//! A trace is only a sequence of packets: any concatenation of pieces is a trace. `docs/FORMATS.md` describes the
+//! packets.
 //!
 //! ```
 //! use rpd_perfetto::{Event, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};

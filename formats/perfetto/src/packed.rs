@@ -2,16 +2,16 @@ use crate::gzip::deflate;
 use crate::wire::{self, packet};
 use flate2::{Compress, CompressError, Compression, FlushCompress};
 
-/// Maximum bytes of packets that are compressed together. Perfetto asks for less than 512 KiB.
+/// Maximum number of bytes of packets that are compressed together. Perfetto requires less than 512 KiB.
 const MAX_GROUP_BYTES: usize = 256 << 10;
 
-/// Appends packets to `out` as packets that have them compressed inside, of which each can be read alone.
+/// Appends packets to `out` in compressed packets, each of which can be read alone.
 ///
-/// So a file is compressed and yet a row of packets: all versions read it, also when files or pieces are one
-/// after the other. Levels are 0 to 9; a higher one is taken for 9.
+/// The file is compressed but still a sequence of packets. All versions of Perfetto can read it, also if files or
+/// pieces are concatenated. Levels are 0 to 9; a higher level means 9.
 ///
 /// # Errors
-/// If the compressor fails, which it does not for want of space.
+/// Returns an error if the compressor fails. It cannot fail for lack of output space.
 pub fn packed(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<(), CompressError> {
     let mut compress = Compress::new(Compression::new(level.min(9)), true);
     let mut deflated = Vec::new();
@@ -20,7 +20,7 @@ pub fn packed(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<(), Compr
         let (group, after) = rest.split_at(group(rest));
         rest = after;
         if group.len() > MAX_GROUP_BYTES {
-            // One packet that is too large, which stays as it is.
+            // A single packet that is too large remains uncompressed.
             out.extend_from_slice(group);
             continue;
         }
@@ -32,7 +32,8 @@ pub fn packed(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<(), Compr
     Ok(())
 }
 
-/// Bytes of the first packets: as many as may be compressed together, and at least one.
+/// Returns the number of bytes of the first packets: as many as may be compressed together, and at least one
+/// packet.
 fn group(packets: &[u8]) -> usize {
     let mut end = 0;
     while let Some(next) = packet_end(packets, end)
@@ -40,11 +41,11 @@ fn group(packets: &[u8]) -> usize {
     {
         end = next;
     }
-    // What is no packet, which nothing here writes, is passed on.
+    // Bytes that are not a packet are kept unchanged; this crate never writes such bytes.
     if end == 0 { packets.len() } else { end }
 }
 
-/// Where the packet that starts at a place ends; `None` if no packet is there.
+/// Returns the end of the packet that starts at an offset; `None` if there is no packet.
 fn packet_end(packets: &[u8], start: usize) -> Option<usize> {
     if *packets.get(start)? != packet::TAG {
         return None;
@@ -66,11 +67,11 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Read;
 
-    /// The packets that are in packed ones; how many bytes each of these has.
+    /// Returns the packets in compressed packets, and the number of bytes in each of these.
     fn unpacked(mut packed: &[u8]) -> (Vec<u8>, Vec<usize>) {
         let (mut packets, mut sizes) = (Vec::new(), Vec::new());
         while let Some(end) = packet_end(packed, 0) {
-            // Tag and length, and inside of it two bytes of tag, 50 << 3 | 2, and a length again.
+            // Tag and length; inside, a tag of two bytes (50 << 3 | 2) and a length again.
             let at = 2 + packed[1..].iter().position(|byte| byte & 0x80 == 0).unwrap();
             match packed[at..end].starts_with(&[0x92, 0x03]) {
                 true => {

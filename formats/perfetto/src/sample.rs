@@ -5,19 +5,19 @@ use crate::time::Timestamp;
 use crate::track::Thread;
 use crate::wire::{message, packet, uint};
 
-/// The caller's number of a call stack. Numbers are dense, like those of texts.
+/// The caller's number of a call stack. Numbers should be dense, like those of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackId(pub u32);
 
-/// Interning id of a library or program, for the sequence and file that gave it.
+/// Interning id of a library or program, valid for the sequence and file that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping(u32);
 
-/// Interning id of a frame, for the sequence and file that gave it.
+/// Interning id of a frame, valid for the sequence and file that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame(u32);
 
-/// Interning id of a call stack, for the sequence and file that gave it.
+/// Interning id of a call stack, valid for the sequence and file that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallStack(u32);
 
@@ -28,8 +28,8 @@ const MAPPING_PATHS: u32 = 17;
 const MAPPINGS: u32 = 19;
 
 impl Sequence {
-    /// The file that code came from; its path is asked for at the first use. Where it is not known, an empty path
-    /// is right: a frame without a mapping is lost.
+    /// Returns the mapping of the file that contains code. Calls `path` at the first use. If the path is unknown,
+    /// use an empty one: readers drop a frame without a mapping.
     pub fn mapping<T: AsRef<str>>(&mut self, id: StringId, path: impl FnOnce() -> T) -> Mapping {
         match self.interned.mappings.get(id.0) {
             0 => {
@@ -45,8 +45,8 @@ impl Sequence {
         }
     }
 
-    /// Adds a frame for [`Sequence::add_call_stack`]: a function, and the place in the file that it came from
-    /// (0 if it is not known).
+    /// Adds a frame for [`Sequence::add_call_stack`]: a function, and its offset in the file of the mapping (0 if
+    /// unknown).
     pub fn add_frame(&mut self, function: &str, mapping: Mapping, offset: u64) -> Frame {
         self.interned.frames += 1;
         let iid = self.interned.frames;
@@ -67,14 +67,14 @@ impl Sequence {
         Frame(iid)
     }
 
-    /// The call stack with this number, if it was added to this file.
+    /// Returns the call stack with this number, if it was added to this file.
     #[inline]
     pub fn call_stack(&self, id: StackId) -> Option<CallStack> {
         let iid = self.interned.stacks.get(id.0);
         (iid != 0).then_some(CallStack(iid))
     }
 
-    /// Adds a call stack: its frames, outermost first. One that is here already stays as it is.
+    /// Adds a call stack: its frames, outermost first. Does not change a call stack that exists already.
     pub fn add_call_stack(&mut self, id: StackId, frames: &[Frame]) -> CallStack {
         if let Some(stack) = self.call_stack(id) {
             return stack;
@@ -87,7 +87,7 @@ impl Sequence {
         CallStack(iid)
     }
 
-    /// Writes where a thread was at a time.
+    /// Writes the call stack of a thread at a time.
     pub fn sample(&mut self, at: Timestamp, thread: Thread, stack: CallStack) {
         self.packet(|out, _| {
             uint(out, packet::TIMESTAMP, at.ns());

@@ -3,34 +3,34 @@ use crate::text::{MendedText, text};
 use crate::wire::{self, Small, message, packet, uint};
 use std::num::NonZeroU32;
 
-/// Interning id of the name of events, for the sequence and file that gave it.
+/// Interning id of an event name, valid for the sequence and file that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventName(pub(crate) u32);
 
-/// Interning id of a category of events, for the sequence and file that gave it.
+/// Interning id of an event category, valid for the sequence and file that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Category(pub(crate) u32);
 
-/// Interning id of the name of an annotation, for the sequence and file that gave it.
+/// Interning id of an annotation name, valid for the sequence and file that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationName(pub(crate) u32);
 
-/// Interning id of a text that is the value of annotations, for the sequence and file that gave it.
+/// Interning id of a text value of annotations, valid for the sequence and file that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationText(pub(crate) u32);
 
 /// Writes the packets of one process in one file.
 ///
-/// Texts are interned: a text is written when it is first used, and then it is a small number. Such numbers count
-/// again in every file, so that each file can be read alone; [`Sequence::restart`] forgets them and keeps the memory.
-/// A number of one file means another text in the next one.
+/// Texts are interned: the first use writes the text, and later uses write a small number. Numbers restart in every
+/// file, so that each file can be read alone. [`Sequence::restart`] removes them and keeps the memory. The same
+/// number means another text in the next file.
 ///
-/// Packets may be in any order of time, but on one track, those with the same time are taken in the order in
-/// which they are written: see [`Timeline`](crate::Timeline).
+/// Packets may be in any time order. On one track, readers process packets of the same time in the order in which
+/// they were written: see [`Timeline`](crate::Timeline).
 #[derive(Debug)]
 pub struct Sequence {
     pub(crate) out: Vec<u8>,
-    /// What each packet starts with: flags and number, lowest byte first, and how many bytes these are.
+    /// The first bytes of each packet: flags and sequence number, lowest byte first, and the number of these bytes.
     prefix: (u64, usize),
     id: NonZeroU32,
     pub(crate) mended: MendedText,
@@ -49,8 +49,8 @@ pub(crate) struct Interned {
 }
 
 impl Sequence {
-    /// Starts the packets of a process. The number must be unique in a file, and the same process has the same
-    /// one in all files of a run. Small numbers take fewer bytes.
+    /// Starts the packets of a process. The number must be unique in a file, and a process must have the same
+    /// number in all files of a run. Small numbers take fewer bytes.
     pub fn new(id: NonZeroU32) -> Sequence {
         let mut sequence = Sequence {
             out: Vec::new(),
@@ -63,8 +63,8 @@ impl Sequence {
         sequence
     }
 
-    /// Starts the packets of another process or another file: nothing is interned, and no packets are here but
-    /// the first one, which states so.
+    /// Starts the packets of another process or another file. No text is interned, and the only packet is the first
+    /// one, which declares this.
     pub fn restart(&mut self, id: NonZeroU32) {
         self.id = id;
         self.out.clear();
@@ -90,24 +90,24 @@ impl Sequence {
         });
     }
 
-    /// The packets since the start, or since the last [`Sequence::take`].
+    /// Returns the packets since the start, or since the last [`Sequence::take`].
     pub fn packets(&self) -> &[u8] {
         &self.out
     }
 
-    /// Takes the packets that are here, and continues in `empty`, whose memory is used again. What was interned
-    /// stays so: the pieces belong into one file, in this order.
+    /// Takes the present packets and continues in `empty`, whose memory is reused. Interned texts remain valid: the
+    /// pieces belong into one file, in this order.
     pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
         empty.clear();
         std::mem::replace(&mut self.out, empty)
     }
 
-    /// How many texts of this file were not written as they are.
+    /// Returns how many texts of this file were not written unchanged.
     pub fn mended(&self) -> MendedText {
         self.mended
     }
 
-    /// The name of events; its text is asked for at the first use.
+    /// Returns the id of an event name; calls `text` at the first use.
     #[inline]
     pub fn event_name<T: AsRef<str>>(&mut self, id: StringId, text: impl FnOnce() -> T) -> EventName {
         match self.interned.event_names.get(id.0) {
@@ -120,7 +120,7 @@ impl Sequence {
         }
     }
 
-    /// A category of events; its text is asked for at the first use.
+    /// Returns the id of an event category; calls `text` at the first use.
     #[inline]
     pub fn category<T: AsRef<str>>(&mut self, id: StringId, text: impl FnOnce() -> T) -> Category {
         match self.interned.categories.get(id.0) {
@@ -133,7 +133,7 @@ impl Sequence {
         }
     }
 
-    /// The name of an annotation; its text is asked for at the first use. It must not be empty.
+    /// Returns the id of an annotation name; calls `text` at the first use. The text must not be empty.
     #[inline]
     pub fn annotation_name<T: AsRef<str>>(
         &mut self,
@@ -150,7 +150,7 @@ impl Sequence {
         }
     }
 
-    /// A text that is the value of annotations, and comes again; it is asked for at the first use.
+    /// Returns the id of a text that is used repeatedly as an annotation value; calls `text` at the first use.
     #[inline]
     pub fn annotation_text<T: AsRef<str>>(
         &mut self,
@@ -184,7 +184,7 @@ impl Sequence {
         });
     }
 
-    /// Writes a packet of which nothing is known.
+    /// Writes a packet with any content.
     pub(crate) fn packet(&mut self, content: impl FnOnce(&mut Vec<u8>, &mut MendedText)) {
         let (word, len) = self.prefix;
         let mended = &mut self.mended;
@@ -194,7 +194,7 @@ impl Sequence {
         });
     }
 
-    /// The start of a packet whose length is still to be set, in the byte at 1.
+    /// Returns the start of a packet whose length must still be set, in the byte at offset 1.
     #[inline(always)]
     pub(crate) fn small_packet(&self) -> Small {
         let mut small = Small::new();
@@ -210,7 +210,7 @@ fn prefix(id: NonZeroU32) -> (u64, usize) {
     uint(&mut bytes, packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
     uint(&mut bytes, packet::SEQUENCE_ID, id.get().into());
     let mut word = [0; 8];
-    // Two tags, one byte of flags and five of a number at most.
+    // Two tags, one byte of flags and at most five bytes of the sequence number.
     word[..bytes.len()].copy_from_slice(&bytes);
     (u64::from_le_bytes(word), bytes.len())
 }

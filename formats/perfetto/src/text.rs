@@ -1,18 +1,18 @@
 use crate::wire;
 
-/// Longest text that is written, in bytes; a longer one is cut.
+/// Maximum length of a text in bytes; longer texts are cut.
 pub const MAX_TEXT: usize = 64 << 10;
 
-/// How many texts were not written as they are.
+/// Numbers of texts that were not written unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MendedText {
-    /// Longer than [`MAX_TEXT`]: cut, with an ellipsis at the end.
+    /// Texts longer than [`MAX_TEXT`]: cut, with an ellipsis at the end.
     pub cut: u64,
-    /// With NUL, where readers take the text to end: written with U+2400 in its place.
+    /// Texts with NUL, at which readers would end the text: NUL is replaced by U+2400.
     pub nul: u64,
 }
 
-/// A field with a text that every reader can take.
+/// Writes a field with a text that every reader accepts.
 pub(crate) fn text(out: &mut Vec<u8>, field: u32, text: &str, mended: &mut MendedText) {
     let mut kept = text;
     let mut end = "";
@@ -24,7 +24,7 @@ pub(crate) fn text(out: &mut Vec<u8>, field: u32, text: &str, mended: &mut Mende
     if kept.contains('\0') {
         mended.nul += 1;
         let visible = kept.replace('\0', "\u{2400}");
-        // U+2400 has three bytes: it may be too long only now.
+        // U+2400 has three bytes, so the replacement can make the text too long.
         let mut whole = visible + end;
         if whole.len() > MAX_TEXT {
             whole.truncate(char_boundary(&whole, MAX_TEXT));
@@ -37,7 +37,7 @@ pub(crate) fn text(out: &mut Vec<u8>, field: u32, text: &str, mended: &mut Mende
     }
 }
 
-/// The last end of a character at or before a place.
+/// Returns the last character boundary at or before an offset.
 fn char_boundary(text: &str, place: usize) -> usize {
     (0..=place.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

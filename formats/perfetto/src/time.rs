@@ -3,12 +3,12 @@ use thiserror::Error;
 
 /// A time in ns since the T0 that the caller chose, from 0 to `i64::MAX`.
 ///
-/// Perfetto's packets have unsigned times and its tables signed ones, so that only what both can hold may be
+/// Perfetto uses unsigned times in packets and signed ones in its tables. Only values that both can hold may be
 /// written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
-/// A time that a trace cannot hold.
+/// A time that a trace cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{ns} ns is before the start of the trace: choose a T0 that is not after the first event")]
 pub struct NoTimestamp {
@@ -17,13 +17,13 @@ pub struct NoTimestamp {
 }
 
 impl Timestamp {
-    /// The last time there is.
+    /// The last possible time.
     pub const MAX: Timestamp = Timestamp(i64::MAX as u64);
 
-    /// A time from ns since T0.
+    /// Creates a time from ns since T0.
     ///
     /// # Errors
-    /// If it is before T0.
+    /// Returns an error if the time is before T0.
     pub fn new(ns: i64) -> Result<Timestamp, NoTimestamp> {
         u64::try_from(ns).map(Timestamp).map_err(|_| NoTimestamp { ns })
     }
@@ -40,7 +40,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// What has a beginning and an end, which may be equal.
+/// An interval with a beginning and an end, which may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     start: Timestamp,
@@ -51,43 +51,43 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a span from {start} to {end} has a negative duration: clamp it, and count that")]
 pub struct NegativeDuration {
-    /// Where it begins.
+    /// Beginning of the span.
     pub start: Timestamp,
-    /// Where it ends.
+    /// End of the span.
     pub end: Timestamp,
 }
 
 impl Span {
-    /// A span from one time to another.
+    /// Creates a span from one time to another.
     ///
     /// # Errors
-    /// If it ends before it begins.
+    /// Returns an error if the span ends before it begins.
     pub fn new(start: Timestamp, end: Timestamp) -> Result<Span, NegativeDuration> {
         if end < start { Err(NegativeDuration { start, end }) } else { Ok(Span { start, end }) }
     }
 
-    /// Where it begins.
+    /// Beginning of the span.
     pub const fn start(self) -> Timestamp {
         self.start
     }
 
-    /// Where it ends.
+    /// End of the span.
     pub const fn end(self) -> Timestamp {
         self.end
     }
 
-    /// How long it is, in ns.
+    /// Duration in ns.
     pub const fn duration(self) -> u64 {
         self.end.0 - self.start.0
     }
 
-    /// Key by which spans are sorted: those that begin first, and of these the longest, which encloses the others.
+    /// Sort key of spans: by beginning, then longest first, so that a span follows those that enclose it.
     pub const fn order(self) -> (Timestamp, std::cmp::Reverse<Timestamp>) {
         (self.start, std::cmp::Reverse(self.end))
     }
 }
 
-/// The times of a file: the first belongs to it, the last does not.
+/// The time range of a file: it includes its first time and excludes its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     start: Timestamp,
@@ -98,43 +98,43 @@ pub struct Window {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a window from {start} to {end} has no times")]
 pub struct EmptyWindow {
-    /// Its first time.
+    /// First time of the window.
     pub start: Timestamp,
-    /// The first time after it.
+    /// First time after the window.
     pub end: Timestamp,
 }
 
 impl Window {
-    /// All times but the last.
+    /// All times except the last one.
     pub const ALL: Window = Window { start: Timestamp(0), end: Timestamp::MAX };
 
-    /// The times from `start` to `end`, without `end`.
+    /// Creates the window from `start` to `end`, without `end`.
     ///
     /// # Errors
-    /// If there are none.
+    /// Returns an error if the window is empty.
     pub fn new(start: Timestamp, end: Timestamp) -> Result<Window, EmptyWindow> {
         if start < end { Ok(Window { start, end }) } else { Err(EmptyWindow { start, end }) }
     }
 
-    /// Its first time.
+    /// First time of the window.
     pub const fn start(self) -> Timestamp {
         self.start
     }
 
-    /// The first time after it.
+    /// First time after the window.
     pub const fn end(self) -> Timestamp {
         self.end
     }
 
-    /// Whether a moment is in it.
+    /// Returns whether a time is in the window.
     pub fn contains(self, at: Timestamp) -> bool {
         self.start <= at && at < self.end
     }
 
-    /// The part of a span that is in this window, if there is any.
+    /// Returns the part of a span that is in this window, if any.
     ///
-    /// Over windows that follow each other, the durations of the parts add up to that of the span, and a span
-    /// of no duration is in exactly one.
+    /// Over consecutive windows, the durations of the parts add up to the duration of the span. A span of duration
+    /// 0 is in exactly one of them.
     pub fn clip(self, span: Span) -> Option<Clipped> {
         let inside = if span.start == span.end {
             self.contains(span.start)
@@ -151,21 +151,21 @@ impl Window {
 pub struct Clipped {
     /// The part.
     pub part: Span,
-    /// Which ends are not those of the span.
+    /// Ends of the part that are not ends of the span.
     pub cut: Cut,
 }
 
-/// Which ends of a span a window cut off.
+/// The ends of a span that a window cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cut {
-    /// None: the span is whole.
+    /// Neither end: the span is complete.
     #[default]
     None,
-    /// It began before the window.
+    /// The span began before the window.
     Begin,
-    /// It ends after the window.
+    /// The span ends after the window.
     End,
-    /// Both.
+    /// Both ends.
     Both,
 }
 
@@ -179,7 +179,7 @@ impl Cut {
         }
     }
 
-    /// What was cut, in a word; `None` if nothing was.
+    /// Returns a word for the ends that were cut; `None` if nothing was cut.
     pub const fn word(self) -> Option<&'static str> {
         match self {
             Cut::None => None,

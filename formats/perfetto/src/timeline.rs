@@ -4,25 +4,25 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use thiserror::Error;
 
-/// Turns the spans of one thread or queue into beginnings and ends, in the order that readers need.
+/// Converts the spans of one thread or queue to beginnings and ends, in the order that readers require.
 ///
-/// Ends come before beginnings of the same time, but a span of no duration begins before it ends; what encloses
-/// begins first and ends last; spans that cannot be drawn on one track are distinguished by lanes, of which a span
-/// gets the first that has room. Times ascend.
+/// Times ascend. Ends precede beginnings of the same time, but a span of duration 0 begins before it ends. An
+/// enclosing span begins first and ends last. Spans that cannot share a track get separate lanes; each span gets
+/// the first lane that has room.
 ///
-/// Spans come sorted by [`Span::order`]. A window that ends cuts what is open, and [`Timeline::open`] continues with
-/// the rest of it in the next window, on the same lanes. Spans of one window may come in pieces: there need be no
-/// more of them in memory than are open.
+/// Spans must be sorted by [`Span::order`]. The end of a window cuts open spans. [`Timeline::open`] continues them
+/// in the next window, on the same lanes. Spans of one window may be added one at a time; only open spans are kept
+/// in memory.
 #[derive(Clone, Debug)]
 pub struct Timeline<T> {
     overlaps: Overlaps,
     window: Window,
-    /// Start of the span that came last.
+    /// Start of the last span.
     last: Timestamp,
     room: Room,
-    /// What is open on each lane, outermost first.
+    /// Open spans of each lane, outermost first.
     lanes: Vec<Vec<Open<T>>>,
-    /// Ends of what is open, first one first.
+    /// Ends of open spans, earliest first.
     ends: BinaryHeap<Reverse<(Timestamp, usize)>>,
 }
 
@@ -37,49 +37,49 @@ struct Open<T> {
 pub enum Edge<'a, T> {
     /// A span begins, or continues in this window.
     Begin {
-        /// When, in this window.
+        /// Time in this window.
         at: Timestamp,
-        /// On which lane, from 0.
+        /// Lane, from 0.
         lane: usize,
         /// The whole span.
         span: Span,
-        /// What of it is not in this window.
+        /// Parts of the span that are not in this window.
         cut: Cut,
-        /// What came with it.
+        /// The item that was added with the span.
         item: &'a T,
     },
-    /// What began last on a lane ends, or is cut.
+    /// The span that began last on a lane ends, or is cut.
     End {
-        /// When.
+        /// Time of the end.
         at: Timestamp,
-        /// On which lane.
+        /// Lane, from 0.
         lane: usize,
     },
 }
 
-/// A span that came too late or too early.
+/// A span in the wrong order or after the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MisplacedSpan {
-    /// It begins before the one before it.
+    /// The span begins before the previous one.
     #[error("a span that begins at {start} follows one that begins at {last}: sort them")]
     Unsorted {
-        /// Where it begins.
+        /// Beginning of the span.
         start: Timestamp,
-        /// Where the one before it begins.
+        /// Beginning of the previous span.
         last: Timestamp,
     },
-    /// It begins after the window.
+    /// The span begins after the window.
     #[error("a span that begins at {start} is after the window, which ends at {end}: open the next one")]
     AfterWindow {
-        /// Where it begins.
+        /// Beginning of the span.
         start: Timestamp,
-        /// Where the window ends.
+        /// End of the window.
         end: Timestamp,
     },
 }
 
 impl<T> Timeline<T> {
-    /// A timeline with its first window.
+    /// Creates a timeline with its first window.
     pub fn new(overlaps: Overlaps, window: Window) -> Timeline<T> {
         Timeline {
             overlaps,
@@ -91,15 +91,16 @@ impl<T> Timeline<T> {
         }
     }
 
-    /// How many lanes there are so far.
+    /// Number of lanes so far.
     pub fn lanes(&self) -> usize {
         self.room.lanes()
     }
 
-    /// Adds a span, after all ends that come before it. A span that does not touch the window is left out: `false`.
+    /// Adds a span, after all earlier ends. Returns `false` for a span outside the window, which is skipped.
     ///
     /// # Errors
-    /// If it begins before the span before it, or after the window. Nothing has changed then.
+    /// Returns an error if the span begins before the previous one, or after the window. The timeline is then
+    /// unchanged.
     #[inline]
     pub fn push(
         &mut self,
@@ -129,7 +130,7 @@ impl<T> Timeline<T> {
         Ok(true)
     }
 
-    /// Ends what ends in this window, and cuts what does not.
+    /// Ends the spans that end in this window, and cuts the others.
     pub fn close(&mut self, mut emit: impl FnMut(Edge<'_, T>)) {
         let at = self.window.end();
         self.end_until(at, &mut emit);
@@ -138,8 +139,8 @@ impl<T> Timeline<T> {
         }
     }
 
-    /// Goes on in another window, after the one that was closed: what is still open continues where it begins.
-    /// What ended between the two windows is forgotten.
+    /// Continues in a later window after [`Timeline::close`]: open spans continue at its beginning. Spans that
+    /// ended between the two windows are dropped.
     pub fn open(&mut self, window: Window, mut emit: impl FnMut(Edge<'_, T>)) {
         self.window = window;
         self.end_until(window.start(), &mut |_: Edge<'_, T>| {});
@@ -152,14 +153,14 @@ impl<T> Timeline<T> {
         }
     }
 
-    /// Ends all that ends before or at a time.
+    /// Ends all spans that end at or before a time.
     #[inline]
     fn end_until(&mut self, until: Timestamp, emit: &mut impl FnMut(Edge<'_, T>)) {
         while let Some(&Reverse((at, lane))) = self.ends.peek()
             && at <= until
         {
             self.ends.pop();
-            // What is innermost ends first: of what is open on a lane, nothing ends before it.
+            // The innermost span ends first: no other open span of a lane ends before it.
             self.lanes[lane].pop();
             self.note_room(lane);
             emit(Edge::End { at, lane });

@@ -2,32 +2,33 @@ use crate::sequence::Sequence;
 use crate::text::{MendedText, text};
 use crate::wire::{int, message, packet, uint};
 
-/// The number of a track, unique in all files of a run. 0 represents the whole trace; small ones take fewer bytes.
+/// The number of a track, unique in all files of a run. 0 is the whole trace; small numbers take fewer bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackId(pub u64);
 
-/// What a track is, to be written before its events, in each file again.
+/// A description of a track. Each file must contain it before the events of the track.
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    /// Its number.
+    /// Number of the track.
     pub id: TrackId,
-    /// The track that it is drawn below.
+    /// The track below which this one is drawn.
     pub parent: Option<TrackId>,
-    /// Its name. Tracks with the same parent and the same name are drawn as one with several rows: so lanes are made.
+    /// Name of the track. Readers draw tracks with the same parent and name as one track with several rows, which
+    /// serve as lanes.
     pub name: &'a str,
-    /// What is on it.
+    /// Kind of the events on the track.
     pub kind: TrackKind<'a>,
-    /// How its children are ordered.
+    /// Order of the track's children.
     pub children: ChildOrder,
-    /// Its place among the children of its parent, if these are ordered by rank.
+    /// Position among the children of the parent, if these are ordered by rank.
     pub rank: Option<i32>,
-    /// Further description. Readers before Perfetto v50 ignore it; of a process it is a label, too, which all
-    /// of them know.
+    /// Further description. Readers before Perfetto v50 ignore it. For a process it is also written as a label,
+    /// which all readers support.
     pub description: Option<&'a str>,
 }
 
 impl<'a> Track<'a> {
-    /// A track for slices, without a parent.
+    /// Creates a track for slices, without a parent.
     pub const fn new(id: TrackId, name: &'a str) -> Track<'a> {
         Track {
             id,
@@ -41,40 +42,40 @@ impl<'a> Track<'a> {
     }
 }
 
-/// What is on a track.
+/// The kind of events on a track.
 #[derive(Clone, Copy, Debug)]
 pub enum TrackKind<'a> {
     /// Slices and instants that belong to no thread.
     Slices,
-    /// Those of a process as a whole; threads with the same pid are drawn below it.
+    /// Slices and instants of a process as a whole. Threads with the same pid are drawn below it.
     Process {
-        /// Its number, unique in the trace and not 0: processes with the same one melt together.
+        /// Process number, unique in the trace and not 0: readers combine processes with the same number.
         pid: i32,
     },
-    /// Those of a thread.
+    /// Slices and instants of a thread.
     Thread(Thread),
     /// Values of a counter.
     Counter(Unit<'a>),
 }
 
-/// A thread. Its tid must be unique in the trace, and not 0: threads with the same tid melt together.
+/// A thread. Its tid must be unique in the trace, and not 0: readers combine threads with the same tid.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
-    /// Number of its process.
+    /// Number of the process.
     pub pid: i32,
-    /// Its number. The thread with the number of its process is its main thread.
+    /// Number of the thread. The thread with the number of its process is the main thread.
     pub tid: i32,
 }
 
-/// How the children of a track are ordered.
+/// The order of a track's children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChildOrder {
-    /// As the reader likes.
+    /// The reader chooses.
     #[default]
     Unspecified,
     /// By name.
     Name,
-    /// By their first event.
+    /// By first event.
     Time,
     /// By [`Track::rank`].
     Rank,
@@ -83,20 +84,20 @@ pub enum ChildOrder {
 /// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit<'a> {
-    /// None.
+    /// No unit.
     None,
     /// Nanoseconds.
     Nanoseconds,
-    /// A number of things.
+    /// A count.
     Count,
     /// Bytes.
     Bytes,
-    /// Another unit, as text: `MHz`.
+    /// Another unit as text, for example `MHz`.
     Named(&'a str),
 }
 
 impl Sequence {
-    /// Writes what a track is.
+    /// Writes the description of a track.
     pub fn track(&mut self, track: &Track<'_>) {
         self.packet(|out, mended| {
             message(out, packet::TRACK_DESCRIPTOR, |out| {
@@ -111,7 +112,7 @@ impl Sequence {
                         int(out, 1, (*pid).into());
                         text(out, 6, track.name, mended);
                         if let Some(description) = track.description {
-                            // Counted below.
+                            // The description is written again below, where its changes are counted.
                             text(out, 8, description, &mut MendedText::default());
                         }
                     }),

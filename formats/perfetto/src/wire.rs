@@ -1,10 +1,10 @@
-//! The protobuf wire format: varints, tags, messages after their length.
+//! The protobuf wire format: varints, tags, and length-delimited messages.
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const LENGTH: u32 = 2;
 
-/// Fields of `Trace` and `TracePacket`.
+/// Field numbers of `Trace` and `TracePacket`.
 pub(crate) mod packet {
     pub(crate) const TIMESTAMP: u32 = 8;
     pub(crate) const SEQUENCE_ID: u32 = 10;
@@ -16,9 +16,9 @@ pub(crate) mod packet {
     pub(crate) const DEFAULTS: u32 = 59;
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
     pub(crate) const PERF_SAMPLE: u32 = 66;
-    /// `Trace.packet`, with its wire type.
+    /// Tag of `Trace.packet`, including its wire type.
     pub(crate) const TAG: u8 = super::small_tag(1, super::LENGTH);
-    /// Values of SEQUENCE_FLAGS: what was interned before is forgotten; what is interned is needed.
+    /// Values of SEQUENCE_FLAGS: earlier interned data is invalid; the packet needs interned data.
     pub(crate) const STATE_CLEARED: u64 = 1;
     pub(crate) const NEEDS_STATE: u64 = 2;
 }
@@ -27,7 +27,7 @@ pub(crate) mod packet {
 pub(crate) const CLOCK_REALTIME: u64 = 1;
 pub(crate) const CLOCK_BOOTTIME: u64 = 6;
 
-/// The tag of a field with a number up to 15, which is one byte.
+/// Returns the tag of a field with a number up to 15, which has one byte.
 pub(crate) const fn small_tag(field: u32, wire: u32) -> u8 {
     assert!(field < 16);
     (field << 3 | wire) as u8
@@ -45,11 +45,11 @@ pub(crate) const fn length_tag(field: u32) -> u8 {
     small_tag(field, LENGTH)
 }
 
-/// A varint of up to eight bytes, lowest byte first, and how many bytes it has. `value` is below 2^56.
+/// Returns a varint of up to eight bytes, lowest byte first, and its length in bytes. `value` must be below 2^56.
 #[inline(always)]
 fn spread(value: u64) -> (u64, usize) {
     let mut x = value;
-    // Groups of 7 bits move to bytes of their own: 28 and 28, four times 14, eight times 7.
+    // Moves groups of 7 bits to separate bytes: twice 28 bits, four times 14, eight times 7.
     x = (x & 0x0000_0000_0fff_ffff) | (x & 0x00ff_ffff_f000_0000) << 4;
     x = (x & 0x0000_3fff_0000_3fff) | (x & 0x0fff_c000_0fff_c000) << 2;
     x = (x & 0x007f_007f_007f_007f) | (x & 0x3f80_3f80_3f80_3f80) << 1;
@@ -58,7 +58,7 @@ fn spread(value: u64) -> (u64, usize) {
     (x | more, len)
 }
 
-/// A packet without texts while it is put together: at most [`Small::SIZE`] bytes.
+/// A packet without texts while it is being built: at most [`Small::SIZE`] bytes.
 pub(crate) struct Small {
     bytes: [u8; Small::SIZE],
     len: usize,
@@ -83,7 +83,7 @@ impl Small {
         self.len += 1;
     }
 
-    /// Eight bytes, of which `len` count.
+    /// Appends eight bytes, of which only the first `len` count.
     #[inline(always)]
     pub(crate) fn word(&mut self, word: u64, len: usize) {
         self.bytes[self.len..self.len + 8].copy_from_slice(&word.to_le_bytes());
@@ -112,7 +112,7 @@ impl Small {
         self.bytes[at] = byte;
     }
 
-    /// Copies a whole array, which is two or four instructions, and takes back what is too much.
+    /// Copies a whole array, which is two or four instructions, and removes the superfluous bytes.
     #[inline(always)]
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.len;
@@ -140,7 +140,7 @@ pub(crate) fn uint(out: &mut Vec<u8>, field: u32, value: u64) {
     varint(out, value);
 }
 
-/// A field of type int32 or int64: negative numbers have ten bytes.
+/// Writes a field of type int32 or int64: negative numbers have ten bytes.
 pub(crate) fn int(out: &mut Vec<u8>, field: u32, value: i64) {
     uint(out, field, value as u64);
 }
@@ -156,7 +156,7 @@ pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A field that is a message, or a row of varints.
+/// Writes a field that is a message, or a packed list of varints.
 pub(crate) fn message(out: &mut Vec<u8>, field: u32, content: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LENGTH);
     let at = out.len();
@@ -165,7 +165,8 @@ pub(crate) fn message(out: &mut Vec<u8>, field: u32, content: impl FnOnce(&mut V
     close(out, at);
 }
 
-/// Writes the length of what follows the byte at `at` into it; what needs more than a byte is made room for.
+/// Writes the length of the bytes after offset `at` into the byte at `at`. Moves them if the length needs several
+/// bytes.
 #[inline]
 pub(crate) fn close(out: &mut Vec<u8>, at: usize) {
     let len = out.len() - at - 1;

@@ -1,4 +1,4 @@
-//! What is written, read by another implementation of protobuf with messages of its own.
+//! Reads the written packets with an independent protobuf implementation and separate message definitions.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod messages;
@@ -13,7 +13,7 @@ use rpd_perfetto::{
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// What is to be written.
+/// A step of a generated file.
 #[derive(Clone, Debug)]
 enum Step {
     Begin(Happening),
@@ -33,9 +33,9 @@ enum Step {
         tid: i32,
         stack: u32,
     },
-    /// Another file, of the process with this number.
+    /// Starts another file, of the process with this number.
     Restart(u32),
-    /// The packets so far are taken; the file goes on.
+    /// Takes the packets so far; the file continues.
     Take,
 }
 
@@ -65,7 +65,7 @@ enum Given {
     Text(String),
 }
 
-/// What is read, with all that was interned put in its place again.
+/// An item that was read, with interned data resolved.
 #[derive(Clone, Debug, PartialEq)]
 enum Read {
     Event {
@@ -92,7 +92,7 @@ fn time(ns: i64) -> Timestamp {
 }
 
 fn text(table: &str, id: u32) -> String {
-    // Of some texts the packet is longer than 127, and of some longer than 16,383 bytes.
+    // Some texts make a packet longer than 127 bytes, and some longer than 16,383 bytes.
     let length = [0, 1, 9, 80, 130, 20_000][id as usize % 6];
     format!("{table} {id} {}", "\u{e9}".repeat(length))
 }
@@ -154,7 +154,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Writes the steps: each file, and what must be read from it.
+/// Performs the steps; returns each file and the items that must be read from it.
 fn write(steps: &[Step]) -> Vec<(u32, Vec<u8>, Vec<Read>)> {
     let mut files = vec![(1, Vec::new(), Vec::new())];
     let mut sequence = Sequence::new(NonZeroU32::MIN);
@@ -281,7 +281,7 @@ fn happen(happening: &Happening, kind: i32, sequence: &mut Sequence) -> Read {
     }
 }
 
-/// Tables of what was interned. Ids come in order, from 1.
+/// Tables of interned data. Ids are in order, from 1.
 #[derive(Default)]
 struct Tables {
     tables: BTreeMap<&'static str, Vec<String>>,
@@ -336,7 +336,7 @@ impl Tables {
 /// Reads a file of one sequence.
 fn read(bytes: &[u8], id: u32) -> Vec<Read> {
     let trace = Trace::decode(bytes).unwrap();
-    // No byte is in a field that the messages do not know, and no number is longer than it must be.
+    // All bytes are in known fields, and every number has its shortest encoding.
     assert_eq!(trace.encoded_len(), bytes.len());
     let mut tables = Tables::default();
     let mut read = Vec::new();

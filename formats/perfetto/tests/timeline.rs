@@ -1,4 +1,4 @@
-//! Order, lanes and cuts of spans, against slow and simple ways to find them.
+//! Compares order, lanes and cuts of spans with slow and simple algorithms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn span(start: u64, end: u64) -> Span {
     Span::new(time(start), time(end)).unwrap()
 }
 
-/// Spans in their order, in a range so small that many begin and end together.
+/// Generates sorted spans in a small range, so that many begin and end together.
 fn spans() -> impl Strategy<Value = Vec<Span>> {
     let length = prop_oneof![Just(0u64), 0..5u64, 0..100u64];
     prop::collection::vec((0u64..60, length), 0..40).prop_map(|pairs| {
@@ -23,7 +23,7 @@ fn spans() -> impl Strategy<Value = Vec<Span>> {
     })
 }
 
-/// Windows that follow each other, from 0 to behind the last end.
+/// Generates consecutive windows from 0 to a time after the last end.
 fn windows() -> impl Strategy<Value = Vec<Window>> {
     prop::collection::btree_set(1u64..165, 0..6).prop_map(|cuts| {
         let borders: Vec<u64> = [0].into_iter().chain(cuts).chain([200]).collect();
@@ -48,7 +48,7 @@ fn seen(edge: Edge<'_, usize>) -> Seen {
     }
 }
 
-/// Edges of each window.
+/// Returns the edges of each window.
 fn run(spans: &[Span], windows: &[Window], overlaps: Overlaps) -> Vec<Vec<Seen>> {
     let mut timeline = Timeline::new(overlaps, windows[0]);
     let mut all = Vec::new();
@@ -67,7 +67,7 @@ fn run(spans: &[Span], windows: &[Window], overlaps: Overlaps) -> Vec<Vec<Seen>>
     all
 }
 
-/// The first lane on which a span disturbs none of those before it, by looking at all of them.
+/// Returns the first lane on which each span does not conflict with earlier spans, by examining all of them.
 fn lanes(spans: &[Span], overlaps: Overlaps) -> Vec<usize> {
     let mut taken: Vec<Vec<Span>> = Vec::new();
     let mut lanes = Vec::new();
@@ -112,7 +112,7 @@ proptest! {
                         prop_assert!(overlaps == Overlaps::Nest || stacks[lane].len() == 1);
                     }
                     Seen::End { at, lane } => {
-                        // What a reader takes to end is what was meant to.
+                        // The span that a reader ends must be the intended one.
                         let number = stacks[lane].pop().unwrap();
                         prop_assert_eq!(at, spans[number].end().ns().min(to));
                     }
@@ -132,7 +132,7 @@ proptest! {
     fn ends_come_before_beginnings_of_the_same_time(spans in spans(), windows in windows(), overlaps in overlaps()) {
         for edges in run(&spans, &windows, overlaps) {
             let mut last = 0;
-            // Whether something began at this time, and what is open on each lane: the times of beginnings.
+            // Whether a span began at this time, and the beginnings of open spans on each lane.
             let mut begun = false;
             let mut open: Vec<Vec<u64>> = vec![Vec::new(); spans.len()];
             for edge in edges {
@@ -236,7 +236,7 @@ fn a_hundred_thousand_spans_at_once_take_no_time() {
     const SPANS: usize = 100_000;
     let mut timeline = Timeline::new(Overlaps::Nest, Window::ALL);
     let mut edges = 0;
-    // Each ends behind the one before it: none has room for the next.
+    // Each span ends after the previous one, so that no lane has room for the next.
     for number in 0..SPANS as u64 {
         timeline.push(span(number, 1_000_000 + number), (), |_| edges += 1).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The tables of a process: names, agents, counters, code objects, kernel symbols.
+//! Reads the tables of a process: names, agents, counters, code objects, kernel symbols.
 
 use crate::known::ReferredRows;
 use crate::process_output::{ElementError, JsonArray, ProcessOutput};
@@ -12,12 +12,12 @@ use rpd_translator::TranslateError;
 use serde_json::{Map, Value as Json};
 use std::io::Write;
 
-/// Longest element of a table.
+/// Maximum length in bytes of a table element.
 const MAX_ELEMENT_BYTES: usize = 4 << 20;
-/// Maximum bytes of all names of kinds and operations.
+/// Maximum number of bytes of all names of kinds and operations.
 const MAX_NAME_BYTES: usize = 16 << 20;
 
-/// Reads the tables of a process. Agents come before what refers to them.
+/// Reads the tables of a process. Agents precede the rows that refer to them.
 pub(crate) fn describe<W: Write>(
     out: &mut ProcessOutput<'_, W>,
     scanner: &mut JsonScanner<JsonSource>,
@@ -66,7 +66,8 @@ fn kinds<W: Write>(
             }
             None => Err(ElementError::OverLimit),
         };
-        // The numbers of those after it count on, unless there is no end of them.
+        // A rejected element still counts as a kind, so that later elements keep their numbers. The number of kinds
+        // is bounded.
         let (names, result) = match names {
             Ok(names) => (names, Ok(())),
             Err(refused) => (KindNames::default(), Err(refused)),
@@ -116,7 +117,7 @@ fn code_object<W: Write>(
 ) -> Result<(), ElementError> {
     let object: CodeObject = serde_json::from_slice(bytes)?;
     if object.size == Some(0) {
-        // A place in the profiler's list that was never filled.
+        // An entry of the profiler's list that was never filled.
         out.translator.ignored_names().add("code_objects[] (empty)", 1);
         return Ok(());
     }
@@ -212,7 +213,7 @@ fn counter<W: Write>(
     Ok(())
 }
 
-/// The object with other ids in it: extdata follows the keys of the shard.
+/// Returns the object with other ids: extdata uses the keys of the shard.
 fn with_ids(bytes: &[u8], ids: &[(&str, i64)]) -> Result<String, ElementError> {
     let mut object: Map<String, Json> = serde_json::from_slice(bytes)?;
     for (name, id) in ids {

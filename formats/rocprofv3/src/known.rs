@@ -1,8 +1,8 @@
-//! What the records of one process refer to: keys of its rows by the runtime's handles.
+//! Maps the runtime's handles to keys of the rows that records of one process refer to.
 //!
-//! Threads, queues, streams and tracks have no description in the file: their rows are made when the
-//! first record names them. So are the rows of agents, kernels and counters that ought to be described
-//! and are not, since AMD's views drop what refers to nothing.
+//! The file does not describe threads, queues, streams and tracks: a row is written when a record first names one.
+//! The same applies to agents, kernels and counters that the file should describe but does not. AMD's views drop
+//! rows with references to nothing.
 
 use crate::messages::MessageTexts;
 use crate::process_output::{ElementError, ProcessOutput};
@@ -16,12 +16,12 @@ use rpd_shard::model::row_types::{
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Maximum number of rows of each table that describes something.
+/// Maximum number of rows of each descriptive table.
 const MAX_DESCRIBED: usize = 1 << 20;
-/// Maximum number of dispatches that counters can be joined to.
+/// Maximum number of dispatches to which counters can be joined.
 const MAX_COUNTED_DISPATCHES: usize = 4 << 20;
 
-/// Keys of the rows of one table. They are dense, so that the next one is known.
+/// Keys of the rows of one table. Keys are dense, so that the next one is known.
 #[derive(Debug, Default)]
 pub(crate) struct HandleKeys<const TABLE: u16>(HashMap<u64, RowKey<TABLE>>);
 
@@ -30,12 +30,12 @@ impl<const TABLE: u16> HandleKeys<TABLE> {
         self.0.get(&handle).copied()
     }
 
-    /// The key that the next row gets.
+    /// Returns the key of the next row.
     pub(crate) fn next_key(&self) -> RowKey<TABLE> {
         RowKey::new(self.0.len() as i64 + 1)
     }
 
-    /// Adds a row.
+    /// Writes a row and remembers its key.
     pub(crate) fn add<W: Write, R: TableRow<Key = RowKey<TABLE>>>(
         &mut self,
         handle: u64,
@@ -51,14 +51,14 @@ impl<const TABLE: u16> HandleKeys<TABLE> {
     }
 }
 
-/// See the module.
+/// The rows that records refer to; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct ReferredRows {
     ppid: Option<i32>,
     pub(crate) kinds: Vec<KindNames>,
-    /// By the internal correlation id of the marker.
+    /// Marker messages by the internal correlation id of the marker.
     pub(crate) markers: MessageTexts,
-    /// New names of kernels, by external correlation id.
+    /// New kernel names by external correlation id.
     pub(crate) renames: MessageTexts,
     pub(crate) agents: HandleKeys<{ rocpd::INFO_AGENT.0 }>,
     pub(crate) code_objects: HandleKeys<{ rocpd::INFO_CODE_OBJECT.0 }>,
@@ -67,24 +67,24 @@ pub(crate) struct ReferredRows {
     threads: HandleKeys<{ rocpd::INFO_THREAD.0 }>,
     queues: HandleKeys<{ rocpd::INFO_QUEUE.0 }>,
     streams: HandleKeys<{ rocpd::INFO_STREAM.0 }>,
-    /// By thread and category.
+    /// Tracks by thread and category.
     tracks: HashMap<(ThreadKey, StringId), TrackKey>,
-    /// Events of dispatches, by dispatch id, where there are counters for them.
+    /// Events of dispatches by dispatch id, if there are counters for them.
     dispatches: HashMap<u64, EventKey>,
 }
 
 impl ReferredRows {
-    /// Nothing is known yet of a process with this parent.
+    /// Creates empty tables for a process with this parent.
     pub(crate) fn new(ppid: Option<i32>) -> ReferredRows {
         ReferredRows { ppid, ..ReferredRows::default() }
     }
 
-    /// Name of a kind of records.
+    /// Returns the name of a kind of records.
     pub(crate) fn kind<'a>(&'a self, kind: Option<u64>, otherwise: &'a str) -> &'a str {
         self.names(kind).map_or(otherwise, |names| &names.kind)
     }
 
-    /// Name of an operation.
+    /// Returns the name of an operation.
     pub(crate) fn operation(&self, kind: Option<u64>, operation: Option<u64>) -> Option<&str> {
         let operation = usize::try_from(operation?).ok()?;
         Some(self.names(kind)?.operations.get(operation)?)
@@ -117,7 +117,7 @@ impl ReferredRows {
             return Ok(key);
         }
         if handle != 0 {
-            // The default one is first.
+            // The default queue is first.
             self.queue(out, 0)?;
         }
         let (name, extdata) = numbered(handle, self.queues.next_key(), "Queue");
@@ -134,7 +134,7 @@ impl ReferredRows {
             return Ok(key);
         }
         if handle != 0 {
-            // The default one is first.
+            // The default stream is first.
             self.stream(out, 0)?;
         }
         let (name, extdata) = numbered(handle, self.streams.next_key(), "Stream");
@@ -236,7 +236,7 @@ impl ReferredRows {
         self.counters.add(handle, out, &row)
     }
 
-    /// The track of a thread on which calls of a category without length are.
+    /// Returns the track of a thread for calls of a category that have no duration.
     pub(crate) fn track<W: Write>(
         &mut self,
         out: &mut ProcessOutput<'_, W>,
@@ -251,12 +251,12 @@ impl ReferredRows {
         Ok(key)
     }
 
-    /// The event of a dispatch that was remembered.
+    /// Returns the event of a dispatch that was remembered.
     pub(crate) fn dispatch(&self, dispatch: u64) -> Option<EventKey> {
         self.dispatches.get(&dispatch).copied()
     }
 
-    /// Whether another dispatch can be remembered.
+    /// Returns whether another dispatch can be remembered.
     pub(crate) fn has_room(&self) -> bool {
         self.dispatches.len() < MAX_COUNTED_DISPATCHES
     }
@@ -269,8 +269,8 @@ impl ReferredRows {
     }
 }
 
-/// Name and extdata of a queue or stream that gets the key `next`: 0 is the default one, the others count in
-/// the order in which they appear. The handle is `$.rpd.id` of the extdata.
+/// Returns name and extdata of a queue or stream with the key `next`. Handle 0 is the default one; the others are
+/// numbered in the order in which they occur. The handle is `$.rpd.id` of the extdata.
 fn numbered<const TABLE: u16>(handle: u64, next: RowKey<TABLE>, what: &str) -> (String, String) {
     let name = match handle {
         0 => format!("Default {what}"),

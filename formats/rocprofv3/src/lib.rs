@@ -1,4 +1,4 @@
-//! The JSON of rocprofv3 in ROCm 6, read as shards.
+//! Reads the JSON of rocprofv3 in ROCm 6 as shards.
 //!
 //! ```text
 //! {"rocprofiler-sdk-tool": [ {process}, ... ]}
@@ -7,14 +7,13 @@
 //!     callback_records.counter_collection, buffer_records.<kind>             the records: any number
 //! ```
 //!
-//! A file is read twice, since its members may be in any order. The survey walks over it once and remembers
-//! where each array begins and how many elements it has; then the tables are read, and the records an element
-//! at a time. A packed file (gzip) is unpacked again for each step backwards. Memory does not grow with the
-//! file. A malformed element is counted, and the rest continues. A file that ends early yields what came
-//! before.
+//! A file is read twice, because its members may be in any order. The survey walks over it once and records the
+//! offset and the number of elements of each array. Then the tables are read, and the records one element at a
+//! time. A gzip file is decompressed again for each step backwards. Memory does not grow with the file. A malformed
+//! element is counted, and reading continues. A truncated file yields the rows before its end.
 //!
-//! Times are `CLOCK_BOOTTIME`, ns. The file has neither the rank nor the environment of the process.
-//! Secrets of command lines are masked here, where it is known which words are one argument.
+//! Times are `CLOCK_BOOTTIME` in ns. The file contains neither the rank nor the environment of the process. Secrets
+//! in command lines are masked here, where the boundaries of arguments are known.
 
 mod describe;
 mod known;
@@ -34,14 +33,14 @@ use std::path::Path;
 
 /// Name of the array of processes.
 const TOOL: &str = "rocprofiler-sdk-tool";
-/// How far into a file its name is looked for.
+/// Number of bytes of a file in which the name of the array is searched.
 const HEAD_BYTES: u64 = 4096;
 
-/// Whether a file begins like rocprofv3's JSON, plain or packed. Reads its first bytes only; a file that cannot
-/// be read is none.
+/// Returns whether a file, plain or compressed, begins like rocprofv3's JSON. Reads only its first bytes; returns
+/// false if it cannot be read.
 pub fn is_rocprofv3_json(path: &Path) -> bool {
     let mut head = Vec::new();
-    // A packed file that is cut has a head all the same.
+    // A truncated compressed file still has a readable head.
     let _ = source::JsonSource::open(path).and_then(|source| source.take(HEAD_BYTES).read_to_end(&mut head));
     let name = format!("\"{TOOL}\"");
     !head.is_empty()

@@ -4,9 +4,9 @@ use crate::process_output::ElementError;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Maximum number of numbers.
+/// Maximum number of numbered texts.
 const MAX_NUMBERS: usize = 2 << 20;
-/// Maximum bytes of distinct texts.
+/// Maximum number of bytes of distinct texts.
 const MAX_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct MessageTexts {
 }
 
 impl MessageTexts {
-    /// Adds a text; a program repeats the same texts.
+    /// Adds a text. Equal texts are stored once, because programs repeat them.
     pub(crate) fn add(&mut self, number: u64, text: &str) -> Result<(), ElementError> {
         if self.texts.len() >= MAX_NUMBERS {
             return Err(ElementError::OverLimit);

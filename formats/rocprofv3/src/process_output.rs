@@ -1,4 +1,4 @@
-//! The rows of one process, read from the elements of arrays.
+//! Writes the rows of one process from the elements of arrays.
 
 use crate::scan::{JsonScanner, ScanError, ScanFault};
 use crate::source::JsonSource;
@@ -10,12 +10,12 @@ use rpd_shard::record::{Loss, LossCause};
 use rpd_translator::{TranslateError, Translator};
 use std::io::Write;
 
-/// Why an element yields no row, or not all of them.
+/// The reason why an element yields no row, or not all its rows.
 #[derive(Debug)]
 pub(crate) enum ElementError {
-    /// It is malformed.
+    /// The element is malformed, for this reason.
     Bad(String),
-    /// There are too many of its kind.
+    /// There are too many elements of its kind.
     OverLimit,
     /// The shard cannot be written.
     Write(WriteError),
@@ -44,12 +44,12 @@ pub(crate) struct ProcessOutput<'a, W: Write> {
 }
 
 impl<W: Write> ProcessOutput<'_, W> {
-    /// Adds a row; returns its key.
+    /// Writes a row; returns its key.
     pub(crate) fn row<R: TableRow>(&mut self, row: &R) -> Result<R::Key, ElementError> {
         Ok(self.translator.row(self.source, row)?)
     }
 
-    /// The id of a string.
+    /// Returns the id of a string.
     pub(crate) fn string(&mut self, text: &str) -> Result<StringId, ElementError> {
         Ok(self.translator.string(text.as_bytes())?)
     }
@@ -58,12 +58,12 @@ impl<W: Write> ProcessOutput<'_, W> {
         self.translator.warn(warning);
     }
 
-    /// Counts elements of an array that are in no row.
+    /// Counts elements of an array that yield no row.
     pub(crate) fn lose(&mut self, array: &str, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
         self.translator.lose(array, Loss { source: self.source, table, cause, rows });
     }
 
-    /// Passes the elements of an array to `take`, one after the other, and counts those that it refuses.
+    /// Passes the elements of an array to `take`, one after another, and counts those that `take` rejects.
     pub(crate) fn each(
         &mut self,
         scanner: &mut JsonScanner<JsonSource>,
@@ -114,7 +114,7 @@ impl<W: Write> ProcessOutput<'_, W> {
         match walk() {
             Ok(()) => {}
             Err(ReadStop::Write(error)) => return Err(error.into()),
-            // It was whole a moment ago.
+            // The survey found the array complete.
             Err(ReadStop::Scan(ScanError { offset, fault })) => {
                 let left = section.elements - done;
                 self.lose(name, table, LossCause::Truncated, Some(left));
@@ -134,11 +134,11 @@ impl<W: Write> ProcessOutput<'_, W> {
 
 /// An array of the file.
 pub(crate) struct JsonArray<'a> {
-    /// Its path.
+    /// Path of the array.
     pub(crate) name: &'a str,
-    /// Where its elements go.
+    /// Table of the rows from its elements.
     pub(crate) table: Option<TableId>,
-    /// Longest element, bytes.
+    /// Maximum length of an element in bytes.
     pub(crate) max_bytes: usize,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct ProcessMetadata {
     pub(crate) config: Option<IgnoredAny>,
 }
 
-/// `metadata.node`; files of the first releases have none.
+/// `metadata.node`; files of the first releases do not have it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct NodeInfo {
@@ -73,7 +73,7 @@ pub(crate) struct JsonCounter {
     pub(crate) is_derived: Flag,
 }
 
-/// 0 or 1, which some releases write as a word.
+/// 0 or 1; some releases write a Boolean instead.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(from = "NumberOrWord")]
 pub(crate) struct Flag(pub(crate) bool);
@@ -103,13 +103,13 @@ pub(crate) struct CodeObject {
     pub(crate) uri: Option<String>,
     pub(crate) load_base: Option<u64>,
     pub(crate) load_size: Option<u64>,
-    /// Signed in some releases.
+    /// A signed number in some releases.
     pub(crate) load_delta: Option<WideNumber>,
     #[serde(default)]
     pub(crate) storage_type: u64,
 }
 
-/// A 64-bit number, signed or not.
+/// A 64-bit number, signed or unsigned.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum WideNumber {
@@ -134,8 +134,8 @@ pub(crate) struct KernelSymbol {
     pub(crate) accum_vgpr_count: Option<u64>,
 }
 
-/// An element of `strings.buffer_records`: its position is the number of the kind, and that of an
-/// operation the number of the operation.
+/// An element of `strings.buffer_records`. Its position is the number of the kind; the position of an operation is
+/// the number of the operation.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct KindNames {
     pub(crate) kind: String,
@@ -153,11 +153,11 @@ pub(crate) struct NumberedText {
 /// `correlation_id` of a record.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct CorrelationIds {
-    /// The API call that a record belongs to.
+    /// Id of the API call that a record belongs to.
     pub(crate) internal: u64,
     #[serde(default)]
     pub(crate) external: u64,
-    /// The call around it; first written in ROCm 7.
+    /// Id of the enclosing call; first written in ROCm 7.
     pub(crate) ancestor: Option<u64>,
 }
 
@@ -215,7 +215,7 @@ pub(crate) struct CounterValue {
     pub(crate) value: Exact,
 }
 
-/// A number to the last bit, which serde_json alone does not promise.
+/// A floating-point number that is exact to the last bit, which serde_json alone does not guarantee.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exact(pub(crate) f64);
 
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Exact {
     }
 }
 
-/// An address: a number, hexadecimal text, or either of them in an object.
+/// An address: a number, hexadecimal text, or an object with either of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonAddress(pub(crate) u64);
 
@@ -274,7 +274,7 @@ pub(crate) struct BufferRecord {
     pub(crate) operation: Option<u64>,
     pub(crate) thread: Option<u64>,
     pub(crate) correlation: Option<CorrelationIds>,
-    /// ns, CLOCK_BOOTTIME.
+    /// Time in ns of `CLOCK_BOOTTIME`; the same for `end`.
     pub(crate) start: Option<i64>,
     pub(crate) end: Option<i64>,
     pub(crate) stream: Option<JsonHandle>,
@@ -286,7 +286,7 @@ pub(crate) struct BufferRecord {
     pub(crate) arguments: Option<Vec<CallArgument>>,
 }
 
-/// What only copies have.
+/// Members that only copies have.
 #[derive(Debug, Default)]
 pub(crate) struct CopyMembers {
     pub(crate) bytes: Option<u64>,
@@ -296,7 +296,7 @@ pub(crate) struct CopyMembers {
     pub(crate) target_address: Option<JsonAddress>,
 }
 
-/// What only allocations have.
+/// Members that only allocations have.
 #[derive(Debug, Default)]
 pub(crate) struct AllocationMembers {
     pub(crate) bytes: Option<u64>,
@@ -304,15 +304,15 @@ pub(crate) struct AllocationMembers {
     pub(crate) flags: Option<u64>,
 }
 
-/// Reads a [`BufferRecord`] and counts the members that it has no place for.
+/// Reads a [`BufferRecord`] and counts its unsupported members.
 pub(crate) struct RecordSeed<'a> {
-    /// Kind of the record, for the names.
+    /// Kind of the record, for the names of unsupported members.
     pub(crate) kind: &'a str,
     pub(crate) ignored: &'a mut IgnoredNames,
 }
 
 impl RecordSeed<'_> {
-    /// Reads a record that fills `bytes`.
+    /// Reads a record from all of `bytes`.
     pub(crate) fn read(self, bytes: &[u8]) -> serde_json::Result<BufferRecord> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let record = self.deserialize(&mut deserializer)?;
@@ -371,7 +371,7 @@ impl<'de> Visitor<'de> for RecordSeed<'_> {
     }
 }
 
-/// A name, copied only where it has escapes.
+/// A name, copied only if it contains escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
 

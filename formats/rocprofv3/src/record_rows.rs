@@ -1,4 +1,4 @@
-//! Records as rows.
+//! Converts records to rows.
 
 use crate::known::ReferredRows;
 use crate::process_output::{ElementError, ProcessOutput};
@@ -12,13 +12,13 @@ use rpd_shard::model::row_types::{
 };
 use std::io::Write;
 
-/// Makes rows of one record. Nothing is written before the record is known to be valid.
+/// Writes the rows of one record, after the record was found to be valid.
 pub(crate) struct RecordRows<'a, 'o, W: Write> {
     pub(crate) out: &'a mut ProcessOutput<'o, W>,
     pub(crate) known: &'a mut ReferredRows,
 }
 
-/// What every record has.
+/// Members that every record has.
 struct RecordBase {
     tid: u64,
     start: LocalNs,
@@ -39,7 +39,7 @@ impl RecordBase {
 }
 
 impl<W: Write> RecordRows<'_, '_, W> {
-    /// The event of a record. Stack ids above `i64::MAX` keep their bits: they are only compared.
+    /// Writes the event of a record. Stack ids above `i64::MAX` keep their bits, because they are only compared.
     fn event(
         &mut self,
         category: StringId,
@@ -59,7 +59,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
         self.out.row(&row)
     }
 
-    /// A call of an API, or a marker: a region, or a sample where it has no length.
+    /// Writes an API call or a marker: a region, or a sample if its duration is 0.
     pub(crate) fn call(&mut self, record: &BufferRecord, api: &str) -> Result<(), ElementError> {
         let base = RecordBase::of(record)?;
         let thread = self.known.thread(self.out, base.tid)?;
@@ -115,7 +115,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
         Ok(())
     }
 
-    /// Rows of a dispatch; returns the key of its event.
+    /// Writes the rows of a dispatch; returns the key of its event.
     fn dispatch(
         &mut self,
         base: &RecordBase,
@@ -158,7 +158,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
         Ok(event)
     }
 
-    /// Counter values of a dispatch, which is made here where only counters were recorded.
+    /// Writes the counter values of a dispatch. Writes the dispatch too, if only counters were recorded.
     pub(crate) fn counters(&mut self, counted: &CountedDispatch) -> Result<(), ElementError> {
         let data = &counted.dispatch_data;
         let info = &data.dispatch_info;
@@ -223,14 +223,14 @@ impl<W: Write> RecordRows<'_, '_, W> {
         Ok(())
     }
 
-    /// Memory that a program asked for, or scratch that the runtime gave a kernel.
+    /// Writes an allocation of the program, or scratch memory that the runtime assigned to a kernel.
     pub(crate) fn allocation(&mut self, record: &BufferRecord, array: &str) -> Result<(), ElementError> {
         let base = RecordBase::of(record)?;
         let thread = self.known.thread(self.out, base.tid)?;
         let category = self.category(record, array)?;
         let operation = self.known.operation(record.kind, record.operation).unwrap_or_default();
         let (kind, level) = type_and_level(operation, array);
-        // The runtime names no agent, or a wrong one, when memory is freed.
+        // When memory is freed, the runtime names no agent or a wrong one.
         let of_agent = record.agent.filter(|_| kind == Some(b"ALLOC"));
         let agent = self.agent(of_agent.map(|agent| agent.handle))?;
         let queue = self.known.queue(self.out, record.queue.map_or(0, |queue| queue.handle))?;
@@ -255,7 +255,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
         Ok(())
     }
 
-    /// An agent that may be missing; handle 0 is none.
+    /// Returns the agent of a handle that may be missing; handle 0 means no agent.
     fn agent(&mut self, handle: Option<u64>) -> Result<Option<AgentKey>, ElementError> {
         match handle {
             None | Some(0) => Ok(None),
@@ -263,7 +263,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
         }
     }
 
-    /// The category of a record: the name of its kind, or that of its array where the file has no names.
+    /// Returns the category of a record: the name of its kind, or of its array if the file has no names.
     fn category(&mut self, record: &BufferRecord, array: &str) -> Result<StringId, ElementError> {
         let otherwise = array.to_ascii_uppercase();
         let name = self.known.kind(record.kind, &otherwise).to_owned();
@@ -271,7 +271,8 @@ impl<W: Write> RecordRows<'_, '_, W> {
     }
 }
 
-/// Type and level of an allocation: `MEMORY_ALLOCATION_VMEM_ALLOCATE`, `SCRATCH_MEMORY_ASYNC_RECLAIM`.
+/// Returns type and level of an allocation, for example `MEMORY_ALLOCATION_VMEM_ALLOCATE` or
+/// `SCRATCH_MEMORY_ASYNC_RECLAIM`.
 fn type_and_level(operation: &str, array: &str) -> (Option<&'static [u8]>, &'static [u8]) {
     let name = operation.trim_start_matches("MEMORY_ALLOCATION_").trim_start_matches("SCRATCH_MEMORY_");
     let level: &[u8] = match name {

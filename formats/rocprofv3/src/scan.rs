@@ -1,22 +1,22 @@
-//! Walks over JSON without keeping it: brackets, strings and commas, nothing more. Values that matter
-//! are cut out as bytes of bounded length and parsed elsewhere.
+//! Walks over JSON without keeping it, examining only brackets, strings and commas. Relevant values are copied as
+//! bytes of bounded length and parsed elsewhere.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Bytes read at once.
+/// Number of bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Deepest nesting of arrays and objects.
+/// Maximum nesting depth of arrays and objects.
 const MAX_DEPTH: u32 = 64;
-/// Longest name of a member on the way to the records.
+/// Maximum length in bytes of a member name on the path to the records.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// Why a walk ended.
+/// The reason why a walk ended.
 #[derive(Debug, thiserror::Error)]
 #[error("{fault}")]
 pub(crate) struct ScanError {
-    /// Where, bytes from the beginning of the file.
+    /// Offset in bytes from the beginning of the file.
     pub(crate) offset: u64,
-    /// What was there.
+    /// The fault at this offset.
     pub(crate) fault: ScanFault,
 }
 
@@ -36,20 +36,20 @@ pub(crate) enum ScanFault {
     Io(#[from] io::Error),
 }
 
-/// Reads a file from some place on.
+/// Reads a file from any offset on.
 pub(crate) struct JsonScanner<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Next byte in `buffer`.
+    /// Offset of the next byte in `buffer`.
     at: usize,
-    /// Place of `buffer[0]` in the file.
+    /// Offset of `buffer[0]` in the file.
     base: u64,
-    /// Why a packed file ends after `buffer`.
+    /// The reason why a compressed file ends after `buffer`.
     damage: Option<String>,
 }
 
 impl<R: Read + Seek> JsonScanner<R> {
-    /// Goes to a byte of the file. What was read already is not read again.
+    /// Moves to an offset of the file. Does not read again if the offset is in the buffer.
     pub(crate) fn go_to(&mut self, offset: u64) -> Result<(), ScanError> {
         let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
         if let Some(at) = at.filter(|at| *at <= self.buffer.len()) {
@@ -65,19 +65,19 @@ impl<R: Read + Seek> JsonScanner<R> {
     }
 }
 
-/// Whether packed bytes are damaged or end too early. Any other error is one of the operating system.
+/// Returns whether compressed bytes are damaged or truncated. Any other error is one of the operating system.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
 }
 
 impl<R: Read> JsonScanner<R> {
-    /// Starts at the beginning of a file.
+    /// Creates a scanner at the beginning of a file.
     pub(crate) fn new(source: R) -> JsonScanner<R> {
         JsonScanner { source, buffer: Vec::with_capacity(BUFFER_BYTES), at: 0, base: 0, damage: None }
     }
 
-    /// Place of the next byte in the file.
+    /// Offset of the next byte in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
@@ -86,7 +86,7 @@ impl<R: Read> JsonScanner<R> {
         Err(ScanError { offset: self.offset(), fault })
     }
 
-    /// The bytes that are there, at least one unless the file has ended.
+    /// Returns the unconsumed bytes of the buffer, at least one unless the file has ended.
     fn rest(&mut self) -> Result<&[u8], ScanError> {
         if self.at == self.buffer.len() {
             self.base += self.at as u64;
@@ -97,7 +97,7 @@ impl<R: Read> JsonScanner<R> {
         Ok(self.buffer.get(self.at..).unwrap_or_default())
     }
 
-    /// Reads on into the empty buffer. Bytes before damage are valid.
+    /// Reads into the empty buffer. Bytes before damage are valid.
     fn fill(&mut self) -> Result<(), ScanError> {
         if self.damage.is_none() {
             let read = (&mut self.source).take(BUFFER_BYTES as u64).read_to_end(&mut self.buffer);
@@ -113,7 +113,7 @@ impl<R: Read> JsonScanner<R> {
         }
     }
 
-    /// The next byte that is no space, or `None` at the end of the file.
+    /// Skips white space and returns the next byte, or `None` at the end of the file.
     pub(crate) fn next_token(&mut self) -> Result<Option<u8>, ScanError> {
         loop {
             let rest = self.rest()?;
@@ -129,7 +129,7 @@ impl<R: Read> JsonScanner<R> {
         }
     }
 
-    /// The next byte that is no space.
+    /// Skips white space and returns the next byte.
     pub(crate) fn token(&mut self) -> Result<u8, ScanError> {
         match self.next_token()? {
             Some(token) => Ok(token),
@@ -147,13 +147,13 @@ impl<R: Read> JsonScanner<R> {
         }
     }
 
-    /// Steps into an array. Returns whether it has an element.
+    /// Enters an array. Returns whether it has an element.
     pub(crate) fn open_array(&mut self) -> Result<bool, ScanError> {
         self.expect(b'[', "an array")?;
         self.has_first(b']')
     }
 
-    /// Steps into an object. Returns whether it has a member.
+    /// Enters an object. Returns whether it has a member.
     pub(crate) fn open_object(&mut self) -> Result<bool, ScanError> {
         self.expect(b'{', "an object")?;
         self.has_first(b'}')
@@ -165,12 +165,12 @@ impl<R: Read> JsonScanner<R> {
         Ok(!empty)
     }
 
-    /// After an element: whether another one follows. Steps out of the array where none does.
+    /// Returns whether another element follows the last one. Leaves the array otherwise.
     pub(crate) fn another_element(&mut self) -> Result<bool, ScanError> {
         self.another(b']', "a comma or the end of the array")
     }
 
-    /// After a member: whether another one follows. Steps out of the object where none does.
+    /// Returns whether another member follows the last one. Leaves the object otherwise.
     pub(crate) fn another_member(&mut self) -> Result<bool, ScanError> {
         self.another(b'}', "a comma or the end of the object")
     }
@@ -185,7 +185,7 @@ impl<R: Read> JsonScanner<R> {
         }
     }
 
-    /// The name of a member; its value is next.
+    /// Reads the name of a member; its value is next.
     pub(crate) fn name(&mut self) -> Result<String, ScanError> {
         match self.token()? {
             b'"' => {}
@@ -199,12 +199,13 @@ impl<R: Read> JsonScanner<R> {
         Ok(name)
     }
 
-    /// Steps over a value.
+    /// Skips a value.
     pub(crate) fn skip(&mut self) -> Result<(), ScanError> {
         self.walk(&mut KeptBytes { bytes: None, max_bytes: 0, fits: true })
     }
 
-    /// Copies a value as it is in the file. Steps over it and returns false if it has more than `max_bytes` bytes.
+    /// Copies a value as it is spelled in the file. Skips it and returns false if it has more than `max_bytes`
+    /// bytes.
     pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, max_bytes: usize) -> Result<bool, ScanError> {
         bytes.clear();
         let mut kept = KeptBytes { bytes: Some(bytes), max_bytes, fits: true };
@@ -212,7 +213,7 @@ impl<R: Read> JsonScanner<R> {
         Ok(kept.fits)
     }
 
-    /// Goes to the end of a value.
+    /// Moves to the end of a value.
     fn walk(&mut self, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         // One bit per open bracket, the innermost lowest: 1 for an object.
         let (mut open, mut depth) = (0u64, 0u32);
@@ -220,7 +221,7 @@ impl<R: Read> JsonScanner<R> {
             if depth == 0 {
                 self.token()?;
             }
-            // Up to the next byte that opens, closes or quotes.
+            // All bytes up to the next bracket or quote.
             let rest = self.rest()?;
             let length = rest.len();
             let Some(&first) = rest.first() else { return self.error(ScanFault::Cut) };
@@ -259,7 +260,7 @@ impl<R: Read> JsonScanner<R> {
         }
     }
 
-    /// Goes to the end of a number or a word.
+    /// Moves to the end of a number or a word.
     fn scalar(&mut self, first: u8, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         if !(first == b'-' || first.is_ascii_alphanumeric()) {
             return self.error(ScanFault::Unexpected { expected: "a value", found: first });
@@ -279,7 +280,7 @@ impl<R: Read> JsonScanner<R> {
         }
     }
 
-    /// Goes to the end of a string.
+    /// Moves to the end of a string.
     fn string(&mut self, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         self.take(1, kept);
         let mut escaped = false;
@@ -304,7 +305,7 @@ impl<R: Read> JsonScanner<R> {
         }
     }
 
-    /// Steps over bytes of the buffer and keeps them.
+    /// Consumes bytes of the buffer, and keeps them if they are wanted.
     fn take(&mut self, length: usize, kept: &mut KeptBytes<'_>) {
         if let Some(bytes) = &mut kept.bytes
             && kept.fits
@@ -318,15 +319,15 @@ impl<R: Read> JsonScanner<R> {
     }
 }
 
-/// What a walk copies.
+/// The bytes that a walk copies.
 struct KeptBytes<'a> {
     bytes: Option<&'a mut Vec<u8>>,
     max_bytes: usize,
-    /// Whether all of it fitted.
+    /// Whether the whole value fits.
     fits: bool,
 }
 
-/// The bytes that a walk stops at.
+/// Bytes at which a walk stops.
 const STRUCTURE: [bool; 256] = {
     let mut table = [false; 256];
     table[b'"' as usize] = true;
@@ -343,7 +344,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Cursor;
 
-    /// Gives a few bytes at a time, so that buffers end everywhere.
+    /// Returns a few bytes per read, so that buffers end at every position.
     struct Drip<'a>(Cursor<&'a [u8]>, usize);
 
     impl Read for Drip<'_> {

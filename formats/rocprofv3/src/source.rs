@@ -1,4 +1,4 @@
-//! The bytes of a file, plain or packed, from any place on.
+//! Reads the bytes of a plain or compressed file from any offset on.
 
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
@@ -7,13 +7,13 @@ use std::path::Path;
 
 /// First bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Packed bytes that are read at once.
+/// Number of compressed bytes per read.
 const PACKED_BYTES: usize = 128 << 10;
-/// How often a packed file is unpacked from its beginning, at most. A process takes about four times.
+/// Maximum number of times a compressed file is decompressed from its beginning. A process needs about four.
 const MAX_RESTARTS: u32 = 64;
 
-/// A file whose places count in unpacked bytes. A packed one can be read from its beginning only: a place that was
-/// passed costs reading everything before it.
+/// A file whose offsets count decompressed bytes. A compressed file can be read only from its beginning: a seek
+/// backwards reads everything before the offset again.
 pub(crate) enum JsonSource {
     Plain(File),
     Packed { unpacked: Box<GzipReader>, at: u64, restarts: u32 },
@@ -22,10 +22,10 @@ pub(crate) enum JsonSource {
 type GzipReader = MultiGzDecoder<BufReader<File>>;
 
 impl JsonSource {
-    /// Opens a file; its first bytes show whether it is packed.
+    /// Opens a file; its first bytes show whether it is compressed.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(crate) fn open(path: &Path) -> io::Result<JsonSource> {
         let mut file = rpd_files::open_input(path)?;
         let mut head = Vec::new();
@@ -56,7 +56,7 @@ impl Read for JsonSource {
 }
 
 impl Seek for JsonSource {
-    /// Goes to a place from the beginning; other ways are not supported.
+    /// Seeks to an offset from the beginning; other seeks are not supported.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let SeekFrom::Start(place) = to else { return Err(io::ErrorKind::Unsupported.into()) };
         match self {

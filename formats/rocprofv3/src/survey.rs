@@ -1,4 +1,4 @@
-//! The first walk over a file: its processes, and where its arrays are.
+//! The first walk over a file: finds its processes and the positions of its arrays.
 
 use crate::TOOL;
 use crate::record::ProcessMetadata;
@@ -8,49 +8,49 @@ use rpd_translator::{FilePosition, IgnoredNames, TranslateError};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The member with the records.
+/// Name of the member with the records.
 pub(crate) const RECORDS: &str = "buffer_records";
-/// Longest description of a process.
+/// Maximum length in bytes of a process description.
 const MAX_METADATA_BYTES: usize = 4 << 20;
 /// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 1 << 16;
-/// Maximum number of lines about values of the wrong type.
+/// Maximum number of warnings about values of the wrong type.
 const MAX_WARNINGS: usize = 100;
 /// Maximum number of kinds of records of one process.
 const MAX_KINDS: usize = 256;
 
-/// An array.
+/// Position of an array.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArraySection {
-    /// Place of its bracket in the file.
+    /// Offset of its opening bracket in the file.
     pub(crate) offset: u64,
-    /// Its whole elements.
+    /// Number of its complete elements.
     pub(crate) elements: u64,
 }
 
-/// Where the arrays of one process are.
+/// Positions of the arrays of one process.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessSections {
     pub(crate) metadata: Option<ProcessMetadata>,
-    /// The tables, by their path.
+    /// The tables by path.
     pub(crate) tables: BTreeMap<&'static str, ArraySection>,
-    /// `buffer_records`, by kind, in the order of the file.
+    /// The arrays of `buffer_records` by kind, in file order.
     pub(crate) records: Vec<(String, ArraySection)>,
-    /// Whole elements of arrays that came a second time.
+    /// Numbers of complete elements of repeated arrays.
     pub(crate) repeated: Vec<(String, u64)>,
-    /// Whether there is a member `buffer_records`.
+    /// Whether the member `buffer_records` exists.
     pub(crate) has_records: bool,
-    /// What should be an array or an object, and is something else: its content is unknown.
+    /// Members that should be an array or an object, but have another type: their content is unknown.
     pub(crate) malformed: Vec<String>,
 }
 
-/// Why a walk did not reach the end of the file.
+/// The reason why a walk did not reach the end of the file.
 #[derive(Debug)]
 pub(crate) struct FileDamage {
-    /// Where, bytes from the beginning.
+    /// Offset in bytes from the beginning.
     pub(crate) offset: u64,
     pub(crate) reason: String,
-    /// In which array, by its path.
+    /// Path of the array that contains the offset.
     pub(crate) inside: String,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct FileSurvey {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Walks over a file. Returns its scanner, too, which finds the arrays again.
+/// Walks over a file. Also returns its scanner, which reads the arrays later.
 pub(crate) fn survey(path: &Path) -> Result<(FileSurvey, JsonScanner<JsonSource>), TranslateError> {
     let io = |source| TranslateError::io(path, source);
     let mut scanner = JsonScanner::new(JsonSource::open(path).map_err(io)?);
@@ -100,7 +100,7 @@ struct SurveyWalk {
 }
 
 impl SurveyWalk {
-    /// Returns the length of the file.
+    /// Walks over the file; returns its length in bytes.
     fn file(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<u64, ScanError> {
         let mut more = scanner.open_object()?;
         while more {
@@ -216,7 +216,7 @@ impl SurveyWalk {
         Ok(())
     }
 
-    /// Remembers a table.
+    /// Records the position of a table.
     fn table(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &'static str) -> Result<(), ScanError> {
         let array = scanner.token()? == b'[';
         match self.survey.processes.last_mut() {
@@ -229,7 +229,7 @@ impl SurveyWalk {
         }
     }
 
-    /// Counts the elements of an array that was remembered.
+    /// Counts the elements of an array whose position was recorded.
     fn elements(
         &mut self,
         scanner: &mut JsonScanner<JsonSource>,
@@ -249,7 +249,7 @@ impl SurveyWalk {
         Ok(())
     }
 
-    /// An array that occurred before: the first one counts.
+    /// Counts an array that occurred before: only the first one is used.
     fn repeated(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &str) -> Result<(), ScanError> {
         let at = scanner.offset();
         let elements = self.count(scanner)?;
@@ -263,7 +263,7 @@ impl SurveyWalk {
         Ok(())
     }
 
-    /// Walks over an object, each member of which `member` steps over.
+    /// Walks over an object; `member` must consume each member.
     fn object(
         &mut self,
         scanner: &mut JsonScanner<JsonSource>,
@@ -282,7 +282,7 @@ impl SurveyWalk {
         Ok(())
     }
 
-    /// Steps over a value of another type than it should have. `null` represents nothing.
+    /// Skips a value of the wrong type. `null` means that the value is missing.
     fn malformed(
         &mut self,
         scanner: &mut JsonScanner<JsonSource>,
@@ -304,14 +304,14 @@ impl SurveyWalk {
         Ok(())
     }
 
-    /// Steps over a value that is not taken.
+    /// Skips a value that is not read.
     fn ignore(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &str) -> Result<(), ScanError> {
         let elements = self.count(scanner)?;
         self.survey.ignored.add(name, elements);
         Ok(())
     }
 
-    /// Steps over a value: an array counts by its elements, `null` and an empty object not at all.
+    /// Skips a value and returns its size: an array counts its elements; `null` and an empty object count 0.
     fn count(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<u64, ScanError> {
         match scanner.token()? {
             b'[' => {
@@ -339,7 +339,7 @@ impl SurveyWalk {
     }
 }
 
-/// Whether records of this kind are translated.
+/// Returns whether records of this kind are translated.
 fn is_taken(kind: &str) -> bool {
     let memory = ["kernel_dispatch", "memory_copy", "memory_allocation", "scratch_memory"];
     memory.contains(&kind) || kind.ends_with("_api")

@@ -14,13 +14,12 @@ use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::io::Write;
 use std::path::Path;
 
-/// Longest record.
+/// Maximum length of a record in bytes.
 const MAX_RECORD_BYTES: usize = 1 << 20;
 const COUNTERS: &str = "callback_records.counter_collection";
 
-/// Writes what a file holds as a shard, a source for each process; returns the sink and what became of
-/// the file. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and
-/// a loss of unknown size.
+/// Writes the contents of a file as a shard with one source per process; returns the sink and the translation
+/// notes. A truncated or damaged file yields the rows before the damage, a warning, and a loss of unknown size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let (FileSurvey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
@@ -32,7 +31,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         out.source = source;
         out.translator.process(&process(source, sections))?;
         process_rows(&mut out, &mut scanner, sections)?;
-        // In a file that ends early they may have followed its end.
+        // In a truncated file, the records may have been after its end.
         if !sections.has_records && damage.is_none() {
             out.warn(format!("process {source} has no {RECORDS}: its activity is not in the file"));
             out.lose(RECORDS, None, LossCause::Truncated, None);
@@ -44,20 +43,20 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
             "it is damaged at byte {} ({inside}): {}; everything after it is lost",
             damage.offset, damage.reason
         ));
-        // Other arrays, and other processes, may have followed the damage.
+        // The damage may have hidden other arrays and processes.
         out.lose("everything after the damage", None, LossCause::Truncated, None);
     }
     Ok(translator.finish()?)
 }
 
-/// The processes of a file, in its order, as [`translate`] describes them in a shard. Reads all of the
-/// file: the last process may be at its end.
+/// Returns the processes of a file in file order, as [`translate`] describes them in a shard. Reads the whole file,
+/// because the last process may be at its end.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let (survey, _) = survey(path)?;
     Ok((1..).zip(&survey.processes).map(|(source, sections)| process(source, sections)).collect())
 }
 
-/// The file names neither rank nor boot, and an old one no node.
+/// Describes a process. The file states neither rank nor boot, and an old file does not state the node.
 fn process(source: u32, sections: &ProcessSections) -> Process {
     let ProcessMetadata { pid, ppid, init_time, fini_time, command, node, .. } =
         sections.metadata.clone().unwrap_or_default();
@@ -80,13 +79,13 @@ fn process(source: u32, sections: &ProcessSections) -> Process {
         first_seen,
         last_seen: fini_time,
         command: masked_command(&command),
-        // The file is written when it ends.
+        // The profiler writes the file when the process ends.
         exit: fini_time.map(|_| Exit::Unknown),
         ..Process::of_file(node, Clock::Boottime)
     }
 }
 
-/// Where the records of an array go.
+/// Returns the table for the records of an array.
 fn table_of(array: &str) -> Option<TableId> {
     match array.strip_prefix("buffer_records.").unwrap_or(array) {
         "agents" => Some(rocpd::INFO_AGENT),
@@ -102,7 +101,7 @@ fn table_of(array: &str) -> Option<TableId> {
     }
 }
 
-/// The tables and records of one process. Dispatches come before the counters that belong to them.
+/// Writes the tables and records of one process. Dispatches precede the counters that belong to them.
 fn process_rows<W: Write>(
     out: &mut ProcessOutput<'_, W>,
     scanner: &mut JsonScanner<JsonSource>,

@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used, missing_docs)]
-//! Rows a second, encoded and decoded on one core: `cargo run --release -p rpd-sqlite --example speed`.
+//! Measures rows per second, encoded and decoded on one core: `cargo run --release -p rpd-sqlite --example speed`.
 
 use rpd_shard::model::{Cells, Keys, Nulls, TextCells, Value};
 use rpd_sqlite::read::{PageDatabase, Wanted};
@@ -61,7 +61,7 @@ fn measure(name: &str, fields: &[Field<'_>]) {
     let memory = Arc::new(PageMemory::new(64 << 20));
     let mut best = f64::MAX;
     let mut bytes = 0;
-    // A header of pages of 4096 bytes, and the leaves behind it.
+    // A header in the first page of 4096 bytes, followed by the leaves.
     let path = std::env::temp_dir().join(format!("speed-{}.db", std::process::id()));
     let mut header = vec![0; 4096];
     header[..24].copy_from_slice(b"SQLite format 3\0\x10\0\x01\x01\0\x40\x20\x20");

@@ -1,6 +1,6 @@
-//! What reading and writing share: names for the bytes of a file.
+//! Names for the bytes of a file, shared by reading and writing.
 //!
-//! A file is a row of pages of one size, numbered from 1. Page 1 begins with the file header:
+//! A file is a sequence of pages of one size, numbered from 1. Page 1 begins with the file header:
 //!
 //! | offset | bytes | content |
 //! |---|---|---|
@@ -18,8 +18,9 @@
 //! | 56 | 4 | text encoding: 1 = UTF-8, 2 and 3 = UTF-16 |
 //! | 92 | 4 | change counter when the page count was written |
 //!
-//! A B-tree page has a header, after it two bytes for each cell with its offset in the page, and cells
-//! at the end. On page 1 the header is at offset 100, but cell offsets count from the page's start.
+//! A B-tree page starts with a header, followed by a two-byte pointer for each cell: its offset in the page. The
+//! cells are at the end of the page. On page 1 the header is at offset 100, but cell offsets count from the start
+//! of the page.
 //!
 //! | offset | bytes | content |
 //! |---|---|---|
@@ -30,11 +31,13 @@
 //! | 7 | 1 | bytes lost in gaps of less than 4 |
 //! | 8 | 4 | interior pages only: the rightmost child |
 //!
-//! A leaf's cell is `payload length (varint), rowid (varint), payload, first overflow page (u32)`, the last
-//! only if the payload does not fit. An interior cell is `child page (u32), largest rowid below it (varint)`.
-//! A payload is a record: `header length (varint), a serial type per column (varints), values`. Numbers
-//! are big endian. A varint has 7 bits a byte, highest first, with the high bit set on all but the last;
-//! a ninth byte has all 8 bits.
+//! A cell of a leaf is `payload length (varint), rowid (varint), payload, first overflow page (u32)`. The last
+//! field exists only if the payload does not fit into the page. A cell of an interior page is
+//! `child page (u32), largest rowid below it (varint)`. A payload is a record:
+//! `header length (varint), a serial type per column (varints), values`.
+//!
+//! Numbers are big endian. A varint stores 7 bits per byte, highest bits first. The high bit is set on every byte
+//! but the last; a ninth byte stores 8 bits.
 //!
 //! | serial type | value | bytes |
 //! |---|---|---|
@@ -47,13 +50,13 @@
 
 /// The first bytes of every database.
 pub(crate) const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Bytes of the file header.
+/// Length of the file header in bytes.
 pub(crate) const HEADER: usize = 100;
-/// A page's type byte: leaf of a table.
+/// Page type byte of a table leaf.
 pub(crate) const TABLE_LEAF: u8 = 13;
-/// A page's type byte: interior page of a table.
+/// Page type byte of a table's interior page.
 pub(crate) const TABLE_INTERIOR: u8 = 5;
-/// Where SQLite puts its locks. The page that holds this byte is never used.
+/// Offset of the byte that SQLite locks. The page that contains this byte is never used.
 pub(crate) const LOCK_BYTE: u64 = 1 << 30;
 
 /// Offsets in the file header.
@@ -72,7 +75,7 @@ pub(crate) mod at {
     pub(crate) const VALID_FOR: usize = 92;
 }
 
-/// How many bytes of a table's payload are in the leaf itself; the rest is in overflow pages of
+/// Returns the number of payload bytes that a table leaf stores itself. The rest is in overflow pages of
 /// `usable - 4` bytes each. `usable` is the page size without the reserved bytes.
 pub(crate) fn local_payload(payload: u64, usable: usize) -> usize {
     let most = usable - 35;
@@ -84,12 +87,12 @@ pub(crate) fn local_payload(payload: u64, usable: usize) -> usize {
     if fitting <= most { fitting } else { least }
 }
 
-/// A big endian number at `offset`, or `None` after the end.
+/// Returns the big-endian number at `offset`, or `None` beyond the end of `bytes`.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
 }
 
-/// A big endian number at `offset`, or `None` after the end.
+/// Returns the big-endian number at `offset`, or `None` beyond the end of `bytes`.
 pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes.get(offset..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
 }

@@ -88,7 +88,7 @@ const COLLECTIVES: [Collective; 43] = [
     collective(BY_ARGS, WaitPattern::Unknown, DataPattern::Own),
 ];
 
-/// What an MPI call means for the own time of its rank.
+/// Meaning of an MPI call for the own time of its rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageCall {
     /// `MPI_Init` or `MPI_Init_thread`.

@@ -1,4 +1,4 @@
-//! What the inputs of one merge rank have recorded of the clocks.
+//! Clocks that the inputs of one merge rank have recorded.
 
 use super::domains::{DomainList, domains_of};
 use super::logs::log_of_no_probes;

@@ -1,4 +1,4 @@
-//! What a survey found in one input.
+//! Result of the survey of one input.
 
 use super::command_endings::CommandEndings;
 use super::death::ProcessCrash;

@@ -44,7 +44,7 @@ const IN_PROGRESS: c_int = 7;
 /// Sequence numbers of calls on communicators.
 static COMMUNICATORS: CommunicatorTable = CommunicatorTable::new();
 
-/// What a call does to communicators.
+/// Effect of a call on communicators.
 #[derive(Clone, Copy)]
 enum Effect {
     Nothing,

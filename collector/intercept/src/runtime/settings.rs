@@ -22,7 +22,7 @@ pub(crate) struct TraceSettings {
     traced: u8,
 }
 
-/// What can be recorded, as bits.
+/// APIs that can be recorded, as bits.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum TracedApi {
@@ -32,8 +32,8 @@ pub(crate) enum TracedApi {
 }
 
 static SETTINGS: OnceLock<TraceSettings> = OnceLock::new();
-/// What is recorded now: nothing before the settings are known, and nothing while the program has paused
-/// recording.
+/// Bits of the APIs that are recorded now: none before the settings are known, and none while the program has
+/// paused recording.
 static GATE: AtomicU8 = AtomicU8::new(0);
 
 /// Reads the settings. Called once, by the constructor.

@@ -37,7 +37,7 @@ const ALL_BUT_RCCL: [&str; 9] = [
     "--rocdecode-trace",
     "--rocjpeg-trace",
 ];
-/// What of [`rpd_ring::message::TRACED`] an option records, as written on a command line.
+/// Words of [`rpd_ring::message::TRACED`] that an option records, as written on a command line.
 const RECORDS: [(&str, &[&str]); 7] = [
     ("-r", &["roctx", "rccl"]),
     (ALL, &["roctx", "rccl"]),

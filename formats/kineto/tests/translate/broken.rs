@@ -1,4 +1,4 @@
-//! Files that are cut, damaged or absurd: what is whole is read, and the rest is told.
+//! Truncated, damaged or absurd files: complete parts are read, and the rest is reported.
 
 use crate::{generated, of_events, packed, translated, try_translated};
 use proptest::prelude::*;
@@ -66,7 +66,7 @@ fn a_packed_file_whose_checksum_or_length_is_wrong_is_read_and_counted_as_damage
     let (front, back) = whole.as_bytes().split_at(whole.len() / 2);
     for good in [packed(whole.as_bytes()), [packed(front), packed(back)].concat()] {
         assert_eq!(try_translated(&good).unwrap().1.warnings, [""; 0]);
-        // A member ends with four bytes of checksum and four of length.
+        // A member ends with four bytes of checksum and four bytes of length.
         for from_end in 1..=8 {
             let mut bad = good.clone();
             let place = bad.len() - from_end;
@@ -94,7 +94,7 @@ fn zeros_behind_a_packed_file_are_padding() {
             assert_eq!(contents.spans(), translated(&whole).0.spans());
             assert_eq!((&translation.warnings[..], contents.losses.len()), (&[][..], 0), "{padding}");
         }
-        // What is no padding is told as ever.
+        // Bytes that are not padding are still reported.
         let (contents, translation) = try_translated(&[&good[..], &zeros[..7], b"x"].concat()).unwrap();
         assert!(translation.warnings[0].contains("damaged after byte"), "{:?}", translation.warnings);
         assert_eq!(contents.losses.len(), 1);

@@ -1,4 +1,4 @@
-//! Made-up files, and what one who reads them into a tree says of their spans.
+//! Generated files, and the spans that a tree-based reader finds in them.
 
 use crate::shard::{Span, sort};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn args() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Microseconds with three decimals, or fewer.
+/// Generates microseconds with three decimals or fewer.
 fn time(most: i64) -> impl Strategy<Value = String> {
     (0..most, 0..1000, 0..4).prop_map(|(whole, part, form)| match form {
         0 => whole.to_string(),
@@ -83,7 +83,7 @@ fn event() -> impl Strategy<Value = Members> {
     )
 }
 
-/// A file: its text, and the base that is in it.
+/// A generated file: its text, and its base time.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     pub(crate) text: String,
@@ -129,13 +129,13 @@ struct Node<'a> {
     args: Json,
 }
 
-/// Microseconds as ns, the plain way.
+/// Converts microseconds to ns in the simplest way.
 fn nanoseconds(text: &str) -> i64 {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     format!("{whole}{part:0<3}").parse().unwrap()
 }
 
-/// The spans of a file.
+/// Returns the spans of a file.
 pub(crate) fn spans(made: &Made) -> Vec<Span> {
     let tree: Tree<'_> = serde_json::from_str(&made.text).unwrap();
     let spans = tree.events.into_iter().filter(|event| event.ph == "X").map(|event| {

@@ -1,4 +1,4 @@
-//! Traces of the PyTorch profiler as shards: against a tree of the same file, and against bad files.
+//! Tests the translation of PyTorch profiler traces: against a tree of the same file, and with malformed files.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod broken;
@@ -42,7 +42,7 @@ pub(crate) fn translated(text: &str) -> (Contents, Translation) {
     try_translated(text.as_bytes()).unwrap()
 }
 
-/// A file of these events, with what stands before them.
+/// Builds a file of these events, preceded by `top`.
 pub(crate) fn of_events(top: &str, events: &[&str]) -> String {
     format!("{{\"schemaVersion\": 1, {top}\"traceEvents\": [{}]}}", events.join(",\n"))
 }
@@ -57,7 +57,7 @@ proptest! {
         let rows: u64 = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::SAMPLE]
             .iter().map(|table| translation.rows.get(table).copied().unwrap_or(0)).sum();
         prop_assert_eq!(rows, translation.rows.get(&rocpd::EVENT).copied().unwrap_or(0));
-        // Packed, in one member and in two, it is the same.
+        // A compressed file, in one member or in two, yields the same.
         let bytes = made.text.as_bytes();
         let (front, back) = bytes.split_at(bytes.len() / 2);
         for packed in [packed(bytes), [packed(front), packed(back)].concat()] {
@@ -130,7 +130,7 @@ fn old_files_have_times_of_day_to_the_last_digit() {
     let span = &contents.spans()[0];
     assert_eq!((span.start, span.end), (1_690_000_000_123_456_789, 1_690_000_000_123_456_790));
     assert_eq!(contents.process.clock, Clock::Realtime);
-    // Small ones are none, and nobody knows what they are.
+    // Small times are not times of day, and their origin is unknown.
     let (_, translation) = translated(&of_events("", &[OPERATOR]));
     assert!(translation.warnings[0].contains("baseTimeNanoseconds"), "{:?}", translation.warnings);
 }
@@ -170,7 +170,7 @@ fn a_byte_order_mark_is_no_part_of_the_trace() {
 
 #[test]
 fn times_that_no_wall_clock_showed_are_told_with_their_year() {
-    // In microseconds; before 1970; added to times that are whole already.
+    // In microseconds; before 1970; added to times that are complete already.
     let absolute = r#"{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1763800000000000.5,"dur":1}"#;
     for (base, event, year) in [
         ("1763800000000000", OPERATOR, "1970"),
@@ -226,7 +226,7 @@ fn who_the_rank_is_and_what_threads_are_called() {
     assert_eq!((process.node.hostname.as_str(), process.command.as_str()), ("n7", "python train.py"));
     let threads = contents.rows(rocpd::INFO_THREAD);
     assert_eq!((int(&threads[0], "tid"), text(&threads[0], "name")), (71, "thread 71 (pt_main)".into()));
-    // Linux gives no such thread ids.
+    // Linux assigns no such thread ids.
     assert!(int(&threads[1], "tid") > 1 << 22);
     assert_eq!(text(&threads[1], "name"), "Spans PyTorch Profiler");
 }
@@ -343,7 +343,7 @@ fn a_trace_is_known_by_what_is_in_it() {
     let whole = of_events("", &[OPERATOR]);
     let bare = format!("{{\"traceEvents\": [{OPERATOR}]}}");
     assert!(is(whole.as_bytes()) && is(&packed(whole.as_bytes())) && is(bare.as_bytes()));
-    // A head of a packed file is enough.
+    // The head of a compressed file is enough.
     let packed = packed(whole.as_bytes());
     assert!(is(&packed[..packed.len() - 8]));
     for other in [
@@ -352,7 +352,7 @@ fn a_trace_is_known_by_what_is_in_it() {
         "{}",
         "{\"rocprofiler-sdk-tool\": []}",
         "{\"traceEvents\": [{\"ph\":\"X\",\"name\":\"a\"}]}",
-        // What rpd-merge draws of such a file.
+        // The drawing of such a file by rpd-merge.
         &format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{OPERATOR}]}}"),
         "[{\"ph\":\"X\"}]",
         "SQLite format 3",

@@ -1,4 +1,4 @@
-//! Members at the top in any order, unknown ones among them, and names that stand behind what they name.
+//! Top-level members in any order, including unknown ones, and names that follow the objects that they name.
 
 use crate::shard::{Contents, int, text};
 use crate::{of_events, packed, translated, try_translated};
@@ -17,7 +17,7 @@ const EVENTS: &[&str] = &[
     r#"{"ph":"M","name":"thread_name","pid":"Spans","tid":"PyTorch Profiler","args":{"name":"the profiler"}}"#,
 ];
 
-/// The members of a file, each as it may stand anywhere.
+/// The members of a file, each valid at any position.
 fn members() -> Vec<String> {
     vec![
         r#""metadata": {"errors": {}, "traceEvents": [{"ph": "X"}], "deep": [[[{"a]}\"": [1, "}"]}]]], "baseTimeNanoseconds": 7}"#.to_owned(),
@@ -37,7 +37,7 @@ fn file_of(members: &[String]) -> String {
     format!("{{\n  {}\n}}", members.join(",\n  "))
 }
 
-/// Whether the bytes of a file are known for a trace.
+/// Returns whether the bytes of a file are recognized as a trace.
 fn is_known(bytes: &[u8]) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("some.file");
@@ -45,7 +45,7 @@ fn is_known(bytes: &[u8]) -> bool {
     is_kineto(&path)
 }
 
-/// Orders of the members: each of them first, and each of them last.
+/// Returns orders of the members: each member first, and each member last.
 fn orders() -> Vec<Vec<String>> {
     let all = members();
     let moved = |from: usize, to: usize| {
@@ -101,7 +101,7 @@ fn a_trace_is_known_behind_members_that_nobody_knows() {
         let (contents, _) = translated(&text);
         assert_eq!((contents.spans().len(), contents.losses.len()), (3, 0), "{}", &before[..20]);
     }
-    // A member of Kineto tells, too, behind events that are like those of others.
+    // A member of Kineto is enough, even after events that resemble those of other programs.
     let plain = r#""traceEvents": [{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}]"#;
     assert!(is_known(format!("{{{plain}, \"schemaVersion\": 1}}").as_bytes()));
     for other in [
@@ -111,7 +111,7 @@ fn a_trace_is_known_behind_members_that_nobody_knows() {
         "{\"metadata\": ".to_owned(),
         "{\"metadata\": }".to_owned(),
         format!("{{{plain} \"schemaVersion\": 1}}"),
-        // 16 MiB of a file are looked at.
+        // Only 16 MiB of a file are examined.
         format!("{{\"long\": \"{}\", {events}", "x".repeat(16 << 20)),
     ] {
         assert!(!is_known(other.as_bytes()), "{}", &other[..30.min(other.len())]);

@@ -1,4 +1,4 @@
-//! Real files, counted: every event is in the row that its phase and category say, or nowhere for a reason.
+//! Real files: every event is in the table of its phase and category, or is missing for a known reason.
 
 use crate::shard::Contents;
 use crate::translated_file;
@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The files of a folder of the shared data; none where there is no such folder.
+/// Returns the files of a folder of the shared data; an empty list if the folder does not exist.
 fn files(folder: &str) -> Vec<PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let shared = std::env::var_os("RPD_SHARED").map_or(repository.join("shared"), PathBuf::from);
@@ -21,13 +21,13 @@ fn files(folder: &str) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// How many spans and moments there are of each category, by the table that they belong to.
+/// Number of spans and instants of each category, by their table.
 type Counts = BTreeMap<(&'static str, String), usize>;
 
 fn counts_of_tree(tree: &Json) -> Counts {
     let mut counts = Counts::new();
     for event in tree["traceEvents"].as_array().unwrap() {
-        // What has no category is of the process that it is listed under.
+        // An event without a category belongs to the process that it is listed under.
         let category = event["cat"].as_str().or(event["pid"].as_str()).unwrap_or_default();
         let table = match (event["ph"].as_str().unwrap(), category) {
             ("X", "kernel" | "gpu_memset") => "dispatch",
@@ -58,7 +58,7 @@ fn counts_of_rows(contents: &Contents) -> Counts {
     counts
 }
 
-/// Names of threads that are the rank's, from the metadata of a file; of two of one thread the last.
+/// Returns the names of the rank's threads from the metadata of a file. The last name of a thread counts.
 fn thread_names(tree: &Json, pid: i64) -> BTreeMap<i64, String> {
     let events = tree["traceEvents"].as_array().unwrap().iter();
     let named = events.filter(|event| event["name"] == "thread_name" && event["pid"] == pid);

@@ -1,11 +1,11 @@
-//! What a file says stays as it says it: categories of old releases, names of copies, sizes that are missing.
+//! Statements of a file are kept unchanged: categories of old releases, names of copies, missing sizes.
 
 use crate::shard::{json, text};
 use crate::{of_events, translated};
 use rpd_shard::model::rocpd;
 use serde_json::{Value as Json, json};
 
-/// A call, its kernel, a copy and a fill, in these categories. `stream` is what the thread of a stream is called.
+/// Builds a call, its kernel, a copy and a fill, in these categories. `stream` names the thread of a stream.
 fn launched([operator, runtime, kernel, copy, fill]: [&str; 5], flow: &str, stream: &str) -> String {
     let events = [
         format!(

@@ -1,4 +1,4 @@
-//! A shard as plain rows.
+//! Reads a shard into plain rows.
 
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
@@ -21,7 +21,7 @@ pub(crate) fn run() -> RunIdentity {
     RunIdentity { run_id, run_id_from, rank: None, size: None, version }
 }
 
-/// A span, whatever it became.
+/// A span, whatever row it became.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Span {
     pub(crate) table: TableId,
@@ -65,17 +65,17 @@ impl Contents {
         self.tables.get(&table).map_or(&[], |rows| rows)
     }
 
-    /// Name of the string that a column refers to.
+    /// Returns the string that a column refers to.
     pub(crate) fn name(&self, row: &Row, column: &str) -> String {
         String::from_utf8_lossy(self.strings.get(int(row, column)).unwrap()).into_owned()
     }
 
-    /// The row that a column refers to.
+    /// Returns the row that a column refers to.
     pub(crate) fn referred(&self, row: &Row, column: &str, table: TableId) -> &Row {
         &self.rows(table)[int(row, column) as usize - 1]
     }
 
-    /// All spans, ordered by time.
+    /// Returns all spans, ordered by time.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let mut spans = Vec::new();
         for table in [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY] {
@@ -92,7 +92,7 @@ impl Contents {
                     category: self.name(event, "category_id"),
                     start: int(row, "start"),
                     end: int(row, "end"),
-                    // What has no correlation must meet nothing where rows are joined.
+                    // A row without a correlation must not match any row in joins.
                     stack: if event["stack_id"] == OwnedValue::Null { 0 } else { int(event, "stack_id") },
                     external: int(event, "correlation_id"),
                     args: json(event).get("args").cloned().unwrap_or_else(|| serde_json::json!({})),
@@ -103,7 +103,7 @@ impl Contents {
         spans
     }
 
-    /// Every reference finds its row or string, and what is to be JSON is an object.
+    /// Checks that every reference finds its row or string, and that every JSON column is an object.
     fn check_references(&self) {
         for (table, rows) in &self.tables {
             let description = Schema::builtin().get(*table).unwrap();
@@ -135,7 +135,7 @@ pub(crate) fn sort(spans: &mut [Span]) {
     spans.sort_by_key(|span| (span.start, span.end, span.table, span.name.clone(), span.args.to_string()));
 }
 
-/// The extdata of a row.
+/// Returns the extdata of a row.
 pub(crate) fn json(row: &Row) -> serde_json::Value {
     serde_json::from_str(&text(row, "extdata")).unwrap()
 }

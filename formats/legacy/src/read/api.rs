@@ -1,4 +1,5 @@
-//! `rocpd_api` and what hangs on it: calls and roctx ranges as events, regions and args.
+//! Converts `rocpd_api` and the tables that describe its rows: calls and roctx ranges become events, regions and
+//! args.
 
 use super::census::{ProcessCensus, is_marker};
 use super::devices::DeviceRows;
@@ -20,20 +21,20 @@ use std::io::Write;
 
 /// Category of roctx ranges, as rocprofv3 spells it.
 const MARKER: &str = "MARKER_CORE_RANGE_API";
-/// Category of what schema 2 does not state: mostly calls of the profiler itself.
+/// Category of rows for which schema 2 states none: mostly calls of the profiler itself.
 const OTHER: &str = "RPD";
-/// Domains and beginnings of names, and their categories as rocprofv3 spells them.
+/// Prefixes of domains and names, and the categories that rocprofv3 uses for them.
 const CATEGORIES: [(&str, &str); 4] =
     [("hip", "HIP_RUNTIME_API_EXT"), ("hsa", "HSA_CORE_API"), ("rccl", "RCCL_API"), ("nccl", "RCCL_API")];
-/// Beginnings of rocprofv3's categories, and the domains that a merge writes for them.
+/// Prefixes of rocprofv3's categories, and the domains that a merge writes for them.
 const DOMAINS: [(&str, &str); 4] =
     [("HIP_", "hip"), ("HSA_", "hsa"), ("MARKER_", "roctx"), ("RCCL_", "rccl")];
-/// What categories of rocprof-sys begin with.
+/// Prefix of the categories of rocprof-sys.
 const SYS_PREFIX: &str = "rocm_";
-/// Maximum number of frames of one call, and bytes of their names.
+/// Maximum number of frames of one call, and maximum bytes of their names.
 const MAX_FRAMES: (usize, usize) = (1024, 256 << 10);
 
-/// Where the columns of a call are in a row of the query.
+/// Positions of a call's columns in a row of the query.
 struct CallColumns {
     id: usize,
     pid: usize,
@@ -45,20 +46,20 @@ struct CallColumns {
     category: usize,
     args: usize,
     args_id: usize,
-    /// Of `rocpd_kernelapi` and `rocpd_copyapi`: whether there is a row, and its values.
+    /// Columns of `rocpd_kernelapi` and of `rocpd_copyapi`: whether there is a row, and its values.
     described: [DescriptionColumns; 2],
 }
 
-/// Where the columns of a table that describes calls are in a row of the query.
+/// Positions of the columns of a table that describes calls, in a row of the query.
 #[derive(Default)]
 struct DescriptionColumns {
     key: usize,
-    /// Name of the arg and place. The second is true for the name of the kernel.
+    /// Name of the arg, whether it is the name of the kernel, and position.
     values: Vec<(String, bool, usize)>,
 }
 
 impl DescriptionColumns {
-    /// The values of a row that are not empty, also as texts. The kernel's name is left out where a dispatch has it.
+    /// Returns the non-empty values of a row, also as texts. Omits the kernel's name if a dispatch has it.
     fn values<'r>(
         &'r self,
         row: &'r Row<'_>,
@@ -77,7 +78,7 @@ const DESCRIPTIONS: [(&str, &str); 2] = [("rocpd_kernelapi", "k"), ("rocpd_copya
 impl CallColumns {
     fn add(input: &RpdFile, select: &mut Select<'_>) -> CallColumns {
         let api = "rocpd_api";
-        // The text of schema 2 is among the other strings.
+        // Schema 2 stores this text among the other strings.
         let texts = if input.table("rocpd_ustring").is_some() { "rocpd_ustring" } else { "rocpd_string" };
         let mut columns = CallColumns {
             id: select.column(api, "a", "id"),
@@ -112,7 +113,7 @@ impl CallColumns {
     }
 }
 
-/// Adds all calls and ranges. Returns which region each became; its key is its stack id too.
+/// Writes all calls and ranges. Returns the region of each; the key of a region is also its stack id.
 pub(super) fn translate<W: Write>(
     input: &RpdFile,
     census: &ProcessCensus,
@@ -159,7 +160,8 @@ pub(super) fn translate<W: Write>(
     Ok(ids)
 }
 
-/// Ids of the calls that an operation is taken to come from, of several the first; and the type of the operation.
+/// Returns a query for the call of each operation (the first one, if there are several) and the type of the
+/// operation.
 fn launched_sql(input: &RpdFile) -> String {
     let whole = input.table("rocpd_api_ops").is_some_and(|info| {
         ["id", "api_id", "op_id"].into_iter().all(|column| info.column(column).is_some())
@@ -179,7 +181,7 @@ fn frames_sql(input: &RpdFile) -> String {
     match input.table("rocpd_stackframe") {
         Some(info) if info.column("api_ptr_id").is_some() => {
             let column = |name| info.column(name).map_or("NULL".to_owned(), |c| identifier(&c.name));
-            // The limit keeps SQLite from sorting names, which are long.
+            // The limit prevents SQLite from sorting names, which are long.
             format!(
                 "SELECT f.call, f.depth, s.string FROM (SELECT api_ptr_id AS call, {} AS depth, {} AS name
                    FROM rocpd_stackframe ORDER BY 1, 2 LIMIT -1 OFFSET 0) f
@@ -229,7 +231,7 @@ impl StackframeRow {
 struct CallStack {
     frames: Vec<Json>,
     bytes: usize,
-    /// Frames beyond what is kept of one call.
+    /// Number of frames beyond the limits of one call.
     lost: u64,
 }
 
@@ -244,7 +246,7 @@ impl CallStack {
     }
 }
 
-/// Adds calls one by one.
+/// Writes calls one by one.
 struct CallWriter<'c, 'o, 'i, W: Write> {
     census: &'c ProcessCensus,
     columns: CallColumns,
@@ -321,7 +323,7 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
         self.output.lose(source, "rocpd_stackframe", Some(rocpd::EVENT), stack.lost);
         let frames = (!stack.frames.is_empty()).then(|| json!({ "frames": stack.frames }).to_string());
 
-        // Events and regions are added in step, so that keys are equal; the stack id takes the same number.
+        // Events and regions are written in pairs, so that their keys are equal. The stack id has the same number.
         let stack_id = self.output.next_region(source);
         let event = EventRow {
             category_id: Some(category),
@@ -349,7 +351,7 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
         self.args(row, (source, event), has_dispatch, if is_range { b"" } else { args })
     }
 
-    /// Counts a call without a time.
+    /// Counts a call without a time as lost.
     fn lose(&mut self, source: u32, row: &Row<'_>, stack: CallStack) -> Result<(), RpdReadError> {
         self.output.miss("rocpd_api", "start");
         self.output.lose(source, "rocpd_api", Some(rocpd::REGION), 1);
@@ -362,7 +364,7 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
         Ok(())
     }
 
-    /// Adds the values of a call, and its args string after them.
+    /// Writes the values of a call as args, followed by its args string.
     fn args(
         &mut self,
         row: &Row<'_>,
@@ -407,8 +409,9 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
     }
 }
 
-/// The category of a call: as it is there, if that is how rocprofv3 or rocprof-sys spells it; else rocprofv3's
-/// for its domain, else the domain itself; in schema 2, by its name.
+/// Returns the category of a call. A category in the spelling of rocprofv3 or rocprof-sys is kept. Otherwise the
+/// domain selects a category of rocprofv3; other domains become the category themselves. In schema 2 the name takes
+/// the place of the domain.
 fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u8> {
     let is_known = DOMAINS.iter().any(|(prefix, of)| {
         starts(plain(spelled), prefix) && domain == of.as_bytes() && is_range == (*of == "roctx")
@@ -427,13 +430,13 @@ fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u
     }
 }
 
-/// The domain that a merge writes for a category.
+/// Returns the domain that a merge writes for a category.
 fn domain_of(category: &[u8]) -> &[u8] {
     let known = DOMAINS.iter().find(|(prefix, _)| starts(plain(category), prefix));
     known.map_or(category, |(_, domain)| domain.as_bytes())
 }
 
-/// A category as rocprofv3 would call it: rocprof-sys puts `rocm_` before it.
+/// Returns a category in the spelling of rocprofv3: removes the prefix `rocm_` of rocprof-sys.
 fn plain(category: &[u8]) -> &[u8] {
     if starts(category, SYS_PREFIX) { category.get(SYS_PREFIX.len()..).unwrap_or(category) } else { category }
 }
@@ -442,20 +445,20 @@ fn starts(text: &[u8], prefix: &str) -> bool {
     text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
-/// What the event of a call has beside its columns.
+/// Extdata of a call's event.
 #[derive(Default)]
 struct CallExtdata<'t> {
     /// Text of a roctx range.
     message: &'t [u8],
-    /// Domain and category of the file, where they are not those of RocPD's category.
+    /// Domain and category of the file, if RocPD's category does not determine them.
     spelled: Option<(&'t [u8], &'t [u8])>,
-    /// How many of the args, from the first one, are the row of `rocpd_kernelapi`; and after them, of
-    /// `rocpd_copyapi`.
+    /// Number of args from the row of `rocpd_kernelapi`, which are the first args, and number of the following args
+    /// from `rocpd_copyapi`.
     described: [Option<usize>; 2],
 }
 
 impl CallExtdata<'_> {
-    /// As JSON; `None` for nothing.
+    /// Returns the extdata as JSON; `None` if there is nothing to store.
     fn json(&self) -> Option<String> {
         let lossy = String::from_utf8_lossy;
         let mut rpd = serde_json::Map::new();

@@ -1,5 +1,5 @@
-//! Tables that are not RPD's own (`ext_*`) or have no counterpart in RocPD (`rocpd_barrierop` and others of
-//! schema 2): carried as they are, under the name `rpd_ext_NAME`, NAME being theirs without `ext_` or `rocpd_`.
+//! Carries tables that are not RPD's own (`ext_*`) or have no counterpart in RocPD (`rocpd_barrierop` and others of
+//! schema 2). A carried table is called `rpd_ext_NAME`, where NAME is its name without `ext_` or `rocpd_`.
 //!
 //! | column | becomes |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | refers to `rocpd_string`, or is named in metadata `references::rocpd_string.id` | the string |
 //! | is named in metadata `references::rocpd_ustring.id` | the text |
 //! | `id`, `guid` | `rpd_id`, `rpd_guid`, values unchanged: RocPD's tables have columns of these names |
-//! | any other, references between such tables included | itself, values unchanged |
+//! | any other, including references between such tables | itself, values unchanged |
 //!
 //! A row belongs to the process of the first call or operation that it refers to, else to that of its session.
 
@@ -27,17 +27,17 @@ use rusqlite::types::ValueRef;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
 
-/// Maximum number of tables that are carried, and columns of one.
+/// Maximum number of carried tables; the second constant limits the columns of one table.
 const MAX_TABLES: usize = 256;
 const MAX_COLUMNS: usize = 256;
-/// Longest name of a table or column.
+/// Maximum length of a table or column name in bytes.
 const MAX_NAME: usize = 120;
-/// Maximum bytes of text of one row.
+/// Maximum number of bytes of text of one row.
 const MAX_ROW: usize = 8 << 20;
-/// Strings that are remembered at a time.
+/// Maximum number of strings that are remembered at a time.
 const MAX_REMEMBERED: usize = 1 << 18;
 
-/// What becomes of a column.
+/// The treatment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ColumnRole {
     Call,
@@ -47,7 +47,7 @@ enum ColumnRole {
     Plain,
 }
 
-/// Columns, as table and column in lower case, that hold ids of strings and of texts.
+/// Columns that hold ids of strings or of texts, as table and column in lower case.
 struct ColumnReferences {
     strings: HashSet<(String, String)>,
     texts: HashSet<(String, String)>,
@@ -80,7 +80,7 @@ impl ColumnReferences {
     }
 }
 
-/// `("table", "column")`, in lower case.
+/// Parses `("table", "column")` and converts it to lower case.
 fn parse_pair(pair: &str) -> Option<(String, String)> {
     let inner = pair.trim().strip_prefix('(')?.strip_suffix(')')?;
     let (table, column) = inner.split_once(',')?;
@@ -136,7 +136,7 @@ pub(super) fn translate<W: Write>(
     Ok(carried)
 }
 
-/// A name that no other table has.
+/// Returns a name that no other table has.
 fn carried_name(lower: &str, taken: &mut BTreeSet<String>) -> String {
     let plain = lower.strip_prefix("ext_").or_else(|| lower.strip_prefix("rocpd_")).unwrap_or(lower);
     let plain: String = plain
@@ -176,7 +176,8 @@ fn columns(info: &TableInfo, roles: &[ColumnRole]) -> Vec<Column> {
         .collect()
 }
 
-/// A type name of the same affinity, by SQLite's rules. The file's own text does not reach any SQL.
+/// Returns a type name of the same affinity, by SQLite's rules. The declared type of the file is never copied into
+/// SQL.
 fn affinity(declared: &str) -> &'static str {
     let declared = declared.to_ascii_uppercase();
     let has = |parts: &[&str]| parts.iter().any(|part| declared.contains(part));
@@ -236,7 +237,7 @@ impl TableCarrier<'_, '_> {
         Ok(())
     }
 
-    /// The process and row that a value refers to.
+    /// Returns the process and row that a value refers to.
     fn target(&self, role: ColumnRole, value: ValueRef<'_>) -> Option<(u32, i64)> {
         match role {
             ColumnRole::Call => self.calls.get(int(value)?),
@@ -279,14 +280,14 @@ impl TableCarrier<'_, '_> {
     }
 }
 
-/// As much of a text as fits the row.
+/// Returns the part of a text that fits the row.
 fn kept<'t, W: Write>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'_, W>) -> &'t [u8] {
     let text = output.cut(text, MAX_TEXT.min(*room));
     *room -= text.len();
     text
 }
 
-/// Strings of the file by their ids.
+/// Looks up strings of the file by id.
 struct StringQuery<'i> {
     input: &'i RpdFile,
     strings: Statement<'i>,
@@ -309,7 +310,7 @@ impl<'i> StringQuery<'i> {
         })
     }
 
-    /// The id in the shard of a string.
+    /// Returns the shard's id of a string.
     fn id<W: Write>(
         &mut self,
         value: ValueRef<'_>,
@@ -328,7 +329,7 @@ impl<'i> StringQuery<'i> {
         Ok(Some(found))
     }
 
-    /// A text that is not among the strings of the shard.
+    /// Returns a text that is not among the strings of the shard.
     fn text(&mut self, value: ValueRef<'_>) -> Result<Option<Vec<u8>>, RpdReadError> {
         int(value).map_or(Ok(None), |id| find(&mut self.texts, id, self.input))
     }

@@ -1,4 +1,4 @@
-//! Who is in a file: its processes, their threads, and which session was whose.
+//! Finds the processes of a file, their threads, and the process of each session.
 
 use super::RpdReadError;
 use super::clocks::Overlap;
@@ -9,49 +9,49 @@ use rpd_shard::identity::unnamed_node;
 use rpd_shard::record::{Clock, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Maximum number of processes of one file. A process that records opens a session; this is more than a node can run.
+/// Maximum number of processes of one file, more than a node can run. Each recording process opens a session.
 const MAX_PROCESSES: usize = 4096;
 /// Maximum number of threads and sessions of one file.
 const MAX_THREADS: usize = 1 << 20;
-/// Maximum number of strings that are examined for the kind of a row: files of several processes repeat them.
+/// Maximum number of strings that are examined for the kind of a row: files of several processes repeat strings.
 const MAX_KIND_STRINGS: usize = 1 << 20;
-/// Names of roctx rows, and of their domain.
+/// Names of roctx rows and of their domain.
 pub(super) const MARKERS: [&str; 3] = ["usermarker", "roctx", "marker"];
 
 /// A process of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// Node number of a merged file, else 0.
+    /// Node number in a merged file, else 0.
     node: i64,
     pid: i32,
     pub(super) first: i64,
     pub(super) last: i64,
 }
 
-/// What the first pass finds.
+/// Result of the first pass.
 #[derive(Debug, Default)]
 pub(super) struct ProcessCensus {
-    /// By their number in the shard, from 1.
+    /// Processes by their number in the shard, from 1.
     pub(super) processes: Vec<Found>,
     by_pid: HashMap<(i64, i32), u32>,
     /// First process of each node.
     by_node: HashMap<i64, u32>,
-    /// What represents each node.
+    /// Placeholder description of each node.
     named: BTreeMap<i64, Node>,
     /// Process of each session. The upper half of an id is its session.
     sessions: HashMap<i64, u32>,
-    /// Process and thread id, and when it was seen.
+    /// Process and thread id, and first and last time of the thread.
     pub(super) threads: BTreeMap<(u32, i64), (i64, i64)>,
-    /// Distance of the ids of two nodes, in a file that states so.
+    /// Distance between the ids of two nodes, if the file states one.
     pid_stride: Option<i64>,
     pub(super) gpu_stride: Option<i64>,
-    /// What the file states of its clock.
+    /// The clock that the file states.
     pub(super) clock: Option<Clock>,
-    /// Whether it states that the clock is one for all nodes.
+    /// Whether the file states that all nodes share this clock.
     is_one_time: bool,
-    /// Calls and ranges, as far as they show whether they are on one clock.
+    /// Calls and ranges, to determine whether they are on one clock.
     pub(super) overlap: Overlap,
-    /// Ids of the strings that make a row one of roctx, or one of HIP or HSA.
+    /// Ids of the strings that identify roctx ranges; `runtime` holds those of HIP and HSA.
     ranges: HashSet<i64>,
     runtime: HashSet<i64>,
 }
@@ -84,8 +84,8 @@ impl ProcessCensus {
         Ok(())
     }
 
-    /// In a file that has several nodes, meets their processes in the order of the nodes. A node of which there are
-    /// only operations or values has an unknown process.
+    /// Registers the processes of a file with several nodes in node order. A node that has only operations or
+    /// values gets an unknown process.
     fn nodes(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let (Some(pids), Some(gpus)) = (self.pid_stride, self.gpu_stride) else { return Ok(()) };
         let mut met: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
@@ -100,7 +100,7 @@ impl ProcessCensus {
                 met.entry(node).or_insert_with(|| vec![(node.saturating_mul(pids), start)]);
             }
         }
-        // All on one node: the first call comes first, as ever.
+        // A single node: processes are registered in the order of their first calls.
         if met.keys().all(|node| *node == 0) {
             return Ok(());
         }
@@ -110,8 +110,8 @@ impl ProcessCensus {
         Ok(())
     }
 
-    /// Which machine a node was is not in the file, only that it was another one. Nodes that have one time get one
-    /// boot: that is what clocks are distinguished by.
+    /// Names the nodes. The file does not state which machine a node was, only that nodes differ. Nodes that share
+    /// one time get the same boot id, because boot ids distinguish clocks.
     fn name_nodes(&mut self) {
         let mut on_nodes: BTreeMap<i64, Vec<(i32, i64)>> = BTreeMap::new();
         for found in &self.processes {
@@ -126,7 +126,7 @@ impl ProcessCensus {
         }
     }
 
-    /// Finds the names and domains by which calls and ranges are distinguished.
+    /// Finds the names and domains that distinguish calls and ranges.
     fn kinds(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let failed = |source| input.error("rocpd_string", source);
         let sql = format!(
@@ -181,7 +181,7 @@ impl ProcessCensus {
         Ok(())
     }
 
-    /// The process with this id in the file, which is new or was met before.
+    /// Returns the process with this id in the file, and registers it if it is new.
     fn meet(&mut self, pid: i64, start: i64, end: i64) -> Result<Option<u32>, (&'static str, usize)> {
         let Some(key) = self.pid(pid) else { return Ok(None) };
         let next = self.processes.len() as u32 + 1;
@@ -199,7 +199,7 @@ impl ProcessCensus {
         Ok(Some(source))
     }
 
-    /// A file without a single call of a known process may have operations.
+    /// Registers an unknown process for a file that has operations but no call of a known process.
     fn nobody(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let mut rows = false;
         for table in ["rocpd_api", "rocpd_op", "rocpd_monitor", "rocpd_counter"] {
@@ -213,7 +213,7 @@ impl ProcessCensus {
         Ok(())
     }
 
-    /// Node number and process id. In a file that has several nodes both are in one number.
+    /// Returns node number and process id. A file with several nodes encodes both in one number.
     fn pid(&self, pid: i64) -> Option<(i64, i32)> {
         let (node, pid) = match self.pid_stride {
             Some(stride) if pid >= stride => (pid / stride, pid % stride),
@@ -222,7 +222,7 @@ impl ProcessCensus {
         Some((node, i32::try_from(pid).ok()?))
     }
 
-    /// The thread id, 0 where there is none.
+    /// Returns the thread id on its node; 0 if there is none.
     pub(super) fn tid(&self, tid: Option<i64>) -> i64 {
         match (tid, self.pid_stride) {
             (Some(tid), Some(stride)) if tid >= stride => tid % stride,
@@ -230,25 +230,25 @@ impl ProcessCensus {
         }
     }
 
-    /// The number of a GPU on its node.
+    /// Returns the number of a GPU on its node.
     pub(super) fn gpu(&self, gpu: Option<i64>) -> Option<i64> {
         gpu.map(|gpu| self.gpu_stride.filter(|stride| gpu >= *stride).map_or(gpu, |stride| gpu % stride))
     }
 
-    /// The process with this id in the file.
+    /// Returns the process with this id in the file.
     pub(super) fn by_pid(&self, pid: Option<i64>) -> Option<u32> {
         self.by_pid.get(&self.pid(pid?)?).copied()
     }
 
-    /// The process whose session an id is of, else the first one.
+    /// Returns the process of the session in an id, or else the first process.
     pub(super) fn by_session(&self, id: Option<i64>) -> u32 {
         id.and_then(|id| self.sessions.get(&(id >> 32)).copied()).unwrap_or(1)
     }
 
-    /// The clock of the file, and what shows that ranges are on another one.
+    /// Returns the clock of the file, and the evidence that ranges are on another clock.
     pub(super) fn clock(&self, forced: Option<Clock>, marker_offset: Option<i64>) -> (Clock, Option<String>) {
         let mixed = match self.clock {
-            // Our own merge has aligned them.
+            // rpd-merge has aligned the clocks.
             Some(_) => None,
             None => self.overlap.mixed(),
         };
@@ -257,17 +257,18 @@ impl ProcessCensus {
         (forced.unwrap_or(found), mixed)
     }
 
-    /// The first process of the node that the number of a GPU is of, where it states one; else as [`ProcessCensus::by_session`].
+    /// Returns the first process of the node that a GPU number encodes, or else the result of
+    /// [`ProcessCensus::by_session`].
     pub(super) fn by_place(&self, id: Option<i64>, gpu: Option<i64>) -> u32 {
         let node = gpu.zip(self.gpu_stride).map(|(gpu, stride)| gpu / stride);
         match node.and_then(|node| self.by_node.get(&node)) {
-            // A session states a process, and files of several nodes have but one.
+            // A session identifies a process, but files of several nodes have only one session.
             Some(first) if self.sessions.len() < 2 => *first,
             _ => self.by_session(id),
         }
     }
 
-    /// The record of a process.
+    /// Returns the description of a process.
     pub(super) fn process(&self, source: u32, clock: Clock) -> Option<Process> {
         let found = self.processes.get((source as usize).checked_sub(1)?)?;
         let node = self.named.get(&found.node)?.clone();
@@ -281,7 +282,7 @@ impl ProcessCensus {
     }
 }
 
-/// The different numbers in a column, and the first time of each. What is no number is left out.
+/// Returns the distinct numbers in a column, and the first time of each. Skips values that are not numbers.
 fn numbers(
     input: &RpdFile,
     table: &'static str,
@@ -304,7 +305,7 @@ fn numbers(
     Ok(found)
 }
 
-/// Whether a text is the name or the domain of roctx rows.
+/// Returns whether a text is the name or the domain of roctx rows.
 pub(super) fn is_marker(value: rusqlite::types::ValueRef<'_>) -> bool {
     text(value).is_some_and(|text| MARKERS.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes())))
 }

@@ -1,27 +1,26 @@
-//! Whether calls and roctx ranges are on one clock.
+//! Determines whether calls and roctx ranges are on one clock.
 //!
-//! rocmProfileData stamps with `CLOCK_MONOTONIC`. Built on rocprofiler-sdk, calls and operations are
-//! on `CLOCK_BOOTTIME`, and roctx ranges still on MONOTONIC. The two differ by the time for which the
-//! machine was suspended: nothing on most servers, where nothing needs to be done and nothing can be
-//! seen. Where they differ it shows in two ways.
+//! rocmProfileData uses `CLOCK_MONOTONIC`. If it is built on rocprofiler-sdk, calls and operations use
+//! `CLOCK_BOOTTIME`, and roctx ranges still use MONOTONIC. The clocks differ by the time for which the machine was
+//! suspended. On most servers this is 0, and nothing needs to be done. A difference is visible in two ways.
 //!
-//! * **Crossing**: on one clock, a range of a thread neither begins nor ends inside of a call of HIP or
-//!   HSA of the same thread, because the thread is busy with the call. (Other rows do not count: Python
-//!   functions that are recorded as calls have ranges in them.)
+//! * **Crossing**: on one clock, a range of a thread neither begins nor ends inside a HIP or HSA call of the same
+//!   thread, because the call occupies the thread. Other rows do not count: Python functions that are recorded as
+//!   calls contain ranges.
 //! * **Distance**: all ranges of the file are far from all of its calls.
 //!
-//! The difference cannot be computed from the rows: ranges need not contain any call. So
-//! nothing is guessed; the caller can pass the difference if it is known.
+//! The difference cannot be computed from the rows, because ranges need not contain any call. The reader therefore
+//! does not estimate it; the caller can pass the difference if it is known.
 
 use std::collections::BTreeMap;
 
-/// Maximum number of rows of each kind and thread that are compared.
+/// Maximum number of rows that are compared per kind and thread.
 const MAX_ROWS: usize = 8192;
 /// Maximum number of threads that are compared.
 const MAX_THREADS: usize = 64;
-/// Fewest crossings that count, and per how many ends of ranges there must be one.
+/// Minimum number of crossings, and number of range ends per required crossing.
 const CROSSINGS: (usize, usize) = (3, 50);
-/// Shortest distance that counts, ns, and how many times it is longer than the rows take.
+/// Minimum distance in ns, and its minimum ratio to the time span of the rows.
 const DISTANCE: (i128, i128) = (60_000_000_000, 10);
 
 /// Calls and ranges of a file.
@@ -53,7 +52,7 @@ impl Overlap {
         }
     }
 
-    /// Why the ranges are not on the clock of the calls, where they are not.
+    /// Returns the evidence that ranges are not on the clock of the calls, if any.
     pub(super) fn mixed(&self) -> Option<String> {
         self.far_apart().or_else(|| self.crossing())
     }
@@ -61,7 +60,7 @@ impl Overlap {
     fn far_apart(&self) -> Option<String> {
         let wide = |(first, last): (i64, i64)| (i128::from(first), i128::from(last));
         let (calls, ranges) = (wide(self.calls?), wide(self.ranges?));
-        // BOOTTIME is never after MONOTONIC, so the calls are never the earlier ones.
+        // BOOTTIME never shows less than MONOTONIC, so calls are never earlier than ranges.
         let distance = calls.0 - ranges.1;
         let taken = (calls.1 - calls.0).max(ranges.1 - ranges.0);
         (distance > DISTANCE.0 && distance > taken.saturating_mul(DISTANCE.1))
@@ -86,7 +85,7 @@ impl Overlap {
     }
 }
 
-/// The calls that are in no other one, by their start.
+/// Returns the calls that no other call contains, ordered by start.
 fn outermost(mut calls: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     calls.sort_unstable_by_key(|(start, end)| (*start, std::cmp::Reverse(*end)));
     let mut last = i64::MIN;
@@ -102,7 +101,7 @@ fn outermost(mut calls: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 mod tests {
     use super::*;
 
-    /// 100 ranges of 1 ms, each with three calls in it; the calls are `shift` later than the ranges state.
+    /// Creates 100 ranges of 1 ms, each with three calls in it. The calls are shifted by `shift` ns.
     fn job(shift: i64) -> Overlap {
         let mut overlap = Overlap::default();
         for i in 0..100 {

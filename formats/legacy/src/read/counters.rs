@@ -1,4 +1,4 @@
-//! `rocpd_monitor` and `rocpd_counter`: values over time, and values of operations.
+//! Converts `rocpd_monitor` and `rocpd_counter`: values over time, and values of operations.
 
 use super::census::ProcessCensus;
 use super::devices::{CounterName, DeviceRows, RpdProcessor};
@@ -17,16 +17,16 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Category of the values of a monitor, and the track that they are on: those of rpd-collect's own.
+/// Category of monitor values; the second constant is their track. Both are those of rpd-collect.
 const CATEGORY: &[u8] = b"SYSTEM_METRICS";
 const TRACK: &[u8] = b"system";
-/// Longest name of a counter, and longest value that is no number.
+/// Maximum length in bytes of a counter name, and of a value that is not a number.
 const MAX_NAME: usize = 4096;
-/// Units of what rocm-smi monitors.
+/// Units of the values that rocm-smi monitors.
 const UNITS: [(&str, &str); 3] = [("sclk", "MHz"), ("mclk", "MHz"), ("fclk", "MHz")];
 
-/// Adds the values of the monitor: per row an event, a sample and a value. A row states how long the value held, and
-/// the next one mostly begins there.
+/// Writes the values of the monitor: per row an event, a sample and a value. A row states how long its value was
+/// valid, and usually the next row begins at that end.
 pub(super) fn monitors<W: Write>(
     input: &RpdFile,
     census: &ProcessCensus,
@@ -103,7 +103,7 @@ pub(super) fn monitors<W: Write>(
     Ok(())
 }
 
-/// Adds the counter values of operations.
+/// Writes the counter values of operations.
 pub(super) fn values<W: Write>(
     input: &RpdFile,
     census: &ProcessCensus,
@@ -153,7 +153,7 @@ pub(super) fn values<W: Write>(
     Ok(())
 }
 
-/// Adds the value of a counter. What is no number is kept as text in its extdata.
+/// Writes the value of a counter. A value that is not a number is stored as text in its extdata.
 fn number<W: Write>(
     source: u32,
     (table, value): (&str, ValueRef<'_>),

@@ -1,5 +1,5 @@
-//! Threads, agents, queues, streams, kernels and counters, which the rows of a process refer to. Each becomes a
-//! row when it is first referred to.
+//! Threads, agents, queues, streams, kernels and counters to which the rows of a process refer. The first reference
+//! writes the row.
 
 use super::census::ProcessCensus;
 use super::output::RpdOutput;
@@ -17,25 +17,26 @@ use std::io::Write;
 
 /// Maximum number of agents, queues, streams, kernels or counters of one file.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Longest name of a stream, which is an address.
+/// Maximum length in bytes of a stream name, which is an address.
 const MAX_STREAM: usize = 256;
-/// Longest name of a kernel.
+/// Maximum length in bytes of a kernel name.
 const MAX_KERNEL: usize = 64 << 10;
 
-/// A processor as a row names it.
+/// A processor as a row identifies it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum RpdProcessor {
     /// The CPUs of the process.
     Host,
-    /// A GPU by the number that the process has for it; `None` where the row has none.
+    /// A GPU by its number in the process; `None` if the row has none.
     Gpu(Option<i64>),
-    /// A GPU by the number that the monitor has for it, which is another one.
+    /// A GPU by its number in the monitor, which differs from its number in the process.
     MonitoredGpu(Option<i64>),
     /// Another device of the monitor.
     Monitored(Option<i64>),
 }
 
-/// A kernel: its text ids in the file. Two with the same texts are two rows with the same names.
+/// A kernel, identified by its text ids in the file. Two kernels with the same texts become two rows with the same
+/// names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct KernelIds {
     pub(super) description: Option<i64>,
@@ -50,7 +51,7 @@ pub(super) struct CounterName {
     pub(super) name: Box<[u8]>,
 }
 
-/// Keys of the rows that represent them, per process.
+/// Keys of the rows, per process.
 #[derive(Debug, Default)]
 pub(super) struct DeviceRows {
     threads: HashMap<(u32, i64), ThreadKey>,
@@ -62,13 +63,13 @@ pub(super) struct DeviceRows {
     counters: HashMap<(u32, CounterName), PmcKey>,
 }
 
-/// Refuses more rows than a job can have.
+/// Returns an error if there are more rows than a job can have.
 fn room(len: usize, what: &'static str, input: &RpdFile) -> Result<(), RpdReadError> {
     if len < MAX_ENTRIES { Ok(()) } else { Err(input.too_many(what, MAX_ENTRIES)) }
 }
 
 impl DeviceRows {
-    /// Adds the threads that were met.
+    /// Writes the threads that the census found.
     pub(super) fn threads<W: Write>(
         &mut self,
         census: &ProcessCensus,
@@ -80,7 +81,7 @@ impl DeviceRows {
         Ok(())
     }
 
-    /// The thread with this id; 0 represents an unknown one.
+    /// Returns the thread with this id; 0 is an unknown thread.
     pub(super) fn thread<W: Write>(
         &mut self,
         source: u32,
@@ -116,7 +117,7 @@ impl DeviceRows {
         Ok(key)
     }
 
-    /// The agent of a processor. A process has its CPUs first, as a row that copies refer to.
+    /// Returns the agent of a processor. The first agent of a process is its CPUs, to which copies refer.
     pub(super) fn agent<W: Write>(
         &mut self,
         source: u32,
@@ -147,8 +148,8 @@ impl DeviceRows {
             RpdProcessor::MonitoredGpu(_) => format!("GPU {shown} (monitor)"),
             RpdProcessor::Monitored(_) => format!("device {shown} (monitor)"),
         };
-        // AMD counts CPUs first. How many there are is not in the file, nor which GPU of the process a
-        // monitored one is.
+        // AMD counts CPUs first. The file does not state their number, nor which GPU of the process a monitored GPU
+        // is.
         let index = match agent {
             RpdProcessor::Host => Some(0),
             RpdProcessor::Gpu(gpu) => gpu.and_then(|gpu| gpu.checked_add(1)),
@@ -173,7 +174,7 @@ impl DeviceRows {
         Ok(key)
     }
 
-    /// The queue with this number on this GPU.
+    /// Returns the queue with this number on this GPU.
     pub(super) fn queue<W: Write>(
         &mut self,
         source: u32,
@@ -193,7 +194,7 @@ impl DeviceRows {
         Ok(key)
     }
 
-    /// The stream at this address; empty where it is unknown.
+    /// Returns the stream at this address, which is empty if it is unknown.
     pub(super) fn stream<W: Write>(
         &mut self,
         source: u32,
@@ -217,7 +218,7 @@ impl DeviceRows {
         Ok(key)
     }
 
-    /// The symbol of a kernel. `shown` is what operations are listed under, `kernel` the name at its launch.
+    /// Returns the symbol of a kernel. `shown` is the name of its operations, `kernel` the name at the launch.
     pub(super) fn kernel<W: Write>(
         &mut self,
         source: u32,
@@ -238,7 +239,7 @@ impl DeviceRows {
         Ok(key)
     }
 
-    /// Represents all code of the process, which the file does not describe.
+    /// Writes the placeholder for all code of the process, which the file does not describe.
     fn code_object<W: Write>(
         &mut self,
         source: u32,
@@ -261,7 +262,7 @@ impl DeviceRows {
         Ok(key)
     }
 
-    /// A counter. `units` is empty where they are not known.
+    /// Returns a counter. `units` is empty if they are unknown.
     pub(super) fn counter<W: Write>(
         &mut self,
         source: u32,

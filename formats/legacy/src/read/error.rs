@@ -2,24 +2,24 @@ use crate::quiet::NotQuiet;
 use rpd_shard::WriteError;
 use std::path::PathBuf;
 
-/// Why a `.rpd` could not be translated.
+/// The reason why a `.rpd` could not be translated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpdReadError {
-    /// It cannot be opened without changing anything beside it.
+    /// The file cannot be opened without changing anything beside it.
     #[error(transparent)]
     Open(#[from] NotQuiet),
-    /// A database, but without the tables of RPD.
+    /// The file is a database without the tables of RPD.
     #[error("{} is not a .rpd: it has no table {missing}{hint}", path.display())]
     NotRpd {
         /// The file.
         path: PathBuf,
-        /// The table that is missing.
+        /// The missing table.
         missing: &'static str,
-        /// What it may be instead.
+        /// A hint at the actual format.
         hint: &'static str,
     },
-    /// A table without a column that its rows cannot do without.
+    /// A required column is missing.
     #[error(
         "{}: table {table} has no column {column}: no profiler wrote it like this; leave the file out", path.display()
     )]
@@ -31,7 +31,7 @@ pub enum RpdReadError {
         /// The column.
         column: &'static str,
     },
-    /// A table whose rows are looked up by a column that is not its primary key.
+    /// A table cannot be searched by a column, because this is not its primary key.
     #[error(
         "{}: column {column} of table {table} is not its primary key, so that rows cannot be found by it; copy \
          the rows into a file with the original schema",
@@ -45,17 +45,17 @@ pub enum RpdReadError {
         /// The column.
         column: &'static str,
     },
-    /// More of something than a job can have.
+    /// There are more rows or names than a job can have.
     #[error("{}: more than {limit} {what}: this is not a trace, or the column is damaged; leave the file out", path.display())]
     TooMany {
         /// The file.
         path: PathBuf,
-        /// Of what.
+        /// The kind of rows or names.
         what: &'static str,
-        /// How many there may be.
+        /// The maximum number.
         limit: usize,
     },
-    /// SQLite could not read it.
+    /// SQLite could not read the table.
     #[error("failed to read table {table} of {}: {source}; check the file with PRAGMA integrity_check", path.display())]
     Sqlite {
         /// The file.

@@ -1,27 +1,27 @@
-//! A second table beside the one that is read, both in the order of the same id.
+//! Joins a second table to the table that is being read, both ordered by the same id.
 
 use super::RpdReadError;
 use super::schema::RpdFile;
 use super::value::int;
 use rusqlite::{Row, Rows};
 
-/// Rows in the order of their first column, which is an id of the table that is followed. `T` is what is taken
-/// of the other columns.
+/// Rows in the order of their first column, which is an id of the other table. `T` holds the values of the other
+/// columns.
 pub(super) struct JoinedRows<'a, T> {
     rows: Rows<'a>,
     input: &'a RpdFile,
     table: &'static str,
     take: fn(&Row<'_>) -> T,
-    /// The next row; `None` after the end.
+    /// The next row; `None` after the last one.
     next: Option<(i64, T)>,
-    /// Rows so far.
+    /// Number of rows so far.
     rows_read: u64,
-    /// Rows so far that belong to no row of the other table.
+    /// Number of rows so far without a row in the other table.
     strays: u64,
 }
 
 impl<'a, T> JoinedRows<'a, T> {
-    /// Stands before the first row.
+    /// Starts before the first row.
     pub(super) fn new(
         rows: Rows<'a>,
         input: &'a RpdFile,
@@ -33,7 +33,7 @@ impl<'a, T> JoinedRows<'a, T> {
         Ok(follow)
     }
 
-    /// Goes on to the next row that has an id; returns the one before.
+    /// Moves to the next row that has an id; returns the previous one.
     fn step(&mut self) -> Result<Option<(i64, T)>, RpdReadError> {
         let before = self.next.take();
         while self.next.is_none() {
@@ -48,7 +48,7 @@ impl<'a, T> JoinedRows<'a, T> {
         Ok(before)
     }
 
-    /// The next row of this id; those of lower ids are strays.
+    /// Returns the next row with this id. Rows with lower ids are counted as strays.
     pub(super) fn next_of(&mut self, id: i64) -> Result<Option<T>, RpdReadError> {
         while self.next.as_ref().is_some_and(|(at, _)| *at < id) {
             self.step()?;
@@ -60,7 +60,7 @@ impl<'a, T> JoinedRows<'a, T> {
         }
     }
 
-    /// Reads to the end: rows in all, and strays among them.
+    /// Reads to the end; returns the number of rows and of strays among them.
     pub(super) fn finish(mut self) -> Result<(u64, u64), RpdReadError> {
         while self.step()?.is_some() {
             self.strays += 1;

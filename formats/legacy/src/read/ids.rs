@@ -1,10 +1,10 @@
-//! Where the rows of a table went: ids of the file to keys of the shard.
+//! Maps ids of the file to keys of the shard.
 
-/// Maximum number of runs that are kept: 128 MiB.
+/// Maximum number of runs, which limits the memory to 128 MiB.
 const MAX_RUNS: usize = 4 << 20;
 
-/// The process and key that each id became. Ids come ascending and keys are dense, so that runs of
-/// them are enough: a file has few, one for each session and gap.
+/// Process and key of each id. Ids ascend and keys are dense, so the map stores runs of them. A file has few runs:
+/// one for each session and gap.
 #[derive(Debug, Default)]
 pub(super) struct IdMap {
     runs: Vec<Run>,
@@ -19,8 +19,8 @@ struct Run {
 }
 
 impl IdMap {
-    /// Notes that the row `id` has become the row `key` of a process. Ids out of order are not kept, nor are
-    /// those of a file that has hardly two in a row.
+    /// Records that the row `id` became the row `key` of a process. Ignores ids out of order, and ids beyond the
+    /// maximum number of runs.
     pub(super) fn add(&mut self, id: i64, source: u32, key: i64) {
         if let Some(run) = self.runs.last_mut() {
             let next = run.first.checked_add(run.rows);
@@ -37,7 +37,7 @@ impl IdMap {
         }
     }
 
-    /// The process and key of a row.
+    /// Returns the process and key of a row.
     pub(super) fn get(&self, id: i64) -> Option<(u32, i64)> {
         let run = self.runs.get(self.runs.partition_point(|run| run.first <= id).checked_sub(1)?)?;
         let offset = id.checked_sub(run.first).filter(|offset| *offset < run.rows)?;

@@ -1,4 +1,4 @@
-//! The calls that launched operations.
+//! Looks up the calls that launched operations.
 
 use super::RpdReadError;
 use super::schema::RpdFile;
@@ -6,14 +6,14 @@ use super::value::{address, int, text};
 use rusqlite::Statement;
 use rusqlite::types::ValueRef;
 
-/// What the call of an operation states about the operation.
+/// Properties of an operation that its call states.
 #[derive(Default)]
 pub(super) struct OpLaunch {
     pub(super) tid: Option<i64>,
     pub(super) stream: Option<Vec<u8>>,
     pub(super) kernel_name_id: Option<i64>,
     pub(super) kernel_name: Option<Vec<u8>>,
-    /// Grid, workgroup, group and private segment.
+    /// Sizes of grid, workgroup, group segment and private segment.
     pub(super) sizes: [Option<i64>; 8],
     pub(super) copy_size: Option<i64>,
     pub(super) copy_kind: Option<i64>,
@@ -31,11 +31,11 @@ const SIZES: [&str; 8] = [
     "privateSegmentSize",
 ];
 
-/// Finds the launch of a call.
+/// Looks up the launch of a call.
 pub(super) struct LaunchQuery<'i> {
     query: Statement<'i>,
     input: &'i RpdFile,
-    /// The call that was asked for last, and what was found: a graph launches thousands of operations in a row.
+    /// The last call and its launch: a graph launches thousands of operations in a row.
     last: Option<(i64, OpLaunch)>,
 }
 
@@ -59,7 +59,7 @@ impl<'i> LaunchQuery<'i> {
         Ok(LaunchQuery { query: query.map_err(|e| input.error("rocpd_api", e))?, input, last: None })
     }
 
-    /// What this call states; nothing where there is no such call.
+    /// Returns the properties that this call states; empty ones if the call does not exist.
     pub(super) fn find(&mut self, call: i64) -> Result<&OpLaunch, RpdReadError> {
         let launch = match self.last.take() {
             Some((last, launch)) if last == call => launch,
@@ -74,7 +74,7 @@ impl<'i> LaunchQuery<'i> {
         let Some(row) = rows.next().map_err(failed)? else { return Ok(OpLaunch::default()) };
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
         let owned = |i| text(value(i)).map(|text| text.into_owned());
-        // Copies of two dimensions have an area.
+        // Two-dimensional copies have an area.
         let area = || int(value(6)).zip(int(value(7))).and_then(|(width, height)| width.checked_mul(height));
         Ok(OpLaunch {
             tid: int(value(0)),

@@ -1,18 +1,18 @@
-//! `.rpd` to shard: the rows of rocmProfileData as rows of RocPD.
+//! Converts `.rpd` to shards: rows of rocmProfileData become rows of RocPD.
 //!
 //! | `.rpd` | shard |
 //! |---|---|
-//! | process id | a process; its rank, node and command are not in the file |
-//! | `rocpd_api` | event, region; an arg for the args string and for each value of `rocpd_kernelapi` and `rocpd_copyapi`. The category comes from the domain (schema 3) or from the name (schema 2). Text of a roctx range is the event's `$.message` |
-//! | `rocpd_op` | event with the stack id of its call, and a memory copy if it is one, else a kernel dispatch. An operation without description (fill, barrier, marker) is a dispatch of a kernel called like its type, as AMD's view `top` names it |
+//! | process id | a process; the file does not state its rank, node and command |
+//! | `rocpd_api` | event, region; an arg for the args string and for each value of `rocpd_kernelapi` and `rocpd_copyapi`. The domain (schema 3) or the name (schema 2) determines the category. The text of a roctx range is the event's `$.message` |
+//! | `rocpd_op` | event with the stack id of its call; a memory copy or else a kernel dispatch. An operation without description (fill, barrier, marker) is a dispatch of a kernel named after its type, as in AMD's view `top` |
 //! | `gpuId`, `queueId`, `stream` | agent, queue, stream of the process |
-//! | `rocpd_monitor` | counter, and per row an event, a sample on the track `system` and a value; how long it held is the sample's `$.rpd.duration_ns` |
+//! | `rocpd_monitor` | counter, and per row an event, a sample on the track `system` and a value; the duration of the value is the sample's `$.rpd.duration_ns` |
 //! | `rocpd_counter` | counter, and a value at the event of the operation |
 //! | `rocpd_stackframe` | the event's call stack: `{"frames":[{"depth":0,"name":"f"}]}` |
 //! | any other table | carried as `rpd_ext_NAME`, see `carried.rs` |
 //!
-//! A value that is missing or refers to nothing is counted as a miss, and its row is kept with a placeholder. A
-//! row without a time cannot be kept, and is in the loss ledger.
+//! A value that is missing or refers to no row is counted as a miss, and its row is kept with a placeholder. A row
+//! without a time cannot be kept and is in the loss ledger.
 
 mod api;
 mod carried;
@@ -46,53 +46,52 @@ use std::path::Path;
 
 const ZERO: WholeNumber = WholeNumber::Signed(0);
 const EMPTY_JSON: &[u8] = b"{}";
-/// Represents what the file does not state.
+/// Text for values that the file does not state.
 const UNKNOWN: &[u8] = b"(unknown)";
 
-/// Maximum number of rows of metadata, and bytes of each value, that are kept.
+/// Maximum number of metadata rows, and maximum bytes of each value.
 const MAX_METADATA: (i64, usize) = (4096, 64 << 10);
 
-/// Maximum number of letters of a version that are reported.
+/// Maximum number of characters of a version in messages.
 const MAX_VERSION: usize = 32;
 
-/// What the caller knows and the file does not.
+/// Information that the file does not contain.
 #[derive(Clone, Debug)]
 pub struct RpdOptions {
-    /// Whose the file is.
+    /// Owner of the file.
     pub owner: Owner,
-    /// The clock of all times. Without it that of the file is taken: what its metadata states, else
-    /// `CLOCK_MONOTONIC`; but `CLOCK_BOOTTIME` where roctx ranges are seen to be on another clock than calls.
+    /// Clock of all times. Without it, the clock that the file's metadata states is used, or else
+    /// `CLOCK_MONOTONIC`. If roctx ranges are evidently on another clock than calls, the clock is `CLOCK_BOOTTIME`.
     pub clock: Option<Clock>,
-    /// Added to the times of roctx ranges, ns: BOOTTIME minus MONOTONIC of the machine, for a file that has
-    /// calls on one and ranges on the other.
+    /// Offset in ns that is added to the times of roctx ranges: BOOTTIME minus MONOTONIC of the machine. Needed for
+    /// files whose calls and ranges use different clocks.
     pub marker_offset: Option<i64>,
 }
 
-/// What became of a `.rpd`.
+/// The result of translating a `.rpd`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RpdTranslation {
-    /// What every reader counts. What is lost is counted per table of the file.
+    /// Counts that every reader provides. Losses are counted per table of the file.
     pub translation: Translation,
-    /// The clock that the shard's times are stamped with.
+    /// Clock of the times in the shard.
     pub clock: Clock,
     /// Number of processes.
     pub processes: u32,
-    /// Rows read, per table of the file.
+    /// Number of rows read, per table of the file.
     pub rows_read: BTreeMap<String, u64>,
-    /// Values that are missing, of a wrong type, or refer to no row, per table and column of the
-    /// file. Their rows are kept, unless they are counted as lost too.
+    /// Number of values that are missing, have the wrong type, or refer to no row, per table and column of the
+    /// file. Their rows are kept, unless they are also counted as lost.
     pub misses: BTreeMap<(String, String), u64>,
-    /// Copies whose size the file does not state; it is 0 in the shard.
+    /// Number of copies whose size the file does not state; the shard has 0.
     pub unknown_copy_sizes: u64,
-    /// Tables that were carried: name in the file, name in the shard.
+    /// Carried tables: name in the file, name in the shard.
     pub carried: Vec<(String, String)>,
-    /// Metadata of the file, tag and value. It is not in the shard.
+    /// Metadata of the file as tags and values. The shard does not contain it.
     pub metadata: Vec<(String, String)>,
 }
 
-/// The processes of a `.rpd`, as [`translate`] describes them if no clock is given, but for `last_seen`,
-/// which leaves operations out.
-/// Reads the calls once.
+/// Returns the processes of a `.rpd`, as [`translate`] describes them without a given clock. `last_seen` does not
+/// include operations. Reads the calls once.
 pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
     let input = RpdFile::open(path)?;
     let census = ProcessCensus::take(&input)?;
@@ -101,7 +100,7 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
 }
 
 impl RpdTranslation {
-    /// What the file states of its schema, where that is none of the versions that this release knows.
+    /// Returns a message about the schema version that the file states, if this release does not support it.
     pub fn unknown_version(&self) -> Option<String> {
         let tagged = self.metadata.iter().find(|(tag, _)| tag == "schema_version");
         match tagged.map(|(_, version)| version.trim()) {
@@ -115,16 +114,16 @@ impl RpdTranslation {
     }
 }
 
-/// Whether a file is a `.rpd` that [`crate::write()`] wrote: it states its clock.
+/// Returns whether [`crate::write()`] wrote the file: such a file states its clock.
 pub fn is_merge(path: &Path) -> bool {
     let rows = RpdFile::open(path).and_then(|input| metadata(&input));
     rows.is_ok_and(|rows| rows.iter().any(|(tag, _)| tag == crate::CLOCK_TAG))
 }
 
-/// Writes a `.rpd` as a shard. The file is read in a stream, three times at most; nothing is made beside it.
+/// Writes a `.rpd` as a shard. Reads the file as a stream at most three times, and creates no file beside it.
 ///
-/// Memory is bounded whatever the file: by the string table of a shard (256 MiB), by the pending rows, and by
-/// 32 bytes for each run of consecutive ids.
+/// Memory is bounded for any file: by the string table of a shard (256 MiB), the pending rows, and 32 bytes for
+/// each run of consecutive ids.
 pub fn translate<W: Write>(
     path: &Path,
     sink: W,
@@ -185,7 +184,7 @@ fn clock_warning(why: &str, options: &RpdOptions) -> String {
     }
 }
 
-/// Rows of the metadata, tag and value.
+/// Returns the metadata as tags and values.
 fn metadata(input: &RpdFile) -> Result<Vec<(String, String)>, RpdReadError> {
     if input.table("rocpd_metadata").is_none() {
         return Ok(Vec::new());
@@ -207,7 +206,7 @@ fn metadata(input: &RpdFile) -> Result<Vec<(String, String)>, RpdReadError> {
     Ok(metadata)
 }
 
-/// The names of the tables that have a meaning here. All others are carried.
+/// Tables that this reader interprets. All others are carried.
 const KNOWN_TABLES: [&str; 11] = [
     "rocpd_metadata",
     "rocpd_string",

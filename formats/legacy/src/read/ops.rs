@@ -1,4 +1,4 @@
-//! `rocpd_op`: what GPUs did, joined to the calls that asked for it.
+//! Converts `rocpd_op`: GPU operations, joined to the calls that launched them.
 
 use super::census::ProcessCensus;
 use super::devices::{DeviceRows, KernelIds, RpdProcessor};
@@ -21,9 +21,9 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// The operation that a dispatch is if nothing else is stated.
+/// Type of a dispatch if the file states no other.
 const DISPATCH: &[u8] = b"KernelExecution";
-/// Types of copies as RPD spells them, and their names and ends as rocprofv3 does. The number is HIP's.
+/// RPD's types of copies, with the names and directions that rocprofv3 uses.
 const COPIES: [(&str, &str, CopyDirection); 4] = [
     (
         "CopyHostToDevice",
@@ -51,11 +51,11 @@ struct CopyDirection {
     kind: i64,
 }
 
-/// What a type of operation is.
+/// The kind of an operation type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OpKind {
     Dispatch,
-    /// A copy; its name and direction if the type has them.
+    /// A copy, with name and direction if the type states them.
     Copy(Option<(&'static str, CopyDirection)>),
 }
 
@@ -70,7 +70,7 @@ impl OpKind {
         else {
             return OpKind::Dispatch;
         };
-        // CopyHostToDevice2D is one too.
+        // Also matches CopyHostToDevice2D.
         OpKind::Copy(COPIES.iter().find_map(|(spelled, name, direction)| {
             let ends = spelled.trim_start_matches("Copy").to_ascii_lowercase();
             rest.starts_with(ends.as_bytes()).then_some((*name, *direction))
@@ -78,12 +78,12 @@ impl OpKind {
     }
 }
 
-/// Whether an operation of this type becomes the dispatch of a kernel.
+/// Returns whether an operation of this type becomes a kernel dispatch.
 pub(super) fn is_dispatch(op_type: &[u8]) -> bool {
     OpKind::of(op_type) == OpKind::Dispatch
 }
 
-/// Where the columns of an operation are in a row.
+/// Positions of an operation's columns in a row.
 struct OpColumns {
     id: usize,
     gpu: usize,
@@ -117,18 +117,18 @@ impl OpColumns {
     }
 }
 
-/// What became of the operations.
+/// Results of translating the operations.
 #[derive(Default)]
 pub(super) struct TranslatedOps {
-    /// The event that each became.
+    /// The event of each operation.
     pub(super) ids: IdMap,
-    /// When the last one of each process ended.
+    /// End of the last operation of each process.
     pub(super) last: BTreeMap<u32, i64>,
-    /// Copies whose size the file does not state.
+    /// Number of copies whose size the file does not state.
     pub(super) unknown_copy_sizes: u64,
 }
 
-/// Adds all operations.
+/// Writes all operations.
 pub(super) fn translate<W: Write>(
     input: &RpdFile,
     census: &ProcessCensus,
@@ -172,11 +172,11 @@ pub(super) fn translate<W: Write>(
             match (call, found) {
                 (_, None) => output.miss("rocpd_api_ops", "api_id"),
                 (None, found) => call = found,
-                // An operation has one call; further ones are not kept.
+                // An operation has one call; further calls are not kept.
                 (Some(_), Some(_)) => further += 1,
             }
         }
-        // A call without a time is no row of the shard, but its sizes and its process hold.
+        // A call without a time has no row in the shard, but its sizes and its process remain usable.
         let stack = call.and_then(|call| calls.get(call));
         if call.is_some() && stack.is_none() {
             output.miss("rocpd_api_ops", "api_id");
@@ -207,7 +207,7 @@ pub(super) fn translate<W: Write>(
     let (read, strays) = pairs.finish()?;
     output.reads("rocpd_api_ops", read);
     output.misses("rocpd_api_ops", "op_id", strays);
-    // No event is lost with a link, and RocPD has no table for links.
+    // A lost link loses no event, and RocPD has no table for links.
     output.lose(0, "rocpd_api_ops", None, strays + further);
     if further > 0 {
         let why = "RocPD links an operation to one call, and these lead to a further one";
@@ -216,7 +216,7 @@ pub(super) fn translate<W: Write>(
     Ok(operations)
 }
 
-/// Operation and call, in the order of the operations; `None` if the file has no such columns.
+/// Returns a query for pairs of operation and call, ordered by operation; `None` if the file lacks these columns.
 fn pairs_sql(input: &RpdFile) -> Option<String> {
     let info = input.table("rocpd_api_ops")?;
     info.column("op_id").and(info.column("api_id"))?;
@@ -244,7 +244,7 @@ impl OpRow<'_> {
         int(self.value(column))
     }
 
-    /// Adds the operation; returns the key of its event.
+    /// Writes the operation; returns the key of its event.
     fn add<W: Write>(
         &self,
         stack: Option<i64>,
@@ -278,7 +278,7 @@ impl OpRow<'_> {
         };
         let event = output.row(self.source, &event)?;
         let gpu = census.gpu(self.int(self.columns.gpu));
-        // AMD's views want a thread: where it is not known, an unknown one.
+        // AMD's views require a thread: if it is not known, an unknown thread is used.
         let thread = devices.thread(self.source, census.tid(self.launch.tid), output)?;
         let queue = census.gpu(self.int(self.columns.queue));
         let queue = devices.queue(self.source, gpu, queue, output)?;
@@ -387,8 +387,8 @@ impl OpRow<'_> {
         Ok(())
     }
 
-    /// What an operation has beside the columns, as far as it is not what it always is. `marks` are those that
-    /// may be set.
+    /// Returns attributes of an operation that have no column, without default values. Of `marks`, only those that
+    /// are set are stored.
     fn extdata(
         &self,
         op_type: Option<&[u8]>,
@@ -412,7 +412,7 @@ impl OpRow<'_> {
     }
 }
 
-/// Where an operation was done, and its event.
+/// Thread, GPU, queue, stream and event of an operation.
 struct OpPlace {
     thread: ThreadKey,
     gpu: RpdProcessor,

@@ -1,4 +1,4 @@
-//! The shard that a translation writes, and what was read of the tables of the file.
+//! Writes the shard of a translation, and counts the rows and misses of the file's tables.
 
 use super::schema::RpdFile;
 use super::value::MAX_TEXT;
@@ -15,15 +15,15 @@ use std::io::Write;
 pub(super) struct RpdOutput<'a, W: Write> {
     translator: Translator<W>,
     input: &'a RpdFile,
-    /// Regions of each process.
+    /// Number of regions of each process.
     regions: BTreeMap<u32, i64>,
-    /// Rows read, per table of the file.
+    /// Number of rows read, per table of the file.
     rows_read: BTreeMap<String, u64>,
-    /// Values that are missing or malformed, per table and column of the file.
+    /// Number of missing or malformed values, per table and column of the file.
     misses: BTreeMap<(String, String), u64>,
 }
 
-/// What became of a file, and of its tables.
+/// The finished shard, and the counts of the file's tables.
 pub(super) struct FinishedShard<W> {
     pub(super) sink: W,
     pub(super) translation: Translation,
@@ -47,22 +47,22 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         self.input
     }
 
-    /// Describes a process, or describes it again.
+    /// Writes the description of a process, or replaces it.
     pub(super) fn process(&mut self, process: &Process) -> Result<(), WriteError> {
         self.translator.process(process)
     }
 
-    /// Describes a table that is not RocPD's.
+    /// Writes the description of a carried table.
     pub(super) fn table(&mut self, table: &Table) -> Result<(), WriteError> {
         self.translator.table(table)
     }
 
-    /// Adds a row; returns its key.
+    /// Writes a row; returns its key.
     pub(super) fn row<R: TableRow>(&mut self, source: u32, row: &R) -> Result<R::Key, WriteError> {
         self.translator.row(source, row)
     }
 
-    /// Adds a row of a carried table.
+    /// Writes a row of a carried table.
     pub(super) fn values(
         &mut self,
         source: u32,
@@ -72,20 +72,20 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         self.translator.values(source, table, values).map(drop)
     }
 
-    /// Counts a region; returns the key that it will have.
+    /// Counts a region; returns its future key.
     pub(super) fn next_region(&mut self, source: u32) -> i64 {
         let regions = self.regions.entry(source).or_default();
         *regions += 1;
         *regions
     }
 
-    /// The id of a string; one that is too long is cut.
+    /// Returns the id of a string; cuts a string that is too long.
     pub(super) fn string(&mut self, text: &[u8]) -> Result<StringId, WriteError> {
         let text = self.cut(text, MAX_TEXT.min(MAX_STRING_LENGTH));
         self.translator.string(text)
     }
 
-    /// As much of a text as is kept; counts texts that are longer.
+    /// Returns the beginning of a text; counts texts that are cut.
     pub(super) fn cut<'t>(&mut self, text: &'t [u8], max_bytes: usize) -> &'t [u8] {
         self.translator.cut(text, max_bytes)
     }
@@ -94,7 +94,7 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         self.translator.warn(line);
     }
 
-    /// Counts a row of the file as read.
+    /// Counts one row of the file as read.
     pub(super) fn read(&mut self, table: &str) {
         self.reads(table, 1);
     }
@@ -120,7 +120,7 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         }
     }
 
-    /// Counts rows of the file that have no place in the shard, as rows of the table that they belong into.
+    /// Counts rows of the file that cannot be stored in the shard, as losses of the table that they belong to.
     pub(super) fn lose(&mut self, source: u32, from: &str, table: Option<TableId>, rows: u64) {
         if rows > 0 {
             let cause = if table.is_some() { LossCause::BadRecord } else { LossCause::UnknownTable };
@@ -128,13 +128,13 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         }
     }
 
-    /// Notes that rows of a table that has no place in the shard are lost, and their number is unknown.
+    /// Records a loss of unknown size for a table that has no place in the shard.
     pub(super) fn lose_unknown(&mut self) {
         let (table, cause, rows) = (None, LossCause::UnknownTable, None);
         self.translator.lose_uncounted(Loss { source: 0, table, cause, rows });
     }
 
-    /// Ends the shard.
+    /// Finishes the shard.
     pub(super) fn finish(self) -> Result<FinishedShard<W>, WriteError> {
         let RpdOutput { translator, rows_read, misses, .. } = self;
         let (sink, translation) = translator.finish()?;

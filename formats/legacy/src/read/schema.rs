@@ -1,4 +1,4 @@
-//! Which tables and columns a file has. Never its views: they may be anything.
+//! Reads the tables and columns of a file. Views are never used, because they may contain anything.
 
 use super::RpdReadError;
 use crate::quiet;
@@ -13,7 +13,7 @@ const MAX_TABLES: usize = 4096;
 pub(super) struct RpdFile {
     pub(super) conn: Connection,
     path: PathBuf,
-    /// By name in lower case.
+    /// Tables by name in lower case.
     tables: BTreeMap<String, TableInfo>,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct TableInfo {
 pub(super) struct ColumnInfo {
     pub(super) name: String,
     pub(super) declared: String,
-    /// Place in the primary key, from 1.
+    /// Position in the primary key, from 1.
     pub(super) key: i64,
-    /// Table and column that it refers to.
+    /// Table and column that the column refers to.
     pub(super) target: Option<String>,
 }
 
 impl TableInfo {
-    /// The column of that name.
+    /// Returns the column with this name.
     pub(super) fn column(&self, name: &str) -> Option<&ColumnInfo> {
         self.columns.iter().find(|c| c.name.eq_ignore_ascii_case(name))
     }
 
-    /// The only column of the primary key.
+    /// Returns the only column of the primary key.
     pub(super) fn key(&self) -> Option<&ColumnInfo> {
         let mut keys = self.columns.iter().filter(|c| c.key > 0);
         keys.next().filter(|_| keys.next().is_none())
@@ -49,7 +49,7 @@ impl TableInfo {
 }
 
 impl RpdFile {
-    /// Opens a file, and checks that it is a `.rpd` whose rows can be found.
+    /// Opens a file, and checks that it is a `.rpd` whose rows can be found by id.
     pub(super) fn open(path: &Path) -> Result<RpdFile, RpdReadError> {
         let conn = quiet::open(path)?;
         let mut input = RpdFile { conn, path: path.to_owned(), tables: BTreeMap::new() };
@@ -90,7 +90,7 @@ impl RpdFile {
         Ok(tables)
     }
 
-    /// What a translation cannot do without.
+    /// Checks that all required tables and columns exist.
     fn require(&self) -> Result<(), RpdReadError> {
         for missing in ["rocpd_api", "rocpd_string"] {
             if self.table(missing).is_none() {
@@ -130,46 +130,46 @@ impl RpdFile {
         Ok(())
     }
 
-    /// A table, by its name in lower case.
+    /// Returns a table by its name in lower case.
     pub(super) fn table(&self, name: &str) -> Option<&TableInfo> {
         self.tables.get(name)
     }
 
-    /// All tables.
+    /// Returns all tables.
     pub(super) fn tables(&self) -> impl Iterator<Item = &TableInfo> {
         self.tables.values()
     }
 
-    /// What SQLite states of a table.
+    /// Converts an error of SQLite on a table.
     pub(super) fn error(&self, table: &str, source: rusqlite::Error) -> RpdReadError {
         RpdReadError::Sqlite { path: self.path.clone(), table: table.to_owned(), source }
     }
 
-    /// More than there may be.
+    /// Returns the error for a limit that was exceeded.
     pub(super) fn too_many(&self, what: &'static str, limit: usize) -> RpdReadError {
         RpdReadError::TooMany { path: self.path.clone(), what, limit }
     }
 
-    /// Whether a table has rows.
+    /// Returns whether a table has rows.
     pub(super) fn has_rows(&self, table: &str) -> Result<bool, RpdReadError> {
         let Some(info) = self.table(table) else { return Ok(false) };
         let sql = format!("SELECT EXISTS (SELECT 1 FROM {})", identifier(&info.name));
         self.conn.query_row(&sql, [], |row| row.get(0)).map_err(|source| self.error(table, source))
     }
 
-    /// The only number that a query without parameters gives.
+    /// Returns the only number that a query without parameters yields.
     pub(super) fn number(&self, table: &str, sql: &str) -> Result<i64, RpdReadError> {
         self.conn.query_row(sql, [], |row| row.get(0)).map_err(|source| self.error(table, source))
     }
 
-    /// `FROM` and joins of a query on `table`, as `alias`; columns are added one by one.
+    /// Starts a query on `table` with this alias. Columns and joins are added one by one.
     pub(super) fn select(&self, table: &str, alias: &str) -> Select<'_> {
         let name = self.table(table).map_or(table, |info| &info.name);
         Select { input: self, columns: Vec::new(), from: format!("{} AS {alias}", identifier(name)) }
     }
 }
 
-/// A query that is put together from what the file has. What it has not is NULL.
+/// A query that is composed for the tables and columns of the file. Missing columns are NULL.
 pub(super) struct Select<'a> {
     input: &'a RpdFile,
     columns: Vec<String>,
@@ -177,20 +177,20 @@ pub(super) struct Select<'a> {
 }
 
 impl Select<'_> {
-    /// Adds a column; returns its place in a row.
+    /// Adds a column; returns its position in a row.
     pub(super) fn column(&mut self, table: &str, alias: &str, name: &str) -> usize {
         let column = self.input.table(table).and_then(|info| info.column(name));
         let column = column.map_or("NULL".to_owned(), |c| format!("{alias}.{}", identifier(&c.name)));
         self.expression(&column)
     }
 
-    /// Adds an expression; returns its place in a row.
+    /// Adds an expression; returns its position in a row.
     pub(super) fn expression(&mut self, expression: &str) -> usize {
         self.columns.push(expression.to_owned());
         self.columns.len() - 1
     }
 
-    /// Joins a table by its key, and keeps rows that find nothing. Without the table its columns are NULL.
+    /// Joins a table by its key, and keeps rows without a match. If the table does not exist, its columns are NULL.
     pub(super) fn join(&mut self, table: &str, alias: &str, key: &str, value: &str) {
         if let Some(info) = self.input.table(table) {
             self.from += &format!(
@@ -201,7 +201,7 @@ impl Select<'_> {
         }
     }
 
-    /// Adds the text that a column with the id of a string represents; returns its place in a row.
+    /// Adds the text for a column that contains the id of a string; returns its position in a row.
     pub(super) fn text(&mut self, owner: (&str, &str, &str), strings: &str, alias: &str) -> usize {
         let (table, of, column) = owner;
         match self.input.table(table).and_then(|info| info.column(column)) {
@@ -214,13 +214,13 @@ impl Select<'_> {
         }
     }
 
-    /// The statement.
+    /// Returns the statement.
     pub(super) fn sql(&self, rest: &str) -> String {
         format!("SELECT {} FROM {} {rest}", self.columns.join(", "), self.from)
     }
 }
 
-/// Text that is an identifier in SQL.
+/// Quotes an SQL identifier.
 pub(super) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,12 +1,12 @@
-//! Values whose type is not what the schema states.
+//! Converts values that may have another type than the schema states.
 
 use rusqlite::types::ValueRef;
 use std::borrow::Cow;
 
-/// Longest text that is kept of one value, bytes.
+/// Maximum number of bytes that are kept of one text.
 pub(super) const MAX_TEXT: usize = 1 << 20;
 
-/// A whole number, however it is stored.
+/// Returns an integer, whatever its stored type.
 pub(super) fn int(value: ValueRef<'_>) -> Option<i64> {
     match value {
         ValueRef::Integer(v) => Some(v),
@@ -16,7 +16,7 @@ pub(super) fn int(value: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// A number, however it is stored.
+/// Returns a number, whatever its stored type.
 pub(super) fn real(value: ValueRef<'_>) -> Option<f64> {
     match value {
         ValueRef::Integer(v) => Some(v as f64),
@@ -26,7 +26,7 @@ pub(super) fn real(value: ValueRef<'_>) -> Option<f64> {
     }
 }
 
-/// An address: a number, or one in hexadecimal text. Those above `i64::MAX` have no place in RocPD's column.
+/// Returns an address: a number, or hexadecimal text. RocPD's column cannot hold addresses above `i64::MAX`.
 pub(super) fn address(value: ValueRef<'_>) -> Option<i64> {
     let ValueRef::Text(text) = value else { return int(value) };
     let text = std::str::from_utf8(text).ok()?.trim();
@@ -36,7 +36,7 @@ pub(super) fn address(value: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// The value as text; `None` for NULL.
+/// Returns the value as text; `None` for NULL.
 pub(super) fn text(value: ValueRef<'_>) -> Option<Cow<'_, [u8]>> {
     match value {
         ValueRef::Null => None,

@@ -2,36 +2,36 @@ use crate::quiet::NotQuiet;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a `.rpd` could not be written. What was written of it is removed.
+/// The reason why a `.rpd` could not be written. The partial file is removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpdWriteError {
     /// The database to read cannot be opened without changing anything beside it.
     #[error(transparent)]
     Source(#[from] NotQuiet),
-    /// The database to read is not what a merge writes.
+    /// The database to read was not written by a merge.
     #[error("{} is not a merged RocPD database: {why}; merge the files first", path.display())]
     NotMerged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The file is there already.
+    /// The output file already exists.
     #[error("create {}: the file exists; remove it, or choose another output", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// The file cannot be made.
+    /// The output file cannot be created.
     #[error("create {}: {source}; check that the directory exists and can be written to", path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// An id that is as large as the distance between two nodes, so that it would be one of the next node.
+    /// An id is at least as large as the distance between two nodes, and would collide with ids of the next node.
     #[error(
         "{}: {what} {value} does not fit the ids of RPD, which has room for 0 to {} on each node; write RocPD instead",
         path.display(), stride - 1
@@ -39,14 +39,14 @@ pub enum RpdWriteError {
     IdTooLarge {
         /// The database that is read.
         path: PathBuf,
-        /// What it is the id of.
+        /// The kind of id.
         what: &'static str,
         /// The id.
         value: i64,
-        /// The distance.
+        /// The distance between two nodes.
         stride: i64,
     },
-    /// Rows in are not rows out.
+    /// The number of rows read differs from the number of rows written and left out.
     #[error(
         "write {}: {read} {what} were read, {written} written and {left_out} left out: this is an error of rpd, \
          please report it", path.display()
@@ -54,16 +54,16 @@ pub enum RpdWriteError {
     Counts {
         /// The file.
         path: PathBuf,
-        /// Of what.
+        /// The kind of rows.
         what: &'static str,
-        /// How many were read.
+        /// Number of rows read.
         read: u64,
-        /// How many were written.
+        /// Number of rows written.
         written: u64,
-        /// How many have no place.
+        /// Number of rows that `.rpd` cannot represent.
         left_out: u64,
     },
-    /// No space left.
+    /// The disk is full.
     #[error("write {}: the disk is full; free some space, or choose an output on another disk", path.display())]
     DiskFull {
         /// The file.
@@ -76,17 +76,17 @@ pub enum RpdWriteError {
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What was being written.
+        /// The content that was being written.
         what: &'static str,
         /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The file could not be brought to the disk.
+    /// The file could not be flushed to the disk.
     #[error("write {}: {source}", path.display())]
     Sync {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -1,21 +1,22 @@
-//! RocPD to `.rpd`: a merged database as a file of schema 3 with AMD's ids for several nodes.
+//! Converts RocPD to `.rpd`: a merged database becomes a file of schema 3 with AMD's ids for several nodes.
 //!
-//! Node n, from 0 in the order of `rocpd_info_node`, has n times [`PID_STRIDE`] added to its process and thread
-//! ids and n times [`GPU_STRIDE`] to the numbers of its GPUs and queues; the views `napi` and `nop` distinguish them.
+//! Nodes are numbered from 0 in the order of `rocpd_info_node`. For node n, n times [`PID_STRIDE`] is added to
+//! process and thread ids, and n times [`GPU_STRIDE`] to the numbers of GPUs and queues. The views `napi` and `nop`
+//! separate them again.
 //!
 //! | RocPD | `.rpd` |
 //! |---|---|
-//! | region; sample of a thread | `rocpd_api`: category is RocPD's, domain is `hip`, `hsa`, `roctx`, `rccl`, else the category. A range is called `UserMarker`, its message is in the args; of others the args are `NAME=VALUE`, joined by ` \| ` |
-//! | args that were a row of `rocpd_kernelapi` or `rocpd_copyapi` | that row again, with `''` for what is no arg |
+//! | region; sample of a thread | `rocpd_api`: the category is RocPD's; the domain is `hip`, `hsa`, `roctx` or `rccl`, else the category. A range is called `UserMarker`, and its message is in the args. Args of other calls are `NAME=VALUE`, joined by ` \| ` |
+//! | args that were a row of `rocpd_kernelapi` or `rocpd_copyapi` | that row again, with `''` for columns without an arg |
 //! | kernel dispatch | `rocpd_op`, and `rocpd_kernelapi` of the call with its stack id, if the call launched one |
 //! | memory copy | `rocpd_op`, and `rocpd_copyapi` of the call with its stack id |
 //! | GPU | its number among the GPUs, `type_index` |
-//! | queue | its number in the `.rpd` that it came from, else numbered through on its node, or in its process where a node has a thousand |
+//! | queue | its number in the original `.rpd`, else a sequential number on its node, or in its process if the node has a thousand queues |
 //! | counter value of a dispatch or copy | `rocpd_counter` |
-//! | counter value at a sample | `rocpd_monitor`, from there to the next value of the counter |
+//! | counter value at a sample | `rocpd_monitor`, from the sample to the next value of the counter |
 //! | call stack with `$.frames` | `rocpd_stackframe` |
 //!
-//! Everything else has no place in `.rpd` and is counted in [`WrittenRpd::left_out`].
+//! A `.rpd` cannot represent anything else, which is counted in [`WrittenRpd::left_out`].
 
 mod error;
 
@@ -34,7 +35,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The steps, in their order, and what they write.
+/// The steps in order: the content that each writes, and its SQL.
 const STEPS: [(&str, &str); 5] = [
     ("the numbers", include_str!("numbers.sql")),
     ("the strings", include_str!("strings.sql")),
@@ -43,30 +44,30 @@ const STEPS: [(&str, &str); 5] = [
     ("the values", include_str!("values.sql")),
 ];
 
-/// Rows read and written.
+/// Numbers of rows read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WrittenCount {
-    /// Rows of RocPD.
+    /// Number of RocPD rows.
     pub read: u64,
-    /// Rows of RPD.
+    /// Number of RPD rows.
     pub written: u64,
 }
 
-/// The account of a written file.
+/// Counts of a written file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WrittenRpd {
     /// Number of nodes.
     pub nodes: u64,
     /// `calls` (regions and samples), `operations` (dispatches and copies) and `values` of counters.
     pub rows: BTreeMap<&'static str, WrittenCount>,
-    /// What has no place in `.rpd`, and how much of it there is.
+    /// Number of rows that `.rpd` cannot represent, by kind.
     pub left_out: BTreeMap<String, u64>,
 }
 
-/// Writes a merged RocPD database as a `.rpd` into a new file, which only its owner may read. The database is not
-/// changed. Temporary tables go to SQLite's directory for such files (`SQLITE_TMPDIR`).
+/// Writes a merged RocPD database into a new `.rpd` file that only its owner may read. Does not change the
+/// database. Temporary tables are stored in SQLite's temporary directory (`SQLITE_TMPDIR`).
 ///
-/// Times are copied: they are on the clock that the metadata tag `rpd.clock` names, the same one for all nodes where
+/// Times are copied. They are on the clock that the metadata tag `rpd.clock` names. All nodes share this clock if
 /// the tag `rpd.clock.one_time` states so.
 pub fn write(merged: &Path, out: &Path) -> Result<WrittenRpd, RpdWriteError> {
     quiet::check(merged)?;
@@ -76,7 +77,7 @@ pub fn write(merged: &Path, out: &Path) -> Result<WrittenRpd, RpdWriteError> {
         _ => RpdWriteError::Create { path: out.to_owned(), source },
     })?;
     fill(merged, out, &file).inspect_err(|_| {
-        // Nobody else knows that there is a file.
+        // No other process can be using the new file.
         let _ = output_place(out).and_then(|(folder, name)| folder.remove(name));
     })
 }
@@ -102,8 +103,7 @@ fn fill(merged: &Path, out: &Path, file: &File) -> Result<WrittenRpd, RpdWriteEr
     Ok(written)
 }
 
-/// Opens the file, which is empty and used by no other process: without locks, which Lustre may not have, and
-/// without journal.
+/// Opens the empty file, which no other process uses. Uses no locks, which Lustre may not support, and no journal.
 fn open(out: &Path) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -121,7 +121,7 @@ fn open(out: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// The file that is written, with the database that is read beside it as `src`.
+/// The output file, with the input database attached as `src`.
 struct Target<'a> {
     merged: &'a Path,
     out: &'a Path,
@@ -129,7 +129,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Attaches the database, and gives its tables plain names.
+    /// Attaches the database, and creates views of its tables with plain names.
     fn attach(&self) -> Result<(), RpdWriteError> {
         let failed = |source| sqlite(self.out, "the input", source);
         let attached = open_by_path(self.merged, AnchorUse::Outputs, |merged| {
@@ -147,7 +147,7 @@ impl Target<'_> {
         self.batch("the input", &sql)
     }
 
-    /// What the names of all tables end in.
+    /// Returns the common suffix of all table names.
     fn suffix(&self) -> Result<String, RpdWriteError> {
         let not_merged =
             |why: &str| RpdWriteError::NotMerged { path: self.merged.to_owned(), why: why.to_owned() };
@@ -194,7 +194,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The clock that the merge names, which may state more; else the one that profilers of RocPD use.
+    /// Returns the clock that the merge names first, or else the clock that profilers of RocPD use.
     fn clock(&self) -> Result<Clock, RpdWriteError> {
         let named = self
             .column("SELECT value FROM temp.metadata WHERE tag = 'rpd.clock' AND typeof(value) = 'text'")?;
@@ -202,7 +202,7 @@ impl Target<'_> {
         Ok(CLOCKS.into_iter().find(|clock| name == Some(clock.name())).unwrap_or(Clock::Boottime))
     }
 
-    /// Refuses ids that would be those of another node.
+    /// Returns an error if an id would be in the range of another node.
     fn check_ids(&self) -> Result<(), RpdWriteError> {
         let checks = [
             ("process id", PID_STRIDE, "SELECT min(pid), max(pid) FROM temp.info_process"),
@@ -220,7 +220,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// A value that was a BLOB, or text in no UTF-8, gets U+FFFD for what no reader could decode.
+    /// Replaces invalid UTF-8 in texts by U+FFFD, also in values that were BLOBs.
     fn make_texts_valid(&self) -> Result<(), RpdWriteError> {
         let failed = |source| sqlite(self.out, "the texts", source);
         for (table, column) in TEXTS {
@@ -230,7 +230,7 @@ impl Target<'_> {
                 .map_err(failed)?;
             let sql = format!("UPDATE main.{table} SET {column} = ? WHERE id = ?");
             let mut update = self.conn.prepare(&sql).map_err(failed)?;
-            // A row is changed only once no query reads the table.
+            // A row is changed only while no query reads the table.
             let mut last = i64::MIN;
             while let Some((id, text)) = next_invalid(&mut query, last).map_err(failed)? {
                 update.execute((text, id)).map_err(failed)?;
@@ -240,7 +240,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Compares rows out with rows in, and counts what has no place.
+    /// Compares the numbers of rows written and read, and counts rows that `.rpd` cannot represent.
     fn count(&self) -> Result<WrittenRpd, RpdWriteError> {
         let mut written =
             WrittenRpd { nodes: self.number("SELECT count(*) FROM node")?, ..WrittenRpd::default() };
@@ -276,7 +276,7 @@ impl Target<'_> {
         number.map(i64::unsigned_abs).map_err(|source| sqlite(self.out, "the counts", source))
     }
 
-    /// The first column of a query.
+    /// Returns the first column of a query.
     fn column(&self, sql: &str) -> Result<Vec<String>, RpdWriteError> {
         let failed = |source| sqlite(self.out, "the input", source);
         let mut query = self.conn.prepare(sql).map_err(failed)?;
@@ -285,7 +285,7 @@ impl Target<'_> {
     }
 }
 
-/// The next row after `last` whose text is no UTF-8, and what can be read of it.
+/// Returns the next row after `last` whose text is not valid UTF-8, and its readable text.
 fn next_invalid(query: &mut Statement<'_>, last: i64) -> rusqlite::Result<Option<(i64, String)>> {
     let mut rows = query.query([last])?;
     while let Some(row) = rows.next()? {
@@ -298,7 +298,7 @@ fn next_invalid(query: &mut Statement<'_>, last: i64) -> rusqlite::Result<Option
     Ok(None)
 }
 
-/// 1 where the merge has brought the clocks of all nodes to one.
+/// Yields 1 if the merge has converted the clocks of all nodes to one.
 const IS_ONE_TIME: &str = "
     SELECT count(*) FROM (SELECT value FROM temp.metadata WHERE tag = 'rpd.clock.domains') told
      WHERE CASE WHEN json_valid(told.value) THEN json_type(told.value) = 'array' AND json_array_length(told.value) > 0
@@ -306,7 +306,7 @@ const IS_ONE_TIME: &str = "
              OR coalesce(json_extract(row.value, '$.method'), 'none') = 'none'
              OR json_extract(row.value, '$.former_merge') IS NOT NULL) END";
 
-/// Columns whose texts come from the database.
+/// Columns whose texts are copied from the database.
 const TEXTS: [(&str, &str); 5] = [
     ("rocpd_string", "string"),
     ("rocpd_ustring", "string"),
@@ -318,7 +318,7 @@ const TEXTS: [(&str, &str); 5] = [
 const WITHOUT_THREAD: &str = "samples without a thread";
 const WITHOUT_OPERATION: &str = "counter values of no operation and no moment";
 
-/// What has no place, and how many there are.
+/// Kinds of rows that `.rpd` cannot represent, and queries for their numbers.
 const LEFT_OUT: [(&str, &str); 7] = [
     (
         WITHOUT_THREAD,
@@ -352,7 +352,7 @@ const LEFT_OUT: [(&str, &str); 7] = [
     ("source lines", "SELECT count(*) FROM temp.event WHERE line_info NOT IN ('{}', '')"),
 ];
 
-/// What is read, written, and left out under which name.
+/// Kinds of rows, queries for the numbers read and written, and the kind under which missing rows are counted.
 const COUNTED: [(&str, &str, &str, &str); 3] = [
     (
         "calls",

@@ -1,4 +1,4 @@
-//! Files that are damaged, or made to do harm.
+//! Tests damaged files and files that were built to do harm.
 
 use crate::made::{SCHEMA, make};
 use crate::support::{lines, number, options, shard, tables};
@@ -45,7 +45,7 @@ fn a_file_that_is_being_written_is_refused_and_left_alone() {
     std::fs::write(&journal, b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7 and more").unwrap();
     let error = failure(&path);
     assert!(matches!(error, RpdReadError::Open(NotQuiet::HotJournal { .. })), "{error:?}");
-    // Also where the name is a link: SQLite's journal is beside the file itself.
+    // The same through a link: SQLite's journal is beside the target of the link.
     let link = dir.path().join("link.rpd");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert!(matches!(failure(&link), RpdReadError::Open(NotQuiet::HotJournal { .. })));
@@ -67,7 +67,7 @@ fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
     let dir = tempfile::tempdir().unwrap();
     let path = make(dir.path(), "");
     for name in ["made.rpd-wal", "made.rpd-journal"] {
-        // A link that leads to itself can be read by no user, root included.
+        // No user, not even root, can read a link to itself.
         std::os::unix::fs::symlink(name, dir.path().join(name)).unwrap();
         let error = failure(&path);
         assert!(matches!(error, RpdReadError::Open(NotQuiet::Journal { .. })), "{error:?}");
@@ -121,7 +121,7 @@ fn a_file_that_was_cut_or_flipped_is_an_error_or_a_shard() {
 #[test]
 fn views_and_functions_of_the_file_are_not_asked() {
     let dir = tempfile::tempdir().unwrap();
-    // Views that refer to each other, and ones that take for ever.
+    // Views that refer to each other, and views that take extremely long.
     let mut bomb = "CREATE VIEW v0 AS SELECT 1 AS a;".to_owned();
     (1..40).for_each(|i| {
         bomb += &format!("CREATE VIEW v{i} AS SELECT a FROM v{0} UNION ALL SELECT a FROM v{0};", i - 1)
@@ -165,7 +165,7 @@ fn tables_without_their_keys_are_refused_before_they_cost_time() {
 #[test]
 fn values_of_any_type_are_kept_or_counted() {
     let dir = tempfile::tempdir().unwrap();
-    // Each column of each table gets each of these.
+    // Each column of each table gets each of these values.
     let values = [
         "NULL",
         "'text'",
@@ -246,7 +246,7 @@ fn long_texts_are_cut_and_counted() {
         1 << 20
     );
     assert_eq!(account.translation.cut_texts, 2);
-    // What no row of a shard could hold is an error that names the table.
+    // A value that no row of a shard can hold is an error that names the table.
     let path = made_again(
         dir.path(),
         "INSERT INTO rocpd_string VALUES (60, hex(zeroblob(9000000))); INSERT INTO rocpd_api VALUES (1, 5, 5, 10, 20, 60, 1, 3, NULL);",
@@ -275,7 +275,7 @@ fn a_file_without_rows_is_a_shard_without_processes() {
     let dir = tempfile::tempdir().unwrap();
     let (_, account) = shard(&make(dir.path(), ""), &options());
     assert_eq!((account.processes, account.rows_read.len()), (0, 0));
-    // Operations without any call are of an unknown process.
+    // Operations without any call belong to an unknown process.
     let path = made_again(dir.path(), "INSERT INTO rocpd_op VALUES (1, 0, 0, 0, 5, 9, 7, 6);");
     let (made, _) = shard(&path, &options());
     let made = tables(&made);

@@ -1,4 +1,4 @@
-//! Files of schema 3, made by SQL.
+//! Tests files of schema 3 that are created by SQL.
 
 use crate::support::{lines, number, options, shard, tables};
 use rpd_legacy::{RpdOptions, peek};
@@ -33,7 +33,7 @@ pub(crate) const SCHEMA: &str = "
         (6, 'KernelExecution'), (7, 'axpy'), (8, 'CopyHostToDevice'), (9, 'hipMemcpy'), (10, 'Barrier'), (11, 'main'),
         (12, 'step'), (13, 'GRBM_COUNT'), (14, 'sync');";
 
-/// A file with these rows.
+/// Creates a file with these rows.
 pub(crate) fn make(dir: &Path, rows: &str) -> PathBuf {
     let path = dir.join("made.rpd");
     Connection::open(&path).unwrap().execute_batch(&format!("{SCHEMA} {rows}")).unwrap();
@@ -43,7 +43,7 @@ pub(crate) fn make(dir: &Path, rows: &str) -> PathBuf {
 #[test]
 fn processes_of_one_file_keep_their_rows_apart() {
     let dir = tempfile::tempdir().unwrap();
-    // Session 1 is process 70, session 2 is process 60. Strings are there twice. The last two operations have no call.
+    // Session 1 is process 70, session 2 is process 60. Strings occur twice. The last two operations have no call.
     let (one, two) = (1_i64 << 32, 2_i64 << 32);
     let path = make(
         dir.path(),
@@ -85,7 +85,7 @@ fn processes_of_one_file_keep_their_rows_apart() {
             format!("1 | NULL | 0 | Barrier | (unknown) | 0 | NULL | {}", 9_i64 << 32),
         ]
     );
-    // The area of a copy of two dimensions is its size.
+    // The size of a two-dimensional copy is its area.
     let copies = "SELECT source, size, dst_address, src_address, start, end FROM rocpd_memory_copy";
     assert_eq!(lines(&made, copies), ["1 | 64 | 32512 | 36608 | 1200 | 1400"]);
     assert_eq!(number(&made, "SELECT count(*) FROM rocpd_info_agent WHERE type = 'GPU'"), 3);
@@ -202,7 +202,7 @@ fn what_refers_to_nothing_is_kept_and_counted() {
         account.translation.lost.values().sum::<u64>(),
         "the ledger of the shard tells the same"
     );
-    // Rows in are rows out and rows lost.
+    // The number of rows read equals the number of rows written and lost.
     for (table, out) in [
         ("rocpd_api", "rocpd_region"),
         ("rocpd_op", "rocpd_kernel_dispatch"),
@@ -303,14 +303,14 @@ fn extension_tables_are_carried_with_their_references() {
         ),
         ["2 | 40 | 50 | 3 | step | long text | g | blob", "1 | 41 | 10 | NULL | NULL | NULL | NULL | real", "2 | 42 | NULL | 3 | main | NULL |  | text"]
     );
-    // The event of the operation is that of the only dispatch of the process.
+    // The event of the operation is that of the process's only dispatch.
     assert_eq!(number(&made, "SELECT event_id FROM rocpd_kernel_dispatch WHERE source = 2"), 3);
     for column in ["name_id", "note", "api_ptr_id"] {
         assert_eq!(account.misses[&("ext_layer".to_owned(), column.to_owned())], 1, "{column}");
     }
 }
 
-/// Ranges of one thread, each with calls in it, and the calls `shift` ns later.
+/// Creates ranges of one thread, each containing calls that are shifted by `shift` ns.
 fn mixed(dir: &Path, shift: i64) -> PathBuf {
     make(
         dir,
@@ -402,7 +402,7 @@ fn nodes_of_a_file_with_one_time_have_one_clock() {
 #[test]
 fn many_rows_of_many_processes_are_all_there() {
     let dir = tempfile::tempdir().unwrap();
-    // More rows than may wait for their blocks, of processes that take turns.
+    // More rows than may be pending, from alternating processes.
     let path = make(
         dir.path(),
         "INSERT INTO rocpd_ustring VALUES (1, 'n=1');
@@ -420,8 +420,9 @@ fn many_rows_of_many_processes_are_all_there() {
         lines(&made, "SELECT count(*), sum(end - start), count(DISTINCT source) FROM rocpd_region"),
         lines(&Connection::open(&path).unwrap(), "SELECT count(*), sum(end - start), 7 FROM rocpd_api")
     );
-    // CROSS JOIN keeps SQLite to the order of the tables, for which there are indexes.
-    // Each operation has the times, and so has to have the stack id, of its call; and so has each reference.
+    // CROSS JOIN makes SQLite use the order of the tables, for which there are indexes.
+    // Each operation has the times of its call, and therefore must have its stack id. The same holds for each
+    // reference.
     let pairs = "SELECT count(*) FROM rocpd_kernel_dispatch d
         CROSS JOIN rocpd_event e ON e.source = d.source AND e.id = d.event_id
         CROSS JOIN rocpd_region r ON r.source = d.source AND r.id = e.stack_id WHERE r.start = d.start AND r.end = d.end";

@@ -1,4 +1,4 @@
-//! `.rpd` files in and out: what comes out is compared with what SQL says of what went in.
+//! Reads and writes `.rpd` files, and compares the output with SQL queries on the input.
 #![allow(clippy::unwrap_used)]
 
 mod hostile;

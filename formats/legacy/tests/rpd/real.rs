@@ -1,4 +1,4 @@
-//! The real files: what their own views say, and what the rows of the shard say.
+//! Compares the views of real files with the rows of their shards.
 
 use crate::support::{lines, number, options, real, same, shard, tables};
 use rpd_legacy::{RpdTranslation, peek};
@@ -6,7 +6,7 @@ use rpd_shard::record::Clock;
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Names of operations as AMD's view `top` has them, in a shard.
+/// Names of operations in a shard, as AMD's view `top` states them.
 const OPERATIONS: &str = "
     SELECT k.display_name AS name, d.start, d.end FROM rocpd_kernel_dispatch d
       JOIN rocpd_info_kernel_symbol k ON k.source = d.source AND k.id = d.kernel_id
@@ -16,7 +16,7 @@ const OPERATIONS: &str = "
              'MEMORY_COPY_DEVICE_TO_DEVICE', 'CopyDeviceToDevice'), m.start, m.end
       FROM rocpd_memory_copy m JOIN rocpd_string s ON s.id = m.name_id";
 
-/// Compares a file's views with the shard of it; returns both, and the account.
+/// Compares a file's views with its shard; returns both, and the translation result.
 fn compare(path: &Path) -> (Connection, Connection, RpdTranslation) {
     let (made, account) = shard(path, &options());
     let (file, made) = (Connection::open(path).unwrap(), tables(&made));
@@ -175,7 +175,7 @@ fn a_matrix_multiplication_says_the_same_as_a_shard() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = real("matmul_result.rpd", dir.path()) else { return };
     let (file, made, account) = compare(&path);
-    // FillBuffer is no copy and no kernel: a dispatch under its own name.
+    // FillBuffer is neither a copy nor a kernel: it becomes a dispatch under its own name.
     let fill = "SELECT display_name FROM rocpd_info_kernel_symbol WHERE display_name = 'FillBuffer'";
     assert_eq!(lines(&made, fill), ["FillBuffer"]);
     assert_eq!(account.unknown_copy_sizes, 0);
@@ -227,7 +227,7 @@ fn a_training_run_says_the_same_as_a_shard() {
                    WHERE s.string = 'MARKER_CORE_RANGE_API' AND json_extract(e.extdata, '$.message') IS NOT NULL";
     let texts = "SELECT count(*) FROM api WHERE apiName = 'UserMarker' AND args <> ''";
     assert_eq!(number(&made, ranges), number(&file, texts));
-    // The last operation ends behind the last call, or not: the process was seen until then.
+    // The process was active until its last operation or call, whichever ended later.
     let last = "SELECT max(end) FROM (SELECT end FROM rocpd_api UNION ALL SELECT end FROM rocpd_op)";
     assert_eq!(number(&made, "SELECT max(last) FROM process"), number(&file, last));
 }

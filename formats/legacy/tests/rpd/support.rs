@@ -1,4 +1,4 @@
-//! Files to translate, and shards as tables that SQL can ask.
+//! Creates files to translate, and converts shards to tables for SQL queries.
 
 use rpd_legacy::{RpdOptions, RpdTranslation, translate};
 use rpd_shard::Shard;
@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// RpdOptions without any knowledge.
+/// Returns default options.
 pub(crate) fn options() -> RpdOptions {
     let run = RunIdentity {
         run_id: "job".into(),
@@ -23,7 +23,7 @@ pub(crate) fn options() -> RpdOptions {
     RpdOptions { owner: Owner::unknown(run), clock: None, marker_offset: None }
 }
 
-/// A real file, unpacked into `dir`; `None`, with a note, where the shared directory is missing.
+/// Decompresses a real file into `dir`; returns `None`, with a note, if the shared directory is missing.
 pub(crate) fn real(name: &str, dir: &Path) -> Option<PathBuf> {
     let shared = match std::env::var_os("RPD_SHARED") {
         Some(shared) => PathBuf::from(shared),
@@ -47,7 +47,7 @@ pub(crate) fn real(name: &str, dir: &Path) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The shard of a file.
+/// Returns the shard of a file.
 pub(crate) fn shard(path: &Path, options: &RpdOptions) -> (Shard, RpdTranslation) {
     let (bytes, translation) = translate(path, Vec::new(), options).unwrap();
     let shard = Shard::from_memory("translated", &bytes).unwrap();
@@ -56,7 +56,8 @@ pub(crate) fn shard(path: &Path, options: &RpdOptions) -> (Shard, RpdTranslation
     (shard, translation)
 }
 
-/// The rows of a shard in memory: a table per table, with the columns `source` and `id` before its own.
+/// Copies the rows of a shard into a database in memory. Each table has the columns `source` and `id` before its
+/// own.
 pub(crate) fn tables(shard: &Shard) -> Connection {
     let conn = Connection::open_in_memory().unwrap();
     for table in shard.schema().tables() {
@@ -107,7 +108,7 @@ pub(crate) fn tables(shard: &Shard) -> Connection {
     conn
 }
 
-/// The rows of a query, one line each.
+/// Returns the rows of a query, one line each.
 pub(crate) fn lines(conn: &Connection, sql: &str) -> Vec<String> {
     let mut query = conn.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let width = query.column_count();
@@ -123,12 +124,12 @@ pub(crate) fn lines(conn: &Connection, sql: &str) -> Vec<String> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-/// The only number that a query gives.
+/// Returns the only number that a query yields.
 pub(crate) fn number(conn: &Connection, sql: &str) -> i64 {
     conn.query_row(sql, [], |row| row.get(0)).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
-/// Both queries give the same rows, and some.
+/// Checks that both queries return the same rows, and at least one.
 pub(crate) fn same(what: &str, (file, in_file): (&Connection, &str), (shard, in_shard): (&Connection, &str)) {
     let (wanted, found) = (lines(file, in_file), lines(shard, in_shard));
     assert!(!wanted.is_empty(), "{what}: nothing to compare");

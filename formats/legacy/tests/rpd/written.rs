@@ -1,4 +1,4 @@
-//! `.rpd` files that were written: what their views say.
+//! Tests the views of `.rpd` files that this crate wrote.
 
 use crate::made::make;
 use crate::support::{lines, number, options, real, same, shard};
@@ -24,7 +24,7 @@ fn append_one(writer: &mut Writer, table: TableId, row: &[Value<'_>]) {
     append(writer, rows.finish(1));
 }
 
-/// The database of a shard that has one process. Its local ids are those of the database then.
+/// Writes the database of a shard that has one process. Its local ids become those of the database.
 fn merged(shard: &Shard, path: &Path) {
     assert_eq!(shard.processes.len(), 1);
     let process = &shard.processes[&1];
@@ -56,7 +56,7 @@ fn check(path: &Path) -> Connection {
     conn
 }
 
-/// A real file as a shard, as RocPD, and as `.rpd` again.
+/// Converts a real file to a shard, to RocPD, and to `.rpd` again.
 fn round_trip(name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = real(name, dir.path()) else { return };
@@ -89,7 +89,7 @@ fn round_trip(name: &str) {
     ] {
         same(query, (&file, query), (&again, query));
     }
-    // And it can be read once more.
+    // The written file can be read again.
     drop(again);
     let (_, account) = shard(&dir.path().join("again.rpd"), &options());
     assert!(account.misses.is_empty() && account.translation.lost.is_empty(), "{account:?}");
@@ -170,7 +170,7 @@ fn counters_stacks_and_other_operations_come_back_too() {
     );
 }
 
-/// A job of rocprofv3 on three nodes, two processes each; all have the same pid, as containers do.
+/// Writes a run of rocprofv3 on three nodes with two processes each. All have the same pid, as in containers.
 fn three_nodes(path: &Path, change: &str) {
     Writer::create(path, &GUID).unwrap().commit().unwrap();
     let conn = Connection::open(path).unwrap();
@@ -184,7 +184,7 @@ fn three_nodes(path: &Path, change: &str) {
             10 + node
         );
         for rank in 0..2 {
-            // Ids of the process and of its rows: 1 to 6, and from 100 * p on.
+            // Ids of processes are 1 to 6; ids of their rows start at 100 * p.
             let p = 2 * node + rank + 1;
             let (e, nid) = (100 * p, 10 + node);
             sql += &format!(
@@ -226,7 +226,7 @@ fn three_nodes(path: &Path, change: &str) {
         }
     }
     sql = sql.replace("INTO rocpd_", "INTO rocpd_\u{1}") + change;
-    // Insert into the tables, not the views of the same name.
+    // Inserts into the tables, not into the views of the same name.
     let suffix = GUID.suffix();
     let mut plain = String::new();
     for (i, part) in sql.split('\u{1}').enumerate() {

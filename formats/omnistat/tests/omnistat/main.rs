@@ -1,4 +1,4 @@
-//! Tables as omnistat exports them, and damaged ones.
+//! Reads tables like those that omnistat exports, intact and damaged.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ timestamp,,,,
 
 type Row = Vec<(String, OwnedValue)>;
 
-/// The rows of a table of a node.
+/// Returns the rows of one table of a node.
 fn rows(shard: &Shard, source: u32, table: TableId) -> Vec<Row> {
     let mut all = Vec::new();
     for block in shard.blocks() {
@@ -68,7 +68,7 @@ fn try_translated(table: &[u8]) -> Result<(Vec<u8>, Translation), TranslateError
     translate(file.path(), Vec::new(), &Owner::unknown(run))
 }
 
-/// Values of a node: counter, unit, GPU, time and value.
+/// Returns the values of a node: counter, unit, GPU, time and value.
 fn values(shard: &Shard, source: u32) -> Vec<(String, String, Option<i64>, i64, f64)> {
     let samples = rows(shard, source, rocpd::SAMPLE);
     let counters = rows(shard, source, rocpd::INFO_PMC);
@@ -102,7 +102,7 @@ fn values_are_those_of_their_node_and_gpu() {
     let busy =
         |gpu, at, value| ("rocm_utilization_percentage".to_owned(), "%".to_owned(), Some(gpu), at, value);
     let received = "omnistat_network_rx_bytes{interface=hsn0}".to_owned();
-    // A cell of labels that is empty means the one before it.
+    // An empty label cell repeats the previous label.
     let received = |at| (received.clone(), "bytes".to_owned(), Some(0), at, 1024.0);
     assert_eq!(
         values(&shard, 1),
@@ -116,7 +116,7 @@ fn values_are_those_of_their_node_and_gpu() {
         (process.clock, process.first_seen, process.last_seen),
         (Clock::Realtime, first, Some(second))
     );
-    // An event for a node and a line, whatever it counts.
+    // One event per node and line, whatever its counters.
     assert_eq!(rows(&shard, 1, rocpd::EVENT).len(), 2);
 }
 

@@ -1,13 +1,13 @@
-//! Debug annotations: values with names, which may be lists and dictionaries.
+//! Reads debug annotations: named values, which may be lists and dictionaries.
 
 use super::sequence::{PacketSequence, cut};
 use super::wire::{Field, Fields, MalformedField};
 use serde_json::{Map, Number, Value as Json};
 
-/// How deep lists and dictionaries may be in each other.
+/// Maximum nesting depth of lists and dictionaries.
 const MAX_DEPTH: u32 = 32;
 
-/// A value, as an arg has it.
+/// A value in the form of an arg.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ReadAnnotation {
     pub(super) name: Vec<u8>,
@@ -15,7 +15,7 @@ pub(super) struct ReadAnnotation {
     pub(super) value: Vec<u8>,
 }
 
-/// What is in an annotation; the last value counts.
+/// The value of an annotation; the last one counts.
 enum AnnotationValue<'a> {
     Nothing,
     Bool(bool),
@@ -27,7 +27,7 @@ enum AnnotationValue<'a> {
     Json(Json),
 }
 
-/// Reads an annotation with what was interned; `too_deep` counts values that are not examined.
+/// Reads an annotation that may refer to interned data. `too_deep` counts values that are not examined.
 pub(super) fn read(
     annotation: Field<'_>,
     sequence: &PacketSequence,
@@ -71,7 +71,7 @@ fn named<'a>(
             (6, value) => given = AnnotationValue::Text(value.bytes()?),
             (7, value) => given = AnnotationValue::Pointer(value.uint()?),
             (8, value) => given = AnnotationValue::Json(nested(value.message()?, depth, too_deep)?),
-            // The writer declares it as JSON; it is not checked.
+            // The writer declares this value as JSON; it is not checked.
             (9, value) => given = AnnotationValue::Text(value.bytes()?),
             (11, entry) => {
                 let (key, value) = named(entry.message()?, sequence, depth + 1, too_deep)?;
@@ -94,7 +94,7 @@ fn named<'a>(
     Ok((name, given))
 }
 
-/// A value of the older form, whose names are apart from the values.
+/// Reads a value of the older form, which stores names apart from values.
 fn nested(value: Fields<'_>, depth: u32, too_deep: &mut u64) -> Result<Json, MalformedField> {
     if depth > MAX_DEPTH {
         *too_deep += 1;
@@ -125,7 +125,7 @@ fn json(given: AnnotationValue<'_>) -> Json {
         AnnotationValue::Bool(value) => value.into(),
         AnnotationValue::Uint(value) => value.into(),
         AnnotationValue::Int(value) => value.into(),
-        // JSON has no numbers that are none.
+        // JSON cannot represent NaN and infinities.
         AnnotationValue::Double(value) => {
             Number::from_f64(value).map_or_else(|| value.to_string().into(), Json::Number)
         }

@@ -1,9 +1,9 @@
-//! Times of packets, ns of one clock.
+//! Converts the times of packets to ns of one clock.
 //!
-//! A packet states which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks
-//! defines, for one sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences.
-//! All times of a file become those of one clock: BOOTTIME where the file ties its clock to it, as Perfetto
-//! does, else the clock that comes first.
+//! A packet states the clock of its time: a system clock (1 to 6), or a clock that a snapshot defines for one
+//! sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences. All times of a file
+//! are converted to one clock. This is BOOTTIME if the file relates its clock to BOOTTIME, as Perfetto does;
+//! otherwise the first clock of the file.
 
 use super::wire::{Fields, MalformedField};
 use rpd_shard::record::Clock;
@@ -15,17 +15,17 @@ const MONOTONIC: u32 = 3;
 const MONOTONIC_COARSE: u32 = 4;
 const MONOTONIC_RAW: u32 = 5;
 const BOOTTIME: u32 = 6;
-/// The clocks that other ones are tied to, the best one first.
+/// System clocks to which other clocks are related, in order of preference.
 const TIED_TO: [u32; 4] = [BOOTTIME, MONOTONIC, REALTIME, MONOTONIC_RAW];
 /// Ids of clocks that belong to one sequence.
 const OF_SEQUENCE: std::ops::Range<u32> = 64..128;
-/// Maximum number of clocks that snapshots define, and clocks of one snapshot.
+/// Maximum number of clocks that snapshots define; the second constant limits the clocks of one snapshot.
 const MAX_DEFINED: usize = 1 << 16;
 const MAX_CLOCKS: usize = 64;
-/// Maximum number of readings of all clocks that are kept.
+/// Maximum number of kept readings of all clocks.
 const MAX_READINGS: usize = 4096;
 
-/// The clocks of the system at one moment, ns.
+/// The system clocks at one moment, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClockReading {
     pub(super) boottime: i64,
@@ -39,9 +39,9 @@ pub(super) struct ClockReading {
 struct DefinedClock {
     unit: i64,
     is_incremental: bool,
-    /// Its time, ns: of the snapshot, or of the last packet.
+    /// Time of this clock in ns at the last packet, or at the snapshot.
     last: i64,
-    /// Its time at the snapshot, and that of a clock of the system.
+    /// Time of this clock at the snapshot; `tied` is the time of a system clock at the same moment.
     at: i64,
     tied: Option<(u32, i64)>,
 }
@@ -50,26 +50,26 @@ struct DefinedClock {
 #[derive(Debug, Default)]
 pub(super) struct TraceClocks {
     defined: HashMap<(u32, u32), DefinedClock>,
-    /// What is added to times of the first clock to have those of the second one.
+    /// Offsets that convert times of the first clock to times of the second one, in ns.
     offsets: HashMap<(u32, u32), i64>,
-    /// The clock of packets that do not state theirs.
+    /// The clock of packets that do not state one.
     primary: Option<u32>,
-    /// The clock that all times become.
+    /// The clock to which all times are converted.
     target: Option<u32>,
     pub(super) readings: Vec<ClockReading>,
 }
 
-/// A clock of a snapshot.
+/// The time of one clock in a snapshot.
 struct ClockStamp {
     id: u32,
-    /// In its unit.
+    /// Time in units of the clock.
     time: i64,
     is_incremental: bool,
     unit: i64,
 }
 
 impl TraceClocks {
-    /// The clock that all times are on.
+    /// Returns the clock of all converted times.
     pub(super) fn target(&self) -> Clock {
         match self.target {
             Some(MONOTONIC) => Clock::Monotonic,
@@ -78,7 +78,7 @@ impl TraceClocks {
         }
     }
 
-    /// Learns how far clocks are from each other, before the first time is asked for.
+    /// Records the offsets between clocks. Must be called for all snapshots before the first time is converted.
     pub(super) fn survey(&mut self, snapshot: Fields<'_>) -> Result<(), MalformedField> {
         let stamps = self.stamps(snapshot)?;
         for (from, to, offset) in offsets(&stamps) {
@@ -138,7 +138,8 @@ impl TraceClocks {
         Ok(stamps)
     }
 
-    /// The time of a packet, ns of [`TraceClocks::target`]; `None` where nothing ties its clock to that.
+    /// Converts the time of a packet to ns of [`TraceClocks::target`]; returns `None` if no snapshot relates the
+    /// two clocks.
     pub(super) fn time(&mut self, sequence: u32, clock: Option<u32>, timestamp: u64) -> Option<i64> {
         let clock = clock.or(self.primary).unwrap_or(BOOTTIME);
         let timestamp = i64::try_from(timestamp).ok()?;
@@ -176,7 +177,7 @@ impl TraceClocks {
     }
 }
 
-/// How far the clocks of the system are from each other at a snapshot.
+/// Returns the offsets between the system clocks in a snapshot.
 fn offsets(stamps: &[ClockStamp]) -> impl Iterator<Item = (u32, u32, i64)> {
     let system = || stamps.iter().filter(|stamp| TIED_TO.contains(&stamp.id));
     system().flat_map(move |from| system().map(move |to| (from.id, to.id, to.time.saturating_sub(from.time))))

@@ -1,4 +1,4 @@
-//! A `TrackEvent`, decoded as far as it can be without knowing its track.
+//! Decodes a `TrackEvent` as far as possible without its track.
 
 use super::annotations::{self, ReadAnnotation};
 use super::sequence::{PacketSequence, cut};
@@ -16,33 +16,33 @@ pub(super) enum EventKind {
     Counter,
 }
 
-/// See the module.
+/// A decoded event; see the module.
 #[derive(Debug, Default)]
 pub(super) struct TrackEvent {
     pub(super) kind: EventKind,
     pub(super) track: Option<u64>,
-    /// `None` where it has no name.
+    /// Name; `None` if the event has none.
     pub(super) name: Option<Vec<u8>>,
-    /// The categories with commas between them; empty where it has none.
+    /// Categories, separated by commas; empty if the event has none.
     pub(super) category: Vec<u8>,
     pub(super) annotations: Vec<ReadAnnotation>,
-    /// Flows that begin, pass or end here.
+    /// Flows that begin, continue or end at this event.
     pub(super) flows: Vec<u64>,
     pub(super) correlation: Option<u64>,
-    /// JSON.
+    /// Call stack as JSON.
     pub(super) call_stack: Option<String>,
     pub(super) value: Option<f64>,
-    /// Values of other counters at the same time, by track.
+    /// Values of other counters at the same time, with their tracks.
     pub(super) others: Vec<(u64, f64)>,
-    /// Values without a counter that they are of.
+    /// Number of values without a counter.
     pub(super) strays: u64,
-    /// Values that are nested too deep to be examined.
+    /// Number of values that are nested too deeply to be examined.
     pub(super) too_deep: u64,
-    /// Whether something was referred to that was not interned.
+    /// Whether the event refers to data that was not interned.
     pub(super) is_unknown: bool,
 }
 
-/// Decodes an event; `unread` receives the numbers of fields that have no place.
+/// Decodes an event; `unread` receives the numbers of unsupported fields.
 pub(super) fn decode(
     event: Fields<'_>,
     sequence: &PacketSequence,

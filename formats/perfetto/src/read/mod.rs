@@ -1,26 +1,26 @@
-//! Perfetto traces of track events, read as shards: what rocprof-sys writes (`perfetto-trace-*.proto`), what
-//! Perfetto's interface saves, and what [`crate::Sequence`] writes.
+//! Reads Perfetto traces of track events as shards. Supports files of rocprof-sys (`perfetto-trace-*.proto`), of
+//! Perfetto's interface, and of [`crate::Sequence`].
 //!
 //! | trace | shard |
 //! |---|---|
-//! | process id of a descriptor | a process; its rank and node are not in the file. What is of no process is of the only one, or of one with the id 0 |
+//! | process id of a descriptor | a process; the file states neither its rank nor its node. Tracks without a process belong to the only process, or to one with the id 0 |
 //! | track of a thread | that thread |
-//! | any other track with slices: a GPU queue or stream of rocprof-sys, an asynchronous track | a thread with a negative id, called like the track and those above it: `GPU 0 / queue 1`. No agent is invented: kernels are regions, with all that is known of them in their args |
-//! | slice | event and region, with the event's category as it is spelled; several are joined with commas |
+//! | any other track with slices: a GPU queue or stream of rocprof-sys, an asynchronous track | a thread with a negative id, named after the track and its parents: `GPU 0 / queue 1`. The reader creates no agents: kernels are regions, and their args hold all attributes |
+//! | slice | event and region, with the event's category as it is spelled; several categories are joined with commas |
 //! | slice without an end | a region up to the last time of its process, with `$.rpd.open` |
 //! | instant | event and sample, on a track with the name of its category; its name is the event's `$.message` |
-//! | counter, also those beside an event | `rocpd_info_pmc` with the unit of its track; per value an event, a sample and a value |
+//! | counter, also one that an event states | `rocpd_info_pmc` with the unit of its track; per value an event, a sample and a value |
 //! | debug annotation | an arg with its type; a list or dictionary is JSON |
 //! | call stack of an event, sample of a profiler | the event's call stack, innermost frame first |
-//! | flow | the stack id of the events that it joins; further ones of an event are counted |
-//! | snapshot of clocks | times of all clocks become those of one, see `clocks.rs`; the readings are clock sets |
+//! | flow | the stack id of the events that it joins; further flows of an event are counted |
+//! | snapshot of clocks | times of all clocks are converted to one clock, see `clocks.rs`; the readings become clock sets |
 //!
-//! Packets that refer to interned data after a gap cannot be understood, and are in the loss ledger; so is an end
-//! without a beginning. What has no place is counted by the number of its field. Files may be packed with gzip, and
-//! packets in packets (`compressed_packets`).
+//! Packets that refer to interned data after a gap cannot be decoded and are in the loss ledger. So is an end
+//! without a beginning. Unsupported fields are counted by their numbers. Files may be compressed with gzip, and
+//! packets inside packets (`compressed_packets`).
 //!
-//! Memory is bounded whatever the file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a
-//! million slices that are open.
+//! Memory is bounded for any file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a million
+//! open slices.
 
 mod annotations;
 mod clocks;
@@ -45,10 +45,10 @@ use std::io::Read;
 use std::path::Path;
 use wire::{Field, Fields};
 
-/// How much of a file is examined to know it.
+/// Number of bytes of a file that are examined to recognize its format.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// Whether a file begins like a Perfetto trace, packed with gzip or not. A file that cannot be read is none.
+/// Returns whether a file, plain or compressed with gzip, begins like a Perfetto trace; false if it cannot be read.
 pub fn is_perfetto(path: &Path) -> bool {
     let mut head = Vec::new();
     let Ok(file) = rpd_files::open_input(path) else { return false };
@@ -57,14 +57,14 @@ pub fn is_perfetto(path: &Path) -> bool {
     }
     if head.starts_with(&GZIP) {
         let mut unpacked = Vec::new();
-        // The end is missing: what came before is there.
+        // The end of the data is missing, but the bytes before it are decompressed.
         let _ = flate2::read::GzDecoder::new(&head[..]).take(HEAD_BYTES).read_to_end(&mut unpacked);
         head = unpacked;
     }
     begins_with_packets(&head)
 }
 
-/// Whether a trace is one that [`crate::file_head`] begins. A file that cannot be read is none.
+/// Returns whether [`crate::file_head`] wrote the beginning of this trace; false if the file cannot be read.
 pub fn is_ours(path: &Path) -> bool {
     let mut head = Vec::new();
     let Ok(file) = rpd_files::open_input(path) else { return false };
@@ -75,8 +75,8 @@ pub fn is_ours(path: &Path) -> bool {
     read.is_ok() && crate::is_file_head(&head)
 }
 
-/// Whether all packets that are whole here have fields that packets have. Text that begins with an empty line
-/// has not.
+/// Returns whether all complete packets of `head` have fields that packets have. Text that begins with an empty
+/// line fails this test.
 fn begins_with_packets(head: &[u8]) -> bool {
     let is_full = head.len() as u64 >= HEAD_BYTES;
     let mut packets = 0;
@@ -84,7 +84,7 @@ fn begins_with_packets(head: &[u8]) -> bool {
         match packet {
             Ok((1, Field::Bytes(packet))) if is_packet(packet) => packets += 1,
             Ok(_) => return false,
-            // The last packet is not here as a whole.
+            // The last packet is incomplete here.
             Err(_) => break,
         }
     }
@@ -97,7 +97,8 @@ fn is_packet(packet: &[u8]) -> bool {
     let mut known = packet.is_empty();
     for field in Fields(packet) {
         match field {
-            // Times, sequences, flags; snapshots, events, interned data, defaults, tracks, packed packets, settings.
+            // Times, sequences, flags; snapshots, events, interned data, defaults, tracks, compressed packets,
+            // settings.
             Ok((8 | 10 | 13 | 58 | 3 | 79, Field::Varint(_))) => known = true,
             Ok((6 | 11 | 12 | 33 | 35 | 36 | 45 | 50 | 59 | 60 | 66 | 69 | 89, Field::Bytes(_))) => {
                 known = true

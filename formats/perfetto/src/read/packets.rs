@@ -1,49 +1,49 @@
-//! The packets of a file, one by one.
+//! Reads the packets of a file one by one.
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use rpd_files::open_input;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Longest packet that is read; Perfetto writes none over 512 KiB.
+/// Maximum length in bytes of a packet that is read; Perfetto writes none over 512 KiB.
 pub(super) const MAX_PACKET: u64 = 16 << 20;
-/// What `Trace.packet` begins with: field 1, with a length.
+/// First byte of `Trace.packet`: field 1, length-delimited.
 pub(super) const PACKET: u8 = 1 << 3 | 2;
-/// What a gzip file begins with.
+/// First bytes of a gzip file.
 pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 const READ_BYTES: usize = 1 << 18;
 
-/// Where reading ended before the end of the file.
+/// The place where reading stopped before the end of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TraceDamage {
-    /// Bytes from the beginning, unpacked.
+    /// Offset in bytes in the decompressed file.
     pub(super) offset: u64,
     pub(super) reason: String,
 }
 
-/// Why there is no next packet.
+/// The reason why there is no next packet.
 #[derive(Debug)]
 pub(super) enum PacketStop {
     Io(io::Error),
     Damage(TraceDamage),
 }
 
-/// A packet, or one that is too long to be examined.
+/// A packet, or a marker for one that is too long to be examined.
 #[derive(Debug)]
 pub(super) enum TracePacket<'a> {
     Whole(&'a [u8]),
     TooLong,
 }
 
-/// Reads packet after packet.
+/// Reads packets one after another.
 pub(super) struct TracePackets<R> {
     input: R,
-    /// Where the next packet begins.
+    /// Offset of the next packet.
     offset: u64,
     buffer: Vec<u8>,
 }
 
-/// Opens a trace; one that is packed with gzip is unpacked as it is read.
+/// Opens a trace, and decompresses it while reading if it is a gzip file.
 pub(super) fn open(path: &Path) -> io::Result<TracePackets<Box<dyn BufRead>>> {
     let mut file = BufReader::with_capacity(READ_BYTES, open_input(path)?);
     let packed = file.fill_buf()?.starts_with(&GZIP);
@@ -54,18 +54,18 @@ pub(super) fn open(path: &Path) -> io::Result<TracePackets<Box<dyn BufRead>>> {
     Ok(TracePackets { input, offset: 0, buffer: Vec::new() })
 }
 
-/// The packets that are packed into one.
+/// Returns the packets inside a compressed packet.
 pub(super) fn unpack(packed: &[u8]) -> TracePackets<BufReader<ZlibDecoder<&[u8]>>> {
     TracePackets { input: BufReader::new(ZlibDecoder::new(packed)), offset: 0, buffer: Vec::new() }
 }
 
 impl<R: BufRead> TracePackets<R> {
-    /// Where the packet that came last ends.
+    /// Offset of the end of the last packet.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next packet; `None` at the end of the file.
+    /// Reads the next packet; returns `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<TracePacket<'_>>, PacketStop> {
         let mut head = 0;
         let Some(tag) = self.byte(&mut head)? else { return Ok(None) };
@@ -85,7 +85,7 @@ impl<R: BufRead> TracePackets<R> {
         }
         self.buffer.clear();
         let mut content = (&mut self.input).take(length);
-        // What is allocated grows with what is there, and not with what is announced.
+        // Memory grows with the bytes that exist, not with the announced length.
         let read = match length > MAX_PACKET {
             true => io::copy(&mut content, &mut io::sink()),
             false => content.read_to_end(&mut self.buffer).map(|read| read as u64),
@@ -117,7 +117,7 @@ impl<R: BufRead> TracePackets<R> {
         PacketStop::Damage(TraceDamage { offset: self.offset, reason })
     }
 
-    /// What is packed and cannot be unpacked is damage; all else is an error of the operating system.
+    /// A failed decompression is damage; any other error is one of the operating system.
     fn failed(&self, error: io::Error) -> PacketStop {
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {

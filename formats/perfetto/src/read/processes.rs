@@ -2,7 +2,7 @@ use super::tracks::TraceProcess;
 use rpd_shard::identity::unnamed_node;
 use rpd_shard::record::{Clock, Process};
 
-/// Processes as a shard describes them. The file names neither rank nor node.
+/// Converts processes to the descriptions of a shard. The file states neither rank nor node.
 pub(super) fn described(processes: &[TraceProcess], clock: Clock) -> Vec<Process> {
     let first = |found: &TraceProcess| found.seen.map_or(0, |(first, _)| first);
     let on_node: Vec<(i32, i64)> = processes.iter().map(|found| (found.pid, first(found))).collect();

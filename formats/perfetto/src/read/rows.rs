@@ -1,4 +1,4 @@
-//! Rows of the events in packets.
+//! Writes the rows of the events in packets.
 
 use super::event::{EventKind, TrackEvent};
 use super::sequence::{PacketSequence, cut};
@@ -15,12 +15,12 @@ use rpd_shard::record::LossCause;
 use serde_json::json;
 use std::io::Write;
 
-/// Category of samples of call stacks.
+/// Category of call stack samples.
 const SAMPLED: &[u8] = b"PERF_SAMPLE";
-/// Category of counters, and track of moments, that have none.
+/// Default category of counters; the second constant is the default track of instants.
 const COUNTER: &[u8] = b"PERFETTO_COUNTER";
 const INSTANT: &[u8] = b"instant";
-/// What a slice is called that has no name.
+/// Name of a slice without a name.
 const UNNAMED: &[u8] = b"(unnamed)";
 
 impl<W: Write> TraceReader<W> {
@@ -94,7 +94,7 @@ impl<W: Write> TraceReader<W> {
         event: &TrackEvent,
     ) -> Result<(), WriteError> {
         let is_slice = event.kind == EventKind::Begin;
-        // A region has its name; a sample has it here only.
+        // A region stores its name itself; a sample stores it only in the event.
         let name = event.name.as_deref().unwrap_or(UNNAMED);
         let message = (!is_slice).then(|| json!({ "message": String::from_utf8_lossy(name) }).to_string());
         let row = self.event_row(place.source, event, message.as_deref())?;
@@ -122,7 +122,7 @@ impl<W: Write> TraceReader<W> {
         }
     }
 
-    /// The row of an event. The first flow is its stack id, which those that it flows to have, too.
+    /// Writes the row of an event. The first flow becomes its stack id, which the targets of the flow share.
     fn event_row(
         &mut self,
         source: u32,
@@ -186,7 +186,7 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    /// A value of a counter: an event, a sample and a value.
+    /// Writes a counter value: an event, a sample and a value.
     fn count(
         &mut self,
         sequence: &mut PacketSequence,
@@ -219,7 +219,7 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    /// Where a thread was at a time.
+    /// Writes a sample of a thread's call stack.
     pub(super) fn sample(
         &mut self,
         sequence: &PacketSequence,
@@ -232,7 +232,7 @@ impl<W: Write> TraceReader<W> {
                 (2, id) => pid = id.int32()?,
                 (3, id) => tid = id.int32()?,
                 (4, iid) => stack = Some(iid.uint()?),
-                // The mode of the processor goes without saying.
+                // The processor mode is not recorded.
                 (5, _) => {}
                 (number, _) => self.output.ignore(&format!("PerfSample, field {number}")),
             }

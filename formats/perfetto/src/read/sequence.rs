@@ -1,5 +1,4 @@
-//! What is remembered of a sequence of packets: interned data, and what is left out because it is the same
-//! every time.
+//! State of a packet sequence: interned data, and defaults for fields that packets omit.
 
 use super::stacks::{StackFrame, StackTables};
 use super::texts::InternedTexts;
@@ -8,21 +7,21 @@ use rpd_translator::cut_text;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Maximum bytes of interned data of all sequences together.
+/// Maximum number of bytes of interned data of all sequences together.
 const MAX_INTERNED: usize = 256 << 20;
-/// What an entry of a table takes beside its text.
+/// Estimated bytes of a table entry in addition to its text.
 const ENTRY: usize = 64;
-/// Longest text that is kept of one value, bytes.
+/// Maximum number of bytes that are kept of one text.
 const MAX_TEXT: usize = 1 << 20;
 /// Flags of a packet.
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 
-/// Of how much interned data there is no room any more.
+/// Memory budget for interned data, and entries that exceeded it.
 #[derive(Debug, Default)]
 pub(super) struct InternBudget {
     used: usize,
-    /// Entries that were left out.
+    /// Number of entries that were dropped.
     pub(super) left_out: u64,
 }
 
@@ -35,7 +34,7 @@ impl InternBudget {
     }
 }
 
-/// What packets of a sequence leave out.
+/// Default values of fields that packets of a sequence omit.
 #[derive(Debug, Default)]
 pub(super) struct PacketDefaults {
     pub(super) clock: Option<u32>,
@@ -47,7 +46,7 @@ pub(super) struct PacketDefaults {
 /// A sequence of packets.
 #[derive(Debug, Default)]
 pub(super) struct PacketSequence {
-    /// Whether everything that packets refer to is known: not before its first packet, and not after a gap.
+    /// Whether all data that packets refer to is known. False before the first packet and after a gap.
     valid: bool,
     pub(super) defaults: PacketDefaults,
     pub(super) categories: InternedTexts,
@@ -55,14 +54,14 @@ pub(super) struct PacketSequence {
     pub(super) keys: InternedTexts,
     pub(super) values: InternedTexts,
     pub(super) stacks: StackTables,
-    /// Sums of counters that state differences, by track.
+    /// Sums of counters whose values are differences, by track.
     pub(super) sums: HashMap<u64, f64>,
     bytes: usize,
 }
 
 impl PacketSequence {
-    /// Examines the flags of a packet and whether packets before it were dropped; returns whether the packet can be
-    /// understood.
+    /// Examines the flags of a packet, and whether earlier packets were dropped. Returns whether the packet can be
+    /// decoded.
     pub(super) fn begin(
         &mut self,
         flags: u64,
@@ -100,7 +99,7 @@ impl PacketSequence {
         Ok(())
     }
 
-    /// Reads interned data; what it has no table for is reported by its number.
+    /// Reads interned data; reports the numbers of unsupported tables.
     pub(super) fn intern(
         &mut self,
         data: Fields<'_>,
@@ -114,7 +113,7 @@ impl PacketSequence {
                 continue;
             }
             let bytes = entry.bytes()?.len() + ENTRY;
-            // Build ids are the one thing that a call stack does without.
+            // Build ids are the only interned data that a call stack does not need.
             if table == 16 || !room.take(bytes) {
                 continue;
             }
@@ -142,13 +141,13 @@ impl PacketSequence {
         Ok(())
     }
 
-    /// The frames of an interned call stack, outermost first.
+    /// Returns the frames of an interned call stack, outermost first.
     pub(super) fn frames(&self, stack: u64) -> Option<Vec<StackFrame<'_>>> {
         self.stacks.frames(stack)
     }
 }
 
-/// An entry of a table of texts.
+/// Reads an entry of a table of texts.
 fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), MalformedField> {
     let (mut iid, mut text) = (0, &[][..]);
     for field in entry {
@@ -161,7 +160,7 @@ fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), MalformedField> {
     Ok((iid, text.into()))
 }
 
-/// As much of a text as is kept.
+/// Returns at most the first [`MAX_TEXT`] bytes of a text.
 pub(super) fn cut(text: &[u8]) -> &[u8] {
     cut_text(text, MAX_TEXT)
 }

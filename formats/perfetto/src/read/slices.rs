@@ -1,14 +1,14 @@
-//! Beginnings and ends of slices, paired.
+//! Pairs beginnings and ends of slices.
 //!
-//! Of one sequence and track, the slice that began last ends first, in the order of the file: the writer may
-//! have had them in another order than that of time, as writers of device work have. What finds no partner so is
-//! paired at the end by time, since a slice may end on another thread.
+//! Within a sequence and track, each end belongs to the slice that began last, in file order. Writers of device
+//! activity do not always write in time order, so times cannot be used here. Remaining beginnings and ends are
+//! paired by time at the end of the file, because a slice may end on another thread.
 
 use super::tracks::TrackPlace;
 use rpd_shard::model::row_types::{EventKey, StringId, ThreadKey};
 use std::collections::HashMap;
 
-/// Maximum number of slices that are open at one time, and ends that wait for their beginnings.
+/// Maximum number of open slices plus ends that wait for their beginnings.
 const MAX_WAITING: usize = 1 << 20;
 
 /// A slice that has begun.
@@ -19,7 +19,7 @@ pub(super) struct OpenSlice {
     pub(super) start: i64,
     pub(super) name: StringId,
     pub(super) event: EventKey,
-    /// How many args it has.
+    /// Number of its args.
     pub(super) args: i64,
 }
 
@@ -35,7 +35,7 @@ impl OpenSlice {
     }
 }
 
-/// What has begun and not ended, and what has ended and not begun.
+/// Slices without an end so far, and ends without a beginning.
 #[derive(Debug, Default)]
 pub(super) struct SlicePairs {
     open: HashMap<(u32, u64), Vec<OpenSlice>>,
@@ -44,19 +44,19 @@ pub(super) struct SlicePairs {
     ends: HashMap<u64, Vec<i64>>,
 }
 
-/// What became of a slice at the end of the file.
+/// Result for a slice or end that was not paired in file order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnpairedSlice {
-    /// It ends here, on another sequence.
+    /// The slice ends at this time, on another sequence.
     Ended(OpenSlice, i64),
-    /// It has no end.
+    /// The slice has no end.
     Open(OpenSlice),
-    /// It has no beginning.
+    /// The end has no beginning.
     NotBegun(u64),
 }
 
 impl SlicePairs {
-    /// Begins a slice; `false` where too many are open.
+    /// Adds the beginning of a slice; returns `false` if too many are open.
     pub(super) fn begin(&mut self, sequence: u32, track: u64, open: OpenSlice) -> bool {
         let fits = self.waiting < MAX_WAITING;
         if fits {
@@ -66,7 +66,7 @@ impl SlicePairs {
         fits
     }
 
-    /// The slice that ends next on a track.
+    /// Removes and returns the slice that ends next on a track.
     pub(super) fn end(&mut self, sequence: u32, track: u64) -> Option<OpenSlice> {
         let stack = self.open.get_mut(&(sequence, track))?;
         let open = stack.pop();
@@ -77,7 +77,7 @@ impl SlicePairs {
         open
     }
 
-    /// Keeps an end without a beginning; `false` where there are too many.
+    /// Keeps an end without a beginning; returns `false` if there are too many.
     pub(super) fn stray_end(&mut self, track: u64, at: i64) -> bool {
         let fits = self.waiting < MAX_WAITING;
         if fits {
@@ -87,7 +87,7 @@ impl SlicePairs {
         fits
     }
 
-    /// All that is left, track by track.
+    /// Returns the rest, track by track.
     pub(super) fn rest(self) -> Vec<UnpairedSlice> {
         let mut tracks: std::collections::BTreeMap<u64, (Vec<OpenSlice>, Vec<i64>)> = Default::default();
         for ((_, track), open) in self.open {
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn slices_end_in_the_order_of_their_sequence() {
         let mut slices = SlicePairs::default();
-        // As rocprof-sys writes kernels that overlap: each with its end after it.
+        // rocprof-sys writes overlapping kernels like this: each beginning is followed by its end.
         for (start, event) in [(10, 1), (15, 2)] {
             assert!(slices.begin(1, 7, open(start, event)));
             assert_eq!(slices.end(1, 7), Some(open(start, event)));

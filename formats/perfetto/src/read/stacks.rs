@@ -1,4 +1,4 @@
-//! Call stacks: interned ones of tables, and those that are in an event.
+//! Reads call stacks: interned ones from tables, and inline ones from events.
 
 use super::texts::InternedTexts;
 use super::wire::{Field, Fields, MalformedField};
@@ -6,7 +6,8 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Maximum number of frames of one call stack, the innermost ones, and bytes of their names.
+/// Maximum number of frames of one call stack, counted from the innermost; the second constant limits the bytes of
+/// their names.
 const MAX_FRAMES: usize = 1024;
 const MAX_BYTES: usize = 256 << 10;
 
@@ -14,7 +15,7 @@ const MAX_BYTES: usize = 256 << 10;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct StackFrame<'a> {
     pub(super) name: &'a [u8],
-    /// Program or library, and the place in it.
+    /// Program or library, and the offset in it.
     library: Option<(Vec<u8>, u64)>,
     source: Option<&'a [u8]>,
     line: Option<u64>,
@@ -30,7 +31,7 @@ struct InternedFrame {
     line: Option<u64>,
 }
 
-/// The tables that interned call stacks are made of.
+/// The tables that define interned call stacks.
 #[derive(Debug, Default)]
 pub(super) struct StackTables {
     pub(super) functions: InternedTexts,
@@ -85,10 +86,10 @@ impl StackTables {
         Ok(())
     }
 
-    /// The frames of a call stack, outermost first; `None` where it is not there.
+    /// Returns the frames of a call stack, outermost first; `None` if it does not exist.
     pub(super) fn frames(&self, stack: u64) -> Option<Vec<StackFrame<'_>>> {
         let ids = self.stacks.get(&stack)?;
-        // The innermost ones are last.
+        // The innermost frames are last.
         let ids = &ids[ids.len().saturating_sub(MAX_FRAMES)..];
         Some(
             ids.iter()
@@ -113,7 +114,7 @@ impl StackTables {
     }
 }
 
-/// The frames of a call stack that is in an event, outermost first.
+/// Reads the frames of an inline call stack, outermost first.
 pub(super) fn inline<'a>(stack: Field<'a>) -> Result<Vec<StackFrame<'a>>, MalformedField> {
     let mut frames = Vec::new();
     for field in stack.message()? {
@@ -133,7 +134,7 @@ pub(super) fn inline<'a>(stack: Field<'a>) -> Result<Vec<StackFrame<'a>>, Malfor
     Ok(frames)
 }
 
-/// A call stack as an event has it, innermost frame first.
+/// Returns a call stack as the JSON of an event, innermost frame first.
 pub(super) fn json(frames: &[StackFrame<'_>]) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! The first pass over a file: its tracks and processes, and how far its clocks are from each other.
+//! The first pass over a file: finds its tracks and processes, and the offsets between its clocks.
 
 use super::clocks::TraceClocks;
 use super::limits::{MAX_PROCESSES, MAX_TRACKS};
@@ -10,18 +10,18 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// What a file describes.
+/// The descriptions in a file.
 #[derive(Debug, Default)]
 pub(super) struct TraceSurvey {
     pub(super) tracks: HashMap<u64, TrackDescription>,
-    /// Process ids and names, in the order of the file.
+    /// Process ids and names, in file order.
     pub(super) processes: Vec<(i32, Vec<u8>)>,
     pub(super) clocks: TraceClocks,
-    /// Where the file ends early.
+    /// Place at which the file ends early.
     pub(super) damage: Option<TraceDamage>,
 }
 
-/// Reads all packets once. A file that ends early yields what precedes its end.
+/// Reads all packets once. If the file ends early, returns the descriptions before its end.
 pub(super) fn survey(path: &Path) -> Result<TraceSurvey, TranslateError> {
     let io = |source| TranslateError::io(path, source);
     let mut survey = TraceSurvey::default();
@@ -51,7 +51,7 @@ impl TraceSurvey {
     ) -> Result<(), PacketStop> {
         while let Some(packet) = packets.next()? {
             let TracePacket::Whole(bytes) = packet else { continue };
-            // What is malformed is counted when it is read.
+            // Malformed packets are counted in the second pass.
             let _ = self.packet(bytes, may_be_packed);
         }
         Ok(())
@@ -81,7 +81,7 @@ impl TraceSurvey {
             self.process(thread.pid, b"");
         }
         if self.tracks.len() < MAX_TRACKS || self.tracks.contains_key(&uuid) {
-            // What a later description leaves out, an earlier one may have stated.
+            // An earlier description may contain fields that a later one omits.
             self.tracks.entry(uuid).or_default().update(described);
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Tracks, and the threads and counters that they become.
+//! Converts tracks to threads and counters.
 //!
-//! A track of a thread is that thread. Any other track with slices is a thread row, too, with the names of the
-//! tracks above it below the process; its id is negative, since it is none of the system. Tracks with the same
-//! parent and the same name are one, as Perfetto draws them.
+//! A track of a thread becomes that thread. Any other track with slices becomes a thread row too. Its name includes
+//! those of its parents below the process, and its id is negative because it is not a system thread. Tracks with
+//! the same parent and name become one thread, as Perfetto draws them.
 
 use super::limits::{MAX_PROCESSES, MAX_TRACKS};
 use super::sequence::cut;
@@ -13,9 +13,9 @@ use rpd_translator::Translator;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// How deep tracks may be below each other.
+/// Maximum nesting depth of tracks.
 const MAX_DEPTH: usize = 64;
-/// Longest name of a track with those above it.
+/// Maximum length in bytes of a track's name including its parents' names.
 const MAX_NAME: usize = 4096;
 
 /// A thread of a descriptor.
@@ -35,7 +35,7 @@ struct CounterDescription {
     category: Vec<u8>,
 }
 
-/// What a file states about a track.
+/// The description of a track.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TrackDescription {
     parent: Option<u64>,
@@ -91,7 +91,7 @@ impl TrackDescription {
         Ok((uuid, read))
     }
 
-    /// Adopts what a later descriptor states.
+    /// Adds the fields of a later descriptor.
     pub(super) fn update(&mut self, later: TrackDescription) {
         let text = |own: &mut Vec<u8>, later: Vec<u8>| {
             if !later.is_empty() {
@@ -134,7 +134,7 @@ fn short(text: &[u8]) -> Vec<u8> {
     text.get(..MAX_NAME).unwrap_or(text).to_vec()
 }
 
-/// The row of a counter. A track does not state which processor counts.
+/// Returns the row of a counter. A track does not state which processor it belongs to.
 fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<'a> {
     const ZERO: Option<WholeNumber> = Some(WholeNumber::Signed(0));
     PmcRow {
@@ -157,7 +157,7 @@ fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<
     }
 }
 
-/// Where what happens on a track goes.
+/// The process and thread of events on a track.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct TrackPlace {
     pub(super) source: u32,
@@ -180,25 +180,25 @@ pub(super) struct TrackCounter {
 pub(super) struct TraceProcess {
     pub(super) pid: i32,
     pub(super) command: Vec<u8>,
-    /// Its first and last time, ns.
+    /// First and last time in ns.
     pub(super) seen: Option<(i64, i64)>,
 }
 
-/// A thread: of the system, or a track of another kind.
+/// A thread: a system thread, or a track of another kind.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum ThreadName {
     Tid(i32),
     Track(Vec<u8>),
 }
 
-/// The tracks of a file, and what they became so far.
+/// The tracks of a file, and their rows so far.
 pub(super) struct TraceTracks {
     described: HashMap<u64, TrackDescription>,
-    /// By their number in the shard, from 1.
+    /// Processes by their number in the shard, from 1.
     pub(super) processes: Vec<TraceProcess>,
     places: HashMap<u64, TrackPlace>,
     threads: HashMap<(u32, ThreadName), ThreadKey>,
-    /// How many tracks of each process are no threads.
+    /// Number of tracks per process that are not threads.
     others: HashMap<u32, i64>,
     counters: HashMap<u64, TrackCounter>,
     known_counters: HashMap<(u32, Vec<u8>), (PmcKey, TrackKey)>,
@@ -223,7 +223,7 @@ impl TraceTracks {
         }
     }
 
-    /// Where slices and instants of a track go; `None` where there are too many tracks.
+    /// Returns the process and thread for slices and instants of a track; `None` if there are too many tracks.
     pub(super) fn place<W: Write>(
         &mut self,
         uuid: u64,
@@ -256,7 +256,7 @@ impl TraceTracks {
         Ok(Some(place))
     }
 
-    /// The thread with these ids, which may have no track.
+    /// Returns the thread with these ids, which may have no track.
     pub(super) fn thread_of<W: Write>(
         &mut self,
         pid: i32,
@@ -271,7 +271,7 @@ impl TraceTracks {
         Ok(Some(TrackPlace { source, thread }))
     }
 
-    /// The counter of a track; `None` where there are too many.
+    /// Returns the counter of a track; `None` if there are too many.
     pub(super) fn counter<W: Write>(
         &mut self,
         uuid: u64,
@@ -313,7 +313,7 @@ impl TraceTracks {
         Ok(Some(counter))
     }
 
-    /// The track of a thread's moments of one kind.
+    /// Returns the RocPD track for a thread's samples of one kind.
     pub(super) fn moments<W: Write>(
         &mut self,
         place: TrackPlace,
@@ -334,7 +334,7 @@ impl TraceTracks {
         Ok(Some(track))
     }
 
-    /// Notes that a process was there at a time.
+    /// Extends the time range of a process by this time.
     pub(super) fn seen(&mut self, source: u32, at: i64) {
         if let Some(found) = self.processes.get_mut(source as usize - 1) {
             let (first, last) = found.seen.unwrap_or((at, at));
@@ -363,7 +363,7 @@ impl TraceTracks {
         Ok(thread)
     }
 
-    /// Process id of a track, and its name after those of the tracks between them.
+    /// Returns the process id of a track, and its name preceded by those of the tracks between them.
     fn path(&self, uuid: u64) -> (Option<i32>, Vec<u8>) {
         let (mut pid, mut names, mut next) = (None, Vec::new(), Some(uuid));
         for depth in 0..MAX_DEPTH {
@@ -387,7 +387,8 @@ impl TraceTracks {
         (pid, short(&names.join(&b" / "[..])))
     }
 
-    /// The process with this id. What is of none belongs to the only one there is, or to one with the id 0.
+    /// Returns the process with this id. A track without a process belongs to the only process, or to one with id
+    /// 0.
     fn source(&mut self, pid: Option<i32>) -> Option<u32> {
         let pid = match (pid, &self.processes[..]) {
             (None, [only]) => only.pid,

@@ -1,4 +1,4 @@
-//! The second pass over a file: packets to rows.
+//! The second pass over a file: converts packets to rows.
 
 use super::clocks::ClockReading;
 use super::event::decode;
@@ -20,11 +20,11 @@ use std::path::Path;
 
 /// Maximum number of sequences of one file.
 const MAX_SEQUENCES: usize = 1 << 16;
-/// How far the clocks of a snapshot may have been read from each other, ns: Perfetto reads one after the other.
+/// Maximum time in ns between the clock readings of a snapshot: Perfetto reads one clock after the other.
 const SNAPSHOT_BRACKET: i64 = 1_000;
-/// Writes a trace as a shard, a source for each process; returns the sink and what became of the file. It is
-/// read twice. A file that ends early or is damaged somewhere yields what precedes that place, a warning, and a
-/// loss of unknown size.
+/// Writes a trace as a shard with one source per process; returns the sink and the translation notes. Reads the
+/// file twice. A truncated or damaged file yields the rows before the damage, a warning, and a loss of unknown
+/// size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let TraceSurvey { tracks, processes, clocks, damage } = survey(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
@@ -37,13 +37,13 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         slices: SlicePairs::default(),
         odd: BTreeMap::new(),
     };
-    // Processes are described before their rows; their times are known afterwards.
+    // Processes are described before their rows; their times are known only after them.
     reader.processes()?;
     let mut packets = packets::open(path).map_err(|source| io(path, source))?;
     match reader.packets(&mut packets, true) {
         Ok(()) => {}
         Err(ReadEnd::Stop(PacketStop::Io(source))) => return Err(io(path, source)),
-        // The file may have changed between the two passes; what the second one found is what counts.
+        // The file may have changed between the two passes; the result of the second pass counts.
         Err(ReadEnd::Stop(PacketStop::Damage(damage))) => reader.damaged(&damage, ""),
         Err(ReadEnd::Error(error)) => return Err(error.into()),
     }
@@ -57,8 +57,8 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     Ok(reader.output.finish()?)
 }
 
-/// The processes of a trace, in its order, as [`translate`] describes them, but for their times. Reads all of
-/// the file.
+/// Returns the processes of a trace in file order, as [`translate`] describes them but without times. Reads the
+/// whole file.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let TraceSurvey { tracks, processes, clocks, .. } = survey(path)?;
     Ok(described(&TraceTracks::new(tracks, processes).processes, clocks.target()))
@@ -68,7 +68,7 @@ fn io(path: &Path, source: std::io::Error) -> TranslateError {
     TranslateError::io(path, source)
 }
 
-/// Why packets are not read on.
+/// The reason why reading of packets stopped.
 enum ReadEnd {
     Stop(PacketStop),
     Error(WriteError),
@@ -86,7 +86,7 @@ impl From<WriteError> for ReadEnd {
     }
 }
 
-/// What is known while packets are read.
+/// State while packets are read.
 pub(super) struct TraceReader<W: Write> {
     pub(super) output: Translator<W>,
     pub(super) tracks: TraceTracks,
@@ -94,7 +94,7 @@ pub(super) struct TraceReader<W: Write> {
     sequences: HashMap<u32, PacketSequence>,
     room: InternBudget,
     pub(super) slices: SlicePairs,
-    /// Oddities that get one warning each, with their counts.
+    /// Counts of irregularities; each kind gets one warning.
     pub(super) odd: BTreeMap<&'static str, u64>,
 }
 
@@ -134,7 +134,8 @@ impl<'a> PacketParts<'a> {
                 50 => parts.packed = Some(field),
                 59 => parts.defaults = Some(field),
                 66 => parts.sample = Some(field),
-                // Tracks are known; the sender of the packet is not needed; the rest is about the tracing itself.
+                // Tracks are known from the first pass; the sender of the packet is not needed; the rest concerns
+                // the tracing itself.
                 60 | 3 | 79 | 87 | 98 | 33 | 35 | 36 | 69 | 89 | 90 => {}
                 _ => parts.others.push(number),
             }
@@ -143,7 +144,7 @@ impl<'a> PacketParts<'a> {
     }
 }
 
-/// What cannot be kept, and in which table it would have been.
+/// The reason for a loss, the table that the row would be in, and the cause for the ledger.
 pub(super) struct LossReason(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
 
 impl<W: Write> TraceReader<W> {
@@ -178,7 +179,7 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    /// Reads a packet: first what its event refers to.
+    /// Reads a packet, beginning with the data that its event refers to.
     fn packet<'p>(&mut self, parts: PacketParts<'p>) -> Result<PacketOutcome<'p>, MalformedField> {
         if let Some(packed) = parts.packed {
             return packed.bytes().map(PacketOutcome::Packed);
@@ -227,7 +228,7 @@ impl<W: Write> TraceReader<W> {
             let ignore = |number| self.output.ignore(&format!("InternedData, field {number}"));
             sequence.intern(interned.message()?, &mut self.room, ignore)?;
         }
-        // Clocks of differences count on with each packet that has a time.
+        // Clocks that count by differences advance with each packet that has a time.
         let clock = parts.clock.or(sequence.defaults.clock);
         let time = parts.timestamp.map(|ns| self.clocks.time(parts.sequence, clock, ns));
         if happens.is_none() {
@@ -250,10 +251,10 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    /// Ends what is open.
+    /// Ends open slices.
     fn rest(&mut self) -> Result<(), WriteError> {
         let mut left = std::mem::take(&mut self.slices).rest();
-        // What is open ends with its process, whose last time may be an end that is still to be paired.
+        // Open slices end with their process. Its last time may be an end that must be paired first.
         left.sort_by_key(|rest| matches!(rest, UnpairedSlice::Open(_)));
         for rest in left {
             match rest {
@@ -284,7 +285,7 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    /// Readings of all clocks of the node, by which its times can be compared with those of others.
+    /// Writes the readings of all clocks of the node, which relate its times to those of other files.
     fn readings(&mut self) -> Result<(), WriteError> {
         let processes = described(&self.tracks.processes, self.clocks.target());
         let Some(Process { domain, .. }) = processes.first() else { return Ok(()) };
@@ -302,14 +303,14 @@ impl<W: Write> TraceReader<W> {
         self.output.lose(what, Loss { source, table, cause, rows: Some(1) });
     }
 
-    /// Counts several of a kind, if there are any.
+    /// Records a loss of `rows` rows, unless `rows` is 0.
     pub(super) fn lose_many(&mut self, source: u32, LossReason(what, table, cause): LossReason, rows: u64) {
         if rows > 0 {
             self.output.lose(what, Loss { source, table, cause, rows: Some(rows) });
         }
     }
 
-    /// Notes that what follows some place is lost, and the amount is unknown.
+    /// Records that everything after a place is lost, in unknown quantity.
     fn damaged(&mut self, damage: &packets::TraceDamage, inside: &str) {
         let packets::TraceDamage { offset, reason } = damage;
         let line = format!("it is damaged at byte {offset}{inside}: {reason}; everything after it is lost");
@@ -318,7 +319,7 @@ impl<W: Write> TraceReader<W> {
         self.output.lose_uncounted(Loss { source: 0, table, cause, rows });
     }
 
-    /// Adds warnings about oddities and losses.
+    /// Adds warnings about irregularities and losses.
     fn told(&mut self) {
         if self.room.left_out > 0 {
             self.odd.insert("interned texts for which there was no room", self.room.left_out);
@@ -330,15 +331,15 @@ impl<W: Write> TraceReader<W> {
     }
 }
 
-/// What follows from a packet.
+/// The result of a packet.
 enum PacketOutcome<'a> {
     Done,
-    /// It holds packets.
+    /// The packet contains compressed packets.
     Packed(&'a [u8]),
     Failed(WriteError),
 }
 
-/// Why a packet is not taken in.
+/// The reason why a packet is not read.
 pub(super) enum PacketError {
     Malformed,
     Error(WriteError),
@@ -356,7 +357,7 @@ impl From<WriteError> for PacketError {
     }
 }
 
-/// A field of a packet that is not read, by its name where it is a common one.
+/// Returns the name of a field that is not supported, or its number if it is uncommon.
 fn packet_field(number: u32) -> String {
     let name = match number {
         1 => "ftrace events",

@@ -1,6 +1,6 @@
-//! The protobuf wire format, read: fields of a message that lies in memory, none longer than the message.
+//! Reads the protobuf wire format: fields of a message in memory, none longer than the message.
 
-/// A field's value, as the wire has it.
+/// The value of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Field<'a> {
     Varint(u64),
@@ -9,11 +9,11 @@ pub(super) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A malformed message: it is cut, or its bytes are not valid.
+/// A malformed message: truncated, or with invalid bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MalformedField;
 
-/// Largest number that a field can have.
+/// Largest valid field number.
 const MAX_FIELD: u64 = (1 << 29) - 1;
 
 impl<'a> Field<'a> {
@@ -25,12 +25,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A field of type int32 or int64: two's complement of 64 bits.
+    /// Returns the value of a field of type int32 or int64: two's complement of 64 bits.
     pub(super) fn int(self) -> Result<i64, MalformedField> {
         self.uint().map(|value| value as i64)
     }
 
-    /// A process or thread id, clock or enum. Only values of 32 bits are valid.
+    /// Returns a process or thread id, clock or enum. Only values of 32 bits are valid.
     pub(super) fn int32(self) -> Result<i32, MalformedField> {
         self.int().map(|value| value as i32)
     }
@@ -53,12 +53,12 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The fields of a message.
+    /// Returns the fields of a message.
     pub(super) fn message(self) -> Result<Fields<'a>, MalformedField> {
         self.bytes().map(Fields)
     }
 
-    /// Adds the value of a repeated field of varints, or all of them where they are packed.
+    /// Adds the value of a repeated varint field, or all its values if they are packed.
     pub(super) fn uints(self, into: &mut Vec<u64>) -> Result<(), MalformedField> {
         let Field::Bytes(mut packed) = self else {
             into.push(self.uint()?);
@@ -70,7 +70,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// The same for a repeated field of eight bytes each.
+    /// Adds the values of a repeated field of eight bytes each.
     pub(super) fn fixed64s(self, into: &mut Vec<u64>) -> Result<(), MalformedField> {
         let Field::Bytes(packed) = self else {
             into.push(self.uint()?);
@@ -82,7 +82,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message, in their order.
+/// The fields of a message in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
@@ -160,7 +160,7 @@ mod tests {
             let wanted = [Field::Varint(value), Field::Fixed64(value), Field::Bytes(&bytes)];
             prop_assert_eq!(fields, wanted.map(|field| (number, field)).to_vec());
             for cut in 0..out.len() {
-                // Whole fields come before the cut, and then nothing or an error.
+                // Complete fields precede the cut, then nothing or an error follows.
                 prop_assert!(Fields(&out[..cut]).filter(Result::is_ok).count() < 3);
             }
         }

@@ -1,5 +1,5 @@
-//! The messages that we write, as Perfetto describes them: protos/perfetto/trace/*.proto. All tables of interned texts
-//! have entries of the same form.
+//! The messages that this crate writes, as Perfetto defines them in protos/perfetto/trace/*.proto. All tables of
+//! interned texts have entries of the same form.
 
 use prost::Message;
 

@@ -1,4 +1,4 @@
-//! Traces of others and of our own, read as shards: what is in them, and what damage does.
+//! Reads traces of other writers and of this crate as shards, with and without damage.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod own;
@@ -45,7 +45,7 @@ fn no_complaints(told: &Translation) {
     );
 }
 
-/// A process with two threads, a queue of a GPU and a counter, as rocprof-sys writes them.
+/// Builds a process with two threads, a queue of a GPU and a counter, as rocprof-sys writes them.
 fn rocprof_sys() -> Trace {
     let mut trace = Trace::default();
     trace.start(1, 11, 5_000_000).start(2, 12, 5_000_000);
@@ -62,7 +62,7 @@ fn rocprof_sys() -> Trace {
     trace.event(1, 1, message().uint(9, BEGIN).uint(3, 1).uint(10, 1).with(4, annotation));
     trace.event(1, 2, message().uint(9, BEGIN).uint(3, 1).uint(10, 2));
     trace.event(2, 9, message().uint(9, INSTANT).text(22, "rocm_hip_api").text(23, "tick"));
-    // Kernels that overlap: each with its end behind it, at times that are told.
+    // Overlapping kernels: each beginning is followed by its end, with explicit times.
     for (start, end) in [(5_010_000, 5_020_000), (5_015_000, 5_025_000)] {
         let kernel = message().uint(9, BEGIN).uint(11, 20).text(22, "rocm_kernel_dispatch").text(23, "gemm");
         trace.event_at(2, start, kernel.with(4, message().text(10, "queue").uint(4, 1)));
@@ -114,7 +114,7 @@ fn packed_traces_are_the_same_traces() {
     let mut in_packets = Vec::new();
     packed(&trace, 6, &mut in_packets).unwrap();
     assert_ne!(in_packets, trace);
-    // Two members of gzip, as two traces that were joined.
+    // Two gzip members, like two concatenated traces.
     let (front, back) = trace.split_at(trace.len() / 2);
     let joined = [gzip(front), gzip(back)].concat();
     for other in [gzip(&trace), in_packets, joined] {
@@ -134,13 +134,13 @@ fn what_is_behind_a_gap_cannot_be_understood_until_a_sequence_starts_anew() {
     trace.intern(1, 2, 1, "before").event(1, 1, begin(1)).event(1, 1, message().uint(9, END));
     trace.packet(message().uint(10, 1).uint(13, NEEDS).uint(42, 1).uint(8, 5).with(11, begin(1)));
     trace.event(1, 1, message().uint(9, END));
-    // Ids mean something else from here on.
+    // Ids have another meaning from here on.
     trace.start(1, 11, 2_000_000).intern(1, 2, 1, "behind").event(1, 1, begin(1)).event(
         1,
         1,
         message().uint(9, END),
     );
-    // Never begun at all.
+    // A sequence without a first packet.
     trace.event(9, 1, begin(1));
     let (shard, told) = translated(&trace.0);
     let slice = |name, at: i64| json!(["t", name, null, at, at + 1000, []]);
@@ -161,7 +161,7 @@ fn open_slices_are_kept_and_ends_without_a_beginning_are_counted() {
     trace.thread(12, 10, (7, 8), "u").track(20, 10, "async", None);
     trace.event(1, 1, message().uint(9, END));
     trace.event(1, 1, message().uint(9, BEGIN).text(23, "open"));
-    // Begun by one thread, ended by another one whose packets stand before.
+    // One thread begins the slice; another one, whose packets come earlier, ends it.
     trace.event_at(2, 1_009_000, message().uint(9, END).uint(11, 20));
     trace.event_at(1, 1_004_000, message().uint(9, BEGIN).uint(11, 20).text(23, "handed over"));
     let (shard, told) = translated(&trace.0);
@@ -217,7 +217,7 @@ fn several_processes_are_several_sources_and_tracks_without_one_are_told_apart()
         trace.event_at(1, at + 5, event.uint(9, END));
     };
     trace.start(1, 0, 1_000).process(1, 70, "a").process(2, 71, "b");
-    // The parent of a track is described behind it.
+    // The parent of a track is described after it.
     trace.track(21, 20, "queue", None).track(20, 2, "GPU 0", None).track(22, 20, "queue", None);
     for (time, track) in [(2_000, 1), (3_000, 21), (3_001, 22), (4_000, 99)] {
         at(&mut trace, time, track);
@@ -290,7 +290,7 @@ fn call_stacks_are_read_innermost_first() {
     assert_eq!(shard.stack_of(1, "interned"), json!({ "frames": [interned] }));
 }
 
-/// Every cut yields what is whole before it, every flipped byte something, and neither a panic.
+/// Every truncation yields the complete packets before it, every flipped byte yields a result, and neither panics.
 #[test]
 fn damage_costs_what_it_hits() {
     let trace = rocprof_sys().0;
@@ -300,7 +300,7 @@ fn damage_costs_what_it_hits() {
     for cut in 0..trace.len() {
         match try_translated(&trace[..cut]) {
             Ok((shard, told)) => {
-                // A slice that is open counts from its beginning on.
+                // An open slice counts from its beginning on.
                 assert!(rows(&shard) >= last, "{cut}");
                 last = rows(&shard);
                 let unknown =
@@ -332,7 +332,7 @@ fn damage_costs_what_it_hits() {
 
 #[test]
 fn hostile_lengths_are_no_allocations() {
-    // A packet of 2^62 bytes; one that is too long to be looked at, and a good one behind it.
+    // A packet of 2^62 bytes; then one that is too long to be examined, followed by a valid one.
     let mut trace = rocprof_sys().0;
     let good = trace.len();
     trace.extend([0x0a, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40]);

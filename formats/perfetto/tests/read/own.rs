@@ -1,4 +1,4 @@
-//! What a merge writes, read back.
+//! Reads traces of a merge back.
 
 use crate::{no_complaints, translated};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use rpd_shard::model::rocpd;
 use serde_json::{Value as Json, json};
 use std::num::NonZeroU32;
 
-/// A slice, an instant, a counter value or a sample, and when it is.
+/// A slice, an instant, a counter value or a sample, with its time.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
     Slice(u64, i64, i64, Vec<(u32, i64)>, Option<u64>),
@@ -31,7 +31,7 @@ fn given() -> impl Strategy<Value = Vec<Given>> {
     prop::collection::vec(prop_oneof![6 => slice, 1 => instant, 1 => value, 1 => sample], 0..60)
 }
 
-/// Writes it as a merge does: spans in lanes, in the order of their times.
+/// Writes the items as a merge does: spans in lanes, ordered by time.
 pub(crate) fn written(given: &[Given]) -> Vec<u8> {
     let time = |ns| Timestamp::new(ns).unwrap();
     let mut sequence = Sequence::new(NonZeroU32::MIN);

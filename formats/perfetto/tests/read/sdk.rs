@@ -1,5 +1,5 @@
-//! Packets as Perfetto's own library writes them, and with it rocprof-sys: by hand, with the numbers of
-//! protos/perfetto/trace.
+//! Builds packets by hand as Perfetto's own library, and therefore rocprof-sys, writes them. Field numbers are
+//! those of protos/perfetto/trace.
 
 #[derive(Clone, Default)]
 pub(crate) struct Message(pub(crate) Vec<u8>);
@@ -61,7 +61,7 @@ impl Trace {
         self
     }
 
-    /// The packet that a sequence starts with: its clock, which counts differences of µs, and its track.
+    /// Adds the first packet of a sequence: its clock, which counts differences in µs, and its track.
     pub(crate) fn start(&mut self, sequence: u64, track: u64, boottime: u64) -> &mut Trace {
         let clock = |id, time| message().uint(1, id).uint(2, time);
         let snapshot = message()
@@ -72,7 +72,7 @@ impl Trace {
         self.packet(packet)
     }
 
-    /// A track; what it is comes with it.
+    /// Adds a track; `what` is the field and message that describe its kind.
     pub(crate) fn track(
         &mut self,
         uuid: u64,
@@ -104,18 +104,18 @@ impl Trace {
         self.track(uuid, parent, "", Some((4, message().uint(1, pid).uint(2, tid).text(5, name))))
     }
 
-    /// An event at a time of the sequence's own clock, µs since the packet before it.
+    /// Adds an event at a time of the sequence's own clock, in µs since the previous packet.
     pub(crate) fn event(&mut self, sequence: u64, after: u64, event: Message) -> &mut Trace {
         self.packet(message().uint(10, sequence).uint(13, NEEDS).uint(8, after).with(11, event))
     }
 
-    /// An event at a time of BOOTTIME, ns.
+    /// Adds an event at a time of BOOTTIME, in ns.
     pub(crate) fn event_at(&mut self, sequence: u64, at: u64, event: Message) -> &mut Trace {
         let packet = message().uint(10, sequence).uint(13, NEEDS).uint(8, at).uint(58, BOOTTIME);
         self.packet(packet.with(11, event))
     }
 
-    /// An interned text.
+    /// Adds an interned text.
     pub(crate) fn intern(&mut self, sequence: u64, table: u32, iid: u64, text: &str) -> &mut Trace {
         let entry = message().uint(1, iid).text(2, text);
         self.packet(message().uint(10, sequence).uint(13, NEEDS).with(12, message().with(table, entry)))

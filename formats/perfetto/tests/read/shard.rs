@@ -1,4 +1,4 @@
-//! A shard as plain rows, with the texts of its strings in their places.
+//! Reads a shard into plain rows, with string ids resolved.
 
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, Owner};
@@ -78,7 +78,7 @@ impl Contents {
         args.map(|arg| json!([arg["position"], arg["type"], arg["name"], arg["value"]])).collect()
     }
 
-    /// Slices: track, name, category, start, end and args, sorted.
+    /// Returns slices: track, name, category, start, end and args, sorted.
     pub(crate) fn slices(&self, source: u32) -> Vec<Json> {
         let rows = self.rows(source, rocpd::REGION).iter().map(|row| {
             let event = self.referred(source, row, "event_id", rocpd::EVENT);
@@ -89,7 +89,7 @@ impl Contents {
         sorted(rows)
     }
 
-    /// Moments that are no counters: track, message or call stack, category, time and args, sorted.
+    /// Returns samples without counters: track, message or call stack, category, time and args, sorted.
     pub(crate) fn moments(&self, source: u32) -> Vec<Json> {
         let counted: Vec<&Json> =
             self.rows(source, rocpd::PMC_EVENT).iter().map(|row| &row["event_id"]).collect();
@@ -106,7 +106,7 @@ impl Contents {
         }))
     }
 
-    /// Values of counters: name, unit, time, value, sorted.
+    /// Returns counter values: name, unit, time, value, sorted.
     pub(crate) fn values(&self, source: u32) -> Vec<Json> {
         let rows = self.rows(source, rocpd::PMC_EVENT).iter().map(|row| {
             let counter = self.referred(source, row, "pmc_id", rocpd::INFO_PMC);
@@ -117,14 +117,14 @@ impl Contents {
         sorted(rows)
     }
 
-    /// The call stacks of slices, by their names.
+    /// Returns the call stack of the slice with this name.
     pub(crate) fn stack_of(&self, source: u32, name: &str) -> Json {
         let row = self.rows(source, rocpd::REGION).iter().find(|row| row["name_id"] == name).unwrap();
         let event = self.referred(source, row, "event_id", rocpd::EVENT);
         serde_json::from_str(event["call_stack"].as_str().unwrap()).unwrap()
     }
 
-    /// Rows that the ledger says are lost.
+    /// Returns the number of lost rows in the ledger.
     pub(crate) fn lost(&self) -> u64 {
         self.losses.iter().filter_map(|loss| loss.rows).sum()
     }

@@ -1,8 +1,8 @@
-//! Files as rocprofv3 writes them, made up.
+//! Generates files like those of rocprofv3.
 
 use serde_json::{Value as Json, json};
 
-/// Numbers of the kinds below, in `strings.buffer_records`.
+/// Kinds and their operations in `strings.buffer_records`; the position of a kind is its number.
 const KINDS: [(&str, &[&str]); 9] = [
     ("NONE", &[]),
     (
@@ -39,12 +39,12 @@ const KINDS: [(&str, &[&str]); 9] = [
 pub(crate) const AGENTS: [u64; 3] = [900, 901, 902];
 const THREADS: u64 = 3;
 
-/// What a file shall be like.
+/// Properties of a generated file.
 pub(crate) struct MadeUp {
     pub(crate) processes: u64,
-    /// Calls of HIP of each process; the rest follows from it.
+    /// Number of HIP calls of each process; it determines the numbers of other records.
     pub(crate) calls: u64,
-    /// Added to correlation ids and handles.
+    /// Offset that is added to correlation ids and handles.
     pub(crate) high: u64,
     pub(crate) counters: bool,
 }
@@ -56,7 +56,7 @@ impl Default for MadeUp {
 }
 
 impl MadeUp {
-    /// The file, its members in alphabetical order: the records stand before the tables.
+    /// Builds the file with members in alphabetical order: records precede tables.
     pub(crate) fn json(&self) -> Json {
         let processes: Vec<Json> = (0..self.processes).map(|i| self.process(i)).collect();
         json!({ "rocprofiler-sdk-tool": processes })
@@ -170,7 +170,7 @@ impl MadeUp {
             "scratch_memory": scratch, "pc_sample_host_trap": [{"pc": 1}, {"pc": 2}]})
     }
 
-    /// `dispatch_info` of the call `i`.
+    /// Builds `dispatch_info` of call `i`.
     fn dispatch(&self, i: u64) -> Json {
         json!({"size": 72, "agent_id": {"handle": AGENTS[1 + (i % 2) as usize]},
             "queue_id": {"handle": 1 + i % 2}, "kernel_id": self.high + 21 + i % 8, "dispatch_id": i + 1,
@@ -178,7 +178,7 @@ impl MadeUp {
             "workgroup_size": {"x": 256, "y": 1, "z": 1}, "grid_size": {"x": 256 * (i + 1), "y": 2, "z": 3}})
     }
 
-    /// Counters of every second dispatch, the first of them twice.
+    /// Builds counters of every second dispatch; the first dispatch occurs twice.
     fn counted(&self) -> Json {
         let dispatched = (0..self.calls).filter(|i| i % 8 == 0);
         let counted = std::iter::once(0).chain(dispatched).map(|i| {
@@ -200,7 +200,7 @@ fn agent(n: u64, handle: u64) -> Json {
         "logical_node_type_id": n.saturating_sub(1), "gpu_index": n as i64 - 1, "caches": [{"size": 1}]})
 }
 
-/// The first one is a place that was never filled.
+/// Builds a kernel symbol; the first one is an entry that was never filled.
 fn kernel(k: u64, high: u64) -> Json {
     let (id, object) = if k == 0 { (0, 0) } else { (high + 20 + k, 11 + k % 2) };
     let name = format!("void kernel<{}, \"{}\">(int)", k % 4, "x".repeat(300));
@@ -212,7 +212,7 @@ fn kernel(k: u64, high: u64) -> Json {
         "truncated_kernel_name": "kernel"})
 }
 
-/// The text of a value, the members of its objects in the given order, those that are not listed first.
+/// Returns the text of a value. Members of objects are in the given order; unlisted members are first.
 pub(crate) fn ordered(value: &Json, last: &[&str]) -> String {
     match value {
         Json::Object(object) => {

@@ -1,4 +1,4 @@
-//! rocprofv3's JSON as a shard: against the file itself, read the plain way, and against bad files.
+//! Translates rocprofv3's JSON to shards, and compares them with a simple reader of the file. Also tests bad files.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod made_up;
@@ -41,7 +41,7 @@ fn no_warnings(translation: &Translation) {
     assert_eq!((&translation.warnings[..], &translation.lost), (&[][..], &Default::default()));
 }
 
-/// The order in which rocprofv3 writes.
+/// The order of members in files of rocprofv3.
 const AS_WRITTEN: [&str; 9] = [
     "agents",
     "counters",
@@ -63,7 +63,7 @@ fn every_record_of_a_file_is_in_the_shard() {
     for (source, process) in (1..).zip(json[PROCESS].as_array().unwrap()) {
         plain::compare(process, &shard, source);
     }
-    // What has no place in RocPD, of both processes.
+    // Unsupported members of both processes.
     let ignored: Vec<(&str, u64)> = translation.ignored.iter().map(|(name, n)| (&name[..], *n)).collect();
     let wanted = [
         ("buffer_records.hip_api[].retval", 134),
@@ -144,7 +144,7 @@ fn a_process_and_its_devices_are_described() {
         assert_eq!(extdata["formatted_kernel_name"], text(row, "display_name"));
     }
 
-    // Handles 0 are the default queue and stream; the others count from 0.
+    // Handle 0 is the default queue or stream; the others are numbered from 0.
     let names = |table| -> Vec<String> { shard.rows(1, table).iter().map(|row| text(row, "name")).collect() };
     assert_eq!(names(rocpd::INFO_QUEUE), ["Default Queue", "Queue 0", "Queue 1"]);
     assert_eq!(names(rocpd::INFO_STREAM), ["Default Stream", "Stream 0", "Stream 1"]);
@@ -178,7 +178,7 @@ fn records_keep_their_numbers() {
     for (row, record) in
         shard.rows(1, rocpd::MEMORY_COPY).iter().zip(records["memory_copy"].as_array().unwrap())
     {
-        // Above i64::MAX as RocPD stores it.
+        // An address above i64::MAX, as RocPD stores it.
         assert!(matches!(row["src_address"], OwnedValue::Real(_)));
         assert!(plain::same(&row["src_address"], &record["src_address"]["handle"]));
         assert_eq!(int(row, "dst_address"), 0x7f00_0000_1000);
@@ -190,7 +190,7 @@ fn records_keep_their_numbers() {
         let scratch = text(row, "level") == "SCRATCH";
         assert_eq!(row["extdata"] != OwnedValue::Null, scratch);
     }
-    // What a marker says.
+    // The message of a marker.
     let messages = shard.rows(1, rocpd::EVENT).iter().filter(|row| row["extdata"] != OwnedValue::Null);
     let mut said = 0;
     for event in messages {
@@ -214,7 +214,7 @@ fn counters_belong_to_their_dispatches() {
         no_warnings(&translation);
         let values = shard.rows(1, rocpd::PMC_EVENT);
         assert_eq!(values.len(), 2 * counted);
-        // The first dispatch was counted twice, and there is one row of each.
+        // The counters of the first dispatch occur twice, but it has only one row.
         let dispatches = shard.rows(1, rocpd::KERNEL_DISPATCH);
         assert_eq!(dispatches.len(), if dispatches_recorded { 50 } else { counted - 1 });
         for value in values {
@@ -337,7 +337,7 @@ fn what_is_used_and_not_described_gets_a_row() {
     }
     let (shard, translation) = translated(&json.to_string());
     assert_eq!(shard.rows(1, rocpd::KERNEL_DISPATCH).len(), 50);
-    // Those that records of kernels and copies name.
+    // Agents that records of kernels and copies name.
     assert_eq!(shard.rows(1, rocpd::INFO_AGENT).len(), 2);
     let kernel =
         shard.referred(1, &shard.rows(1, rocpd::KERNEL_DISPATCH)[0], "kernel_id", rocpd::INFO_KERNEL_SYMBOL);
@@ -363,7 +363,7 @@ fn tables_of_the_wrong_type_or_repeated_are_counted() {
     assert_eq!(shard.rows(1, rocpd::INFO_AGENT).len(), 3);
     let count = |of: &std::collections::BTreeMap<String, u64>, name: &str| of.get(name).copied().unwrap_or(0);
     assert_eq!(count(&translation.lost, "agents"), 2);
-    // The first of two counts, which here is a bad one.
+    // The first of two arrays counts, which here is malformed.
     assert_eq!(count(&translation.lost, "buffer_records.hip_api"), 3 + 200);
     assert_eq!(count(&translation.ignored, "buffer_records.hip_api (again)"), 200);
     assert_eq!(count(&translation.ignored, "summary"), 1);
@@ -437,8 +437,8 @@ fn what_is_no_such_file_is_refused_with_its_place() {
     assert!(!is_rocprofv3_json(nowhere));
 }
 
-/// A file that rocprofv3 wrote, from the folder that `RPD_SHARED` names, or `../shared` beside the
-/// repository: it is not ours to pass on.
+/// Returns a file that rocprofv3 wrote, from the folder `RPD_SHARED` or `../shared` beside the repository. The file
+/// may not be redistributed, so the repository does not contain it.
 fn real_file(into: &std::path::Path) -> Option<PathBuf> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let shared = std::env::var_os("RPD_SHARED").map_or(beside, PathBuf::from);

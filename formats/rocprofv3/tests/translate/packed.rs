@@ -1,4 +1,4 @@
-//! Packed files are read as plain ones, and what is missing of them is counted.
+//! Compressed files yield the same rows as plain ones, and missing parts are counted.
 
 use crate::made_up::MadeUp;
 use crate::shard::{Contents, int, run, text};
@@ -31,7 +31,7 @@ fn translated(bytes: &[u8]) -> (Contents, Translation) {
     (contents, translation)
 }
 
-/// Two processes, whose records stand before their tables, with padding that no buffer holds.
+/// Builds two processes whose records precede their tables, with more padding than a buffer holds.
 fn file() -> Json {
     padded(MadeUp { processes: 2, counters: true, ..MadeUp::default() }.json())
 }

@@ -1,11 +1,11 @@
-//! What a file says, read the plain way: all of it in memory, each fact looked up where it stands.
+//! A simple reader of the file: everything in memory, each value looked up at its place.
 
 use super::shard::{Contents, Row, int, text};
 use rpd_shard::model::{OwnedValue, TableId, rocpd};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// By name: how many, and how long together.
+/// Number and total duration by name.
 pub(crate) type Totals = BTreeMap<String, (u64, i64)>;
 
 fn add(totals: &mut Totals, name: String, length: i64) {
@@ -26,7 +26,7 @@ fn of_row(row: &Row) -> i64 {
     int(row, "end") - int(row, "start")
 }
 
-/// Name of the operation of a record, `KIND/operation`.
+/// Returns the name of a record's operation, `KIND/operation`.
 fn operation(process: &Json, record: &Json) -> String {
     let kind = &process["strings"]["buffer_records"][record["kind"].as_u64().unwrap() as usize];
     let operation = &kind["operations"][record["operation"].as_u64().unwrap() as usize];
@@ -41,7 +41,7 @@ fn by_operation(process: &Json, kinds: &[&str]) -> Totals {
     totals
 }
 
-/// Compares everything that one process did with the rows of its source.
+/// Compares all activity of one process with the rows of its source.
 pub(crate) fn compare(process: &Json, shard: &Contents, source: u32) {
     let rows = |table: TableId| shard.rows(source, table);
     let event = |row: &Row| shard.referred(source, row, "event_id", rocpd::EVENT);
@@ -76,7 +76,7 @@ pub(crate) fn compare(process: &Json, shard: &Contents, source: u32) {
     let arguments: usize = records.iter().filter_map(|r| Some(r.get("args")?.as_array()?.len())).sum();
     assert_eq!(rows(rocpd::ARG).len(), arguments);
 
-    // Kernels, by the name of their symbol.
+    // Kernels by the name of their symbol.
     let mut kernels = Totals::new();
     for record in array(process, ["buffer_records", "kernel_dispatch"]) {
         let id = &record["dispatch_info"]["kernel_id"];
@@ -122,7 +122,7 @@ pub(crate) fn compare(process: &Json, shard: &Contents, source: u32) {
     compare_joins(process, shard, source);
 }
 
-/// Kernels and copies join their calls by stack id as they do by correlation id.
+/// Checks that kernels and copies join their calls by stack id as they do by correlation id.
 fn compare_joins(process: &Json, shard: &Contents, source: u32) {
     let id = |record: &Json| record["correlation_id"]["internal"].as_u64().unwrap();
     let mut calls: BTreeMap<u64, String> = BTreeMap::new();
@@ -150,7 +150,7 @@ fn compare_joins(process: &Json, shard: &Contents, source: u32) {
     }
 }
 
-/// The value of a column as JSON has it.
+/// Returns whether a column has the value of the JSON.
 pub(crate) fn same(value: &OwnedValue, json: &Json) -> bool {
     match value {
         OwnedValue::Null => json.is_null(),

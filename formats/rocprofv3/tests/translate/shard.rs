@@ -1,4 +1,4 @@
-//! A shard as plain rows.
+//! Reads a shard into plain rows.
 
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
@@ -6,7 +6,7 @@ use rpd_shard::model::{OwnedValue, Schema, TableId};
 use rpd_shard::record::{Loss, Process, RunIdentity};
 use std::collections::BTreeMap;
 
-/// The columns of a row by name, and `id`.
+/// The columns of a row by name, including `id`.
 pub(crate) type Row = BTreeMap<String, OwnedValue>;
 
 pub(crate) struct Contents {
@@ -62,17 +62,17 @@ impl Contents {
         String::from_utf8(self.strings.get(id).unwrap().to_vec()).unwrap()
     }
 
-    /// Name of the string that a column refers to.
+    /// Returns the string that a column refers to.
     pub(crate) fn name(&self, row: &Row, column: &str) -> String {
         self.string(int(row, column))
     }
 
-    /// The row that a column refers to.
+    /// Returns the row that a column refers to.
     pub(crate) fn referred(&self, source: u32, row: &Row, column: &str, table: TableId) -> &Row {
         &self.rows(source, table)[int(row, column) as usize - 1]
     }
 
-    /// Keys are dense, and every reference finds its row or string.
+    /// Checks that keys are dense, and that every reference finds its row or string.
     pub(crate) fn check_references(&self) {
         use rpd_shard::model::{Kind, rocpd};
         for ((source, table), rows) in &self.tables {

@@ -1,43 +1,43 @@
-//! Varints, serial types and values at an offset.
+//! Decodes varints, serial types and values at an offset.
 
 use rpd_shard::model::Value;
 
-/// A serial type of one byte, by what it represents. Several are combined to a set.
+/// Classes of one-byte serial types. A set of classes is the bitwise OR of these constants.
 pub(super) mod class {
     pub(in crate::read) const NULL: u8 = 1;
     pub(in crate::read) const INT: u8 = 2;
     pub(in crate::read) const REAL: u8 = 4;
     pub(in crate::read) const BLOB: u8 = 8;
     pub(in crate::read) const TEXT: u8 = 16;
-    /// The type continues in the next byte.
+    /// The serial type continues in the next byte.
     pub(in crate::read) const LONG: u8 = 32;
-    /// Types that SQLite does not use in files.
+    /// Serial types that SQLite does not use in files.
     pub(in crate::read) const BAD: u8 = 64;
 }
 
-/// What the decoding needs to know of a serial type of one byte.
+/// Properties of a one-byte serial type that decoding needs.
 #[derive(Clone, Copy)]
 pub(super) struct Serial {
     /// One of [`class`].
     pub(super) class: u8,
     /// Bytes of the value.
     pub(super) length: u8,
-    /// By how much 8 bytes from the value on must be shifted to leave an integer.
+    /// Number of bits by which the 8 bytes starting at the value are shifted right to leave the integer.
     shift: u8,
-    /// The integer, where it has no bytes.
+    /// The integer, for serial types without value bytes.
     constant: u8,
 }
 
-/// The types of a column's values on a page.
+/// The serial types of a column's values on a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Types {
     /// A set of [`class`].
     pub(super) classes: u8,
-    /// The type that all of them have.
+    /// The serial type, if all values have the same one.
     pub(super) only: Option<u8>,
 }
 
-/// By the first byte of a type.
+/// [`Serial`] by the first byte of a serial type.
 pub(super) const SERIALS: [Serial; 256] = {
     let mut all = [Serial { class: class::LONG, length: 0, shift: 0, constant: 0 }; 256];
     let mut serial = 0;
@@ -62,23 +62,23 @@ pub(super) const SERIALS: [Serial; 256] = {
 };
 
 impl Serial {
-    /// The integer in the first of these 8 bytes; 0 for NULL.
+    /// Returns the integer in the first of these 8 bytes; 0 for NULL.
     #[inline(always)]
     pub(super) fn int(self, bytes: u64) -> i64 {
         if self.length == 0 { i64::from(self.constant) } else { self.bytes(bytes) }
     }
 
-    /// The same for a type that has bytes.
+    /// Returns the integer like [`int`](Serial::int), for a type that has value bytes.
     #[inline(always)]
     pub(super) fn bytes(self, bytes: u64) -> i64 {
         bytes as i64 >> (self.shift & 63)
     }
 }
 
-/// Finds out about the types of up to 8 columns: `types` gives them for each row, the first column's in the highest
-/// byte.
+/// Determines the classes of the serial types of up to 8 columns. `types` returns one word per row; the first
+/// column's type is in the highest byte.
 ///
-/// All 8 are examined in one: each test leaves its result in the highest bit of each byte.
+/// Tests all 8 columns in one word: each test leaves its result in the highest bit of each byte.
 #[inline]
 pub(super) fn classify(types: impl Iterator<Item = u64>, columns: &mut [Types]) {
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -118,13 +118,13 @@ pub(super) fn classify(types: impl Iterator<Item = u64>, columns: &mut [Types]) 
     }
 }
 
-/// 8 bytes from `at` on; zeros where they are not all there.
+/// Returns the 8 bytes from `at` on; zero if fewer than 8 bytes are left.
 #[inline(always)]
 pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_be_bytes(*b))
 }
 
-/// A varint at `at` and the offset after it, or `None` if the bytes end before it.
+/// Returns the varint at `at` and the offset after it, or `None` if the bytes end inside the varint.
 #[inline(always)]
 pub(super) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let rest = bytes.get(at..)?;
@@ -137,7 +137,7 @@ pub(super) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
         return long_varint(bytes, at);
     }
     let length = ends.trailing_zeros() / 8 + 1;
-    // The inverse of what the writer does: groups of 7 bits are joined to pairs, quarters, halves.
+    // The inverse of the encoder: joins groups of 7 bits to pairs, then quarters, then halves.
     let groups = (chunk.swap_bytes() >> (64 - 8 * length)) & 0x7f7f_7f7f_7f7f_7f7f;
     let pairs = groups & 0x007f_007f_007f_007f | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
     let quarters = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
@@ -145,7 +145,7 @@ pub(super) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     Some((value, at + length as usize))
 }
 
-/// A varint of 9 bytes, or one close to the end of the bytes.
+/// Decodes a varint of 9 bytes, or one close to the end of the bytes.
 #[cold]
 fn long_varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let bytes = bytes.get(at..)?;
@@ -159,7 +159,7 @@ fn long_varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     Some((value << 8 | u64::from(*bytes.get(8)?), at + 9))
 }
 
-/// The value of any serial type at `at` and the offset after it; `None` if it does not end before `end`.
+/// Returns the value of any serial type at `at` and the offset after it; `None` if the value extends beyond `end`.
 pub(super) fn value(bytes: &[u8], serial: u64, at: usize, end: usize) -> Option<(Value<'_>, usize)> {
     let length = match serial {
         0..=11 => u64::from(SERIALS[serial as usize].length),

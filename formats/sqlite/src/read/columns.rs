@@ -1,22 +1,22 @@
-//! Values of one column, row after row, into cells.
+//! Collects the values of one column, row by row, into cells.
 
 use super::cell::{SERIALS, Serial, Types, class, eight, value, varint};
 use rpd_shard::model::{Cells, Nulls, OwnedValue, TextCells, Value};
 use std::iter::repeat_n;
 
-/// Distinct texts that are remembered. Constant texts and a few that take turns are the common case, and
-/// a table of all would cost more than it saves.
+/// Number of distinct texts that are remembered. Most columns hold a constant text or a few alternating texts. A
+/// table of all texts would cost more than it saves.
 const REMEMBERED: usize = 64;
 
 /// Collects the values of one column.
 #[derive(Debug, Default)]
 pub(super) struct Column {
     building: Building,
-    /// Rows so far.
+    /// Number of rows so far.
     rows: usize,
-    /// A bit per row, lowest first, set where it is NULL; not for texts and mixed columns.
+    /// One bit per row, lowest bit first, set if the row is NULL. Not used for texts and mixed columns.
     nulls: Vec<u8>,
-    /// Integers are read as floating point numbers.
+    /// Whether integers are converted to floating-point numbers.
     real: bool,
 }
 
@@ -34,7 +34,7 @@ enum Building {
 #[derive(Debug)]
 struct Texts {
     cells: TextCells,
-    /// By hash: the code of the last text with that hash, and [`TextCells::NULL`] for none.
+    /// By hash: code of the last text with that hash, or [`TextCells::NULL`] for none.
     recent: [u32; REMEMBERED],
 }
 
@@ -42,41 +42,41 @@ struct Texts {
 #[derive(Debug)]
 pub(super) struct TooLong;
 
-/// Where a row of a page is: offsets.
+/// Position of a row in the bytes of a page, as offsets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ColumnPlace {
-    /// The next serial type.
+    /// Offset of the next serial type.
     pub(super) types: u32,
-    /// The end of the record's header.
+    /// Offset of the end of the record's header.
     pub(super) header_end: u32,
-    /// The next value.
+    /// Offset of the next value.
     pub(super) values: u32,
-    /// The end of the record.
+    /// Offset of the end of the record.
     pub(super) end: u32,
 }
 
-/// What is expected from a page on, itself included.
+/// Rows and bytes that are expected from the current page on, including this page.
 #[derive(Clone, Copy)]
 pub(super) struct Expected {
     pub(super) rows: usize,
-    /// Bytes of the pages.
+    /// Number of bytes of the pages.
     pub(super) bytes: usize,
 }
 
 impl ColumnPlace {
-    /// A row whose header continues at `types` up to `values`.
+    /// Creates the position of a row whose header extends from `types` to `values`.
     #[inline]
     pub(super) fn new(types: usize, values: usize, end: usize) -> ColumnPlace {
         ColumnPlace { types: types as u32, header_end: values as u32, values: values as u32, end: end as u32 }
     }
 
-    /// The type of a column, if those before it take one byte each.
+    /// Returns the serial type of a column, if the types before it have one byte each.
     #[inline(always)]
     pub(super) fn serial(&self, bytes: &[u8], column: usize) -> Serial {
         SERIALS[usize::from(bytes.get(self.types as usize + column).copied().unwrap_or(0))]
     }
 
-    /// Type and first 8 bytes of the next value; passes over it.
+    /// Returns the serial type and the first 8 bytes of the next value, and skips the value.
     #[inline(always)]
     fn number(&mut self, bytes: &[u8], column: usize) -> (Serial, u64) {
         let serial = self.serial(bytes, column);
@@ -85,7 +85,7 @@ impl ColumnPlace {
         (serial, first)
     }
 
-    /// The next value, whatever its type; `Some(None)` if the record has no more columns.
+    /// Returns the next value of any type; `Some(None)` if the record has no more columns.
     #[inline]
     pub(super) fn next<'a>(&mut self, bytes: &'a [u8]) -> Option<Option<Value<'a>>> {
         let (types, header_end) = (self.types as usize, self.header_end as usize);
@@ -100,7 +100,7 @@ impl ColumnPlace {
     }
 }
 
-/// How the values of a page are added.
+/// The way in which the values of a page are added.
 enum Pass {
     Nulls,
     Ints,
@@ -110,13 +110,13 @@ enum Pass {
 }
 
 impl Column {
-    /// `real`: integers are read as floating point numbers.
+    /// Creates an empty column. `real`: integers are converted to floating-point numbers.
     pub(super) fn new(real: bool) -> Column {
         Column { real, ..Column::default() }
     }
 
-    /// Adds column `column` of a page's rows, whose types are one byte each. A value that
-    /// reaches out of its row is not noticed: its end is in `places`, for the caller.
+    /// Adds column `column` of a page's rows, whose serial types have one byte each. Does not detect a value that
+    /// extends beyond its row: `places` holds the end of each value, so that the caller can check.
     pub(super) fn append(
         &mut self,
         bytes: &[u8],
@@ -169,7 +169,7 @@ impl Column {
         Ok(())
     }
 
-    /// The fastest way to add values of these classes, NULL apart.
+    /// Selects the fastest way to add values of these classes; NULL is ignored.
     fn pass(&self, classes: u8) -> Pass {
         let numbers = if self.real { class::REAL | class::INT } else { class::REAL };
         match &self.building {
@@ -213,7 +213,7 @@ impl Column {
 
     fn append_nulls(&mut self, rows: usize) {
         let end = self.rows + rows;
-        // All bits after the rows are zero, also in the last byte.
+        // All bits beyond the last row are zero, also in the last byte.
         while !self.rows.is_multiple_of(8) && self.rows < end {
             self.mark_null(self.rows);
             self.rows += 1;
@@ -258,7 +258,7 @@ impl Column {
         Ok(())
     }
 
-    /// Makes room for values that are added one by one.
+    /// Reserves memory for values that are added one by one.
     pub(super) fn make_room(&mut self, rows: usize, expected: Expected) {
         match &mut self.building {
             Building::Int(values) => make_room(values, rows, expected.rows),
@@ -302,7 +302,7 @@ impl Column {
         Ok(())
     }
 
-    /// All values so far, each with its own type.
+    /// Returns all values so far, each with its own type.
     #[cold]
     fn mixed(&mut self) -> Vec<OwnedValue> {
         let rows = self.rows;
@@ -311,7 +311,7 @@ impl Column {
         (0..rows).map(|row| cells.get(row).to_owned()).collect()
     }
 
-    /// The cells. A column of nothing but NULL is one of integers.
+    /// Returns the cells. A column that contains only NULL becomes an integer column.
     pub(super) fn finish(self) -> Cells {
         let nulls = Nulls::from_bitmap(self.nulls);
         match self.building {
@@ -330,12 +330,12 @@ impl Texts {
         Texts { cells, recent: [TextCells::NULL; REMEMBERED] }
     }
 
-    /// Room for the rows of a page and as many distinct texts as there were before, in relation.
+    /// Reserves memory for the rows of a page, and for distinct texts in the same proportion to rows as before.
     fn make_room(&mut self, rows: usize, expected: Expected) {
         let TextCells { bytes, ends, codes } = &mut self.cells;
         let of =
             |some: usize, rows: usize| (some as u128 * rows as u128 / codes.len().max(1) as u128) as usize;
-        // Texts in overflow pages cannot be predicted: a few of them show nothing about the others.
+        // Texts in overflow pages cannot be predicted: a few of them do not show how long the others are.
         let most = expected.bytes.min(u32::MAX as usize - bytes.len());
         let length = (of(bytes.len(), rows).min(most), of(bytes.len(), expected.rows).min(most));
         let distinct = (of(ends.len(), rows), of(ends.len(), expected.rows));
@@ -345,7 +345,7 @@ impl Texts {
     }
 
     fn append(&mut self, bytes: &[u8], places: &mut [ColumnPlace], column: usize) -> Result<(), TooLong> {
-        // The text before, if it had at most 8 bytes: the same bytes are the same text.
+        // The previous text, if it had at most 8 bytes: equal bytes are an equal text.
         let mut short = (u8::MAX, 0, TextCells::NULL);
         for place in places {
             let start = place.values as usize;
@@ -378,7 +378,7 @@ impl Texts {
         Ok(())
     }
 
-    /// The code of a text; a new one if it was not seen lately.
+    /// Returns the code of a text; a new code if the text is not among the recent ones.
     fn code(&mut self, text: &[u8]) -> Result<u32, TooLong> {
         let last = text.len().saturating_sub(8);
         let (first, last) = (eight(text, 0), eight(text, last));
@@ -398,8 +398,8 @@ impl Texts {
     }
 }
 
-/// Room for the rows of a page. What is missing is made for all expected rows at once: growing by
-/// doubling would copy every value, and touch twice the memory.
+/// Reserves memory for the rows of a page. If memory is missing, reserves it for all expected rows at once. Growth
+/// by doubling would copy every value and touch twice the memory.
 #[inline]
 fn make_room<T>(values: &mut Vec<T>, rows: usize, expected: usize) {
     if values.capacity() - values.len() < rows {
@@ -407,7 +407,7 @@ fn make_room<T>(values: &mut Vec<T>, rows: usize, expected: usize) {
     }
 }
 
-/// The first `length` of these bytes, the others zero.
+/// Returns the first `length` bytes of `bytes`, shifted to the low end; the other bits are zero.
 #[inline(always)]
 fn leading(bytes: u64, length: usize) -> u64 {
     if length == 0 { 0 } else { bytes >> (64 - 8 * length) }

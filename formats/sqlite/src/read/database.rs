@@ -1,4 +1,4 @@
-//! The file, its header, and what must not lie beside it.
+//! The database file, its header, and the check for journals beside it.
 
 use super::error::{OpenError, PageError, PageProblem};
 use super::file::QuietFile;
@@ -9,28 +9,28 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes that SQLite zeroes when a journal is done with.
+/// Number of bytes at the start of a journal that SQLite zeroes after a completed transaction.
 const JOURNAL_HEADER: usize = 28;
-/// SQLite needs this many bytes of a page.
+/// Fewest usable bytes per page that SQLite accepts.
 const LEAST_USABLE: usize = 480;
 
-/// A database that no process writes. Any number of threads read it at once.
+/// A database that no process writes. Any number of threads can read it at the same time.
 #[derive(Debug)]
 pub struct PageDatabase {
     pub(super) file: QuietFile,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub(super) page_size: usize,
-    /// Bytes of a page that are used.
+    /// Usable bytes of a page: the page size without the reserved bytes.
     pub(super) usable: usize,
-    /// Pages that can be read.
+    /// Number of pages that can be read.
     pages: u32,
-    /// Pages that the header promises on top.
+    /// Number of further pages that the header declares but the file does not contain.
     truncated: u32,
 }
 
 impl PageDatabase {
-    /// Opens a database without creating or changing anything. Journals are looked for beside the file itself
-    /// if `path` is a symbolic link, as SQLite does.
+    /// Opens a database without creating or changing any file. If `path` is a symbolic link, looks for journals
+    /// beside its target, as SQLite does.
     pub fn open(path: &Path) -> Result<PageDatabase, OpenError> {
         let failed = |source| OpenError::Io { path: path.to_owned(), source };
         let found = entry_stat(path).map_err(failed)?;
@@ -81,27 +81,27 @@ impl PageDatabase {
         Ok(PageDatabase { file, page_size, usable, pages, truncated })
     }
 
-    /// The path that it was opened with.
+    /// Path that the database was opened with.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Pages of the file.
+    /// Number of readable pages of the file.
     pub fn page_count(&self) -> u32 {
         self.pages
     }
 
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub fn page_size(&self) -> usize {
         self.page_size
     }
 
-    /// How many pages the header promises that are missing at the end of the file.
+    /// Number of pages that the header declares and that are missing at the end of the file.
     pub fn truncated_pages(&self) -> u32 {
         self.truncated
     }
 
-    /// Closes the file. The next read opens it again, and fails if it is not the same, unchanged file.
+    /// Closes the file. The next read opens it again, and fails if the file was changed or replaced.
     pub fn release(&self) {
         self.file.release();
     }
@@ -120,7 +120,7 @@ impl PageDatabase {
     }
 }
 
-/// Fails if a journal or a log beside the file shows that the file is incomplete.
+/// Fails if a journal or write-ahead log beside the file shows that the file is incomplete.
 fn nothing_beside(path: &Path) -> Result<(), OpenError> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let beside = |suffix: &str| {
@@ -142,7 +142,7 @@ fn nothing_beside(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Type, size and times of an entry; `None` if there is none.
+/// Returns type, size and times of a directory entry; `None` if it does not exist.
 fn stat_if_there(path: &Path) -> io::Result<Option<EntryStat>> {
     match entry_stat(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => Ok(None),
@@ -150,7 +150,7 @@ fn stat_if_there(path: &Path) -> io::Result<Option<EntryStat>> {
     }
 }
 
-/// Whether a journal is not empty and its header was not zeroed.
+/// Returns whether a journal is not empty and its header was not zeroed.
 fn is_hot(journal: &Path) -> io::Result<bool> {
     if stat_if_there(journal)?.is_none_or(|found| found.kind != EntryKind::File) {
         return Ok(false);

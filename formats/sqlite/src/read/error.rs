@@ -2,7 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a database cannot be read by its pages.
+/// The reason why a database cannot be read page by page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -14,7 +14,7 @@ pub enum OpenError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// A directory, a pipe, a device.
+    /// The path is a directory, a pipe or a device.
     #[error("{}: it is not a regular file", path.display())]
     NoFile {
         /// The file.
@@ -26,21 +26,21 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// It does not begin like a database, or is shorter than a header.
+    /// The file does not begin like a database, or is shorter than a header.
     #[error("{}: it is not a SQLite database", path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,
     },
-    /// The header cannot be right.
+    /// The header contains an impossible value.
     #[error("{}: its header is damaged: {problem}", path.display())]
     Header {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The invalid value.
         problem: &'static str,
     },
-    /// A transaction was not completed, and the file may be half changed.
+    /// A transaction was not completed, and the file may be partly changed.
     #[error(
         "{}: a transaction was interrupted; open it once with sqlite3, which takes it back using {}",
         path.display(),
@@ -49,10 +49,10 @@ pub enum OpenError {
     HotJournal {
         /// The file.
         path: PathBuf,
-        /// Its journal.
+        /// The journal of the file.
         journal: PathBuf,
     },
-    /// Rows are in the write-ahead log, and not in the file.
+    /// The newest rows are in the write-ahead log, and not in the file.
     #[error(
         "{}: the newest rows are still in {}; run sqlite3 with PRAGMA wal_checkpoint(TRUNCATE), or end the program that writes it",
         path.display(),
@@ -61,10 +61,10 @@ pub enum OpenError {
     Wal {
         /// The file.
         path: PathBuf,
-        /// Its log.
+        /// The write-ahead log of the file.
         wal: PathBuf,
     },
-    /// A journal or write-ahead log that cannot be read: it may have rows that are not in the file.
+    /// A journal or write-ahead log cannot be read. It may contain rows that are not in the file.
     #[error(
         "{}: its journal {} cannot be read ({source}), and rows may be in it; check the permissions of the journal",
         path.display(),
@@ -73,17 +73,17 @@ pub enum OpenError {
     Journal {
         /// The file.
         path: PathBuf,
-        /// What cannot be read.
+        /// The unreadable journal or log.
         journal: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// A database that only SQLite itself can read.
+    /// Only SQLite itself can read this database.
     #[error("{}: {what} can only be read by SQLite itself", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// The feature.
+        /// The feature that is not supported.
         what: &'static str,
     },
 }
@@ -94,49 +94,49 @@ pub enum OpenError {
 pub struct PageError {
     /// The database.
     pub path: Arc<Path>,
-    /// Number of the page, from 1 on.
+    /// Page number; the first page is 1.
     pub page: u32,
-    /// What is wrong.
+    /// The problem of this page.
     pub problem: PageProblem,
 }
 
-/// What is wrong with a page.
+/// A problem that makes a page unreadable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageProblem {
-    /// The file has no such page.
+    /// The file does not contain this page.
     #[error("the file ends before it")]
     Missing,
-    /// It is no page of a table with rowids, or not of the level that its place in the tree demands.
+    /// The page does not belong to a table with rowids, or has the wrong type for its level of the tree.
     #[error("it is of type {0}, which does not belong there")]
     Type(u8),
-    /// Another page leads to it as well.
+    /// A second page refers to it.
     #[error("it is used twice")]
     Twice,
-    /// Interior pages below interior pages without end.
+    /// Interior pages are nested deeper than any valid tree.
     #[error("the tree is too deep")]
     Depth,
-    /// Cells lie outside of the page or over each other.
+    /// Cells extend beyond the page or overlap.
     #[error("its cells do not fit in it")]
     Cells,
     /// Rowids do not ascend.
     #[error("its rows are out of order")]
     Order,
-    /// A record contradicts itself.
+    /// A record is inconsistent.
     #[error("the row {rowid} is damaged")]
     Record {
-        /// Its rowid.
+        /// Rowid of the row.
         rowid: i64,
     },
-    /// The rest of a row is not where it should be.
+    /// The overflow page with the rest of a row does not exist.
     #[error("the rest of row {rowid} is missing: overflow page {overflow} is not one")]
     Overflow {
-        /// Its rowid.
+        /// Rowid of the row.
         rowid: i64,
-        /// Where the chain ends.
+        /// Page number at which the chain of overflow pages breaks.
         overflow: u32,
     },
-    /// Rows that are longer than the file, or too long to be decoded at once.
+    /// Rows are longer than the file, or too long to be decoded in one call.
     #[error("its rows are too long; the file cannot hold them, or fewer pages must be decoded at once")]
     TooLong,
     /// The file is not the one that was opened.

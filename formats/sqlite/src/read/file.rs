@@ -1,4 +1,4 @@
-//! A file that can be closed and opened again.
+//! A file that can be closed and reopened between reads.
 
 use super::error::PageProblem;
 use rpd_files::{FileRefused, open_input};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Read by position, by any number of threads.
+/// A file that any number of threads read by position. No process writes it.
 #[derive(Debug)]
 pub(super) struct QuietFile {
     path: Arc<Path>,
@@ -16,7 +16,7 @@ pub(super) struct QuietFile {
     file: Mutex<Option<Arc<File>>>,
 }
 
-/// What must be as before when a file is opened again.
+/// Properties that must be unchanged when the file is opened again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Identity {
     device: u64,
@@ -36,7 +36,7 @@ impl QuietFile {
         &self.path
     }
 
-    /// Number of bytes when it was opened.
+    /// Length of the file in bytes when it was opened.
     pub(super) fn len(&self) -> u64 {
         self.identity.length
     }
@@ -49,7 +49,7 @@ impl QuietFile {
         })
     }
 
-    /// Closes the file until the next read.
+    /// Closes the file. The next read opens it again.
     pub(super) fn release(&self) {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,34 +1,34 @@
-//! From the root of a table to its leaves.
+//! Lists the leaf pages of a table, starting at its root page.
 
 use super::database::PageDatabase;
 use super::error::{PageError, PageProblem};
 use crate::format::{HEADER, TABLE_INTERIOR, TABLE_LEAF, u16_at, u32_at};
 
-/// SQLite gives up at this depth.
+/// Maximum depth of a tree; SQLite has the same limit.
 const DEEPEST: usize = 20;
-/// Bytes of an interior page's header.
+/// Length of an interior page's header in bytes.
 const INTERIOR_HEAD: usize = 12;
 
 /// The leaf pages of a table.
 #[derive(Debug, Default)]
 pub struct Leaves {
-    /// Their numbers, in the order of the rowids. Only the first of each interior page was examined: whether they
-    /// are leaves shows when they are decoded.
+    /// Page numbers in the order of the rowids. Only the first child of each interior page was examined. Decoding
+    /// detects the others that are not leaves.
     pub pages: Vec<u32>,
     /// Pages that could not be followed. The rows below them are lost.
     pub damage: Vec<PageError>,
 }
 
-/// A walk over interior pages.
+/// A traversal of interior pages.
 struct Walk<'a> {
     database: &'a PageDatabase,
-    /// One bit per page: whether something leads to it.
+    /// One bit per page: whether another page refers to it.
     seen: Vec<u64>,
     leaves: Leaves,
     buffer: Vec<u8>,
 }
 
-/// What a page's children are.
+/// The type of a page's children.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Leaves,
@@ -36,7 +36,7 @@ enum Level {
 }
 
 impl PageDatabase {
-    /// The leaves of the table with this root page. What is damaged is left out and reported.
+    /// Returns the leaves of the table with this root page. Damaged pages are skipped and reported.
     pub fn leaves(&self, root: u32) -> Leaves {
         let mut walk = Walk {
             database: self,
@@ -61,7 +61,7 @@ impl Walk<'_> {
             Ok(other) => return self.damaged(root, PageProblem::Type(other)),
             Err(error) => return self.leaves.damage.push(error),
         }
-        // Interior pages that are still to be visited, the next one last.
+        // Interior pages that are still to be visited; the next one is last.
         let mut open = vec![(root, 1)];
         while let Some((page, depth)) = open.pop() {
             if depth > DEEPEST {
@@ -78,7 +78,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The children of an interior page that can be followed, and what they are.
+    /// Returns the children of an interior page that can be followed, and their type.
     fn interior(&mut self, page: u32) -> Result<(Level, Vec<u32>), PageError> {
         self.database.read_from(page, &mut self.buffer)?;
         let mut children = self.children(page)?;
@@ -89,7 +89,7 @@ impl Walk<'_> {
                 false
             }
         });
-        // The children of a page are all of one kind. A damaged one must not decide of which.
+        // All children of a page have the same type. A damaged child must not determine it.
         for child in &children {
             match self.page_type(*child) {
                 Ok(TABLE_LEAF) => return Ok((Level::Leaves, children)),
@@ -100,7 +100,7 @@ impl Walk<'_> {
         Ok((Level::Leaves, children))
     }
 
-    /// The pages that the interior page in the buffer leads to.
+    /// Returns the children of the interior page in the buffer.
     fn children(&self, page: u32) -> Result<Vec<u32>, PageError> {
         let bytes = &self.buffer[..self.database.usable];
         let head = header_offset(page);
@@ -119,7 +119,7 @@ impl Walk<'_> {
         (0..cells).map(cell).chain([right]).collect::<Option<_>>().ok_or_else(|| damaged(PageProblem::Cells))
     }
 
-    /// Takes note that something leads to this page.
+    /// Records that another page refers to this one. Fails if this page does not exist or was already referred to.
     fn mark(&mut self, page: u32) -> Result<(), PageError> {
         if page == 0 || page > self.database.page_count() {
             return Err(self.database.error(page, PageProblem::Missing));
@@ -146,7 +146,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where the header of a B-tree page begins: on page 1 after the file's.
+/// Returns the offset of a B-tree page's header: on page 1 it follows the file header.
 pub(super) fn header_offset(page: u32) -> usize {
     if page == 1 { HEADER } else { 0 }
 }

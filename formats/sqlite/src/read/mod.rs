@@ -1,12 +1,12 @@
-//! Tables of a quiet file, decoded to columns.
+//! Decodes the tables of a database that no process writes into columns.
 //!
-//! [`PageDatabase::open`] refuses what only SQLite itself can read: a file with a hot journal or with a WAL beside it, or with texts in
-//! UTF-16. [`PageDatabase::leaves`] lists the leaf pages of a table, and [`PageDatabase::rows`] decodes any of them, so
-//! that threads share a table without knowing of each other. Files are read by position and never mapped: a
-//! file that is cut while it is read is an error, where a mapping would be a SIGBUS.
+//! [`PageDatabase::open`] rejects databases that only SQLite itself can read: those with a hot journal or a WAL, or
+//! with texts in UTF-16. [`PageDatabase::leaves`] lists the leaf pages of a table. [`PageDatabase::rows`] decodes
+//! any of them, so that independent threads can share a table. Files are read by position and never mapped: if a
+//! file is truncated during a read, the result is an error, whereas a mapping would raise SIGBUS.
 //!
-//! Nothing in a file is trusted: every offset, length, count and depth is checked before it is used, and what
-//! does not fit together is a [`PageError`] of the page where it was found.
+//! The reader trusts nothing in a file. It checks every offset, length, count and depth before use, and reports an
+//! inconsistency as a [`PageError`] of the page that contains it.
 
 mod cell;
 mod columns;

@@ -1,4 +1,4 @@
-//! Leaf pages to columns.
+//! Decodes leaf pages into columns.
 
 use super::cell::{SERIALS, Types, class, classify, eight, varint};
 use super::columns::{Column, ColumnPlace, Expected, TooLong};
@@ -9,33 +9,32 @@ use crate::format::{TABLE_LEAF, local_payload, u16_at, u32_at};
 use rpd_shard::model::{Cells, Keys, Value};
 use std::ops::Range;
 
-/// Bytes of a leaf's header.
+/// Length of a leaf's header in bytes.
 const LEAF_HEAD: usize = 8;
-/// Bytes that are read at once.
+/// Maximum number of bytes of one read, unless a page is larger.
 const READ: usize = 256 << 10;
-/// Pages of other tables that are read along rather than left out.
+/// Maximum number of consecutive pages of other tables that one read includes rather than skips.
 const GAP: u32 = 3;
-/// Zeros after what was read, so that 8 bytes can be loaded at the last value.
+/// Number of zero bytes after the pages, so that 8 bytes can be loaded at the last value.
 const SLACK: usize = 8;
-/// Offsets are u32, and values are added to them.
+/// Maximum number of bytes in memory: offsets are u32, and value lengths are added to them.
 const MOST_BYTES: usize = 1 << 31;
 
-/// What is to become of a column of the record.
+/// The output that is wanted for a column of the record.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
-    /// Nothing: [`Cells::Absent`].
+    /// No output: [`Cells::Absent`].
     Skip,
     /// `INTEGER PRIMARY KEY`: the rowid, as integers.
     RowidAlias,
-    /// Its values with the types that are stored. A column of REAL affinity has integers where values are
-    /// integral.
+    /// The values with their stored types. A column with REAL affinity stores integral values as integers.
     Value {
-        /// What rows have that were written before the column was added: its default, or NULL.
+        /// Value of rows that were written before the column was added: the column's default, or NULL.
         default: Value<'a>,
     },
-    /// Its values, integers among them as floating point numbers: what a column of REAL affinity means.
+    /// The values, with integers converted to floating-point numbers, as REAL affinity requires.
     Real {
-        /// As above.
+        /// See [`Wanted::Value`].
         default: Value<'a>,
     },
 }
@@ -43,26 +42,29 @@ pub enum Wanted<'a> {
 /// Rows of a table.
 #[derive(Debug)]
 pub struct TableRows {
-    /// Their rowids, ascending.
+    /// The rowids, ascending.
     pub keys: Keys,
-    /// One entry per wanted column: `Int`, `Real` or `Text` where all values are of that type or NULL, else `Any`.
-    /// Nothing but NULL is `Int`. Equal texts that are not close to each other may have several codes.
+    /// One entry per wanted column: `Int`, `Real` or `Text` if all values have that type or are NULL, else `Any`. A
+    /// column that contains only NULL is `Int`. Equal texts that are not close to each other may have several
+    /// codes.
     pub columns: Vec<Cells>,
     /// Number of rows.
     pub len: usize,
 }
 
 impl PageDatabase {
-    /// Decodes leaf pages of one table, in the order given. `wanted` has an entry per column of the record;
-    /// records with more columns are read as far as it goes.
+    /// Decodes leaf pages of one table, in the given order. `wanted` has one entry per column of the record.
+    /// Further columns of a record are ignored.
     ///
-    /// Fails with the first page that is damaged; those before and after it can be read without it. Texts of one
-    /// column may have 4 GiB, and long rows no more bytes in all than the file.
+    /// # Errors
+    /// Returns the error of the first damaged page; the pages before and after it can be read without it. The texts
+    /// of one column may have up to 4 GiB. All long rows together may not have more bytes than the file.
     pub fn rows(&self, pages: &[u32], wanted: &[Wanted<'_>]) -> Result<TableRows, PageError> {
         self.rows_bounded(pages, wanted, self.bytes())
     }
 
-    /// The same, with at most `overflow` bytes in overflow pages; [`PageProblem::TooLong`] where there are more.
+    /// Decodes leaf pages like [`rows`](PageDatabase::rows), with at most `overflow` bytes in overflow pages.
+    /// Returns [`PageProblem::TooLong`] if there are more.
     pub fn rows_bounded(
         &self,
         pages: &[u32],
@@ -72,7 +74,8 @@ impl PageDatabase {
         self.decode(pages, Decoder::new(self, wanted, pages.len(), overflow))
     }
 
-    /// The rows of some cells of one leaf page, counted as [`PageDatabase::payloads`] does.
+    /// Decodes the rows of some cells of one leaf page. Cells are numbered like the result of
+    /// [`PageDatabase::payloads`].
     pub fn rows_of_cells(
         &self,
         page: u32,
@@ -83,8 +86,8 @@ impl PageDatabase {
         self.decode(&[page], Decoder { wanted_cells: cells, ..decoder })
     }
 
-    /// Length of the payload of each cell of a leaf page, in the order of the rowids. They are the numbers in
-    /// the page, unchecked.
+    /// Returns the payload length of each cell of a leaf page in bytes, in the order of the rowids. The lengths are
+    /// those stored in the page; they are not checked.
     pub fn payloads(&self, page: u32) -> Result<Vec<u64>, PageError> {
         let mut bytes = vec![0; self.page_size];
         self.read_from(page, &mut bytes)?;
@@ -119,7 +122,7 @@ impl PageDatabase {
         Ok(decoder.finish())
     }
 
-    /// How many of these pages are read at once.
+    /// Returns how many of these pages are read in one call.
     fn close_by(&self, pages: &[u32]) -> usize {
         let most = (READ / self.page_size).max(1) as u32;
         let first = pages.first().copied().unwrap_or(0);
@@ -131,26 +134,26 @@ impl PageDatabase {
     }
 }
 
-/// Decodes pages one after the other.
+/// Decodes pages one after another.
 struct Decoder<'a> {
     database: &'a PageDatabase,
     wanted: &'a [Wanted<'a>],
-    /// One per wanted column; none for those that are not collected.
+    /// One entry per wanted column; `None` for columns that are not collected.
     columns: Vec<Option<Column>>,
     keys: RowIds,
-    /// Consecutive pages, then the long payloads of the current one, then [`SLACK`].
+    /// Consecutive pages, then the long payloads of the current page, then [`SLACK`].
     bytes: Vec<u8>,
-    /// Bytes of the pages.
+    /// Number of bytes of the pages.
     read: usize,
-    /// The rows of the current page.
+    /// Positions of the rows of the current page.
     places: Vec<ColumnPlace>,
-    /// Their rowids.
+    /// Rowids of the current page.
     rowids: Vec<i64>,
-    /// Pages that are still to come.
+    /// Number of pages that are not decoded yet.
     pages: usize,
-    /// Bytes that overflow pages may still have.
+    /// Number of bytes that overflow pages may still contribute.
     overflow: u64,
-    /// Which cells of each page.
+    /// Range of the cells to decode on each page.
     wanted_cells: Range<usize>,
 }
 
@@ -210,8 +213,8 @@ impl<'a> Decoder<'a> {
         PageProblem::Record { rowid: self.rowids.get(row).copied().unwrap_or(0) }
     }
 
-    /// What is expected from the current page on, if the others are like it: some more rows, but no more than
-    /// their pages could hold.
+    /// Estimates the rows and bytes from the current page on, assuming that the other pages are similar. Adds a
+    /// margin of rows, but not more rows than the pages could hold.
     fn expected(&self) -> Expected {
         let rows = self.rowids.len();
         let most = self.database.usable / (self.wanted.len() + 4);
@@ -242,7 +245,7 @@ impl<'a> Decoder<'a> {
         for pointer in pointers.chunks_exact(2).take(wanted.end).skip(wanted.start) {
             let at = usize::from(u16::from_be_bytes([pointer[0], pointer[1]]));
             let cell = Cell::at(bytes, at).filter(|_| at >= content).ok_or(PageProblem::Cells)?;
-            // Cells that lie over each other would be more bytes than the page has.
+            // Overlapping cells would have more bytes in total than the page.
             room = room.checked_sub(cell.end - at).ok_or(PageProblem::Cells)?;
             if last.is_some_and(|last| last >= cell.rowid) {
                 return Err(PageProblem::Order);
@@ -264,7 +267,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Puts a payload that continues in overflow pages after what was read.
+    /// Appends a payload that continues in overflow pages to the bytes of the pages.
     ///
     /// An overflow page is `next page (u32), bytes`.
     fn gather(&mut self, mut link: u32, cell: &Cell, offset: usize) -> Result<ColumnPlace, PageProblem> {
@@ -297,7 +300,7 @@ impl<'a> Decoder<'a> {
         Ok(ColumnPlace::new(types, start + header as usize, end))
     }
 
-    /// Adds the values of the page, a column of all rows after the other.
+    /// Adds the values of the page, column by column.
     fn columns(&mut self) -> Result<(), PageProblem> {
         let expected = self.expected();
         let mut next = 0;
@@ -333,7 +336,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Adds a column that some rows do not have, or whose types take several bytes.
+    /// Adds a column that some rows do not have, or whose serial types have several bytes.
     fn by_value(&mut self, column: usize, expected: Expected) -> Result<(), PageProblem> {
         let (Some(collected), Some(wanted)) = (self.columns.get_mut(column), self.wanted.get(column)) else {
             return Ok(());
@@ -367,7 +370,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Ascending rowids, listed only where there are gaps.
+/// Ascending rowids, stored as a list only if there are gaps.
 #[derive(Debug)]
 struct RowIds {
     keys: Keys,
@@ -385,10 +388,10 @@ impl RowIds {
         Some(self.keys.get(self.len.checked_sub(1)?))
     }
 
-    /// Adds the rowids of a page; `expected` are to come from it on.
+    /// Adds the rowids of a page; `expected` rowids are expected from this page on.
     fn append(&mut self, rowids: &[i64], expected: usize) {
         let (Some(first), Some(last)) = (rowids.first(), rowids.last()) else { return };
-        // They ascend, so this means that there is no gap.
+        // Rowids ascend, so equality means that there is no gap.
         let dense = last.wrapping_sub(*first) == rowids.len() as i64 - 1;
         let before = self.last();
         match (&mut self.keys, before) {
@@ -409,20 +412,20 @@ impl RowIds {
 /// A cell of a leaf.
 struct Cell {
     rowid: i64,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     length: u64,
-    /// Where it begins.
+    /// Offset of the payload.
     payload: usize,
-    /// How much of it is in the cell.
+    /// Number of payload bytes in the cell itself.
     local: usize,
     /// The first overflow page with the rest.
     link: Option<u32>,
-    /// Where the cell ends.
+    /// Offset of the end of the cell.
     end: usize,
 }
 
 impl Cell {
-    /// The cell at this offset of a page's usable bytes, if it lies within them.
+    /// Returns the cell at this offset of a page's usable bytes, if the cell lies within them.
     #[inline]
     fn at(page: &[u8], at: usize) -> Option<Cell> {
         let (length, behind) = varint(page, at)?;
@@ -437,7 +440,7 @@ impl Cell {
     }
 }
 
-/// Length of the header of a cell's record, and where the types begin.
+/// Returns the length of the header of a cell's record, and the offset of its first serial type.
 #[inline]
 fn header(bytes: &[u8], cell: &Cell) -> Result<(u64, usize), PageProblem> {
     match varint(bytes, cell.payload) {

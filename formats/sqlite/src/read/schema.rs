@@ -5,9 +5,9 @@ use super::error::{PageError, PageProblem};
 use super::rows::Wanted;
 use rpd_shard::model::Value;
 
-/// Maximum number of leaves of a schema that are read.
+/// Maximum number of leaf pages of a schema.
 const MOST_LEAVES: usize = 1 << 16;
-/// Maximum bytes of long SQL texts.
+/// Maximum number of bytes of long SQL texts.
 const MOST_TEXT: u64 = 256 << 20;
 
 /// A table, index, view or trigger.
@@ -15,18 +15,18 @@ const MOST_TEXT: u64 = 256 << 20;
 pub struct SchemaRow {
     /// `table`, `index`, `view` or `trigger`.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// The table that it belongs to.
+    /// Name of the table that the object belongs to.
     pub table: String,
     /// Root page; 0 for views, triggers and virtual tables.
     pub root: u32,
-    /// The statement that made it; automatic indexes have none.
+    /// The statement that created the object; `None` for automatic indexes.
     pub sql: Option<String>,
 }
 
 impl PageDatabase {
-    /// All rows of the schema, in its order.
+    /// Returns all rows of the schema, in stored order.
     pub fn schema(&self) -> Result<Vec<SchemaRow>, PageError> {
         let leaves = self.leaves(1);
         if let Some(error) = leaves.damage.into_iter().next() {

@@ -1,26 +1,26 @@
-//! What SQLite does to a value before it stores it in a column of a declared type.
+//! Converts values as SQLite does before it stores them in a column of a declared type.
 
 use super::number;
 use rpd_shard::model::Value;
 
-/// What a column prefers to store, from its declared type.
+/// The storage class that a column prefers, derived from its declared type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Affinity {
-    /// `INT` in its type: integers where nothing is lost.
+    /// `INT` in the declared type: integers, if the conversion is lossless.
     Integer,
-    /// `CHAR`, `CLOB`, `TEXT`: numbers become text.
+    /// `CHAR`, `CLOB` or `TEXT` in the declared type: numbers become text.
     Text,
     /// Any other type: like `Integer`.
     Numeric,
-    /// `REAL`, `FLOA`, `DOUB`: like `Integer`, but integers read as floating point numbers.
+    /// `REAL`, `FLOA` or `DOUB` in the declared type: like `Integer`, but integers read as floating-point numbers.
     Real,
-    /// `BLOB` or no type: as it comes.
+    /// `BLOB` in the declared type, or no declared type: values are stored unchanged.
     Blob,
 }
 
 impl Affinity {
-    /// The affinity of a column declared with this type name, by SQLite's rules: the first of
-    /// `INT`; `CHAR`, `CLOB`, `TEXT`; `BLOB`; `REAL`, `FLOA`, `DOUB` that it contains.
+    /// Returns the affinity of a column with this declared type. SQLite's rule is that the first match counts:
+    /// `INT`; `CHAR`, `CLOB` or `TEXT`; `BLOB`; `REAL`, `FLOA` or `DOUB`.
     pub fn of(declared_type: &str) -> Affinity {
         let name = declared_type.to_ascii_uppercase();
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
@@ -37,13 +37,13 @@ impl Affinity {
         }
     }
 
-    /// Whether numbers are stored as numbers, and text that reads as one becomes one.
+    /// Returns whether numbers are stored as numbers, and text that can be read as a number becomes one.
     pub(super) fn prefers_numbers(self) -> bool {
         matches!(self, Affinity::Integer | Affinity::Numeric | Affinity::Real)
     }
 }
 
-/// A value as it is in a record.
+/// A value in the form that a record stores.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stored<'a> {
     Null,
@@ -55,10 +55,10 @@ pub(super) enum Stored<'a> {
     Number(number::Digits),
 }
 
-/// What SQLite stores for `value` in a column of this affinity. NaN is NULL.
+/// Returns what SQLite stores for `value` in a column of this affinity. NaN becomes NULL.
 ///
-/// One difference is on purpose: SQLite makes the number 12 of the text `12\0ab` in a numeric column, and
-/// here it stays the text that it is.
+/// One difference is intentional: in a numeric column SQLite converts the text `12\0ab` to the number 12. Here it
+/// remains text.
 pub(super) fn store(value: Value<'_>, affinity: Affinity) -> Stored<'_> {
     match (value, affinity) {
         (Value::Null, _) => Stored::Null,
@@ -80,7 +80,7 @@ pub(super) fn store(value: Value<'_>, affinity: Affinity) -> Stored<'_> {
     }
 }
 
-/// An integer that takes 8 bytes is stored as floating point number in a column of those.
+/// Stores an integer that takes 8 bytes as a floating-point number, as SQLite does in a column of REAL affinity.
 fn real_column(v: i64) -> Stored<'static> {
     let small = -(1 << 47)..1 << 47;
     if small.contains(&v) { Stored::Int(v) } else { Stored::Real(v as f64) }

@@ -6,7 +6,7 @@ use super::stage::{Bytes, put_number, put_varint};
 use rpd_shard::model::{Cells, Nulls, TextCells, Value};
 use std::ops::Range;
 
-/// How one column of the record is made.
+/// The source of one column of the record.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
     /// `INTEGER PRIMARY KEY`: the rowid, which the record does not repeat.
@@ -15,38 +15,40 @@ pub enum Field<'a> {
     Same {
         /// The value.
         value: Value<'a>,
-        /// Of the column.
+        /// Affinity of the column.
         affinity: Affinity,
     },
-    /// A value per row.
+    /// One value per row.
     Cells {
         /// The values.
         cells: &'a Cells,
         /// Replaces NULL and absent values: the column's default, or NULL.
         null: Value<'a>,
-        /// Of the column.
+        /// Affinity of the column.
         affinity: Affinity,
     },
 }
 
-/// Maximum number of columns of a table whose rows are encoded by steps.
+/// Maximum number of columns of a table whose rows are encoded by a [`Plan`].
 pub(super) const MOST_COLUMNS: usize = 100;
-/// Longest text whose serial type is one byte.
+/// Maximum length of a text in bytes whose serial type has one byte.
 const SHORT: usize = 57;
-/// A short text is copied in steps of this many bytes.
+/// Number of bytes per step in which a short text is copied.
 const STEP: usize = 16;
-/// Bytes in front of a short text that the copy may read.
+/// Number of bytes before a short text that the copy may read.
 const PADDING: usize = 64;
-/// No long text may reach below this offset of the staging buffer: there is room for the rest of any row.
+/// Lowest offset of the staging buffer that a long text may reach: the space below is enough for the rest of any
+/// row.
 const FLOOR: usize = 8192;
-/// In [`Plan::types`]: the type is longer than a byte, and in [`Plan::long_types`].
+/// Marks a type in [`Types::words`] that is longer than a byte; the type itself is in [`Types::long`].
 const LONG: u8 = 0xff;
-/// Slots of a record's header: of its types the last has the last one, and in front of the first is its length.
+/// Number of slots of a record's header. The last column's type is in the last slot; the header length is in the
+/// slot before the first type.
 const SLOTS: usize = 128;
-/// Slots in a word.
+/// Number of slots in a word.
 const WORD: usize = 8;
 
-/// The steps that encode a row, from the last column to the first. Columns without bytes have none.
+/// The steps that encode a row, from the last column to the first. Columns without value bytes have no step.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     steps: Vec<(usize, Step<'a>)>,
@@ -54,19 +56,19 @@ pub(super) struct Plan<'a> {
     columns: usize,
 }
 
-/// The header of the current row, a byte for each slot. Single bytes are put together to words in a register: a
-/// processor waits long for a wide load of what it stored byte by byte a moment ago.
+/// The header of the current row, one byte per slot. Single bytes are combined to words in a register: a processor
+/// stalls on a wide load of bytes that it has just stored one by one.
 #[derive(Debug)]
 struct Types {
     /// The words of this row; the first slot of each is in its lowest byte.
     words: [u64; SLOTS / WORD],
-    /// What is the same in all rows.
+    /// The parts that are equal in all rows.
     same: [u64; SLOTS / WORD],
-    /// Types of more than a byte.
+    /// Types of more than a byte, by slot.
     long: [u64; SLOTS],
 }
 
-/// Where a slot is: its word, and its bits in that.
+/// Returns the position of a slot: its word, and the number of its first bit in that word.
 #[inline(always)]
 fn place(slot: usize) -> (usize, usize) {
     (slot / WORD % (SLOTS / WORD), slot % WORD * 8)
@@ -74,10 +76,10 @@ fn place(slot: usize) -> (usize, usize) {
 
 #[derive(Debug)]
 enum Step<'a> {
-    /// Columns of integers that take as many bytes in all rows, the last first: each with that number. Their types
-    /// are the same in all rows.
+    /// Integer columns whose values have the same length in all rows, last column first, each with this length in
+    /// bytes. Their serial types are equal in all rows.
     Fixed(Vec<(&'a [i64], usize)>),
-    /// Columns without NULL, the last first: each with its slot.
+    /// Integer columns without NULL, last column first, each with its slot.
     Ints(Vec<(usize, &'a [i64])>),
     IntOrNull {
         values: &'a [i64],
@@ -103,11 +105,11 @@ enum Step<'a> {
     Same(Stored<'a>),
 }
 
-/// A value of at most [`SHORT`] bytes, encoded.
+/// An encoded value of at most [`SHORT`] bytes.
 #[derive(Clone, Debug)]
 struct Short {
     serial: u8,
-    /// The value, after [`PADDING`].
+    /// The value, after [`PADDING`] bytes.
     bytes: Vec<u8>,
 }
 
@@ -116,7 +118,7 @@ struct Short {
 pub(super) struct TooLong;
 
 impl<'a> Field<'a> {
-    /// The value of a row, as it is stored.
+    /// Returns the value of a row in its stored form.
     pub(super) fn stored(&self, row: usize) -> Stored<'a> {
         match *self {
             Field::Key => Stored::Null,
@@ -126,7 +128,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A cell as it is stored, or `null`.
+/// Returns a cell in its stored form, or `null`.
 #[inline]
 fn any<'a>(cells: &'a Cells, row: usize, null: Stored<'a>, affinity: Affinity) -> Stored<'a> {
     match store(cells.get(row), affinity) {
@@ -136,7 +138,7 @@ fn any<'a>(cells: &'a Cells, row: usize, null: Stored<'a>, affinity: Affinity) -
 }
 
 impl<'a> Plan<'a> {
-    /// The steps for these columns in some rows, or `None` if there are too many.
+    /// Plans the steps for these columns in these rows; returns `None` if there are too many columns.
     pub(super) fn new(fields: &[Field<'a>], rows: Range<usize>) -> Option<Plan<'a>> {
         let columns = fields.len();
         if columns > MOST_COLUMNS {
@@ -178,12 +180,12 @@ impl<'a> Plan<'a> {
         Some(Plan { steps, types, columns })
     }
 
-    /// Writes the record of a row in front of `end`; returns where it starts.
+    /// Writes the record of a row so that it ends at `end`; returns its start.
     #[inline(always)]
     pub(super) fn record(&mut self, stage: &mut Bytes, end: usize, row: usize) -> Result<usize, TooLong> {
         let Plan { steps, types, columns } = self;
         let mut out = Out { stage, types, word: 0, of_word: 0, long: false };
-        // Not in `out`, so that it stays in a register.
+        // Not a field of `out`, so that it stays in a register.
         let mut start = end;
         for (slot, step) in steps.iter() {
             let slot = *slot;
@@ -220,7 +222,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What a column needs.
+/// Selects the step that a column needs.
 fn step<'a>(field: &Field<'a>, rows: Range<usize>) -> Step<'a> {
     let (cells, null, affinity) = match *field {
         Field::Key => return Step::Short(Short::number(0)),
@@ -257,7 +259,7 @@ fn same(stored: Stored<'_>) -> Step<'_> {
     Short::of(stored).map_or(Step::Same(stored), Step::Short)
 }
 
-/// Whether a text of these rows could read as a number.
+/// Returns whether a text of these rows could be read as a number.
 fn may_hold_numbers(cells: &TextCells, rows: Range<usize>) -> bool {
     let is_one = |code: u32| cells.entry(code).first().is_some_and(|first| number::may_start(*first));
     if cells.ends.len() <= rows.len() {
@@ -296,10 +298,10 @@ impl Short {
     }
 }
 
-/// Serial type and length of an integer.
+/// Returns the serial type and the length in bytes of an integer.
 #[inline(always)]
 pub(super) fn int_type(v: i64) -> (u8, usize) {
-    /// By number of bits without the sign; after them for 0 and 1. The length is in the higher byte.
+    /// By number of bits without the sign, then the entries for 0 and 1. The high byte is the length.
     const TYPES: [u16; 128] = {
         let mut types = [6 | 8 << 8; 128];
         let mut bits = 0;
@@ -324,12 +326,12 @@ pub(super) fn int_type(v: i64) -> (u8, usize) {
     (found as u8, usize::from(found >> 8))
 }
 
-/// Serial type and length that all of these have, if they have one. Ids and times mostly do, in rows that are
-/// together.
+/// Returns the serial type and length that all values have in common, if any. Ids and times of neighbouring rows
+/// usually have one.
 fn fixed_type(values: &[i64]) -> Option<(u8, usize)> {
     let (any, all) = values.iter().fold((0, -1), |(any, all), v| (any | v, all & v));
     let (serial, length) = int_type(any);
-    // The least number of that length; 0 and 1 take no bytes.
+    // The smallest number of that length; 0 and 1 have no value bytes.
     let least = match length {
         0 | 1 => 2,
         6 => 1 << 31,
@@ -340,12 +342,12 @@ fn fixed_type(values: &[i64]) -> Option<(u8, usize)> {
     (is_fixed && !values.is_empty()).then_some((serial, length))
 }
 
-/// A row that is being written, from its end. Each method writes in front of `start`, and returns where what
-/// is written then starts.
+/// A row that is written from its end to its start. Each method writes the bytes before `start` and returns the new
+/// start.
 struct Out<'a> {
     stage: &'a mut Bytes,
     types: &'a mut Types,
-    /// The word of the types that is put together, and what it has so far.
+    /// The word of the types that is being combined, and its content so far.
     word: usize,
     of_word: u64,
     /// Whether any type is longer than a byte.
@@ -362,7 +364,7 @@ impl Out<'_> {
         self.of_word |= u64::from(serial) << bits;
     }
 
-    /// Goes on with another word of the types.
+    /// Stores the current word of the types and starts another one.
     #[inline(always)]
     fn turn(&mut self, word: usize) {
         self.types.words[self.word] = self.types.same[self.word] | self.of_word;
@@ -466,7 +468,7 @@ impl Out<'_> {
     }
 }
 
-/// Length of a record's header whose types take this many bytes: it counts itself.
+/// Returns the length of a record's header whose types have this many bytes. The length includes itself.
 pub(super) fn header_length(types: u64) -> u64 {
     let fits = |size: &u64| types + size < 1 << (7 * size);
     types + (1..9).find(fits).unwrap_or(9)

@@ -1,4 +1,4 @@
-//! Columns to leaf pages.
+//! Encodes columns into leaf pages.
 
 use super::error::PageWriteError;
 use super::field::{Field, Plan};
@@ -11,14 +11,14 @@ use crate::format::local_payload;
 use rpd_shard::model::Keys;
 use std::sync::Arc;
 
-/// SQLite's limit for a row.
+/// Maximum row length in bytes that SQLite accepts.
 const MOST_BYTES: u64 = 1_000_000_000;
-/// Rows that are planned together: so few that many columns have one type in all of them.
+/// Number of rows that are planned together: few enough that many columns have a single serial type in all of them.
 const TOGETHER: usize = 1024;
-/// Longest record without overflow pages.
+/// Maximum record length in bytes without overflow pages.
 const LOCAL: usize = PAGE_SIZE - 35;
 
-/// Encodes rows of one table into leaf pages, each filled as far as the rows allow.
+/// Encodes rows of one table into leaf pages, and fills each page as far as the rows allow.
 #[derive(Debug)]
 pub struct LeafWriter {
     leaves: Leaves,
@@ -35,27 +35,27 @@ impl Default for LeafWriter {
 }
 
 impl LeafWriter {
-    /// Pages are put into this memory.
+    /// Creates a writer that takes its pages from this memory.
     pub fn new(memory: Arc<PageMemory>) -> LeafWriter {
         LeafWriter { leaves: Leaves::new(memory), overflow: Pages::default(), links: Vec::new(), last: None }
     }
 
-    /// Bytes of the pages that are full.
+    /// Number of bytes of the finished pages.
     pub fn bytes(&self) -> usize {
         (self.leaves.done.count() + self.overflow.count()) * PAGE_SIZE
     }
 
-    /// Adds `rows` rows, with larger keys than those before. `fields` are the columns of the table in the
-    /// order of its declaration. After an error the writer is to be dropped.
+    /// Adds `rows` rows with larger keys than the previous ones. `fields` are the columns of the table in the order
+    /// of its declaration. After an error the writer must be dropped.
     ///
     /// # Panics
-    /// If keys or cells have fewer than `rows` rows.
+    /// Panics if keys or cells have fewer than `rows` rows.
     pub fn append(&mut self, keys: &Keys, fields: &[Field<'_>], rows: usize) -> Result<(), PageWriteError> {
         if let Keys::Sparse(keys) = keys {
             assert!(keys.len() >= rows, "there are fewer keys than rows");
         }
         let key = |row: usize| match keys {
-            // Keys beyond i64 wrap to one that is out of order.
+            // A key beyond i64 wraps to a key that is out of order.
             Keys::Dense(first) => first.wrapping_add(row as i64),
             Keys::Sparse(keys) => keys[row],
         };
@@ -95,7 +95,7 @@ impl LeafWriter {
         Ok(())
     }
 
-    /// A row of any length, with overflow pages where it needs them.
+    /// Encodes a row of any length, with overflow pages if necessary.
     #[cold]
     fn long_row(&mut self, fields: &[Field<'_>], row: usize, rowid: i64) -> Result<(), PageWriteError> {
         let record = Record::new(fields, row);
@@ -127,19 +127,19 @@ impl LeafWriter {
         Ok(())
     }
 
-    /// The pages of all rows.
+    /// Returns the pages of all rows.
     pub fn finish(self) -> LeafRun {
         let (pages, last_rowids) = self.leaves.finish(self.overflow);
         LeafRun::new(pages, last_rowids, self.links)
     }
 }
 
-/// Overflow pages of one row: a link to the next page, then bytes.
+/// Overflow pages of one row: each is a link to the next page, then bytes.
 struct Chain<'a> {
     pages: &'a mut Pages,
     memory: &'a PageMemory,
     links: &'a mut Vec<Link>,
-    /// Bytes that are left in the last page.
+    /// Number of bytes that are free in the last page.
     room: usize,
 }
 
@@ -158,14 +158,14 @@ impl Chain<'_> {
         }
     }
 
-    /// What is left of the last page.
+    /// Returns the free bytes of the last page.
     fn behind(&mut self) -> &mut [u8] {
         let page = self.pages.last_page();
         let from = page.len() - self.room;
         &mut page[from..]
     }
 
-    /// Fills the last page up, and links the pages from this one on.
+    /// Fills the rest of the last page with zeros, and links the pages from `first` on.
     fn end(&mut self, first: usize) {
         self.behind().fill(0);
         for next in first + 1..self.pages.count() {

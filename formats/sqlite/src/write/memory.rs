@@ -1,19 +1,18 @@
-//! Memory of pages: where they are encoded, and from where they are written without being copied.
+//! Memory for pages, which are encoded there and written from there without a copy.
 
 use super::PAGE_SIZE;
 use std::sync::{Mutex, PoisonError};
 
-/// Sizes of pieces: 1, 2, 4, 8, 16 and 32 pages.
+/// Number of piece sizes: 1, 2, 4, 8, 16 and 32 pages.
 const SIZES: usize = 6;
 
-/// Consecutive pages in memory. They begin at a multiple of the page size, as direct I/O asks for, and stay where
-/// they are.
+/// Consecutive pages in memory. They start at a multiple of the page size, as direct I/O requires, and never move.
 #[derive(Debug)]
 pub(super) struct PagePiece {
     memory: Box<[u8]>,
-    /// Where the first page begins.
+    /// Offset of the first page in `memory`.
     start: usize,
-    /// Bytes that are filled: whole pages.
+    /// Number of filled bytes: whole pages.
     length: usize,
 }
 
@@ -32,7 +31,7 @@ impl PagePiece {
         self.length == self.capacity()
     }
 
-    /// The next page, with whatever was in this memory before. There must be room for it.
+    /// Returns the next page with undefined previous content. The piece must not be full.
     pub(super) fn next_page(&mut self) -> &mut [u8] {
         let from = self.start + self.length;
         self.length += PAGE_SIZE;
@@ -48,29 +47,30 @@ impl PagePiece {
     }
 }
 
-/// Memory of pages that were written, for those to come: the first touch of fresh memory takes as long as the
-/// encoding. Threads share it.
+/// Memory of written pages, kept for reuse: the first access to fresh memory takes as long as the encoding. Several
+/// threads share it.
 #[derive(Debug, Default)]
 pub struct PageMemory {
     spare: Mutex<Spare>,
-    /// Maximum bytes that are kept.
+    /// Maximum number of bytes that are kept.
     max_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Spare {
-    /// Pieces of each size.
+    /// Unused pieces of each size.
     pieces: [Vec<PagePiece>; SIZES],
     bytes: usize,
 }
 
 impl PageMemory {
-    /// Keeps at most this many bytes that are not in use.
+    /// Creates memory that keeps at most this many unused bytes.
     pub fn new(bytes: usize) -> PageMemory {
         PageMemory { spare: Mutex::default(), max_bytes: bytes }
     }
 
-    /// A piece for what comes after so many pages of a run: most tables of a small input have few rows.
+    /// Returns a piece for the pages that follow the first `behind` pages of a run. Pieces are small at first,
+    /// because most tables of a small input have few rows.
     pub(super) fn take(&self, behind: usize) -> PagePiece {
         let size = (behind + 1).ilog2().min(SIZES as u32 - 1) as usize;
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl PageMemory {
         }
     }
 
-    /// Takes back pieces whose pages were written.
+    /// Accepts pieces for reuse, after their pages were written.
     pub(super) fn give(&self, pieces: Vec<PagePiece>) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         for mut piece in pieces {

@@ -1,19 +1,20 @@
-//! Tables as finished pages: no inserts, no byte code, no balancing.
+//! Writes tables as finished pages, without inserts, byte code or balancing.
 //!
-//! 1. SQLite itself makes the file: schema and empty tables, pages of 4096 bytes without reserved bytes, UTF-8,
-//!    rollback journal, no auto_vacuum. It is closed. [`PageDatabase`](crate::read::PageDatabase) reads its pages and the
-//!    tables' root pages.
-//! 2. A [`LeafWriter`] turns columns into a [`LeafRun`]: leaves of one table, after them their overflow pages. Leaves hold
-//!    neither their own number nor their siblings', so a run is made before its place is known; only the
-//!    links to overflow pages are patched by [`LeafRun::place`]. Any number of threads and ranks do this at once.
-//! 3. Each run is written to its place with [`PlacedRun::write_to`].
-//! 4. When all are in place, a [`Sealer`] builds the interior pages of each table from the leaves' last rowids, puts
-//!    the top into the root page that the schema names, and brings the file header up to date.
+//! 1. SQLite itself creates the file with schema and empty tables, and closes it. The file has pages of 4096 bytes
+//!    without reserved bytes, UTF-8 texts, a rollback journal and no auto_vacuum.
+//!    [`PageDatabase`](crate::read::PageDatabase) reads its page count and the root pages of the tables.
+//! 2. A [`LeafWriter`] encodes columns into a [`LeafRun`]: leaves of one table, then their overflow pages. Leaves
+//!    contain neither their own page number nor those of their siblings, so a run is encoded before its place is
+//!    known. [`LeafRun::place`] patches only the links to overflow pages. Any number of threads and ranks do this
+//!    at once.
+//! 3. [`PlacedRun::write_to`] writes each run to its place.
+//! 4. After all runs are written, a [`Sealer`] builds the interior pages of each table from the last rowids of the
+//!    leaves. It writes the top of each tree into the root page that the schema names, and updates the file header.
 //!
-//! Until the sealing the header still describes the file of step 1, so a merge that dies leaves empty tables.
+//! Until then the header describes the file of step 1, so a merge that dies leaves empty tables.
 //!
-//! Nothing here checks constraints or keeps indexes: a table that has an index, UNIQUE included, must be filled
-//! through SQLite.
+//! Nothing here checks constraints or maintains indexes. A table with an index, including UNIQUE, must be filled by
+//! SQLite.
 
 mod affinity;
 mod counter;
@@ -38,5 +39,5 @@ pub use page_map::{LogicalPage, PageNumberError};
 pub use run::{LeafRun, PlacedRun};
 pub use seal::Sealer;
 
-/// Bytes of the pages that are written.
+/// Size of the written pages in bytes.
 pub const PAGE_SIZE: usize = 4096;

@@ -1,6 +1,6 @@
-//! Numbers from text and text from numbers, as SQLite 3.54 makes them.
+//! Converts text to numbers and numbers to text, as SQLite 3.54 does.
 
-/// A text that reads as a number.
+/// The number that a text represents.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Number {
     Int(i64),
@@ -14,19 +14,19 @@ pub(super) struct Digits {
     len: u8,
 }
 
-/// SQLite's mantissa has 64 bits: digits count up to here.
+/// Largest mantissa to which another digit is added: SQLite's mantissa has 64 bits.
 const MANTISSA_FULL: u64 = (u64::MAX - 9) / 10;
-/// Digits that a floating point number is printed with.
+/// Number of significant digits of a floating-point number's text.
 const PRECISION: usize = 17;
 
-/// The integer that this number is, unless it is one at either end of 64 bits.
+/// Returns the integer that equals this number, except for the smallest and the largest 64-bit integer.
 #[inline]
 pub(super) fn integral(v: f64) -> Option<i64> {
     let int = v as i64;
     (int as f64 == v && int != i64::MIN && int != i64::MAX).then_some(int)
 }
 
-/// Whether a text that starts with this byte can read as a number.
+/// Returns whether a text that starts with this byte can be read as a number.
 #[inline]
 pub(super) fn may_start(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.') || is_space(byte)
@@ -36,7 +36,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// The number that a text is, with white space around it, or `None` for any other text.
+/// Returns the number that a text represents, with or without white space around it; `None` for any other text.
 pub(super) fn parse(text: &[u8]) -> Option<Number> {
     let (sign, digits, exponent, fractional) = scan(text)?;
     if !fractional && let Some(int) = std::str::from_utf8(digits.whole).ok().and_then(|d| integer(sign, d)) {
@@ -50,14 +50,14 @@ pub(super) fn parse(text: &[u8]) -> Option<Number> {
     })
 }
 
-/// Digits before and after the point.
+/// Digits before and after the decimal point.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
     whole: &'a [u8],
     fraction: &'a [u8],
 }
 
-/// Splits a number into sign (true = minus), digits, exponent, and whether it had a point or an exponent.
+/// Splits a number into sign (true = minus), digits, exponent, and whether it has a point or an exponent.
 fn scan(text: &[u8]) -> Option<(bool, Parts<'_>, i64, bool)> {
     let text = text.trim_start_with(is_space).trim_end_with(is_space);
     let (negative, text) = match text.split_first()? {
@@ -105,7 +105,7 @@ fn integer(negative: bool, digits: &str) -> Option<i64> {
     i64::try_from(if negative { -size } else { size }).ok()
 }
 
-/// Leading zeros do not count.
+/// Parses an integer of many digits; ignores leading zeros.
 fn long_integer(negative: bool, digits: &str) -> Option<i64> {
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {
@@ -117,7 +117,7 @@ fn long_integer(negative: bool, digits: &str) -> Option<i64> {
     }
 }
 
-/// The value of digits and exponent, from as many digits as SQLite examines.
+/// Returns the value of digits and exponent, using as many digits as SQLite does.
 fn real(digits: Parts<'_>, exponent: i64) -> f64 {
     let (mut mantissa, mut power) = (0u64, exponent);
     let mut whole = digits.whole.iter();
@@ -138,7 +138,7 @@ fn real(digits: Parts<'_>, exponent: i64) -> f64 {
     scaled(mantissa, power)
 }
 
-/// `mantissa * 10^power`, rounded correctly; beyond what SQLite's table of powers holds, 0 or infinity.
+/// Returns `mantissa * 10^power`, correctly rounded. Beyond SQLite's table of powers the result is 0 or infinity.
 fn scaled(mantissa: u64, power: i64) -> f64 {
     match power {
         _ if mantissa == 0 => 0.0,
@@ -149,14 +149,14 @@ fn scaled(mantissa: u64, power: i64) -> f64 {
 }
 
 impl Digits {
-    /// An integer in decimal.
+    /// Formats an integer in decimal.
     pub(super) fn of_int(v: i64) -> Digits {
         Digits::new(&v.to_string())
     }
 
-    /// A floating point number as SQLite casts it to text: 17 significant digits, fewer where they end in
-    /// zeros or nines and fewer give the same number. The digits are rounded correctly, while SQLite's 17th is
-    /// off by one now and then.
+    /// Formats a floating-point number as SQLite casts it to text. The text has 17 significant digits, or fewer if
+    /// they end in zeros or nines and fewer digits give the same number. The digits are correctly rounded, whereas
+    /// SQLite's 17th digit is sometimes off by one.
     pub(super) fn of_real(v: f64) -> Digits {
         if v == 0.0 {
             return Digits::new("0.0");
@@ -192,11 +192,11 @@ impl Digits {
     }
 }
 
-/// The digits of a positive number without trailing zeros, and the power of ten of the first.
+/// Returns the digits of a positive number without trailing zeros, and the power of ten of the first digit.
 fn significant(v: f64) -> (String, i32) {
     let exact = format!("{v:.60e}");
     let exponent: i32 = exact.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
-    // SQLite examines a digit more where the power of ten is larger than that of the power of two below.
+    // SQLite examines one more digit if the power of ten exceeds that of the next lower power of two.
     let binary = (v.to_bits() >> 52) as i32 - 1023;
     let more = usize::from(exponent > (binary * 78_913) >> 18);
     let long = format!("{v:.*e}", PRECISION + more);
@@ -206,7 +206,7 @@ fn significant(v: f64) -> (String, i32) {
     shortened(&all, exponent, v).unwrap_or_else(|| round(&all, PRECISION, exponent))
 }
 
-/// Fewer digits, if the long text ends in nines or zeros and they give the same number.
+/// Returns fewer digits if the long text ends in nines or zeros and the short one gives the same number.
 fn shortened(all: &str, exponent: i32, v: f64) -> Option<(String, i32)> {
     let z = all.as_bytes();
     let kept = if z.get(14..16)? == b"99" {
@@ -222,7 +222,7 @@ fn shortened(all: &str, exponent: i32, v: f64) -> Option<(String, i32)> {
     (scaled(short, power) == v).then(|| round(all, kept + 1, exponent))
 }
 
-/// The first `count` digits, rounded half up by the next.
+/// Returns the first `count` digits, rounded half up by the next digit.
 fn round(all: &str, count: usize, exponent: i32) -> (String, i32) {
     let kept: u64 = all[..count].parse().unwrap_or(0);
     let up = all.as_bytes().get(count).is_some_and(|d| *d >= b'5');
@@ -232,7 +232,7 @@ fn round(all: &str, count: usize, exponent: i32) -> (String, i32) {
     (if digits.is_empty() { "0" } else { digits }.to_owned(), exponent)
 }
 
-/// Trimming by a predicate on bytes.
+/// Trims bytes by a predicate.
 trait TrimBytes {
     fn trim_start_with(&self, skip: fn(u8) -> bool) -> &Self;
     fn trim_end_with(&self, skip: fn(u8) -> bool) -> &Self;

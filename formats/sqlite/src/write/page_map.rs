@@ -1,16 +1,16 @@
-//! Which pages of a file can be used.
+//! Maps logical pages to page numbers of a file.
 
 use super::PAGE_SIZE;
 use crate::format::LOCK_BYTE;
 
-/// The page of SQLite's locks at this page size; it is never used.
+/// Number of the page that contains SQLite's lock byte at this page size; the page is never used.
 const LOCK_PAGE: u64 = LOCK_BYTE / PAGE_SIZE as u64 + 1;
-/// SQLite has no page with a larger number.
+/// Largest page number of SQLite.
 const LAST_PAGE: u64 = 0xffff_fffe;
 
-/// A page by its place among the usable ones, from 1 on: the page of the lock byte (at 1 GiB) is not counted.
+/// Number of a page among the usable ones, from 1 on. The page of the lock byte (at 1 GiB) is not counted.
 ///
-/// Ranks add and subtract these numbers; only what is written into a file is a physical number.
+/// Ranks calculate with these numbers; only physical numbers are written into a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LogicalPage(u64);
 
@@ -20,35 +20,35 @@ pub struct LogicalPage(u64);
 pub struct PageNumberError(u64);
 
 impl LogicalPage {
-    /// The first usable page after a file of this many pages.
+    /// Returns the first usable page after a file of this many pages.
     pub fn behind(page_count: u32) -> LogicalPage {
         let count = u64::from(page_count);
         LogicalPage(if count >= LOCK_PAGE { count } else { count + 1 })
     }
 
-    /// The page `pages` usable pages further on.
+    /// Returns the page that is `pages` usable pages after this one.
     pub fn plus(self, pages: u64) -> LogicalPage {
         LogicalPage(self.0.saturating_add(pages))
     }
 
-    /// The page in front of it.
+    /// Returns the previous usable page.
     pub(super) fn before(self) -> LogicalPage {
         LogicalPage(self.0.saturating_sub(1))
     }
 
-    /// Its number in the file, from 1 on.
+    /// Returns the page number in the file, from 1 on.
     pub fn physical(self) -> Result<u32, PageNumberError> {
         let number = if self.0 >= LOCK_PAGE { self.0.saturating_add(1) } else { self.0 };
         u32::try_from(number).ok().filter(|n| u64::from(*n) <= LAST_PAGE).ok_or(PageNumberError(number))
     }
 
-    /// How many pages from this one on have consecutive numbers in the file: up to the lock page.
+    /// Returns the number of pages from this one on that are consecutive in the file, up to the lock page.
     pub(super) fn consecutive(self) -> u64 {
         if self.0 < LOCK_PAGE { LOCK_PAGE - self.0 } else { u64::MAX }
     }
 }
 
-/// Where the page with this number starts in the file.
+/// Returns the offset in bytes of the page with this number.
 pub(super) fn offset(physical: u32) -> u64 {
     u64::from(physical.saturating_sub(1)) * PAGE_SIZE as u64
 }

@@ -1,4 +1,4 @@
-//! Rows of any length.
+//! Encodes rows of any length.
 
 use super::affinity::Stored;
 use super::field::{Field, header_length, int_type};
@@ -8,7 +8,7 @@ use super::stage::push_varint;
 pub(super) struct Record<'a> {
     header: Vec<u8>,
     values: Vec<Stored<'a>>,
-    /// Bytes of header and values.
+    /// Number of bytes of header and values.
     pub(super) length: u64,
 }
 

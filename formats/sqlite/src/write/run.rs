@@ -1,4 +1,4 @@
-//! Pages whose place in the file is not known yet, and their place.
+//! Encoded pages before and after their place in the file is known.
 
 use super::PAGE_SIZE;
 use super::memory::{PageMemory, PagePiece};
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Consecutive leaves of one table, then the overflow pages of their rows in the order of the rows.
+/// Consecutive leaves of one table, followed by the overflow pages of their rows in row order.
 #[derive(Debug, Default)]
 pub struct LeafRun {
     pages: Pages,
@@ -23,7 +23,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The page after the last one, with any content.
+    /// Appends a page with undefined content and returns it.
     pub(super) fn next_page(&mut self, memory: &PageMemory) -> &mut [u8] {
         if self.pieces.last().is_none_or(PagePiece::is_full) {
             self.pieces.push(memory.take(self.count));
@@ -33,14 +33,14 @@ impl Pages {
         self.pieces[last].next_page()
     }
 
-    /// The last page; nothing where there is none.
+    /// Returns the last page; an empty slice if there is none.
     pub(super) fn last_page(&mut self) -> &mut [u8] {
         let bytes = self.pieces.last_mut().map_or(&mut [][..], PagePiece::bytes_mut);
         let from = bytes.len().saturating_sub(PAGE_SIZE);
         &mut bytes[from..]
     }
 
-    /// Adds pages after these.
+    /// Appends pages.
     pub(super) fn append(&mut self, behind: Pages) {
         self.count += behind.count;
         self.pieces.extend(behind.pieces);
@@ -51,7 +51,7 @@ impl Pages {
         self.count
     }
 
-    /// Writes a number at an offset, which does not go over the end of a page.
+    /// Writes a number at an offset; the number must not cross the end of a page.
     fn set(&mut self, mut at: usize, number: u32) {
         for piece in &mut self.pieces {
             let bytes = piece.bytes_mut();
@@ -63,15 +63,15 @@ impl Pages {
     }
 }
 
-/// A page number that is written when the place of the run is known.
+/// A page number that is written after the place of the run is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Link {
     pub(super) at: RunPlace,
-    /// The overflow page it leads to, counted from the first of the run.
+    /// Target overflow page, counted from the first overflow page of the run.
     pub(super) page: u64,
 }
 
-/// Where a link is: an offset from the first leaf or from the first overflow page.
+/// Position of a link: byte offset from the first leaf or from the first overflow page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RunPlace {
     Leaf(usize),
@@ -83,7 +83,7 @@ impl LeafRun {
         LeafRun { pages, last_rowids, links }
     }
 
-    /// The largest rowid of each leaf, in their order.
+    /// Largest rowid of each leaf, in page order.
     pub fn last_rowids(&self) -> &[i64] {
         &self.last_rowids
     }
@@ -98,7 +98,7 @@ impl LeafRun {
         self.pages.count as u64
     }
 
-    /// Settles where the first page goes; the others follow it.
+    /// Assigns the first page; the others follow it.
     pub fn place(mut self, first: LogicalPage) -> Result<PlacedRun, PageNumberError> {
         let leaves = self.leaves();
         first.plus(self.pages().saturating_sub(1)).physical()?;
@@ -114,7 +114,7 @@ impl LeafRun {
     }
 }
 
-/// A run with its place in the file.
+/// A run with an assigned place in the file.
 #[derive(Debug)]
 pub struct PlacedRun {
     pages: Pages,
@@ -123,8 +123,8 @@ pub struct PlacedRun {
 }
 
 impl PlacedRun {
-    /// The pages as pieces of the file, in their order: offset in bytes, and content, which begins at a multiple of
-    /// the page size in memory, too. No piece goes over the lock page.
+    /// Returns the pages as pieces of the file in page order: offset in bytes, and content. In memory the content
+    /// starts at a multiple of the page size too. No piece includes the lock page.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let mut first = self.first;
         self.pages.pieces.iter().flat_map(move |piece| {
@@ -132,7 +132,7 @@ impl PlacedRun {
             let bytes = piece.bytes();
             let (near, far) = bytes.split_at(bytes.len().min(consecutive.saturating_mul(PAGE_SIZE)));
             let behind = first.plus((near.len() / PAGE_SIZE) as u64);
-            // `place` has seen that all pages have a number.
+            // `place` has verified that all pages have a number.
             let piece = |(first, bytes): (LogicalPage, _)| Some((offset(first.physical().ok()?), bytes));
             let pieces = [(first, near), (behind, far)];
             first = first.plus((bytes.len() / PAGE_SIZE) as u64);
@@ -140,7 +140,7 @@ impl PlacedRun {
         })
     }
 
-    /// Writes the pages to their place. Any number of runs are written at once.
+    /// Writes the pages to their place. Any number of runs can be written at the same time.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         self.pieces().try_for_each(|(offset, bytes)| file.write_all_at(bytes, offset))
     }
@@ -150,17 +150,17 @@ impl PlacedRun {
         self.pages.count as u64
     }
 
-    /// Page and largest rowid of each leaf, in their order: what a [`Sealer`](super::Sealer) needs.
+    /// Returns page and largest rowid of each leaf in page order, the input of a [`Sealer`](super::Sealer).
     pub fn leaves(&self) -> impl Iterator<Item = (LogicalPage, i64)> {
         (0..).map(|i| self.first.plus(i)).zip(self.last_rowids.iter().copied())
     }
 
-    /// The first usable page after the run.
+    /// Returns the first usable page after the run.
     pub fn end(&self) -> LogicalPage {
         self.first.plus(self.pages())
     }
 
-    /// Gives the memory back, for another [`LeafWriter`](super::LeafWriter).
+    /// Returns the memory for reuse by another [`LeafWriter`](super::LeafWriter).
     pub fn recycle(self, memory: &PageMemory) {
         memory.give(self.pages.pieces);
     }

@@ -1,4 +1,4 @@
-//! Interior pages, freelist and header: what makes one database of the leaves.
+//! Writes interior pages, freelist and header, which turn the leaves into a database.
 
 use super::PAGE_SIZE;
 use super::error::SealError;
@@ -12,12 +12,12 @@ use std::mem;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of an interior page's header.
+/// Length of an interior page's header in bytes.
 const INTERIOR_HEAD: usize = 12;
-/// Maximum number of pages that a trunk page of the freelist lists: SQLite itself leaves the last six places empty.
+/// Maximum number of pages in a trunk page of the freelist. SQLite itself leaves the last six entries empty.
 const TRUNK_ENTRIES: usize = PAGE_SIZE / 4 - 8;
 
-/// Completes a database whose leaves are in place.
+/// Completes a database after all its leaves are written.
 #[derive(Debug)]
 pub struct Sealer {
     path: PathBuf,
@@ -33,16 +33,16 @@ pub struct Sealer {
 /// A page and the largest rowid on it or below it.
 type Child = (u32, i64);
 
-/// An interior page in the making.
+/// An interior page that is being filled.
 #[derive(Debug, Default)]
 struct Node {
     children: Vec<Child>,
-    /// Bytes of the cells and their pointers: of all children but the last.
+    /// Number of bytes of cells and pointers: of all children except the last.
     bytes: usize,
 }
 
-/// The pages of one level that are not written yet. One full page is held back, because the last page
-/// of a level may need a second child from it.
+/// The unwritten pages of one level. One full page is held back, because the last page of a level may need a second
+/// child from it.
 #[derive(Debug, Default)]
 struct Level {
     held: Option<Node>,
@@ -50,8 +50,8 @@ struct Level {
 }
 
 impl Sealer {
-    /// Opens a database that SQLite made and closed, with all leaves in place. `end` is the first usable page after
-    /// them, and all pages between the file's own and `end` hold runs.
+    /// Opens a database that SQLite created and closed, after all leaves are written. `end` is the first usable
+    /// page after them. All pages between the original file and `end` belong to runs.
     pub fn open(path: &Path, end: LogicalPage) -> Result<Sealer, SealError> {
         let failed = |source| SealError::Io { path: path.to_owned(), source };
         let file = open_output(path, FileAccess::ReadWrite).map_err(failed)?;
@@ -71,8 +71,8 @@ impl Sealer {
         Ok(Sealer { path: path.to_owned(), file, header, next: end, last, free: Vec::new() })
     }
 
-    /// Makes `leaves` the content of the table with this root page, which is empty so far. Each leaf comes with the
-    /// largest rowid on it, in the order of the rowids.
+    /// Makes `leaves` the content of the table with this root page, which must be empty. Each leaf has its largest
+    /// rowid; leaves are in the order of the rowids.
     pub fn table(
         &mut self,
         root: u32,
@@ -95,7 +95,7 @@ impl Sealer {
         }
     }
 
-    /// Brings the header up to date, after which SQLite sees the tables.
+    /// Updates the header; from then on SQLite sees the rows of the tables.
     pub fn finish(mut self) -> Result<(), SealError> {
         self.write_freelist()?;
         let length = u64::from(self.last) * PAGE_SIZE as u64;
@@ -126,7 +126,7 @@ impl Sealer {
         }
     }
 
-    /// Writes a page and makes it a child one level higher.
+    /// Writes a page and adds it as a child one level higher.
     fn push_node(&mut self, levels: &mut Vec<Level>, depth: usize, node: &Node) -> Result<(), SealError> {
         let page = self.allocate()?;
         self.write(page, &node.page())?;
@@ -134,7 +134,7 @@ impl Sealer {
         self.push(levels, depth, (page, rowid))
     }
 
-    /// Writes what is held back, level by level; the single page of the highest is the root.
+    /// Writes the pages that are held back, level by level. The single page of the highest level becomes the root.
     fn close_levels(&mut self, mut levels: Vec<Level>, root: u32) -> Result<(), SealError> {
         for depth in 0.. {
             let Level { held, mut filling } = mem::take(&mut levels[depth]);
@@ -150,7 +150,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// A table of one leaf lives in its root page.
+    /// Moves the only leaf of a table into its root page.
     fn move_leaf(&mut self, leaf: u32, root: u32) -> Result<(), SealError> {
         let page = self.read(leaf)?;
         self.write(root, &page)?;
@@ -177,7 +177,7 @@ impl Sealer {
         Ok(page)
     }
 
-    /// Puts the pages that became free in front of the file's freelist.
+    /// Adds the pages that became free to the front of the file's freelist.
     ///
     /// A trunk page is `next trunk (u32), entries (u32), page numbers (u32 each)`.
     fn write_freelist(&mut self) -> Result<(), SealError> {
@@ -220,7 +220,7 @@ impl Sealer {
     }
 }
 
-/// Why pages cannot be added to a file with this header.
+/// Returns the reason why pages cannot be added to a file with this header.
 fn unfit(header: &[u8; HEADER]) -> Option<&'static str> {
     let number = |offset| u32_at(header, offset).unwrap_or(0);
     if header[..MAGIC.len()] != *MAGIC {
@@ -243,13 +243,13 @@ fn unfit(header: &[u8; HEADER]) -> Option<&'static str> {
 }
 
 impl Node {
-    /// Bytes that the cell of this child takes, with its pointer.
+    /// Returns the number of bytes of this child's cell, including its pointer.
     fn cell_bytes((_, rowid): Child) -> usize {
         let bits = u64::BITS - (rowid as u64 | 1).leading_zeros();
         6 + bits.div_ceil(7).min(9) as usize
     }
 
-    /// Whether another child fits: then the last one gets a cell.
+    /// Returns whether another child fits: the present last child then needs a cell.
     fn has_room(&self) -> bool {
         let last = self.children.last().map_or(0, |child| Node::cell_bytes(*child));
         INTERIOR_HEAD + self.bytes + last <= PAGE_SIZE
@@ -277,7 +277,7 @@ impl Node {
             cell.clear();
             cell.extend_from_slice(&page.to_be_bytes());
             push_varint(&mut cell, *rowid as u64);
-            // SQLite, too, puts the first cell last.
+            // SQLite, too, places the first cell at the end of the page.
             content -= cell.len();
             bytes[content..content + cell.len()].copy_from_slice(&cell);
             let pointer = INTERIOR_HEAD + 2 * i;

@@ -1,4 +1,4 @@
-//! The page that is being filled.
+//! The leaf page that is being filled.
 
 use super::PAGE_SIZE;
 use super::memory::PageMemory;
@@ -6,32 +6,32 @@ use super::run::Pages;
 use crate::format::TABLE_LEAF;
 use std::sync::Arc;
 
-/// Room in front of the page: a cell is encoded before it is known whether it fits.
+/// Number of bytes before the page: a cell is encoded before the writer can check whether it fits.
 const HEADROOM: usize = 3 * PAGE_SIZE;
-/// Bytes of the staging buffer; the page is at its end.
+/// Size of the staging buffer in bytes; the page is at its end.
 pub(super) const STAGE: usize = HEADROOM + PAGE_SIZE;
-/// Bytes in front of the cell pointers.
+/// Number of bytes before the cell pointers.
 const HEAD: usize = 8;
-/// No cell is shorter than 4 bytes, so no page has more pointers.
+/// Maximum number of cells on a page: a cell has at least 4 bytes, and a pointer of 2.
 const MOST_CELLS: usize = (PAGE_SIZE - HEAD) / 6;
 
-/// The staging buffer. Cells are written from its end towards the front, each from its last byte to its
-/// first: so every length is known when it is written, and a value may be stored as 8 bytes, of which
-/// the superfluous ones are overwritten by what comes before it.
+/// The staging buffer. Cells are written from its end to its start, each from its last byte to its first. Every
+/// length is therefore known when it is written. A value may be stored as 8 bytes, because the bytes before it
+/// overwrite the superfluous ones.
 pub(super) type Bytes = [u8; STAGE];
 
-/// Finished leaves, and the one that is being filled.
+/// Finished leaves, and the leaf that is being filled.
 #[derive(Debug)]
 pub(super) struct Leaves {
     /// Finished pages.
     pub(super) done: Pages,
-    /// Where their memory comes from.
+    /// Source of the pages' memory.
     pub(super) memory: Arc<PageMemory>,
     /// The last rowid of each finished page.
     last_rowids: Vec<i64>,
-    /// The cells of the current page, at its end.
+    /// The cells of the current page, at the end of the buffer.
     pub(super) stage: Box<Bytes>,
-    /// Where they begin in `stage`.
+    /// Offset of the first cell in `stage`.
     pub(super) start: usize,
     /// Page header and cell pointers of the current page.
     head: Box<[u8; HEAD + 2 * MOST_CELLS]>,
@@ -53,8 +53,8 @@ impl Leaves {
         }
     }
 
-    /// Takes the cell that was encoded right before the others, from `start` on, into the page, or into
-    /// a new one if it does not fit.
+    /// Adds the cell that was encoded directly before the others, starting at `start`. Uses a new page if the cell
+    /// does not fit.
     #[inline]
     pub(super) fn take(&mut self, start: usize, rowid: i64) {
         let mut start = start;
@@ -68,7 +68,7 @@ impl Leaves {
         self.last_rowid = rowid;
     }
 
-    /// Takes a cell that was put together elsewhere. Returns where in the finished pages it will be.
+    /// Adds a cell that was encoded elsewhere. Returns its byte offset in the finished pages.
     pub(super) fn take_bytes(&mut self, cell: &[u8], rowid: i64) -> usize {
         let start = self.start - cell.len();
         self.stage[start..self.start].copy_from_slice(cell);
@@ -76,7 +76,7 @@ impl Leaves {
         self.done.count() * PAGE_SIZE + self.start - HEADROOM
     }
 
-    /// Finishes the page without the cell at `start`, which becomes the last of a new one.
+    /// Finishes the page without the cell at `start`, and moves that cell to the end of a new page.
     #[cold]
     fn turn(&mut self, start: usize) -> usize {
         let length = self.start - start;
@@ -85,7 +85,7 @@ impl Leaves {
         STAGE - length
     }
 
-    /// Finishes the page; an empty one is left out.
+    /// Finishes the page; drops an empty one.
     fn finish_page(&mut self) {
         if self.cells == 0 {
             return;
@@ -113,7 +113,7 @@ impl Leaves {
         self.start = STAGE;
     }
 
-    /// Finishes the page, and adds pages that are no leaves.
+    /// Finishes the page, and appends the overflow pages.
     pub(super) fn finish(mut self, overflow: Pages) -> (Pages, Vec<i64>) {
         self.finish_page();
         self.done.append(overflow);
@@ -121,19 +121,19 @@ impl Leaves {
     }
 }
 
-/// Writes a number so that its last byte is in front of `end`. Bytes in front of it are overwritten.
+/// Writes a number so that its last byte is directly before `end`. Bytes before the number are overwritten.
 #[inline(always)]
 pub(super) fn put_number(stage: &mut Bytes, end: usize, bits: u64) {
     stage[end - 8..end].copy_from_slice(&bits.to_be_bytes());
 }
 
-/// Writes a varint in front of `end`; returns where it starts.
+/// Writes a varint that ends at `end`; returns its start.
 #[inline(always)]
 pub(super) fn put_varint(stage: &mut Bytes, end: usize, v: u64) -> usize {
     if v >> 56 != 0 {
         return put_long_varint(stage, end, v);
     }
-    // Groups of 7 bits are spread to bytes: first halves, then quarters, then single groups.
+    // Spreads groups of 7 bits to bytes: first halves, then quarters, then single groups.
     let halves = v & 0x0fff_ffff | (v & 0x00ff_ffff_f000_0000) << 4;
     let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
     let groups = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
@@ -141,10 +141,10 @@ pub(super) fn put_varint(stage: &mut Bytes, end: usize, v: u64) -> usize {
     end - varint_length(v)
 }
 
-/// Bytes of the varint of a number below 2^56.
+/// Returns the length in bytes of the varint of a number below 2^56.
 #[inline(always)]
 fn varint_length(v: u64) -> usize {
-    // Bits divided by 7 and rounded up; exact up to 56 bits.
+    // Number of bits divided by 7, rounded up; exact up to 56 bits.
     let bits = (u64::BITS - (v | 1).leading_zeros()) as usize;
     ((bits + 6) * 37) >> 8
 }

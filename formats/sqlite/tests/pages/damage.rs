@@ -1,4 +1,4 @@
-//! Damaged files: rows or an error of a page, never a panic, never memory out of proportion.
+//! Damaged files yield rows or an error of a page, never a panic, and never use disproportionate memory.
 
 use crate::support::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::path::Path;
 const COLUMNS: usize = 4;
 const WANTED: [Wanted<'_>; COLUMNS + 1] = [Wanted::Value { default: Value::Null }; COLUMNS + 1];
 
-/// A table with interior pages, overflow pages, and rows of every kind of type.
+/// Creates a table with interior pages, overflow pages, and values of every serial type.
 fn small(path: &Path) -> u32 {
     let db = Connection::open(path).unwrap();
     db.execute_batch(
@@ -26,7 +26,7 @@ fn small(path: &Path) -> u32 {
     root(&db, "t")
 }
 
-/// What reading everything gives: for each leaf its rows or an error.
+/// Reads everything and returns for each leaf its rows or its error.
 fn read_all(database: &PageDatabase, root: u32) -> Vec<(u32, Result<TableRows, PageProblem>)> {
     let _ = database.schema();
     let leaves = database.leaves(root);
@@ -96,7 +96,7 @@ fn every_truncation_leaves_the_rows_before_it() {
     assert!(found > 1000);
 }
 
-/// A file of the given pages of 512 bytes behind an empty schema.
+/// Creates a file of the given pages of 512 bytes after an empty schema.
 fn with_pages(path: &Path, pages: &[Vec<u8>]) -> PageDatabase {
     let mut bytes = b"SQLite format 3\0\x02\0\x01\x01\0\x40\x20\x20".to_vec();
     bytes.resize(512, 0);
@@ -110,7 +110,7 @@ fn with_pages(path: &Path, pages: &[Vec<u8>]) -> PageDatabase {
     PageDatabase::open(path).unwrap()
 }
 
-/// A page with these cells at these offsets.
+/// Builds a page with these cells at these offsets.
 fn leaf(cells: &[(usize, &[u8])]) -> Vec<u8> {
     let mut page = vec![0; 512];
     page[0] = 13;
@@ -141,14 +141,14 @@ fn trees_that_are_none_keep_their_good_parts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let good = leaf(&[(400, &[3, 1, 2, 1, 9])]);
-    // 2 leads to itself, twice to 3, to 4, to page 0 and to one that does not exist.
+    // Page 2 refers to itself, twice to 3, to 4, to page 0 and to a page that does not exist.
     let database = with_pages(&path, &[interior(&[2, 3, 3, 0, 99, 4]), good.clone(), good.clone()]);
     let leaves = database.leaves(2);
     assert_eq!(leaves.pages, [3, 4]);
     let problems: Vec<String> =
         leaves.damage.iter().map(|error| format!("{} {:?}", error.page, error.problem)).collect();
     assert_eq!(problems, ["2 Twice", "3 Twice", "0 Missing", "99 Missing"]);
-    // Interior pages below one another, deeper than any tree.
+    // Nested interior pages, deeper than any valid tree.
     let mut chain: Vec<Vec<u8>> = (3..60).map(|next| interior(&[next])).collect();
     chain.push(good.clone());
     let leaves = with_pages(&path, &chain).leaves(2);
@@ -175,19 +175,20 @@ fn cells_and_chains_that_contradict_themselves() {
         let database = with_pages(&path, &[&[page], rest].concat());
         database.rows(&[2], &WANTED[..1]).unwrap_err().problem
     };
-    // In order: ends behind the page, lies in the pointers, header longer than the record, value longer than it.
+    // In order: the cell ends beyond the page, the cell overlaps the pointers, the header is longer than the
+    // record, the value is longer than the record.
     assert!(matches!(problem(leaf(&[(500, &[100, 1, 2, 1])]), &[]), PageProblem::Cells));
     assert!(matches!(problem(leaf(&[(8, &[0, 8])]), &[]), PageProblem::Cells));
     assert!(matches!(problem(leaf(&[(400, &[3, 1, 4, 1, 9])]), &[]), PageProblem::Record { rowid: 1 }));
     assert!(matches!(problem(leaf(&[(400, &[3, 1, 2, 2, 9])]), &[]), PageProblem::Record { rowid: 1 }));
     assert!(matches!(problem(leaf(&[(400, &[3, 1, 2, 10, 9])]), &[]), PageProblem::Record { rowid: 1 }));
-    // Two cells, one inside the other; rowids that descend.
+    // Two overlapping cells; descending rowids.
     let outer = [200, 1, 2, 13].iter().chain(&[2; 60]).copied().collect::<Vec<u8>>();
     let overlapping: Vec<(usize, &[u8])> = (0..12).map(|i| (100 + i, &outer[..])).collect();
     assert!(matches!(problem(leaf(&overlapping), &[]), PageProblem::Cells | PageProblem::Order));
     let (first, second) = ([3, 9, 2, 1, 9], [3, 8, 2, 1, 9]);
     assert!(matches!(problem(leaf(&[(400, &first), (420, &second)]), &[]), PageProblem::Order));
-    // A chain that leads nowhere.
+    // A chain to a page that does not exist.
     for first in [0, 9, u32::MAX] {
         let cell = long_cell(1, first);
         let found = problem(leaf(&[(400, &cell)]), &[vec![0; 512]]);
@@ -198,7 +199,7 @@ fn cells_and_chains_that_contradict_themselves() {
     }
 }
 
-/// A text of 997 bytes, of which 36 are here and the others in two overflow pages.
+/// Builds a text of 997 bytes: 36 in this cell, the others in two overflow pages.
 fn long_cell(rowid: u8, link: u32) -> Vec<u8> {
     let mut cell = vec![0x87, 0x68, rowid, 3, 0x8f, 0x57];
     cell.resize(3 + 39, b'x');
@@ -253,7 +254,7 @@ fn long_rows_of_a_page_are_read_one_by_one() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Pages of random bytes that begin like pages.
+    /// Decodes pages of random bytes that begin like valid pages.
     #[test]
     fn random_pages(
         pages in proptest::collection::vec((

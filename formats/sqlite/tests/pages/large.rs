@@ -1,4 +1,4 @@
-//! Files beyond 1 GiB, trees of several levels.
+//! Tests files beyond 1 GiB and trees of several levels.
 
 use crate::support::*;
 use rpd_shard::model::{Cells, Keys, Value};
@@ -8,11 +8,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The page of the lock byte.
+/// Page of the lock byte.
 const LOCK_PAGE: u32 = 262_145;
 const PAGE: u64 = 4096;
 
-/// Lengthens a database to `pages` pages, all new ones on the freelist. The file stays sparse.
+/// Extends a database to `pages` pages and adds all new pages to the freelist. The file stays sparse.
 fn lengthen(path: &Path, from: u32, pages: u32) {
     let file = File::options().write(true).open(path).unwrap();
     file.set_len(u64::from(pages) * PAGE).unwrap();
@@ -41,7 +41,7 @@ fn the_lock_page_stays_unused_in_a_tree_of_three_levels() {
     drop(db);
     let base = LOCK_PAGE - 10;
     lengthen(&path, pages, base);
-    // One row in each leaf, keys of 9 bytes each in interior pages; every 100th row has two overflow pages.
+    // One row per leaf, keys of 9 bytes in interior pages; every 100th row has two overflow pages.
     let rows = 75_000;
     let long = vec![b'x'; 10_000];
     let file = File::options().write(true).open(&path).unwrap();
@@ -96,7 +96,8 @@ fn the_lock_page_stays_unused_in_a_tree_of_three_levels() {
 #[test]
 fn every_number_of_children_makes_a_tree() {
     let folder = tempfile::tempdir().unwrap();
-    // A page has room for 340 children with keys of 2 bytes and one without a cell, in a tree with 1 to 3 pages of them.
+    // A page has room for 340 children with keys of 2 bytes and one child without a cell. The trees have 1 to 3
+    // such pages.
     for leaves in [0, 1, 2, 300, 339, 340, 341, 342, 343, 680, 681, 682, 683, 1023] {
         let path = folder.path().join(format!("{leaves}.db"));
         let db = create(&path, "CREATE TABLE t (id INTEGER PRIMARY KEY, c0);");
@@ -149,7 +150,7 @@ fn many_tables_of_one_leaf_leave_a_freelist_of_several_trunks() {
     let db = create(&path, "");
     assert_eq!(integrity(&db), "ok");
     assert_eq!(db.query_row("PRAGMA freelist_count", [], |row| row.get::<_, u32>(0)).unwrap(), tables);
-    // SQLite takes its pages from there.
+    // SQLite allocates its pages from the freelist.
     db.execute_batch("CREATE TABLE big (c0); INSERT INTO big VALUES (zeroblob(4000000));").unwrap();
     assert_eq!(db.query_row("PRAGMA freelist_count", [], |row| row.get::<_, u32>(0)).unwrap(), tables - 978);
     assert_eq!(integrity(&db), "ok");

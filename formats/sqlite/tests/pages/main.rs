@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Pages against SQLite itself.
+//! Compares the page reader and writer with SQLite itself.
 
 mod damage;
 mod large;

@@ -1,4 +1,4 @@
-//! What is no quiet database is told apart, and nothing is made beside it.
+//! Unreadable databases have distinct errors, and opening creates no files.
 
 use crate::read::root_of;
 use crate::support::*;
@@ -79,7 +79,7 @@ fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
     let path = folder.path().join("a.db");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE t(a)").unwrap();
     for name in ["a.db-wal", "a.db-journal"] {
-        // A link that leads to itself can be read by no user, root included.
+        // No user, not even root, can read a link to itself.
         std::os::unix::fs::symlink(name, folder.path().join(name)).unwrap();
         let error = PageDatabase::open(&path).unwrap_err();
         assert!(matches!(&error, OpenError::Journal { journal, .. } if journal.ends_with(name)), "{error}");

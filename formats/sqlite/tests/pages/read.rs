@@ -1,4 +1,4 @@
-//! What we read is what SQLite reads.
+//! The reader returns the same rows as SQLite.
 
 use crate::support::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ pub(crate) fn root_of(database: &PageDatabase, table: &str) -> u32 {
     database.schema().unwrap().iter().find(|row| row.name == table).unwrap().root
 }
 
-/// All rows of a table; column 0 is its key.
+/// Reads all rows of a table; column 0 is its key.
 fn rows(database: &PageDatabase, table: &str, columns: usize, split: usize) -> Vec<TableRows> {
     let leaves = database.leaves(root_of(database, table));
     assert!(leaves.damage.is_empty(), "{:?}", leaves.damage);
@@ -20,7 +20,8 @@ fn rows(database: &PageDatabase, table: &str, columns: usize, split: usize) -> V
     leaves.pages.chunks(split).map(|pages| database.rows(pages, &wanted).unwrap()).collect()
 }
 
-/// Compares with what SQLite reads; integers in columns of REAL affinity are numbers to it.
+/// Compares with the rows that SQLite reads. SQLite returns integers in columns of REAL affinity as floating-point
+/// numbers.
 fn compare(batches: &[TableRows], seen: &[Seen]) -> Result<(), TestCaseError> {
     let all = batches.iter().flat_map(|batch| (0..batch.len).map(move |row| (batch, row)));
     let mut count = 0;
@@ -41,7 +42,7 @@ fn compare(batches: &[TableRows], seen: &[Seen]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A database by SQLite with pages of this size.
+/// Lets SQLite create a database with pages of this size.
 fn create_with(path: &Path, page_size: u32, sql: &str) -> Connection {
     let db = Connection::open(path).unwrap();
     db.execute_batch(&format!("PRAGMA page_size = {page_size}; PRAGMA synchronous = OFF;")).unwrap();

@@ -1,4 +1,4 @@
-//! Tables made by SQLite and by us, and what SQLite reads from them.
+//! Creates tables with SQLite and with this crate, and reads them with SQLite.
 
 use proptest::prelude::*;
 use rpd_shard::model::{Cells, Keys, Nulls, OwnedValue, TextCells, Value};
@@ -9,7 +9,7 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use std::fs::File;
 use std::path::Path;
 
-/// A table for a test: declared types of its columns, and rows.
+/// A table for a test: declared column types, and rows.
 #[derive(Clone, Debug)]
 pub(crate) struct TestTable {
     pub(crate) types: Vec<&'static str>,
@@ -18,7 +18,7 @@ pub(crate) struct TestTable {
     pub(crate) rows: usize,
 }
 
-/// A row as SQLite gives it back: rowid, then for each column its type and its value.
+/// A row as SQLite returns it: rowid, then type and value of each column.
 pub(crate) type Seen = (i64, Vec<(String, OwnedValue)>);
 
 pub(crate) struct Bound<'a>(pub(crate) Value<'a>);
@@ -36,7 +36,7 @@ impl ToSql for Bound<'_> {
 }
 
 impl TestTable {
-    /// Its declaration; column 0 is the key.
+    /// Returns the declaration of the table; column 0 is the key.
     pub(crate) fn ddl(&self, name: &str) -> String {
         let columns: Vec<_> = self.types.iter().enumerate().map(|(i, t)| format!(", c{i} {t}")).collect();
         format!("CREATE TABLE {name} (id INTEGER PRIMARY KEY{})", columns.concat())
@@ -52,7 +52,7 @@ impl TestTable {
         std::iter::once(Field::Key).chain(cells).collect()
     }
 
-    /// The rows inserted by SQLite.
+    /// Inserts the rows with SQLite.
     pub(crate) fn insert(&self, db: &Connection, name: &str) {
         let places = vec![",?"; self.types.len()].concat();
         let mut insert = db.prepare(&format!("INSERT INTO {name} VALUES (?{places})")).unwrap();
@@ -64,7 +64,7 @@ impl TestTable {
     }
 }
 
-/// A database made by SQLite, with pages of 4096 bytes.
+/// Lets SQLite create a database with pages of 4096 bytes.
 pub(crate) fn create(path: &Path, sql: &str) -> Connection {
     let db = Connection::open(path).unwrap();
     db.execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
@@ -73,7 +73,7 @@ pub(crate) fn create(path: &Path, sql: &str) -> Connection {
     db
 }
 
-/// Root page of a table, and pages of the file.
+/// Returns the root page of a table.
 pub(crate) fn root(db: &Connection, table: &str) -> u32 {
     db.query_row("SELECT rootpage FROM sqlite_master WHERE name = ?", [table], |row| row.get(0)).unwrap()
 }
@@ -82,7 +82,7 @@ pub(crate) fn page_count(db: &Connection) -> u32 {
     db.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
 }
 
-/// All rows of a table, as SQLite sees them.
+/// Reads all rows of a table with SQLite.
 pub(crate) fn seen(db: &Connection, table: &str, columns: usize) -> Vec<Seen> {
     let list: Vec<_> = (0..columns).map(|i| format!(", typeof(c{i}), c{i}")).collect();
     let mut select = db.prepare(&format!("SELECT id{} FROM {table} ORDER BY id", list.concat())).unwrap();
@@ -108,7 +108,7 @@ pub(crate) fn integrity(db: &Connection) -> String {
     db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
 }
 
-/// Fills empty tables of a closed database: each table in several runs, all runs behind one another.
+/// Fills empty tables of a closed database. Each table has several runs; all runs are placed one after another.
 pub(crate) fn fill(path: &Path, pages: u32, tables: &[(u32, &[TestTable])]) {
     assert_eq!(PageDatabase::open(path).unwrap().page_count(), pages);
     let file = File::options().write(true).open(path).unwrap();
@@ -166,7 +166,7 @@ pub(crate) fn real() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Texts: JSON, names, numbers in all spellings, and lengths around every limit.
+/// Generates texts: JSON, names, numbers in all spellings, and lengths around every limit.
 pub(crate) fn any_text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => Just(b"{}".to_vec()),
@@ -180,7 +180,7 @@ pub(crate) fn any_text() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Lengths around the limits of serial types and pages, in reach of some header and key.
+/// Generates lengths around the limits of serial types and pages, allowing for some header and key.
 pub(crate) fn length() -> impl Strategy<Value = usize> {
     prop_oneof![
         4 => 50usize..66,
@@ -202,7 +202,7 @@ pub(crate) fn value() -> impl Strategy<Value = OwnedValue> {
     ]
 }
 
-/// A column of each kind of cells.
+/// Generates a column of each kind of cells.
 pub(crate) fn cells(rows: usize) -> impl Strategy<Value = Cells> {
     let nulls = prop_oneof![
         Just(Nulls::default()),
@@ -221,7 +221,7 @@ pub(crate) fn cells(rows: usize) -> impl Strategy<Value = Cells> {
     ]
 }
 
-/// Rows that follow each other, in one piece or several.
+/// Generates consecutive rows, in one piece or several.
 pub(crate) fn table(rows: std::ops::Range<usize>) -> impl Strategy<Value = Vec<TestTable>> {
     let types = prop_oneof![
         3 => Just("INTEGER"),

@@ -1,4 +1,4 @@
-//! What we write is what SQLite would have written.
+//! The writer produces the same rows as SQLite.
 
 use crate::read::root_of;
 use crate::support::*;
@@ -8,7 +8,7 @@ use rpd_sqlite::read::{PageDatabase, Wanted};
 use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage, PAGE_SIZE, PageMemory, PlacedRun};
 use std::sync::Arc;
 
-/// The same rows in a database of ours and in one that SQLite made by inserts.
+/// Writes the same rows to a database with this crate and to another with SQLite inserts, and compares them.
 fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..tables.len()).map(|i| format!("t{i}")).collect();
@@ -37,7 +37,7 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
             }
         }
     }
-    // The records have the same types, which SQLite does not tell of columns with REAL affinity.
+    // The records have the same serial types; SQLite does not report them for columns of REAL affinity.
     for (name, pieces) in names.iter().zip(tables) {
         let columns = pieces[0].types.len();
         let [ours, theirs] = ["ours.db", "theirs.db"].map(|file| {
@@ -58,7 +58,7 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
             }
         }
     }
-    // The file can be changed like any other.
+    // The file can be changed like any other database.
     ours.execute_batch(
         "CREATE TABLE later (text TEXT UNIQUE);
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
@@ -71,8 +71,8 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whether both are texts of one floating point number: SQLite computes the 17th digit from 64 bits of the power of
-/// ten, and now and then it is one less.
+/// Returns whether both are texts of one floating-point number. SQLite computes the 17th digit from 64 bits of the
+/// power of ten, and sometimes the digit is one less.
 fn same_number(ours: &(String, OwnedValue), theirs: &(String, OwnedValue)) -> bool {
     let (OwnedValue::Text(ours), OwnedValue::Text(theirs)) = (&ours.1, &theirs.1) else { return false };
     let number = |text: &[u8]| std::str::from_utf8(text).unwrap().parse::<f64>().ok();
@@ -93,7 +93,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The same values in a column of each affinity.
+    /// Stores the same values in a column of each affinity.
     #[test]
     fn affinities(values in proptest::collection::vec(value(), 300)) {
         let types = vec!["INTEGER", "TEXT", "JSONB", "REAL", "BLOB"];
@@ -105,7 +105,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Pages do not depend on how rows are handed over.
+    /// Pages do not depend on how rows are split over calls.
     #[test]
     fn rows_one_by_one_make_the_same_pages(pieces in table(0..60)) {
         let table = &pieces[0];
@@ -125,7 +125,7 @@ proptest! {
     }
 }
 
-/// Offsets and pages, and the last rowid of each leaf.
+/// Returns offsets and pages, and the last rowid of each leaf.
 fn written(run: &PlacedRun) -> (Vec<(u64, Vec<u8>)>, Vec<i64>) {
     let pages = run.pieces().flat_map(|(offset, bytes)| {
         let page = move |(i, page): (usize, &[u8])| (offset + (i * PAGE_SIZE) as u64, page.to_vec());

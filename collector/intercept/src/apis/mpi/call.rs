@@ -44,7 +44,7 @@ pub(super) enum DataVolume {
     CountsOfTypes(NumberArray, HandleArray),
 }
 
-/// What a call does to requests and communicators, and where the result is.
+/// Effect of a call on requests and communicators, and location of its result.
 #[derive(Clone, Copy)]
 pub(super) enum CallEffect {
     /// Nothing.
