@@ -43,14 +43,14 @@ impl HeldMemory {
 
     /// Returns the memory that suffices for a merge, bytes.
     fn needed(&self) -> u64 {
-        let told = match self.asked {
+        let limit = match self.asked {
             0 => 0,
             asked => {
                 let asked = asked.saturating_mul(PER_STRING_ASKED);
                 self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING_TOLD)).saturating_add(asked)
             }
         };
-        let agree = told.saturating_add(ALWAYS + OF_MPI);
+        let agree = limit.saturating_add(ALWAYS + OF_MPI);
         self.kept().saturating_add(self.largest).saturating_add(MIN_MEMORY).max(agree)
     }
 
@@ -180,7 +180,7 @@ impl MemoryBudget {
         let Some(wanted) = wanted else { return Ok(()) };
         let more = mebibytes(wanted as u64 * PER_STACK_ID);
         Err(Failure::usage(format!(
-            "--memory {} is too little for an input with {wanted} stack ids that have to be numbered anew: give it \
+            "--memory {} is too little for an input with {wanted} stack ids that have to be renumbered: give it \
              --memory {more}, or leave that input out",
             Size(self.0)
         )))

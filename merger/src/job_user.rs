@@ -63,10 +63,10 @@ pub(crate) fn check_owner(folder: &Path) -> Result<(), Failure> {
 
 /// The user of the job; `None` if neither Slurm nor a folder identifies one.
 fn job_user(inputs: &[PathBuf]) -> Result<Option<u32>, Failure> {
-    if let Some(told) = std::env::var_os(JOB_UID).filter(|told| !told.is_empty()) {
+    if let Some(uid) = std::env::var_os(JOB_UID).filter(|uid| !uid.is_empty()) {
         let uid = number(JOB_UID).ok_or_else(|| {
             Failure::usage(format!(
-                "{JOB_UID} is {told:?}, which is no user id; unset it, or name the job's user"
+                "{JOB_UID} is {uid:?}, which is no user id; unset it, or name the job's user"
             ))
         });
         return uid.map(Some);

@@ -5,8 +5,8 @@ use super::job_clocks::JobClocks;
 use super::nodes::JobNodes;
 use super::recorded_clocks::RecordedClocks;
 use crate::cli::MergeArgs;
-use crate::input::former::FormerMerge;
 use crate::input::plan::MergePlan;
+use crate::input::plan::previous_merge::FormerMerge;
 use rpd_clocks::{AlignChoice, ClockFile};
 use rpd_collectives::{MatchedCollectives, clock_observations};
 use rpd_comm::Comm;
@@ -35,7 +35,7 @@ pub(crate) fn align_clocks(
         repair_causality: args.repair_causality,
         clock_file,
         nodes,
-        homes: &plan.homes,
+        host_clocks: &plan.host_clocks,
     };
     observed.align(comm, meetings, &how)
 }

@@ -130,7 +130,7 @@ impl ProgramCall {
 
     /// Prints the warnings about options, and with `--print-config` the options. Returns an exit code if nothing else
     /// is to be done.
-    pub fn tell(&self) -> Option<Exit> {
+    pub fn print_messages(&self) -> Option<Exit> {
         self.warnings.iter().for_each(|line| eprintln!("{line}"));
         let settings = self.settings.as_ref().filter(|_| self.cli.merge.print_config)?;
         match std::io::stdout().write_all(settings.show(TABLE).as_bytes()) {

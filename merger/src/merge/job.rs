@@ -1,10 +1,10 @@
 //! Inputs, output and options of a merge. Rank 0 lists them and sends them to all merge ranks.
 
 use crate::cli::MergeArgs;
-use crate::input::find::{ListedFile, hold, is_text};
+use crate::input::listing::find::{ListedFile, hold, is_text};
+use crate::input::listing::translate::{self, TranslatedFile, TranslatedFolder, TranslationNotes};
+use crate::input::listing::unused::{UnusedFiles, find_all};
 use crate::input::plan::output_of;
-use crate::input::translate::{self, TranslatedFile, TranslatedFolder, TranslationNotes};
-use crate::input::unused::{UnusedFiles, find_all};
 use crate::output::size_limit::SizeLimit;
 use crate::output_file::made_by_merge::unfinished_run;
 use crate::report::plot::check_place;

@@ -14,7 +14,7 @@ pub(crate) use job::MergeJob;
 pub use observe::{JobObservations, job_observations};
 
 use crate::cli::{MergeArgs, OutputFormat};
-use crate::input::gone::ExcludedInputs;
+use crate::input::plan::excluded::ExcludedInputs;
 use crate::input::plan::{MergePlan, plan};
 use crate::output::counts::row_counts;
 use crate::output::planned_size::{PlannedRows, planned_bytes, with_converted};

@@ -4,7 +4,7 @@ use super::job::MergeJob;
 use super::survey::survey_inputs;
 use crate::agree::clocks::GatheredClocks;
 use crate::cli::MergeArgs;
-use crate::input::gone::ExcludedInputs;
+use crate::input::plan::excluded::ExcludedInputs;
 use crate::input::plan::plan;
 use rpd_clocks::ClockObservations;
 use rpd_collectives::{clock_observations, match_calls};

@@ -38,7 +38,7 @@ pub(super) fn seal(
     let WrittenPages { base, placed } = pages;
     let index = seal::gather_leaves(comm, &placed.index)?;
     if comm.rank() == 0 {
-        seal::seal_pages(path, &index, &base.roots, base.behind, placed.pages)?;
+        seal::seal_pages(path, &index, &base.roots, base.next_page, placed.pages)?;
     }
     comm.barrier();
     let open = || -> Result<Writer, Failure> {

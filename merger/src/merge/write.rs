@@ -48,7 +48,7 @@ pub(super) fn write(
         progress,
         agreed.memory.spare_bytes(),
     );
-    let target = WriteTarget { path, first: base.behind };
+    let target = WriteTarget { path, first: base.next_page };
     let means = WriteLimits {
         threads: agreed.memory.threads(rayon::current_num_threads(), inputs.memory.largest),
         stream_bytes: agreed.memory.stream_bytes(),

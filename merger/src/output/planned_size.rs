@@ -6,9 +6,9 @@
 //! `--max-output` nevertheless is stopped while it writes.
 
 use crate::cli::OutputFormat;
-use crate::input::input_survey::InputSurvey;
 use crate::input::opened::OpenInput;
 use crate::input::schema::JobSchema;
+use crate::input::survey::input_survey::InputSurvey;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
 use rpd_rocpd::schema::default_value;

@@ -4,12 +4,12 @@ use super::provenance;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
 use crate::input::expand::{self, ExpansionContext};
-use crate::input::gone::{changed, with_rows};
-use crate::input::input_survey::InputSurvey;
 use crate::input::opened::{OpenInput, StringMap, block_rows, shard_strings};
 use crate::input::piece_ref::PieceRef;
 use crate::input::schema::JobSchema;
 use crate::input::source::{ExpandedKeys, InputSource, RowOrigin, SourcePiece};
+use crate::input::survey::input_survey::InputSurvey;
+use crate::input::{survey::input_survey::with_lost_rows, vanished::vanished_input};
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;
@@ -134,7 +134,7 @@ impl<'a> RowMaker<'a> {
         take: &mut TakeRows<'_>,
     ) -> Result<u64, Failure> {
         let made = self.make(part, Made::Others, written, take);
-        made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
+        made.map_err(|failure| with_lost_rows(failure, self.surveys, self.job.schema))
     }
 
     /// Passes the process rows of a piece to `take`.
@@ -145,7 +145,7 @@ impl<'a> RowMaker<'a> {
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
         let made = self.make(part, Made::Processes, written, take).map(drop);
-        made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
+        made.map_err(|failure| with_lost_rows(failure, self.surveys, self.job.schema))
     }
 
     fn make(
@@ -194,7 +194,7 @@ impl<'a> RowMaker<'a> {
             }
             (SourcePiece::Rows { space, table, piece }, OpenInput::Database(open)) => {
                 let rows = open.database.rows(*space, *table, piece, Wanted::All);
-                let mut rows = rows.map_err(|error| changed(open.database.path(), &error))?;
+                let mut rows = rows.map_err(|error| vanished_input(open.database.path(), &error))?;
                 if let Some(adopted) = source.tables.get(&rows.id()) {
                     rows.table = adopted.clone();
                 }
@@ -294,7 +294,7 @@ fn block_pieces(
     take: &mut TakeRows<'_>,
 ) -> Result<(), Failure> {
     let rows = block_rows(shard, &map.source.tables, block);
-    let rows = rows.map_err(|error| changed(shard.path(), &error.cause))?;
+    let rows = rows.map_err(|error| vanished_input(shard.path(), &error.cause))?;
     let Some(keys) = keys else {
         let handles = block.header.handles.then(|| rows.keys.clone());
         let mut merged = map.renumber(rows, RowOrigin::Stored, replaced);

@@ -5,9 +5,9 @@ use super::rows::WrittenRows;
 use super::sets::{SmallRows, TableSets};
 use crate::agree::nodes::JobNodes;
 use crate::input::expand::BuiltinString;
-use crate::input::gone::with_rows;
-use crate::input::input_survey::InputSurvey;
 use crate::input::schema::JobSchema;
+use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::input_survey::with_lost_rows;
 use crate::output::write_failure;
 use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
@@ -71,7 +71,7 @@ pub(crate) fn strings_in_turns(
     let add = || {
         let mut writer = open()?;
         let written = add_strings(&mut writer, schema, surveys, strings)
-            .map_err(|failure| with_rows(failure, surveys, schema))?;
+            .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
         writer.commit().map_err(write_failure)?;
         Ok(written)
     };

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 /// Number of writes for which the memory suffices: some wait while one is written.
 const WRITES: usize = 6;
 /// Maximum number of memory pieces per system call; the kernel allows 1,024.
-const MOST_SLICES: usize = 512;
+const MAX_SLICES: usize = 512;
 
 /// Writes pages to their positions, in the order of their arrival.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl PageStream {
     fn ended(&mut self) -> Result<(), Failure> {
         self.queue.end(false);
         let Some(writer) = self.writer.take() else {
-            return Err(Failure::internal("the output is written by nobody"));
+            return Err(Failure::internal("no thread writes the output"));
         };
         match writer.join() {
             Ok(result) => result.map_err(|error| Failure::write(&self.path, &error)),
@@ -201,7 +201,7 @@ impl Files {
         let mut together: Vec<&[u8]> = Vec::new();
         let (mut first, mut next) = (0, 0);
         for (offset, bytes) in runs.iter().flat_map(PlacedRun::pieces) {
-            if offset != next || together.len() == MOST_SLICES {
+            if offset != next || together.len() == MAX_SLICES {
                 self.write_together(first, &together)?;
                 together.clear();
                 first = offset;

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 /// Maximum number of clocks for which the table has one line each.
 const ALL: usize = 24;
 /// Number of clocks in the table if there are more; the most urgent ones are chosen.
-const WORST: usize = 12;
+const MAX_SHOWN_CLOCKS: usize = 12;
 /// Maximum number of names in a line about several clocks.
-const MOST_NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 
 /// Column headings; the first and the last column are left-aligned.
 const HEADS: [&str; COLUMNS] = ["node", "offset (ns)", "drift (ppm)", "bar", "certain", "aligned by"];
@@ -64,7 +64,7 @@ impl MergeReport {
             return (known, Vec::new());
         }
         known.sort_by_key(|place| (Reverse(self.clocks[*place].urgency()), *place));
-        let rest = known.split_off(WORST);
+        let rest = known.split_off(MAX_SHOWN_CLOCKS);
         known.sort_unstable();
         (known, rest)
     }
@@ -242,8 +242,8 @@ impl ClockRow {
             ),
             (self.violations, "time", " its ranks left a collective before others came"),
         ];
-        let told = all.iter().filter(|(n, ..)| *n > 0);
-        told.map(|(n, thing, what)| format!("; {}{what}", counted(*n, thing))).collect()
+        let parts = all.iter().filter(|(n, ..)| *n > 0);
+        parts.map(|(n, thing, what)| format!("; {}{what}", counted(*n, thing))).collect()
     }
 }
 
@@ -281,9 +281,9 @@ fn signed(ns: i64) -> String {
 }
 
 fn some_of(names: &[&str]) -> String {
-    match names.len().checked_sub(MOST_NAMES) {
+    match names.len().checked_sub(MAX_NAMES) {
         Some(more @ 1..) => {
-            format!("{} and {} more", names[..MOST_NAMES].join(", "), grouped(more as u64))
+            format!("{} and {} more", names[..MAX_NAMES].join(", "), grouped(more as u64))
         }
         _ => names.join(", "),
     }

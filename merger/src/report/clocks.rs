@@ -3,7 +3,7 @@
 use super::MergeReport;
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
-use crate::input::home::RealtimeStep;
+use crate::input::host_clocks::RealtimeStep;
 use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of hosts that are named per clock.
-const MOST_HOSTS: usize = 3;
+const MAX_HOSTS: usize = 3;
 /// Maximum length of a list of ranks beside a host, characters.
-const LONGEST_RANKS: usize = 16;
+const MAX_RANKS_CHARS: usize = 16;
 
 /// How one clock domain was aligned, and how exactly.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -164,7 +164,7 @@ impl ClockRow {
             [] => return self.hosts_text(),
             [rank] => format!("rank {rank}"),
             [first, ..] => match rank_ranges(&self.ranks) {
-                short if short.len() <= LONGEST_RANKS => format!("ranks {short}"),
+                short if short.len() <= MAX_RANKS_CHARS => format!("ranks {short}"),
                 _ => format!("{} ranks from {first}", self.ranks.len()),
             },
         };
@@ -174,8 +174,8 @@ impl ClockRow {
     fn hosts_text(&self) -> String {
         // Host names are read from files, and control characters could manipulate the terminal.
         let shown = |host: &String| host.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let shown: Vec<String> = self.hosts.iter().take(MOST_HOSTS).map(shown).collect();
-        match self.hosts.len().checked_sub(MOST_HOSTS) {
+        let shown: Vec<String> = self.hosts.iter().take(MAX_HOSTS).map(shown).collect();
+        match self.hosts.len().checked_sub(MAX_HOSTS) {
             Some(more @ 1..) => format!("{} and {more} more", shown.join(", ")),
             _ => shown.join(", "),
         }

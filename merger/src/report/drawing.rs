@@ -13,7 +13,7 @@ const LINE: i32 = 19;
 const LEGEND_CHARS: usize = 50;
 const WORDS_CHARS: usize = 150;
 /// Maximum number of text lines.
-const MOST_WORDS: usize = 32;
+const MAX_LINES: usize = 32;
 /// Maximum number of curves with their own color; further ones have the same color.
 const COLORED: usize = 24;
 /// Maximum number of curves with filled error bounds; more curves have outlines only.
@@ -76,9 +76,9 @@ pub(super) fn draw(picture: &ClockPicture) -> Result<String, Box<dyn Error>> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 fn write_words(area: &Area<'_>, words: &[String]) -> Result<(), Box<dyn Error>> {
-    let left = words.len().saturating_sub(MOST_WORDS);
+    let left = words.len().saturating_sub(MAX_LINES);
     let more = (left > 0).then(|| format!("and {left} more lines"));
-    for (i, line) in words.iter().take(MOST_WORDS).chain(&more).enumerate() {
+    for (i, line) in words.iter().take(MAX_LINES).chain(&more).enumerate() {
         // XML collapses several spaces into one.
         let line = cut(line, WORDS_CHARS).replace("  ", "\u{a0}\u{a0}");
         area.draw(&Text::new(line, (24, 24 + LINE * i as i32), ("monospace", 13)))?;

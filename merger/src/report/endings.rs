@@ -1,8 +1,8 @@
 //! Summary lines about the endings of commands and processes.
 
 use super::MergeReport;
-use crate::input::command_endings::endings_line;
-use crate::input::death::ProcessCrash;
+use crate::input::survey::command_endings::endings_line;
+use crate::input::survey::crashed::ProcessCrash;
 
 impl MergeReport {
     /// Returns the line about all commands; `None` if all succeeded, or if the crash line of the only command says

@@ -7,13 +7,13 @@ use super::running::unfinished;
 use crate::agree::findings::MAX_SHOWN_LINES;
 use crate::agree::findings::{JobFindings, ProcessKinds};
 use crate::agree::job_clocks::{CausalityRepair, JobClocks};
-use crate::input::command_endings::CommandEnding;
-use crate::input::death::{ProcessCrash, StoppedProcesses};
 use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::plan::MergePlan;
-use crate::input::ranks::JobRanks;
-use crate::input::running::StillRunning;
+use crate::input::plan::ranks::JobRanks;
+use crate::input::plan::running::StillRunning;
 use crate::input::schema::JobSchema;
+use crate::input::survey::command_endings::CommandEnding;
+use crate::input::survey::crashed::{ProcessCrash, StoppedProcesses};
 use crate::output::counts::{RowAccounts, RowCount};
 use crate::output::size_limit::free_bytes;
 use crate::output::verify::OutputVerification;
@@ -288,8 +288,8 @@ impl MergeReport {
 
     /// Adds notes about data that a `.rpd` cannot represent.
     pub fn note_left_out_of_rpd(&mut self, left_out: BTreeMap<String, u64>) {
-        let told = left_out.iter().take(MAX_SHOWN_LINES);
-        self.notes.extend(told.map(|(what, rows)| format!("{rows} {what} have no place in .rpd")));
+        let shown = left_out.iter().take(MAX_SHOWN_LINES);
+        self.notes.extend(shown.map(|(what, rows)| format!("{rows} {what} have no place in .rpd")));
         if let Some(more @ 1..) = left_out.len().checked_sub(MAX_SHOWN_LINES) {
             self.notes
                 .push(format!("and {more} more {} of rows; --json lists all", noun(more as u64, "kind")));

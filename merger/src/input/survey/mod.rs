@@ -1,21 +1,33 @@
 //! Reads an input once, before ids are assigned. Counts rows, keys, strings and stack ids, and finds damage. Decodes
 //! every block, so that the counts are exact.
 
-use super::block_facts::{BlockFacts, SourceFacts, facts};
-use super::collectives::complete_collectives;
-use super::expand::{self, BuiltinString};
-use super::foreign_blocks::ForeignBlocks;
-use super::gone::changed;
-use super::home::HostClocks;
-use super::input_survey::{InputSurvey, hashes_of_words, shorten};
-use super::opened::{InputTables, OpenInput};
-use super::placeholders::{leads_nowhere, may_be_call_of, missing_rows, reserve_placeholders};
-use super::plan::PlannedInput;
-use super::profiler_losses::{ProfilerLosses, damaged_profiler_losses};
-use super::schema::JobSchema;
-use super::source::{ExpandedKeys, InputSource, KeySpace, SourcePiece, SourceTracks, StackSpace};
-use super::translate::TRANSLATED;
-use super::{command_endings::CommandEndings, database::survey_database, death::ProcessCrash};
+pub(super) mod block_facts;
+pub(super) mod collectives;
+pub(crate) mod command_endings;
+pub(crate) mod crashed;
+pub(crate) mod database;
+pub(super) mod foreign_blocks;
+pub(crate) mod input_survey;
+pub(super) mod placeholders;
+pub(crate) mod profiler_losses;
+pub(super) mod resident_size;
+pub(super) mod row_texts;
+
+use self::{command_endings::CommandEndings, crashed::ProcessCrash, database::survey_database};
+use crate::input::expand::{self, BuiltinString};
+use crate::input::host_clocks::HostClocks;
+use crate::input::listing::translate::TRANSLATED;
+use crate::input::opened::{InputTables, OpenInput};
+use crate::input::plan::PlannedInput;
+use crate::input::schema::JobSchema;
+use crate::input::source::{ExpandedKeys, InputSource, KeySpace, SourcePiece, SourceTracks, StackSpace};
+use crate::input::survey::block_facts::{BlockFacts, SourceFacts, facts};
+use crate::input::survey::collectives::complete_collectives;
+use crate::input::survey::foreign_blocks::ForeignBlocks;
+use crate::input::survey::input_survey::{InputSurvey, hashes_of_words, shorten};
+use crate::input::survey::placeholders::{leads_nowhere, may_be_call_of, missing_rows, reserve_placeholders};
+use crate::input::survey::profiler_losses::{ProfilerLosses, damaged_profiler_losses};
+use crate::input::vanished::vanished_input;
 use crate::strings::hash;
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives};
@@ -40,29 +52,29 @@ const BLOCKS_AT_ONCE: usize = 256;
 pub(crate) fn survey(
     planned: &PlannedInput,
     job: &JobSchema,
-    homes: &HostClocks,
+    host_clocks: &HostClocks,
     sample: &CallSample,
 ) -> Result<InputSurvey, Failure> {
     let path = &planned.path;
-    let another = |what: &str| changed(path, &io::Error::other(what.to_owned()));
+    let another = |what: &str| vanished_input(path, &io::Error::other(what.to_owned()));
     if planned.format == Format::RocPd {
-        let database = Database::open(path).map_err(|error| changed(path, &error))?;
+        let database = Database::open(path).map_err(|error| vanished_input(path, &error))?;
         let guid = |space: &usize| database.spaces().get(*space).map(|space| &space.guid);
         if database.bytes() != planned.bytes
             || !planned.spaces.iter().map(guid).eq(planned.guids.iter().map(Some))
         {
             return Err(another("it is another database than it was"));
         }
-        return Ok(survey_database(database, &planned.spaces, job, homes, sample));
+        return Ok(survey_database(database, &planned.spaces, job, host_clocks, sample));
     }
-    let mut shard = Shard::open(path).map_err(|error| changed(path, &error))?;
+    let mut shard = Shard::open(path).map_err(|error| vanished_input(path, &error))?;
     if shard.bytes() < planned.bytes {
         return Err(another("it is shorter than it was"));
     }
     if let Some(command) = shard.command.clone().filter(|_| planned.shows_command) {
         shard.processes.entry(COMMAND_SOURCE).or_insert(*command);
     }
-    Ok(survey_shard(shard, planned.running_until.is_some(), job, homes, sample))
+    Ok(survey_shard(shard, planned.running_until.is_some(), job, host_clocks, sample))
 }
 
 /// Surveys a shard, with its blocks in parallel. If its collector is still running, a missing end is not a loss.
@@ -70,7 +82,7 @@ fn survey_shard(
     shard: Shard,
     is_running: bool,
     job: &JobSchema,
-    homes: &HostClocks,
+    host_clocks: &HostClocks,
     sample: &CallSample,
 ) -> InputSurvey {
     let tables: InputTables = job.adopt(shard.schema());
@@ -97,13 +109,13 @@ fn survey_shard(
                 *known = known.saturating_add(*bytes);
             }
         }
-        let said = std::mem::take(&mut gathered.collectives);
+        let calls = std::mem::take(&mut gathered.collectives);
         let native: Vec<BlockRef> =
             facts.iter().filter(|fact| fact.is_native()).map(|fact| fact.block).collect();
         let mut source = source(&shard, number, &tables, job, &gathered, facts);
-        source.collectives = said;
-        homes.settle_rank(&shard.identity.run_id, &mut source.process);
-        if homes.find_node(&mut source.process) {
+        source.collectives = calls;
+        host_clocks.settle_rank(&shard.identity.run_id, &mut source.process);
+        if host_clocks.find_node(&mut source.process) {
             source.nodes = vec![(1, source.process.node.clone())];
         }
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
@@ -124,7 +136,7 @@ fn survey_shard(
     }
     let commands = CommandEndings::of(shard.command.as_deref());
     let profiler_losses = ProfilerLosses::of(&shard.profiler_losses);
-    complete_collectives(&shard, &strings, homes, sample, &mut sources);
+    complete_collectives(&shard, &strings, host_clocks, sample, &mut sources);
     losses.extend(damaged_profiler_losses(&shard));
     let missing = missing_rows(&shard, is_merged, &readable);
     let is_cut = is_running || missing.iter().any(|loss| loss.cause == LossCause::Truncated);
@@ -227,7 +239,7 @@ fn gather(
         let decoded: Vec<_> =
             some.par_iter().map(|block| facts(shard, tables, block, strings, &threads, sample)).collect();
         for decoded in decoded {
-            let (fact, told) = match decoded {
+            let (fact, source_facts) = match decoded {
                 Ok(both) => both,
                 Err(error) => {
                     warnings.push(error.to_string());
@@ -249,7 +261,7 @@ fn gather(
             }
             *next = header.next_key();
             *next_key = fact.runs.last().map_or(*next_key, |run| run.1);
-            gathered.add(told, sample);
+            gathered.add(source_facts, sample);
             good.push(fact);
         }
     }

@@ -1,9 +1,9 @@
 //! Properties that rank 0 reads from an input while it plans the merge.
 
-use super::former::FormerMerge;
-use super::home::HostClocks;
-use super::opened::shard_source_id;
-use super::running::running_until;
+use crate::input::host_clocks::HostClocks;
+use crate::input::opened::shard_source_id;
+use crate::input::plan::previous_merge::FormerMerge;
+use crate::input::plan::running::running_until;
 use rpd_foreign::Format;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
@@ -18,9 +18,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Maximum job size that is believed; a recorded size of more than a million ranks is damage.
-const MAX_SIZE: u32 = 1 << 20;
+const MAX_JOB_SIZE: u32 = 1 << 20;
 /// Maximum number of pieces that are searched for a row. An empty table has at most one piece.
-const MOST_EMPTY: usize = 4_096;
+const MAX_SEARCHED_PIECES: usize = 4_096;
 
 /// Properties that rank 0 keeps of an input. The file itself is closed again, because a job can have thousands of
 /// inputs.
@@ -58,7 +58,7 @@ pub(super) struct InputCandidate {
     /// Metadata that is defined neither by RocPD nor by `rpd-merge`: tag and value.
     pub(super) tags: Vec<(String, String)>,
     /// Clocks of the input's node.
-    pub(super) homes: HostClocks,
+    pub(super) host_clocks: HostClocks,
 }
 
 /// Sort key of a process: restart, worker, first seen, boot id or guid, pid, start.
@@ -100,8 +100,8 @@ impl InputCandidate {
         processes.sort();
         let command = shard.command.as_deref().filter(|_| processes.is_empty()).cloned();
         let path = (processes.is_empty() && command.is_none()).then(|| path.to_owned());
-        let mut homes = HostClocks::default();
-        homes.add(&shard);
+        let mut host_clocks = HostClocks::default();
+        host_clocks.add(&shard);
         // A collector can write a shard from a database of any RocPD version.
         let carries = !same_tables(shard.schema());
         let version = version_of(shard.schema());
@@ -129,7 +129,7 @@ impl InputCandidate {
                 .filter_map(|p| p.size)
                 .chain(shard.identity.size)
                 .max()
-                .map(|s| s.min(MAX_SIZE)),
+                .map(|s| s.min(MAX_JOB_SIZE)),
             guids: Vec::new(),
             spaces: Vec::new(),
             members: shard
@@ -148,7 +148,7 @@ impl InputCandidate {
             former_merge: None,
             former_losses: Vec::new(),
             tags: Vec::new(),
-            homes,
+            host_clocks,
         })
     }
 
@@ -169,9 +169,9 @@ impl InputCandidate {
         let mut places: Vec<_> = processes().map(place).collect();
         places.sort();
         let merged: Vec<_> = spaces.iter().filter(|space| is_merged_set(space)).collect();
-        let mut homes = HostClocks::default();
+        let mut host_clocks = HostClocks::default();
         if let Some(process) = nameless(spaces).filter(|_| merged.is_empty()) {
-            homes.add_nameless(path, process);
+            host_clocks.add_nameless(path, process);
         }
         let is_usual = |space: &&Space| space.version == [3, 0, 0] && same_tables(&space.schema);
         Ok(InputCandidate {
@@ -191,7 +191,7 @@ impl InputCandidate {
             command: None,
             collector: None,
             selection: None,
-            size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_SIZE)),
+            size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_JOB_SIZE)),
             guids: spaces.iter().map(|space| space.guid.clone()).collect(),
             spaces: (0..spaces.len()).collect(),
             members: members(&database),
@@ -209,7 +209,7 @@ impl InputCandidate {
                 .filter(|(tag, _)| is_foreign(tag))
                 .map(own)
                 .collect(),
-            homes,
+            host_clocks,
         })
     }
 }
@@ -291,7 +291,7 @@ fn has_rows(database: &Database) -> bool {
         let numbered = space.tables.iter().enumerate();
         numbered.flat_map(move |(j, table)| table.pieces.iter().map(move |piece| (i, j, piece)))
     });
-    let mut pieces = tables.take(MOST_EMPTY);
+    let mut pieces = tables.take(MAX_SEARCHED_PIECES);
     pieces.any(|(space, table, piece)| {
         // A piece that cannot be read counts as rows: it does not show that the table is empty.
         database.rows(space, table, piece, Wanted::Links).map_or(true, |rows| rows.len > 0)

@@ -1,13 +1,15 @@
 //! Result of the survey of one input.
 
-use super::command_endings::CommandEndings;
-use super::death::ProcessCrash;
-use super::expand::BuiltinString;
-use super::opened::OpenInput;
-use super::profiler_losses::ProfilerLosses;
-use super::set_strings::SetStrings;
-use super::source::InputSource;
+use crate::input::expand::BuiltinString;
+use crate::input::opened::OpenInput;
+use crate::input::schema::JobSchema;
+use crate::input::set_strings::SetStrings;
+use crate::input::source::InputSource;
+use crate::input::survey::command_endings::CommandEndings;
+use crate::input::survey::crashed::ProcessCrash;
+use crate::input::survey::profiler_losses::ProfilerLosses;
 use crate::strings::{StringHash, hash};
+use rpd_console::Failure;
 use rpd_shard::model::TableId;
 use rpd_shard::record::Loss;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,4 +58,20 @@ pub(super) fn shorten(warnings: &mut Vec<String>, most: usize, path: &Path) {
         warnings.truncate(most);
         warnings.push(format!("{}: {more} more such lines", path.display()));
     }
+}
+
+/// Adds the known row counts of the vanished inputs to a failure.
+pub(crate) fn with_lost_rows(failure: Failure, surveys: &[InputSurvey], schema: &JobSchema) -> Failure {
+    let mut all = match failure.into_vanished_inputs() {
+        Ok(all) => all,
+        Err(failure) => return failure,
+    };
+    for input in &mut all {
+        let survey = surveys.iter().find(|survey| survey.input.path() == input.path);
+        input.rows = survey.map(|survey| {
+            let rows = survey.rows_read.iter().filter(|(_, rows)| **rows > 0);
+            rows.map(|(table, rows)| (schema.name(*table).into_owned(), *rows)).collect()
+        });
+    }
+    Failure::inputs_vanished(all)
 }

@@ -5,8 +5,8 @@
 //! assumed to be two states of one file. If they have different processes, they have only the guid in common, and
 //! both are merged.
 
-use super::candidate::InputCandidate;
-use super::lost::{LostCause, LostRows};
+use crate::input::plan::candidate::InputCandidate;
+use crate::input::plan::lost_rows::{LostCause, LostRows};
 use rayon::prelude::*;
 use rpd_files::open_input;
 use rpd_foreign::Format;
@@ -168,8 +168,8 @@ pub(super) fn keep_each_guid_once(
             for k in group.iter().filter(|k| **k != kept) {
                 let (i, space) = holders[*k];
                 let is_copy = contents[*k].hash == contents[kept].hash;
-                let told = if is_copy { &mut copies } else { &mut others };
-                told.entry(i).or_insert((0, name.clone())).0 += 1;
+                let names = if is_copy { &mut copies } else { &mut others };
+                names.entry(i).or_insert((0, name.clone())).0 += 1;
                 if !is_copy {
                     left.lost.extend(contents[*k].lost());
                 }

@@ -1,9 +1,9 @@
 //! Detects blocks of another shard within a shard. Each such block is intact by itself; only its references and its
 //! row count show that it does not belong here.
 
-use super::opened::{InputTables, needed_rows};
-use super::source::KeySpace;
-use super::translate::TRANSLATED;
+use crate::input::listing::translate::TRANSLATED;
+use crate::input::opened::{InputTables, needed_rows};
+use crate::input::source::KeySpace;
 use rpd_console::wording::counted;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};

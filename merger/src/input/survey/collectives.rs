@@ -1,9 +1,9 @@
 //! Collectives of an input. Completes what its blocks contain, and reads regions of foreign formats a second time if
 //! their names show collectives.
 
-use super::home::{HostClocks, to_boottime};
-use super::opened::block_rows;
-use super::source::{InputSource, SourcePiece};
+use crate::input::host_clocks::{HostClocks, to_boottime};
+use crate::input::opened::block_rows;
+use crate::input::source::{InputSource, SourcePiece};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives, RegionNames, collectives_of_regions, region_columns};
 use rpd_rocpd::read::{Database, Space, Wanted};
@@ -21,7 +21,7 @@ const PIECES_AT_ONCE: usize = 16;
 pub(super) fn complete_collectives(
     shard: &Shard,
     strings: &ShardStrings,
-    homes: &HostClocks,
+    host_clocks: &HostClocks,
     sample: &CallSample,
     sources: &mut [InputSource],
 ) {
@@ -44,14 +44,14 @@ pub(super) fn complete_collectives(
     }
     for source in sources {
         let process = &source.process;
-        let said = &mut source.collectives;
-        said.set_ranks(process.rank.filter(|_| !process.worker), process.size);
-        let steps = homes.steps(&process.domain, process.clock);
-        for call in &mut said.calls {
+        let calls = &mut source.collectives;
+        calls.set_ranks(process.rank.filter(|_| !process.worker), process.size);
+        let steps = host_clocks.steps(&process.domain, process.clock);
+        for call in &mut calls.calls {
             call.enter = to_boottime(steps, call.enter);
             call.exit = call.exit.map(|exit| to_boottime(steps, exit));
         }
-        said.mpi.convert(|time| to_boottime(steps, time));
+        calls.mpi.convert(|time| to_boottime(steps, time));
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn of_space(
             rows.iter().flatten().for_each(&mut *take);
         }
     };
-    let mut said = collectives_of_regions(names, &mut read, sample);
-    said.set_ranks(process.rank, process.size);
-    said
+    let mut calls = collectives_of_regions(names, &mut read, sample);
+    calls.set_ranks(process.rank, process.size);
+    calls
 }

@@ -1,7 +1,7 @@
 //! Lists the files to merge from the paths on the command line.
 
-use super::others::{closed_run, runs_of_others};
-use super::path_text::{self, path_text};
+use crate::input::listing::other_users::{closed_run, runs_of_others};
+use crate::input::path_text::{self, path_text};
 use crate::output_file::made_by_merge::is_merge;
 use rpd_console::Failure;
 use rpd_files::{
@@ -44,7 +44,7 @@ pub(crate) struct ListedFile {
 
 impl ListedFile {
     /// Returns the name of the file and the name of the file that it was translated from.
-    pub(super) fn names(&self) -> Option<(String, String)> {
+    pub(crate) fn names(&self) -> Option<(String, String)> {
         Some((self.path.display().to_string(), self.origin.as_ref()?.display().to_string()))
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct InputListing {
     /// Files to merge.
     pub files: Vec<ListedFile>,
     /// Folder for the output without `-o`.
-    pub home: PathBuf,
+    pub output_folder: PathBuf,
     /// Inputs that are folders.
     pub(super) folders: Vec<PathBuf>,
     /// Folders of which every file was examined.
@@ -63,7 +63,7 @@ pub(crate) struct InputListing {
 }
 
 /// Lists the files of these inputs; without inputs, the shards of the newest run below the output root. Foreign files
-/// that cannot be merged are listed only if named: [`super::unused::find_all`] lists the others, too.
+/// that cannot be merged are listed only if named: [`crate::input::listing::unused::find_all`] lists the others, too.
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed or contains nothing to merge.
@@ -84,7 +84,7 @@ pub(super) fn search(
     } else {
         inputs
     };
-    let mut home = PathBuf::new();
+    let mut output_folder = PathBuf::new();
     let mut files: Vec<(PathBuf, bool)> = Vec::new();
     let mut passed_over: Vec<(PathBuf, String)> = Vec::new();
     let (mut folders, mut searched) = (Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ pub(super) fn search(
                 Some(run) => {
                     hold(&run)?;
                     found.add(Profiles::of_folder(&run)?);
-                    home = run;
+                    output_folder = run;
                 }
                 None if says_why(&found.searched) => {}
                 None => return Err(nothing_in(input)),
@@ -119,8 +119,8 @@ pub(super) fn search(
         passed_over.extend(found.passed_over);
         searched.extend(found.searched);
     }
-    if home.as_os_str().is_empty() {
-        home = match &inputs[0] {
+    if output_folder.as_os_str().is_empty() {
+        output_folder = match &inputs[0] {
             dir if dir.is_dir() => dir.clone(),
             file => file.parent().map(Path::to_path_buf).unwrap_or_default(),
         };
@@ -137,7 +137,7 @@ pub(super) fn search(
     passed_over.sort();
     let refused = |(path, reason)| ListedFile { path, format: Err(reason), named: false, origin: None };
     files.extend(passed_over.into_iter().map(refused));
-    Ok(InputListing { files, home, folders, searched })
+    Ok(InputListing { files, output_folder, folders, searched })
 }
 
 /// Returns why the merge refuses to open a file that the file system would open.

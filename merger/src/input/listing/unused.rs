@@ -1,15 +1,15 @@
 //! Files below the inputs that are not merged, each with its reason. Every file that a search of these folders finds
 //! is either merged or counted here.
 //!
-//! [`find_all`] walks the folders again after [`super::find`] has listed the files to merge. Files that a profiler
+//! [`find_all`] walks the folders again after [`crate::input::find`] has listed the files to merge. Files that a profiler
 //! wrote, or may have written, become listed inputs that cannot be read. The merge warns about each and counts it as
 //! lost. All other files are only counted, and named in `--json`.
 
 mod judge;
 mod walk;
 
-use super::find::{InputListing, ListedFile, search};
-use super::path_text::path_text;
+use crate::input::listing::find::{InputListing, ListedFile, search};
+use crate::input::path_text::path_text;
 use judge::judge;
 use rpd_console::Failure;
 use rpd_console::wording::counted;
@@ -97,7 +97,7 @@ impl UnusedFiles {
     }
 
     /// Returns the inputs that are folders.
-    pub(super) fn folders(&self) -> &[PathBuf] {
+    pub(crate) fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
@@ -120,7 +120,7 @@ impl UnusedFiles {
     }
 
     /// Adds a file that is not merged.
-    pub(super) fn add(&mut self, kind: UnusedKind, path: &Path, reason: &str) {
+    pub(crate) fn add(&mut self, kind: UnusedKind, path: &Path, reason: &str) {
         *self.counts.entry(kind).or_insert(0) += 1;
         if kind == UnusedKind::Unrelated {
             self.count_ending(path);
@@ -153,7 +153,7 @@ impl UnusedFiles {
     }
 
     /// Sorts the named files, after all were added.
-    pub(super) fn order(&mut self) {
+    pub(crate) fn order(&mut self) {
         self.files.sort();
     }
 
@@ -168,7 +168,7 @@ impl UnusedFiles {
     }
 }
 
-/// Lists the files to merge as [`super::find::find`] does, and all other files below the inputs. Files that look like
+/// Lists the files to merge as [`crate::input::listing::find::find`] does, and all other files below the inputs. Files that look like
 /// profiler data but cannot be merged are listed with their reasons, even if there is nothing to merge.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Original names of the files that were translated.
 
-use super::translate::TRANSLATED_ENDING;
+use crate::input::listing::translate::TRANSLATED_ENDING;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct OwnNames {
 
 impl OwnNames {
     /// Builds the map from pairs of translated and original name.
-    pub(super) fn new(names: impl Iterator<Item = (String, String)>) -> OwnNames {
+    pub(crate) fn new(names: impl Iterator<Item = (String, String)>) -> OwnNames {
         let names: HashMap<String, String> = names.collect();
         let folder = names.keys().next().and_then(|name| Some(name.rsplit_once('/')?.0));
         OwnNames { folder: folder.map_or(String::new(), |folder| format!("{folder}/")), names }
@@ -27,7 +27,7 @@ impl OwnNames {
     }
 
     /// Returns the path of the original of a translated file; any other path unchanged.
-    pub(super) fn own_path(&self, path: &Path) -> PathBuf {
+    pub(crate) fn own_path(&self, path: &Path) -> PathBuf {
         path.to_str().map_or_else(|| path.to_owned(), |text| self.put_into(text).into())
     }
 
@@ -39,19 +39,19 @@ impl OwnNames {
         while let Some(start) = rest.find(&self.folder).filter(|_| !self.folder.is_empty()) {
             let end = rest[start..].find(TRANSLATED_ENDING).map(|at| start + at + TRANSLATED_ENDING.len());
             let known = end.and_then(|end| Some((end, self.names.get(&rest[start..end])?)));
-            let behind = match known {
+            let next = match known {
                 Some((end, own)) => {
                     out.push_str(&rest[..start]);
                     out.push_str(own);
                     end
                 }
                 None => {
-                    let behind = start + self.folder.len();
-                    out.push_str(&rest[..behind]);
-                    behind
+                    let next = start + self.folder.len();
+                    out.push_str(&rest[..next]);
+                    next
                 }
             };
-            rest = &rest[behind..];
+            rest = &rest[next..];
         }
         out + rest
     }

@@ -6,7 +6,7 @@
 //! which; another node cannot decide. File locks are not used: shared file systems may lack them, or not show them on
 //! other nodes.
 
-use super::plan::PlannedInput;
+use crate::input::plan::PlannedInput;
 use rpd_files::entry_stat;
 use rpd_shard::Shard;
 use serde::{Deserialize, Serialize};

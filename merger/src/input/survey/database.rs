@@ -1,13 +1,13 @@
 //! Survey of a RocPD database, as `survey.rs` does it for shards.
 
-use super::collectives::of_space;
-use super::expand::BuiltinString;
-use super::home::HostClocks;
-use super::input_survey::{InputSurvey, hashes_of_words, shorten};
-use super::opened::{InputTables, OpenDatabase, OpenInput, StringPieces};
-use super::placeholders::reserve_placeholders;
-use super::schema::JobSchema;
-use super::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTracks, StackSpace, join};
+use crate::input::expand::BuiltinString;
+use crate::input::host_clocks::HostClocks;
+use crate::input::opened::{InputTables, OpenDatabase, OpenInput, StringPieces};
+use crate::input::schema::JobSchema;
+use crate::input::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTracks, StackSpace, join};
+use crate::input::survey::collectives::of_space;
+use crate::input::survey::input_survey::{InputSurvey, hashes_of_words, shorten};
+use crate::input::survey::placeholders::reserve_placeholders;
 use crate::strings::{StringHash, hash};
 use rayon::prelude::*;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
@@ -31,7 +31,7 @@ pub(super) fn survey_database(
     database: Database,
     taken: &[usize],
     job: &JobSchema,
-    homes: &HostClocks,
+    host_clocks: &HostClocks,
     sample: &CallSample,
 ) -> InputSurvey {
     let mut survey = InputSurvey::default();
@@ -47,15 +47,15 @@ pub(super) fn survey_database(
         let reader = Reader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
         let mut source = reader.survey(job, sample, &mut string_tables, &mut survey);
         if let [(_, node)] = &mut source.nodes[..]
-            && homes.find_node(&mut source.process)
+            && host_clocks.find_node(&mut source.process)
         {
             node.clone_from(&source.process.node);
         }
         survey.sources.push(source);
     }
     // The same damage can be found when a file is opened and again when its rows are read.
-    let mut told = BTreeSet::new();
-    survey.warnings.retain(|line| told.insert(line.clone()));
+    let mut seen = BTreeSet::new();
+    survey.warnings.retain(|line| seen.insert(line.clone()));
     shorten(&mut survey.warnings, MAX_WARNINGS, database.path());
     survey.sources.sort_by_cached_key(InputSource::order);
     database.release();
@@ -266,10 +266,10 @@ impl Reader<'_> {
         };
         let mut good = Vec::new();
         for some in self.found.tables[place].pieces.chunks(PIECES_AT_ONCE) {
-            let told = some.par_iter().map(|piece| self.in_parts(place, piece.clone(), &read));
-            let told: Vec<Vec<_>> = told.collect();
-            for (piece, told) in told.into_iter().flatten() {
-                match told {
+            let results = some.par_iter().map(|piece| self.in_parts(place, piece.clone(), &read));
+            let results: Vec<Vec<_>> = results.collect();
+            for (piece, result) in results.into_iter().flatten() {
+                match result {
                     Ok(facts) if facts.rows == 0 => {}
                     Ok(facts) => good.push((piece, facts)),
                     // Reads page by page, so that a damaged page costs only its own rows.
@@ -315,14 +315,14 @@ impl Reader<'_> {
         if piece.bytes <= self.database.bytes() && !self.room.has(piece.bytes) {
             return Vec::new();
         }
-        let told = read(&piece);
-        if matches!(told, Err(ReadError::TooLarge { .. }))
+        let result = read(&piece);
+        if matches!(result, Err(ReadError::TooLarge { .. }))
             && let Ok(parts) = self.database.smaller(self.space, place, &piece)
             && parts.first() != Some(&piece)
         {
             return parts.into_iter().flat_map(|part| self.in_parts(place, part, read)).collect();
         }
-        vec![(piece, told)]
+        vec![(piece, result)]
     }
 
     /// Reads the rows of all tables with stack ids again.
@@ -429,9 +429,9 @@ impl InputSurvey {
         self.losses.push(Loss { source: 0, table, cause, rows });
     }
 
-    /// Records rows that cannot be read as a loss, with a warning if `tell`.
-    fn lose_to(&mut self, table: TableId, error: &ReadError, tell: bool) {
-        if tell {
+    /// Records rows that cannot be read as a loss, with a warning if `warns`.
+    fn lose_to(&mut self, table: TableId, error: &ReadError, warns: bool) {
+        if warns {
             self.warn(error);
         }
         let rows = if let ReadError::LastId { rows, .. } = error { Some(*rows) } else { None };

@@ -1,7 +1,7 @@
 //! Bytes of text that rows have in the output, where every row contains its own copy. A shard stores each text once
 //! per block, so the output can be thousands of times as long as the block.
 
-use super::expand::{ARGS, MESSAGE_LIMIT, has_message, is_native};
+use crate::input::expand::{ARGS, MESSAGE_LIMIT, has_message, is_native};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, OwnedValue, Rows, TableId, TextCells, Value, rocpd};
 

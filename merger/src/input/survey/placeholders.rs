@@ -1,8 +1,8 @@
 //! Room for rows that stand for lost ones.
 
-use super::opened::{InputTables, needed_rows};
-use super::schema::JobSchema;
-use super::source::KeySpace;
+use crate::input::opened::{InputTables, needed_rows};
+use crate::input::schema::JobSchema;
+use crate::input::source::KeySpace;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::{Column, Kind, TableId, native, rocpd};

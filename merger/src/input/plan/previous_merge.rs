@@ -36,8 +36,8 @@ pub struct FormerMerge {
 impl FormerMerge {
     /// Reads the metadata of the first table set with clock metadata; all sets have the same.
     pub(super) fn of(path: PathBuf, spaces: &[&Space]) -> Option<FormerMerge> {
-        let told = |space: &&&Space| space.tags.contains_key("rpd.clock.domains");
-        let space = spaces.iter().find(told).or(spaces.first())?;
+        let with_clocks = |space: &&&Space| space.tags.contains_key("rpd.clock.domains");
+        let space = spaces.iter().find(with_clocks).or(spaces.first())?;
         let tag = |tag: &str| {
             let value = space.tags.get(tag).filter(|value| value.len() <= MAX_VALUE)?;
             Some((tag.to_owned(), value.clone()))

@@ -22,9 +22,9 @@ const RANKS_OF_NODE: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
 
 /// Largest difference of two offset readings, beyond their brackets, that still counts as the same offset, ns.
-const SAME: i64 = 1_000;
+const SAME_OFFSET_NS: i64 = 1_000;
 /// Maximum number of steps of a wall clock that are kept per node.
-const MOST_STEPS: usize = 1_024;
+const MAX_STEPS: usize = 1_024;
 /// Maximum distance between a file's times and the times of a boot's shards for which the file can belong to that
 /// boot, ns.
 const NEAR: i64 = 3_600 * 1_000_000_000;
@@ -112,9 +112,9 @@ fn steps(mut readings: Vec<RealtimeStep>) -> Vec<RealtimeStep> {
     for reading in readings {
         let is_the_same = |last: &&mut RealtimeStep| {
             reading.offset.saturating_sub(last.offset).saturating_abs()
-                <= SAME.saturating_add(last.bracket).saturating_add(reading.bracket)
+                <= SAME_OFFSET_NS.saturating_add(last.bracket).saturating_add(reading.bracket)
         };
-        let has_room = steps.len() < MOST_STEPS;
+        let has_room = steps.len() < MAX_STEPS;
         match steps.last_mut().filter(is_the_same) {
             Some(last) if reading.bracket < last.bracket => {
                 (last.offset, last.bracket) = (reading.offset, reading.bracket);
@@ -347,8 +347,8 @@ impl HostClocks {
             }
             true => Vec::new(),
         };
-        let (Some((domain, home)), true) = (found.pop(), found.is_empty()) else { return false };
-        (process.node, process.domain) = (home.node.clone(), domain.clone());
+        let (Some((domain, found_node)), true) = (found.pop(), found.is_empty()) else { return false };
+        (process.node, process.domain) = (found_node.node.clone(), domain.clone());
         true
     }
 }
@@ -389,17 +389,17 @@ mod tests {
 
     #[test]
     fn a_name_without_its_domain_is_known_if_it_is_that_of_one_host() {
-        let homes = |names: &[&str]| HostClocks {
+        let host_clocks = |names: &[&str]| HostClocks {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             ..HostClocks::default()
         };
-        let one = homes(&["node7", "node7.cluster", "node70.cluster", "node8"]);
+        let one = host_clocks(&["node7", "node7.cluster", "node70.cluster", "node8"]);
         assert!(one.are_of_one("node7", "node7.cluster") && one.are_of_one("node7.cluster", "node7"));
         assert!(one.are_of_one("node8", "node8") && one.are_of_one("node9", "node9.cluster"));
         for (a, b) in [("node7", "node70.cluster"), ("node7", "node8"), ("", ".cluster"), ("", "")] {
             assert!(!one.are_of_one(a, b), "{a} {b}");
         }
-        let two = homes(&["node7.a", "node7.b"]);
+        let two = host_clocks(&["node7.a", "node7.b"]);
         assert!(!two.are_of_one("node7", "node7.a") && !two.are_of_one("node7.a", "node7.b"));
         assert!(two.are_of_one("node7.a", "node7.a"));
     }

@@ -1,10 +1,10 @@
 //! Facts that a survey collects from one block of rows.
 
-use super::death::OpenSpans;
-use super::expand::{self, BuiltinString};
-use super::opened::{InputTables, block_rows, needed_rows};
-use super::row_texts::text_bytes;
-use super::source::{NO_THREAD, join};
+use crate::input::expand::{self, BuiltinString};
+use crate::input::opened::{InputTables, block_rows, needed_rows};
+use crate::input::source::{NO_THREAD, join};
+use crate::input::survey::crashed::OpenSpans;
+use crate::input::survey::row_texts::text_bytes;
 use rpd_collectives::{CallSample, ProcessCollectives, collectives_of_block};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
@@ -106,29 +106,29 @@ pub(super) fn facts(
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
     };
     let collectives = collectives_of_block(&rows, strings, sample);
-    let mut told = SourceFacts { open: OpenSpans::of(&rows), collectives, ..SourceFacts::default() };
+    let mut facts = SourceFacts { open: OpenSpans::of(&rows), collectives, ..SourceFacts::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {
             Kind::Ref(table) => {
                 let found = plain(cells).map_or_else(|| bounds(ints()), |v| bounds(v.iter().copied()));
                 if let Some((low, high)) = found {
-                    told.refer(*table, low, high);
+                    facts.refer(*table, low, high);
                 }
                 // Key 0 exists in no table, so this reference gets a placeholder.
                 if column.sql.not_null && plain(cells).is_none() && ints().count() < rows.len {
-                    told.refer(*table, 0, 0);
+                    facts.refer(*table, 0, 0);
                 }
             }
             Kind::Stack => {
                 let keys = || (0..rows.len).filter_map(|i| cells.get(i).stack_id());
                 let found = plain(cells).map_or_else(|| bounds(keys()), |v| bounds(v.iter().copied()));
-                told.stacks = join(told.stacks, found);
+                facts.stacks = join(facts.stacks, found);
             }
             Kind::Str => {
                 // Adjacent rows mostly have the same string.
                 let mut known = None;
-                told.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
+                facts.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
                     Value::Null => column.sql.not_null,
                     Value::Int(id) if known == Some(id) => false,
                     Value::Int(id) => {
@@ -142,11 +142,11 @@ pub(super) fn facts(
         }
     }
     if let Some(name) = BuiltinString::track_of(rows.id()) {
-        told.tracks = threads_of(&rows, threads).into_iter().map(|thread| (thread, name)).collect();
+        facts.tracks = threads_of(&rows, threads).into_iter().map(|thread| (thread, name)).collect();
     }
     let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
     let texts = text_bytes(&rows, strings);
-    Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded, texts }, told))
+    Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded, texts }, facts))
 }
 
 /// Returns the threads of samples.

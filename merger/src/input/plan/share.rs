@@ -1,6 +1,6 @@
 //! Distribution of the inputs over the merge ranks.
 
-use super::plan::PlannedInput;
+use crate::input::plan::PlannedInput;
 use rpd_foreign::Format;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Processes that died by a signal, ranks that failed, and their open calls.
 
-use super::expand::{BuiltinString, REGIONS};
+use crate::input::expand::{BuiltinString, REGIONS};
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, Rows};
@@ -112,9 +112,9 @@ impl ProcessCrash {
             Exit::Code(_) | Exit::Unknown => return None,
         };
         let spans = open.innermost();
-        let told = &spans[spans.len().saturating_sub(MAX_NAMES)..];
-        let more = (told.len() < spans.len()).then(|| "...".to_owned());
-        let names = told.iter().map(|span| name_of(strings.get(span.name)));
+        let shown = &spans[spans.len().saturating_sub(MAX_NAMES)..];
+        let more = (shown.len() < spans.len()).then(|| "...".to_owned());
+        let names = shown.iter().map(|span| name_of(strings.get(span.name)));
         Some(ProcessCrash {
             rank: process.rank,
             worker: process.worker,
@@ -150,11 +150,11 @@ impl ProcessCrash {
     /// Returns the printed line.
     pub fn line(&self) -> String {
         let worker = if self.worker { ", worker" } else { "" };
-        let who = match self.rank {
+        let process = match self.rank {
             Some(rank) => format!("rank {rank} (pid {}{worker})", self.pid),
             None => format!("pid {}", self.pid),
         };
-        let died = format!("{who} {}", ending(self.exit()));
+        let died = format!("{process} {}", ending(self.exit()));
         match self.open {
             0 => died,
             open => format!("{died}; {open} open at its end: {}", self.innermost.join(" > ")),

@@ -1,19 +1,28 @@
 //! Phase 1: determines which inputs are merged, in which order, and by which merge ranks.
 
-use super::candidate::{InputCandidate, RefusedInput};
-use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING};
-use super::former::FormerMerge;
-use super::gone::ExcludedInputs;
-use super::home::HostClocks;
-use super::lost::{self, LostRows};
-use super::own_names::OwnNames;
-use super::path_text::path_text;
-use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
-use super::schema::PlannedSchema;
-use super::translate::TranslationNotes;
-use super::unused::{UnusedFiles, UnusedKind};
+pub(crate) mod candidate;
+pub(super) mod duplicates;
+pub(crate) mod excluded;
+pub(crate) mod lost_rows;
+pub(crate) mod previous_merge;
+pub(crate) mod ranks;
+pub(crate) mod running;
+pub(crate) mod share;
+
 use crate::cli::{MergeArgs, OutputFormat};
-use crate::input::ranks::JobRanks;
+use crate::input::host_clocks::HostClocks;
+use crate::input::listing::find::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING};
+use crate::input::listing::original_names::OwnNames;
+use crate::input::listing::translate::TranslationNotes;
+use crate::input::listing::unused::{UnusedFiles, UnusedKind};
+use crate::input::path_text::path_text;
+use crate::input::plan::candidate::{InputCandidate, RefusedInput};
+use crate::input::plan::duplicates::{LeftOut, keep_each_guid_once, keep_one_of_each};
+use crate::input::plan::excluded::ExcludedInputs;
+use crate::input::plan::lost_rows::LostRows;
+use crate::input::plan::previous_merge::FormerMerge;
+use crate::input::plan::ranks::JobRanks;
+use crate::input::schema::PlannedSchema;
 use crate::output_file::made_by_merge::{is_made_by_merge, may_be_left, unfinished_run, what_else};
 use crate::output_file::temporary_names;
 use rayon::prelude::*;
@@ -70,7 +79,7 @@ pub struct MergePlan {
     /// Names of translated files, and their original names.
     pub names: OwnNames,
     /// Clocks of the nodes that have shards.
-    pub homes: HostClocks,
+    pub host_clocks: HostClocks,
     /// Guid of the only input, if that is a previous merge: the output remains the same database.
     pub kept_guid: Option<String>,
 }
@@ -127,7 +136,7 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
         OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
         OutputFormat::Rpd => DEFAULT_RPD,
     };
-    let output = args.output.clone().unwrap_or_else(|| found.home.join(name));
+    let output = args.output.clone().unwrap_or_else(|| found.output_folder.join(name));
     let output = check_output(&output, args)?;
     let temporary = temporary_names(&output);
     let places = temporary.iter().chain([&output]);
@@ -209,13 +218,12 @@ pub(crate) fn plan(
     let is_silent = |s: &&InputCandidate| s.order.processes.is_empty() && s.complete;
     let silent = candidates.iter().filter(is_silent).filter_map(|s| s.collector);
     // Rows that a profiler recorded for a rank are in a separate shard.
-    let heard: BTreeSet<u32> =
+    let present: BTreeSet<u32> =
         candidates.iter().filter(|s| s.collector.is_none()).flat_map(|s| s.ranks.iter().copied()).collect();
-    let silent_ranks = silent.filter(|rank| !heard.contains(rank)).collect();
-    let is_heard_without_rank =
-        candidates.iter().any(|s| s.ranks.is_empty() && !s.order.processes.is_empty());
+    let silent_ranks = silent.filter(|rank| !present.contains(rank)).collect();
+    let is_unranked_present = candidates.iter().any(|s| s.ranks.is_empty() && !s.order.processes.is_empty());
     let shows_command = |s: &InputCandidate| {
-        s.command.is_some() && s.collector.map_or(!is_heard_without_rank, |rank| !heard.contains(&rank))
+        s.command.is_some() && s.collector.map_or(!is_unranked_present, |rank| !present.contains(&rank))
     };
     let names = OwnNames::new(files.iter().filter_map(ListedFile::names));
     // Rows of vanished files are counted elsewhere, or unknown.
@@ -239,7 +247,7 @@ pub(crate) fn plan(
         }
     }
     unused.order();
-    let lost_files = lost::files_not_used(&not_used, unused.folders());
+    let lost_files = lost_rows::files_not_used(&not_used, unused.folders());
     let unreadable = unreadable.into_iter().map(|(path, reason)| (path_text(&path).into(), reason)).collect();
     let mut warnings = translation_notes.warnings.clone();
     warnings.extend(left.warnings);
@@ -263,13 +271,13 @@ pub(crate) fn plan(
         [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
         _ => None,
     };
-    let mut homes = HostClocks::default();
-    candidates.iter_mut().for_each(|candidate| homes.join(std::mem::take(&mut candidate.homes)));
+    let mut host_clocks = HostClocks::default();
+    candidates.iter_mut().for_each(|candidate| host_clocks.join(std::mem::take(&mut candidate.host_clocks)));
     let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
     let inputs =
         candidates.into_iter().map(|candidate| planned(shows_command(&candidate), candidate)).collect();
-    let lost = lost::sum(since.lost().into_iter().chain(left.lost).chain(lost_files));
-    let assumed = homes.notes().into_iter().map(|note| names.put_into(&note));
+    let lost = lost_rows::sum(since.lost().into_iter().chain(left.lost).chain(lost_files));
+    let assumed = host_clocks.notes().into_iter().map(|note| names.put_into(&note));
     let notes = translation_notes.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed);
     let notes = notes.chain(unused.notes()).collect();
     Ok(MergePlan {
@@ -287,7 +295,7 @@ pub(crate) fn plan(
         lost,
         blind_ranks: since.blind_ranks(),
         former_losses,
-        homes,
+        host_clocks,
         former_merges,
         tags,
         names,
