@@ -1,12 +1,12 @@
 //! Runs a program call to its exit code, for both binaries.
 
 use crate::allocator::keep_freed_memory;
-use crate::cli::{CommandLine, InspectCommand, MergeArgs};
 use crate::epilog::{EpilogDecision, EpilogMerge, MergeState, check_owners, is_merged};
 use crate::input::listing::wait::wait_for_shards;
 use crate::merge::merge;
-use crate::report::MergeReport;
-use crate::report::inspect::inspect;
+use crate::options::{CommandLine, InspectCommand, MergeArgs};
+use crate::summary::MergeReport;
+use crate::summary::inspect::inspect;
 use crate::trace_inputs::{TraceReport, trace};
 use rpd_comm::{Comm, broadcast_result, shared_failure};
 use rpd_console::wording::one_line;

@@ -1,13 +1,13 @@
 //! Makes a trace from inputs: merges them into a database beside the output, draws that, and removes it.
 
-use crate::cli::MergeArgs;
 use crate::input::listing::find::ListedFile;
 use crate::input::listing::unused::find_all;
 use crate::merge::{MergeJob, merge_job};
+use crate::options::MergeArgs;
 use crate::output::planned_size::trace_bytes;
 use crate::output::size_limit::SizeLimit;
-use crate::output_file::PartialOutput;
-use crate::report::{MergeReport, NotUsed};
+use crate::partial_output::PartialOutput;
+use crate::summary::{MergeReport, NotUsed};
 use rpd_clocks::AlignChoice;
 use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::wording::one_line;

@@ -7,9 +7,9 @@ mod status;
 pub(crate) use status::{MergeState, MergeStatus};
 
 use crate::budget::MemoryBudget;
-use crate::cli::MergeArgs;
 use crate::input::listing::find::{InputListing, find};
 use crate::job_user::check_owner;
+use crate::options::MergeArgs;
 use lease::MergeLease;
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Exit, Failure};

@@ -2,7 +2,6 @@
 
 use crate::agree::recorded_clocks::RecordedClocks;
 use crate::budget::HeldMemory;
-use crate::cli::{MergeArgs, TableLayout};
 use crate::input::host_clocks::HostClocks;
 use crate::input::plan::share::share;
 use crate::input::plan::{MergePlan, PlannedInput};
@@ -11,6 +10,7 @@ use crate::input::set_strings::SetStrings;
 use crate::input::source::{RowRoom, StackRoom};
 use crate::input::survey::input_survey::InputSurvey;
 use crate::input::survey::survey;
+use crate::options::{MergeArgs, TableLayout};
 use crate::output::planned_size::PlannedContent;
 use crate::strings::DistinctStrings;
 use rayon::prelude::*;

@@ -4,7 +4,7 @@
 use super::agree::JobAgreement;
 use super::job::MergeJob;
 use super::survey::SurveyedInputs;
-use crate::cli::MergeArgs;
+use crate::options::MergeArgs;
 use crate::output::base::BaseFile;
 use crate::output::encode::{TableForms, UnitEncoder};
 use crate::output::place::{RankPages, WriteLimits, WriteTarget, place};

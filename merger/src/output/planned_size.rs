@@ -5,10 +5,10 @@
 //! (`tests/tests/planned_sizes.rs`), the estimate is between 5 % too low and 30 % too high. A merge that grows beyond
 //! `--max-output` nevertheless is stopped while it writes.
 
-use crate::cli::OutputFormat;
 use crate::input::opened::OpenInput;
 use crate::input::schema::JobSchema;
 use crate::input::survey::input_survey::InputSurvey;
+use crate::options::OutputFormat;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
 use rpd_rocpd::schema::default_value;

@@ -6,13 +6,13 @@
 use super::seal::OpenWriter;
 use crate::agree::findings::JobFindings;
 use crate::agree::nodes::JobNodes;
-use crate::cli::TableLayout;
 use crate::input::opened::OpenInput;
 use crate::input::plan::MergePlan;
 use crate::input::schema::JobSchema;
 use crate::input::source::InputSource;
 use crate::input::survey::input_survey::InputSurvey;
 use crate::input::survey::input_survey::with_lost_rows;
+use crate::options::TableLayout;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
 use rpd_comm::{Comm, agree_on_result, gather_counts, shared_failure};

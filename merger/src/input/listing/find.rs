@@ -2,7 +2,7 @@
 
 use crate::input::listing::other_users::{closed_run, runs_of_others};
 use crate::input::path_text::{self, path_text};
-use crate::output_file::made_by_merge::is_merge;
+use crate::partial_output::made_by_merge::is_merge;
 use rpd_console::Failure;
 use rpd_files::{
     AnchorUse, EntryKind, FileRefused, anchor, effective_uid, entry_stat, open_input, open_input_folder,

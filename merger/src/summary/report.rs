@@ -1,8 +1,8 @@
 use super::clock_table::impossible_bursts;
 use super::clocks::ClockRow;
-use super::former::{self, clock_rows};
 use super::losses::{LossRow, loss_row, lost_row, profiler_rows, silent_profilers};
 use super::not_used::NotUsed;
+use super::previous_merges::{self, clock_rows};
 use super::running::unfinished;
 use crate::agree::findings::MAX_SHOWN_LINES;
 use crate::agree::findings::{JobFindings, ProcessKinds};
@@ -235,7 +235,7 @@ impl MergeReport {
             notes: chosen(&plan.ranks)
                 .into_iter()
                 .chain(plan.notes.iter().cloned())
-                .chain(former::notes(plan, clocks, nodes))
+                .chain(previous_merges::notes(plan, clocks, nodes))
                 .chain(impossible_bursts(clocks.impossible))
                 .chain(silent_profilers(&found.profiler_losses))
                 .collect(),

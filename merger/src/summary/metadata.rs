@@ -4,11 +4,11 @@
 //! database.
 
 use super::MergeReport;
-use super::former::metadata_of_former;
+use super::previous_merges::metadata_of_former;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
 use crate::input::plan::MergePlan;
-use crate::output_file::made_by_merge::STILL_RUNNING;
+use crate::partial_output::made_by_merge::STILL_RUNNING;
 use serde_json::json;
 
 /// Returns the metadata rows, each with tag and value.

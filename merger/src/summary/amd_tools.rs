@@ -2,7 +2,7 @@
 
 use super::MergeReport;
 use crate::agree::processes::JobProcesses;
-use crate::cli::TableLayout;
+use crate::options::TableLayout;
 
 impl MergeReport {
     /// Adds a note about `rocpd summary --summary-by-rank`, which takes a guid for a rank. With this output it would

@@ -213,7 +213,7 @@ fn first<const N: usize>(options: [(&'static str, bool); N]) -> Option<&'static 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::cli::CommandLine;
+    use crate::options::CommandLine;
     use clap::Parser;
 
     fn typed(line: &str) -> Result<MergeArgs, clap::Error> {

@@ -1,7 +1,9 @@
-//! The output under its temporary name.
+//! The output under its temporary name, and the files that a merge created and may therefore replace.
 
-use super::journals;
-use super::made_by_merge::may_be_left;
+mod journals;
+pub(crate) mod made_by_merge;
+
+use made_by_merge::may_be_left;
 use rpd_console::Failure;
 use rpd_files::{FileAccess, open_output, remove_output, rename_output, rename_output_to_new};
 use rpd_output_file::{OutputLock, OutputShare, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};

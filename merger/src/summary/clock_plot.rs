@@ -1,8 +1,8 @@
 //! `--clock-plot`: draws the offset of each clock and its error bound over time.
 
 use super::MergeReport;
+use super::clock_plot_svg::{ClockCurve, ClockPicture, draw};
 use super::clocks::names;
-use super::drawing::{ClockCurve, ClockPicture, draw};
 use crate::agree::job_clocks::JobClocks;
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_console::Failure;
