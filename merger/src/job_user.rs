@@ -9,9 +9,14 @@ use std::path::{Path, PathBuf};
 /// Variables in which Slurm passes user and group of the job to an epilog of the site.
 const JOB_UID: &str = "SLURM_JOB_UID";
 const JOB_GID: &str = "SLURM_JOB_GID";
-/// Variable with the folder of runs, used if none is named.
-const OUTPUT: &str = "RPD_OUTPUT";
+/// Environment variable with the folder that contains runs.
+const OUTPUT_ROOT: &str = "RPD_OUTPUT";
 const DEFAULT_ROOT: &str = "rpd-out";
+
+/// Returns the folder that contains runs, if no input is named: `$RPD_OUTPUT` or `./rpd-out`.
+pub(crate) fn output_root() -> PathBuf {
+    std::env::var_os(OUTPUT_ROOT).filter(|root| !root.is_empty()).map_or(DEFAULT_ROOT.into(), PathBuf::from)
+}
 
 /// Changes from root to the user of the job. Links and files that a user left in a run folder must not make root read
 /// or write elsewhere.
@@ -71,10 +76,7 @@ fn job_user(inputs: &[PathBuf]) -> Result<Option<u32>, Failure> {
         });
         return uid.map(Some);
     }
-    let root = || {
-        std::env::var_os(OUTPUT).filter(|root| !root.is_empty()).map_or(DEFAULT_ROOT.into(), PathBuf::from)
-    };
-    let first = inputs.first().cloned().unwrap_or_else(root);
+    let first = inputs.first().cloned().unwrap_or_else(output_root);
     let folder = match first.is_dir() {
         true => first.as_path(),
         false => first.parent().unwrap_or(Path::new("")),

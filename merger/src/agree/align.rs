@@ -5,7 +5,7 @@ use super::job_clocks::JobClocks;
 use super::nodes::JobNodes;
 use super::recorded_clocks::RecordedClocks;
 use crate::input::plan::MergePlan;
-use crate::input::plan::previous_merge::FormerMerge;
+use crate::input::plan::previous_merge::PreviousMerge;
 use crate::options::MergeArgs;
 use rpd_clocks::{AlignChoice, ClockFile};
 use rpd_collectives::{MatchedCollectives, clock_observations};
@@ -23,7 +23,7 @@ pub(crate) fn align_clocks(
     matched: &MatchedCollectives,
     nodes: &JobNodes,
 ) -> Result<JobClocks, Failure> {
-    let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
+    let fixed: Vec<ClockDomain> = plan.previous_merges.iter().filter_map(PreviousMerge::reference).collect();
     let observed = GatheredClocks::gather(comm, recorded, &fixed)?;
     let meetings = match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some())
     {

@@ -25,15 +25,15 @@ use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
 /// Signals that end a merge: from the user, the batch system, or a terminal.
-const ENDING: [i32; 3] =
+const ENDING_SIGNALS: [i32; 3] =
     [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP];
 /// Interval of checks for a signal.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of checks whether another merge has ended.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const MERGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// File that requests a merge by the site of the run whose folder contains it: `rpd-collect --ask-merge`.
-const WANTED: &str = "merge.wanted";
+const WANTED_FILE: &str = "merge.wanted";
 
 /// Decision whether to merge.
 pub(crate) enum EpilogDecision {
@@ -99,7 +99,7 @@ impl EpilogMerge {
         print_status(&status, &place);
         if status.state != MergeState::Failed {
             // The request to the site is fulfilled.
-            let _ = run_folder.remove(WANTED);
+            let _ = run_folder.remove(WANTED_FILE);
         }
         lease.give_back();
     }
@@ -248,7 +248,7 @@ fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, 
                 length.as_secs()
             )));
         }
-        std::thread::sleep(ASK_EVERY.min(left));
+        std::thread::sleep(MERGE_INTERVAL.min(left));
     }
 }
 
@@ -295,7 +295,7 @@ impl Watch {
     fn start(self) -> Sender<()> {
         let (ended, end) = channel();
         let signal = Arc::new(AtomicUsize::new(0));
-        for number in ENDING {
+        for number in ENDING_SIGNALS {
             let _ = signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize);
         }
         // Without this thread, the caller must keep to the time of the lease.
@@ -307,7 +307,7 @@ impl Watch {
     fn watch(mut self, end: &Receiver<()>, signal: &AtomicUsize) {
         let until = Instant::now() + self.length;
         loop {
-            let ended = end.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout);
+            let ended = end.recv_timeout(SIGNAL_INTERVAL) != Err(RecvTimeoutError::Timeout);
             match signal.load(Ordering::Relaxed) as i32 {
                 0 if ended => return,
                 0 if Instant::now() < until => {}

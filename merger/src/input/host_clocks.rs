@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Prefix of the machine id of a node that no file names.
-const UNNAMED: &str = "unknown-";
+const UNNAMED_PREFIX: &str = "unknown-";
 /// Environment variables with the number of nodes of a job. The one of the step comes first, because a step can use a
 /// part of the nodes.
 const NODES_OF_JOB: [&str; 4] =
@@ -27,7 +27,7 @@ const SAME_OFFSET_NS: i64 = 1_000;
 const MAX_STEPS: usize = 1_024;
 /// Maximum distance between a file's times and the times of a boot's shards for which the file can belong to that
 /// boot, ns.
-const NEAR: i64 = 3_600 * 1_000_000_000;
+const MAX_BOOT_DISTANCE_NS: i64 = 3_600 * 1_000_000_000;
 
 /// Offset that is added to a clock to get BOOTTIME, valid from a given time on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ fn key_of(run: &str, process: &Process) -> ProcessKey {
 
 /// Returns whether a file does not identify its node.
 fn is_nameless(node: &Node) -> bool {
-    node.machine_id.starts_with(UNNAMED)
+    node.machine_id.starts_with(UNNAMED_PREFIX)
 }
 
 /// Returns the BOOTTIME at which a clock showed a time. If the clock was set back and showed a time twice, returns
@@ -205,10 +205,12 @@ impl NodeClocks {
         }
     }
 
-    /// Returns whether this boot was running at the time, within [`NEAR`].
+    /// Returns whether this boot was running at the time, within [`MAX_BOOT_DISTANCE_NS`].
     fn was_there(&self, clock: Clock, time: i64) -> bool {
         let boottime = to_boottime(self.steps(clock), time);
-        time != 0 && boottime >= self.first.saturating_sub(NEAR) && boottime <= self.last.saturating_add(NEAR)
+        time != 0
+            && boottime >= self.first.saturating_sub(MAX_BOOT_DISTANCE_NS)
+            && boottime <= self.last.saturating_add(MAX_BOOT_DISTANCE_NS)
     }
 }
 

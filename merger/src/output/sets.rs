@@ -24,9 +24,9 @@ use std::collections::{BTreeSet, HashSet};
 use twox_hash::XxHash3_128;
 
 /// Maximum number of string rows that are written at once.
-const STRING_BATCH: usize = 16_384;
+pub(super) const STRING_BATCH: usize = 16_384;
 /// Bytes of strings that are written at once.
-const STRING_BATCH_BYTES: usize = 2 << 20;
+pub(super) const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and their assignment to this rank's sources.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Number of writes for which the memory suffices: some wait while one is written.
-const WRITES: usize = 6;
+const BUFFERED_WRITES: usize = 6;
 /// Maximum number of memory pieces per system call; the kernel allows 1,024.
 const MAX_SLICES: usize = 512;
 
@@ -141,7 +141,7 @@ impl Queue {
         state.is_full = false;
         state.bytes += bytes;
         state.runs.push(run);
-        if state.bytes >= self.most / WRITES {
+        if state.bytes >= self.most / BUFFERED_WRITES {
             self.changed.notify_all();
         }
         !state.failed
@@ -152,7 +152,7 @@ impl Queue {
     fn next(&self) -> Option<Vec<PlacedRun>> {
         let mut state = self.lock();
         loop {
-            let is_due = state.ended || state.is_full || state.bytes >= self.most / WRITES;
+            let is_due = state.ended || state.is_full || state.bytes >= self.most / BUFFERED_WRITES;
             if is_due && !state.runs.is_empty() {
                 state.in_work = std::mem::take(&mut state.bytes);
                 return Some(std::mem::take(&mut state.runs));

@@ -80,7 +80,8 @@ struct Drawn<'a> {
 }
 
 fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
-    let rows = report.clocks.iter().zip(names(&report.clocks)).filter(|(row, _)| row.former_merge.is_none());
+    let rows =
+        report.clocks.iter().zip(names(&report.clocks)).filter(|(row, _)| row.previous_merge.is_none());
     let span = |fit: &DomainFit, own: Option<(i64, i64)>| {
         own.or_else(|| Some((fit.bars.first()?.local, fit.bars.last()?.local)))
     };
@@ -114,7 +115,7 @@ fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
     let left_out = [
         (not_drawn, "with narrower bars"),
         (unaligned, "not aligned, or without a bar"),
-        (report.clocks.iter().filter(|row| row.former_merge.is_some()).count(), "of former merges"),
+        (report.clocks.iter().filter(|row| row.previous_merge.is_some()).count(), "of former merges"),
     ];
     let left_out = left_out.iter().filter(|(count, _)| *count > 0);
     let left_out =
@@ -133,7 +134,7 @@ fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
 impl MergeReport {
     /// Returns the title if there is nothing to draw, with the reason.
     fn without_curves(&self) -> String {
-        let is_former = |row: &super::ClockRow| row.former_merge.is_some();
+        let is_former = |row: &super::ClockRow| row.previous_merge.is_some();
         let why = if self.merged_before || self.clocks.iter().any(is_former) {
             "Merged before: its clocks are not measured again. What was told of them"
         } else if self.clocks.len() == 1 {

@@ -8,19 +8,19 @@ const SIZE: (u32, u32) = (1_240, 720);
 /// Width of the legend, pixels.
 const LEGEND_WIDTH: i32 = 370;
 /// Height of a line of text, pixels.
-const LINE: i32 = 19;
+const LINE_HEIGHT: i32 = 19;
 /// Maximum characters of a line: of the legend, and of text that fills the picture.
 const LEGEND_CHARS: usize = 50;
-const WORDS_CHARS: usize = 150;
+const LINE_CHARS: usize = 150;
 /// Maximum number of text lines.
 const MAX_LINES: usize = 32;
 /// Maximum number of curves with their own color; further ones have the same color.
-const COLORED: usize = 24;
+const MAX_COLORED_CURVES: usize = 24;
 /// Maximum number of curves with filled error bounds; more curves have outlines only.
-const FILLED: usize = 8;
+const MAX_FILLED_CURVES: usize = 8;
 /// A curve that reaches further than this multiple of the median reach is clipped. Otherwise the other curves would
 /// look flat.
-const FAR: f64 = 10.0;
+const MAX_REACH_RATIO: f64 = 10.0;
 
 /// Content of the picture.
 pub(super) struct ClockPicture {
@@ -80,8 +80,8 @@ fn write_words(area: &Area<'_>, words: &[String]) -> Result<(), Box<dyn Error>> 
     let more = (left > 0).then(|| format!("and {left} more lines"));
     for (i, line) in words.iter().take(MAX_LINES).chain(&more).enumerate() {
         // XML collapses several spaces into one.
-        let line = cut(line, WORDS_CHARS).replace("  ", "\u{a0}\u{a0}");
-        area.draw(&Text::new(line, (24, 24 + LINE * i as i32), ("monospace", 13)))?;
+        let line = cut(line, LINE_CHARS).replace("  ", "\u{a0}\u{a0}");
+        area.draw(&Text::new(line, (24, 24 + LINE_HEIGHT * i as i32), ("monospace", 13)))?;
     }
     Ok(())
 }
@@ -91,7 +91,8 @@ fn most(curves: &[ClockCurve]) -> f64 {
     let mut reaches: Vec<f64> = curves.iter().map(ClockCurve::reach).collect();
     reaches.sort_by(f64::total_cmp);
     let usual = reaches.get((reaches.len().max(1) - 1) / 2).copied().unwrap_or(0.0);
-    let inside = reaches.iter().copied().filter(|reach| *reach <= FAR * usual).fold(0.0, f64::max);
+    let inside =
+        reaches.iter().copied().filter(|reach| *reach <= MAX_REACH_RATIO * usual).fold(0.0, f64::max);
     inside.max(0.1) * 1.05
 }
 
@@ -121,14 +122,14 @@ fn draw_curves(area: &Area<'_>, picture: &ClockPicture, most: f64) -> Result<(),
     for (place, curve) in picture.curves.iter().enumerate().rev() {
         let points = curve.points.iter();
         let line = points.clone().map(|p| inside(p.0, p.1));
-        if place >= COLORED {
+        if place >= MAX_COLORED_CURVES {
             chart.draw_series(LineSeries::new(line, BLACK.mix(0.25).stroke_width(1)))?;
             continue;
         }
         let upper: Vec<(f64, f64)> = points.clone().map(|p| inside(p.0, p.1 + p.2)).collect();
         let lower: Vec<(f64, f64)> = points.map(|p| inside(p.0, p.1 - p.2)).collect();
         let color = color(place);
-        if picture.curves.len() <= FILLED {
+        if picture.curves.len() <= MAX_FILLED_CURVES {
             let around: Vec<(f64, f64)> = upper.into_iter().chain(lower.into_iter().rev()).collect();
             chart.draw_series(std::iter::once(Polygon::new(around, color.mix(0.15).filled())))?;
         } else {
@@ -149,15 +150,15 @@ fn draw_legend(area: &Area<'_>, picture: &ClockPicture, most: f64) -> Result<(),
         }
         let left = if color.is_some() { 26 } else { 0 };
         area.draw(&Text::new(cut(&text, LEGEND_CHARS), (left, at), ("sans-serif", 13)))?;
-        at += LINE;
+        at += LINE_HEIGHT;
         Ok(())
     };
     line(picture.reference.clone(), Some(BLACK.mix(0.5)))?;
-    for (place, curve) in picture.curves.iter().enumerate().take(COLORED) {
+    for (place, curve) in picture.curves.iter().enumerate().take(MAX_COLORED_CURVES) {
         let beyond = if curve.reach() > most { ", goes beyond the picture" } else { "" };
         line(format!("{}: bar {}{beyond}", curve.name, curve.bar), Some(color(place)))?;
     }
-    if let Some(more @ 1..) = picture.curves.len().checked_sub(COLORED) {
+    if let Some(more @ 1..) = picture.curves.len().checked_sub(MAX_COLORED_CURVES) {
         line(format!("and {more} more"), Some(BLACK.mix(0.25)))?;
     }
     picture.words.iter().take(3).try_for_each(|words| line(words.clone(), None))

@@ -9,14 +9,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Maximum number of clocks for which the table has one line each.
-const ALL: usize = 24;
+const MAX_TABLE_CLOCKS: usize = 24;
 /// Number of clocks in the table if there are more; the most urgent ones are chosen.
 const MAX_SHOWN_CLOCKS: usize = 12;
 /// Maximum number of names in a line about several clocks.
 const MAX_NAMES: usize = 4;
 
 /// Column headings; the first and the last column are left-aligned.
-const HEADS: [&str; COLUMNS] = ["node", "offset (ns)", "drift (ppm)", "bar", "certain", "aligned by"];
+const HEADINGS: [&str; COLUMNS] = ["node", "offset (ns)", "drift (ppm)", "bar", "certain", "aligned by"];
 const COLUMNS: usize = 6;
 
 impl MergeReport {
@@ -49,8 +49,9 @@ impl MergeReport {
             row.converted.iter().map(|conversion| format!("{name}: {}", conversion.line())).collect()
         };
         let lines: Vec<String> = self.clocks.iter().zip(names).flat_map(of).collect();
-        let more = lines.len().saturating_sub(ALL);
-        let mut shown: Vec<_> = lines.into_iter().take(ALL).map(|line| ("converted", line)).collect();
+        let more = lines.len().saturating_sub(MAX_TABLE_CLOCKS);
+        let mut shown: Vec<_> =
+            lines.into_iter().take(MAX_TABLE_CLOCKS).map(|line| ("converted", line)).collect();
         if more > 0 {
             shown.push(("converted", format!("and {more} more; --json lists all")));
         }
@@ -60,7 +61,7 @@ impl MergeReport {
     /// Returns the clocks in the table and the others. The table has all clocks, or the reference and the most urgent
     /// ones, in the order of nodes.
     fn chosen(&self, mut known: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
-        if known.len() <= ALL {
+        if known.len() <= MAX_TABLE_CLOCKS {
             return (known, Vec::new());
         }
         known.sort_by_key(|place| (Reverse(self.clocks[*place].urgency()), *place));
@@ -91,7 +92,9 @@ impl MergeReport {
         let probes = || format!("probes ({})", counted(row.probes, "burst"));
         let collectives = || format!("collectives ({})", grouped(row.collectives));
         let by = match row.method {
-            AlignMethod::Reference if row.former_merge.is_some() => "reference of a former merge".to_owned(),
+            AlignMethod::Reference if row.previous_merge.is_some() => {
+                "reference of a former merge".to_owned()
+            }
             // The reference should be the node of rank 0.
             AlignMethod::Reference if self.missing_ranks.contains(&0) => {
                 "reference, times unchanged; of rank 0 nothing is there".to_owned()
@@ -107,7 +110,7 @@ impl MergeReport {
             AlignMethod::ClockFile => "the clock file".to_owned(),
             AlignMethod::RealtimeAnchors => "wall clocks, as exact as NTP".to_owned(),
         };
-        let former = match row.former_merge {
+        let former = match row.previous_merge {
             Some(_) if !row.is_reference() => " in a former merge",
             _ => "",
         };
@@ -134,13 +137,13 @@ impl MergeReport {
             (!names.is_empty()).then(|| format!("{}: {}", some_of(&names), words(names.len() == 1)))
         };
         let lines = [
-            line(of(|row| row.former_merge.is_none() && !row.is_of_rpd()), &|one| self.not_aligned(one)),
-            line(of(|row| row.former_merge.is_none() && row.is_of_rpd()), &|_| {
+            line(of(|row| row.previous_merge.is_none() && !row.is_of_rpd()), &|one| self.not_aligned(one)),
+            line(of(|row| row.previous_merge.is_none() && row.is_of_rpd()), &|_| {
                 "of a merged .rpd that does not say that its nodes have one time: times unchanged, and maybe not \
                  comparable with others; merge what it was made of"
                     .to_owned()
             }),
-            line(of(|row| row.former_merge.is_some()), &|_| {
+            line(of(|row| row.previous_merge.is_some()), &|_| {
                 "not aligned by a former merge; times unchanged, and not comparable with others".to_owned()
             }),
         ];
@@ -185,7 +188,7 @@ impl MergeReport {
     /// Adds a note about nodes that no probes reach although other nodes are probed, and names the logs with the
     /// reason.
     pub fn note_unprobed(&mut self, logs: &BTreeMap<ClockDomain, String>) {
-        let own = || self.clocks.iter().filter(|row| row.former_merge.is_none());
+        let own = || self.clocks.iter().filter(|row| row.previous_merge.is_none());
         let asked = matches!(self.align.as_str(), "auto" | "probes") && own().any(|row| row.probes > 0);
         // No probes are expected for databases without shards.
         let is_missed = |row: &&ClockRow| !row.is_reference() && row.probes == 0 && row.time_namespace != 0;
@@ -220,7 +223,7 @@ impl ClockRow {
     /// Returns the priority for printing; higher values are more urgent.
     pub(super) fn urgency(&self) -> (u8, i64) {
         let urgent = match self.method {
-            AlignMethod::Reference if self.former_merge.is_none() => 3,
+            AlignMethod::Reference if self.previous_merge.is_none() => 3,
             _ if self.steps as u64 + self.contradictions + self.violations > 0 => 2,
             _ => 1,
         };
@@ -249,7 +252,7 @@ impl ClockRow {
 
 /// Formats the rows with headings. Omits empty columns, and omits the headings if only names and methods remain.
 fn table(rows: &[[String; COLUMNS]]) -> Vec<String> {
-    let heads = HEADS.map(str::to_owned);
+    let heads = HEADINGS.map(str::to_owned);
     let is_used = |column: usize| rows.iter().any(|row| !row[column].is_empty());
     let used: Vec<usize> = (0..COLUMNS).filter(|column| is_used(*column)).collect();
     let heads = if used.len() > 2 { Some(&heads) } else { None };

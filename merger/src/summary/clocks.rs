@@ -60,8 +60,8 @@ pub struct ClockRow {
     #[serde(default)]
     pub converted: Vec<ClockConversion>,
     /// Guid of the previous merge that aligned it, with a reference of its own. Its times were not changed again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub former_merge: Option<String>,
+    #[serde(default, rename = "former_merge", skip_serializing_if = "Option::is_none")]
+    pub previous_merge: Option<String>,
 }
 
 /// Conversion of times of another clock to BOOTTIME of their node.
@@ -144,7 +144,7 @@ impl ClockRow {
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),
             converted: clocks.conversions(domain).map(|one| ClockConversion::of(one, fit.method)).collect(),
-            former_merge: None,
+            previous_merge: None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! database.
 
 use super::MergeReport;
-use super::previous_merges::metadata_of_former;
+use super::previous_merges::metadata_of_previous;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
 use crate::input::plan::MergePlan;
@@ -50,9 +50,9 @@ pub(crate) fn metadata(
     if let Some(repair) = &report.repaired {
         all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
     }
-    metadata_of_former(plan, &mut all);
-    if !plan.former_losses.is_empty() {
-        all.push(("rpd.former_losses".to_owned(), json!(plan.former_losses).to_string()));
+    metadata_of_previous(plan, &mut all);
+    if !plan.previous_losses.is_empty() {
+        all.push(("rpd.former_losses".to_owned(), json!(plan.previous_losses).to_string()));
     }
     all.extend(plan.tags.iter().cloned());
     all

@@ -6,7 +6,7 @@ use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::{CausalityRepair, JobClocks};
 use crate::agree::nodes::JobNodes;
 use crate::input::plan::MergePlan;
-use crate::input::plan::previous_merge::FormerMerge;
+use crate::input::plan::previous_merge::PreviousMerge;
 use crate::options::MergeArgs;
 use rpd_clocks::{AlignChoice, MERGED_TIME_NAMESPACE};
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
@@ -14,7 +14,7 @@ use rpd_shard::record::ClockDomain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
-impl FormerMerge {
+impl PreviousMerge {
     fn json<T: DeserializeOwned>(&self, tag: &str) -> Option<T> {
         serde_json::from_str(self.tags.get(tag)?).ok()
     }
@@ -23,8 +23,8 @@ impl FormerMerge {
     fn clocks(&self) -> Vec<ClockRow> {
         let rows: Vec<ClockRow> = self.json("rpd.clock.domains").unwrap_or_default();
         let noted = |row: ClockRow| {
-            let former_merge = row.former_merge.or_else(|| Some(self.guid.clone()));
-            ClockRow { former_merge, ..row }
+            let previous_merge = row.previous_merge.or_else(|| Some(self.guid.clone()));
+            ClockRow { previous_merge, ..row }
         };
         rows.into_iter().map(noted).collect()
     }
@@ -91,16 +91,16 @@ impl FormerMerge {
 }
 
 /// Adds the metadata rows about previous merges.
-pub(crate) fn metadata_of_former(plan: &MergePlan, own: &mut Vec<(String, String)>) {
+pub(crate) fn metadata_of_previous(plan: &MergePlan, own: &mut Vec<(String, String)>) {
     match plan.only_former() {
         // The clocks were not measured again.
         Some(only) => {
             own.retain(|(tag, _)| !only.tags.contains_key(tag));
             own.extend(only.tags.iter().map(|(tag, value)| (tag.clone(), value.clone())));
         }
-        None if plan.former_merges.is_empty() => {}
+        None if plan.previous_merges.is_empty() => {}
         None => {
-            let words: Vec<Json> = plan.former_merges.iter().flat_map(FormerMerge::words).collect();
+            let words: Vec<Json> = plan.previous_merges.iter().flat_map(PreviousMerge::words).collect();
             own.push(("rpd.former_merges".to_owned(), json!(words).to_string()));
         }
     }
@@ -114,7 +114,7 @@ pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindin
             return rows;
         }
     }
-    let former: Vec<ClockRow> = plan.former_merges.iter().flat_map(FormerMerge::clocks).collect();
+    let former: Vec<ClockRow> = plan.previous_merges.iter().flat_map(PreviousMerge::clocks).collect();
     // Clocks that a previous merge describes are not repeated.
     let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED_TIME_NAMESPACE && !former.is_empty();
     let own = shown_domains(clocks, found).into_iter().filter(|domain| !is_told(domain));
@@ -131,9 +131,9 @@ pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> V
     let own = nodes.names(&clocks.reference);
     let own = own.first().map_or("another node", String::as_str);
     let references: Vec<Option<ClockDomain>> =
-        plan.former_merges.iter().map(FormerMerge::reference).collect();
+        plan.previous_merges.iter().map(PreviousMerge::reference).collect();
     let are_one = references.iter().all(|one| one.is_some() && *one == references[0]);
-    let note = |former: &FormerMerge| {
+    let note = |former: &PreviousMerge| {
         let path = former.path.display();
         if let Some(note) = former.of_several() {
             return note;
@@ -155,12 +155,12 @@ pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> V
             ),
         }
     };
-    plan.former_merges.iter().map(note).collect()
+    plan.previous_merges.iter().map(note).collect()
 }
 
 impl MergeReport {
     /// Adopts the results of the only input, a previous merge.
-    pub fn take_over(&mut self, only: &FormerMerge) {
+    pub fn take_over(&mut self, only: &PreviousMerge) {
         self.merged_before = true;
         if let Some(align) = only.tags.get("rpd.clock.align") {
             self.align.clone_from(align);
@@ -173,7 +173,7 @@ impl MergeReport {
 
     /// Returns whether a previous merge is among the inputs.
     pub(super) fn has_former_merge(&self) -> bool {
-        self.clocks.iter().any(|row| row.former_merge.is_some())
+        self.clocks.iter().any(|row| row.previous_merge.is_some())
     }
 
     /// Adds a note about options on the command line that have no effect on previous merges among the inputs.
@@ -190,7 +190,7 @@ impl MergeReport {
             [one] => format!("{one} has"),
             [some @ .., last] => format!("{} and {last} have", some.join(", ")),
         };
-        let merges = match plan.former_merges.as_slice() {
+        let merges = match plan.previous_merges.as_slice() {
             [] => return,
             [one] => format!("{}, which was merged before", one.path.display()),
             [one, ..] => format!("{} and others that were merged before", one.path.display()),

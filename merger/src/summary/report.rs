@@ -240,7 +240,7 @@ impl MergeReport {
                 .chain(silent_profilers(&found.profiler_losses))
                 .collect(),
             has_unlisted_losses: silent_profilers(&found.profiler_losses).next().is_some()
-                || !plan.former_losses.is_empty(),
+                || !plan.previous_losses.is_empty(),
             trace: None,
             planned_bytes: 0,
             seconds: 0.0,

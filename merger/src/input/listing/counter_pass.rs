@@ -8,7 +8,7 @@
 use std::path::Path;
 
 /// Number of parent folders whose name can be that of a pass.
-const FOLDERS: usize = 3;
+const MAX_PARENTS: usize = 3;
 
 /// Returns the name of the pass, if the file or one of its folders has such a name.
 pub(crate) fn pass_of(path: &Path) -> Option<String> {
@@ -16,7 +16,8 @@ pub(crate) fn pass_of(path: &Path) -> Option<String> {
     if let Some(pass) = of_file(stem) {
         return Some(pass.to_owned());
     }
-    let folders = path.ancestors().skip(1).take(FOLDERS).filter_map(|folder| folder.file_name()?.to_str());
+    let folders =
+        path.ancestors().skip(1).take(MAX_PARENTS).filter_map(|folder| folder.file_name()?.to_str());
     folders
         .into_iter()
         .find(|name| is_numbered(name, "pmc_") || is_numbered(name, "pass_"))

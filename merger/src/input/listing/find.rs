@@ -2,6 +2,7 @@
 
 use crate::input::listing::other_users::{closed_run, runs_of_others};
 use crate::input::path_text::{self, path_text};
+use crate::job_user::output_root;
 use crate::partial_output::made_by_merge::is_merge;
 use rpd_console::Failure;
 use rpd_files::{
@@ -21,8 +22,6 @@ pub(crate) const SHARD_ENDING: &str = "rpdshard";
 /// Perfetto traces, tables of omnistat. Other programs use these endings, too, so only the content decides.
 const ENDINGS: [&str; 8] = [".db", ".rpd", ".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
 const TRACE_ENDINGS: [&str; 3] = [".proto", ".pftrace", ".pftrace.gz"];
-/// Default output root of `rpd-collect`.
-const DEFAULT_ROOT: &str = "rpd-out";
 /// Default name of the output.
 pub(crate) const DEFAULT_OUTPUT: &str = "trace.db";
 /// Default name of the output with `--format rpd`. rocmProfileData uses the same name for its traces.
@@ -320,13 +319,6 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Returns whether a path leads to a folder. Follows only links of this user.
 pub(super) fn is_folder(path: &Path) -> bool {
     entry_stat(path).is_ok_and(|found| found.kind == EntryKind::Folder)
-}
-
-/// Returns `$RPD_OUTPUT` or `./rpd-out`.
-fn output_root() -> PathBuf {
-    std::env::var_os("RPD_OUTPUT")
-        .filter(|v| !v.is_empty())
-        .map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
 }
 
 /// Returns the run below `root` whose shards were written last.

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 /// Names of translated files, all in one folder, and of the files that they were translated from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct OwnNames {
+pub struct OriginalNames {
     /// Common prefix of the names of translated files.
     folder: String,
     names: HashMap<String, String>,
 }
 
-impl OwnNames {
+impl OriginalNames {
     /// Builds the map from pairs of translated and original name.
-    pub(crate) fn new(names: impl Iterator<Item = (String, String)>) -> OwnNames {
+    pub(crate) fn new(names: impl Iterator<Item = (String, String)>) -> OriginalNames {
         let names: HashMap<String, String> = names.collect();
         let folder = names.keys().next().and_then(|name| Some(name.rsplit_once('/')?.0));
-        OwnNames { folder: folder.map_or(String::new(), |folder| format!("{folder}/")), names }
+        OriginalNames { folder: folder.map_or(String::new(), |folder| format!("{folder}/")), names }
     }
 
     /// Returns whether this is the path of a translated file.
@@ -27,7 +27,7 @@ impl OwnNames {
     }
 
     /// Returns the path of the original of a translated file; any other path unchanged.
-    pub(crate) fn own_path(&self, path: &Path) -> PathBuf {
+    pub(crate) fn original_path(&self, path: &Path) -> PathBuf {
         path.to_str().map_or_else(|| path.to_owned(), |text| self.put_into(text).into())
     }
 
@@ -65,7 +65,7 @@ mod tests {
     fn names_are_replaced_wherever_they_stand() {
         let pair =
             |(number, own): (u32, &str)| (format!("/out.db.translated/{number}.rpdshard"), own.to_owned());
-        let names = OwnNames::new([(1, "/a.json"), (11, "/b.json")].into_iter().map(pair));
+        let names = OriginalNames::new([(1, "/a.json"), (11, "/b.json")].into_iter().map(pair));
         for (text, wanted) in [
             ("/out.db.translated/1.rpdshard", "/a.json"),
             ("/out.db.translated/11.rpdshard: cut", "/b.json: cut"),
@@ -82,7 +82,7 @@ mod tests {
             assert_eq!(names.put_into(text), wanted);
         }
         assert!(names.is_translated("/out.db.translated/1.rpdshard") && !names.is_translated("/a.json"));
-        let none = OwnNames::new(std::iter::empty());
+        let none = OriginalNames::new(std::iter::empty());
         assert_eq!(none.put_into("/run/1.rpdshard"), "/run/1.rpdshard");
     }
 }

@@ -25,8 +25,8 @@ const MAX_NAMED: usize = 10_000;
 /// Maximum number of different name endings of unrelated files that are counted separately.
 const MAX_ENDINGS: usize = 1_000;
 /// Maximum length of a name ending, bytes.
-const MAX_ENDING: usize = 12;
-const OUTPUT: &str = "is where the output of this merge goes";
+const MAX_ENDING_BYTES: usize = 12;
+const OUTPUT_FOLDER: &str = "is where the output of this merge goes";
 
 /// Why a file is not merged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -141,14 +141,14 @@ impl UnusedFiles {
             file.kind == UnusedKind::Result && canonical(Path::new(&file.path)) == place
         };
         if let Some(file) = self.files.iter_mut().find(former) {
-            (file.kind, file.reason) = (UnusedKind::RunFile, OUTPUT.to_owned());
+            (file.kind, file.reason) = (UnusedKind::RunFile, OUTPUT_FOLDER.to_owned());
             *self.counts.entry(UnusedKind::RunFile).or_insert(0) += 1;
             let results = self.counts.entry(UnusedKind::Result).or_insert(1);
             *results = results.saturating_sub(1);
         }
         let left: HashSet<&Path> = left.iter().map(|listed| listed.path.as_path()).collect();
         before.iter().filter(|path| !left.contains(path.as_path())).for_each(|path| {
-            self.add(UnusedKind::RunFile, path, OUTPUT);
+            self.add(UnusedKind::RunFile, path, OUTPUT_FOLDER);
         });
     }
 
@@ -159,7 +159,8 @@ impl UnusedFiles {
 
     fn count_ending(&mut self, path: &Path) {
         let ending = path.extension().map(|ending| ending.to_string_lossy().into_owned());
-        let ending = ending.filter(|ending| ending.len() <= MAX_ENDING).map(|ending| format!("*.{ending}"));
+        let ending =
+            ending.filter(|ending| ending.len() <= MAX_ENDING_BYTES).map(|ending| format!("*.{ending}"));
         let mut ending = ending.unwrap_or_else(|| "others".to_owned());
         if self.endings.len() >= MAX_ENDINGS && !self.endings.contains_key(&ending) {
             ending = "others".to_owned();

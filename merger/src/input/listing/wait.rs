@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Interval of checks.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Part of the run that is still missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<Stri
         if left.is_zero() {
             return Some(format!("waited for {} s, and {missing}", most.as_secs()));
         }
-        sleep(LOOK_EVERY.min(left));
+        sleep(POLL_INTERVAL.min(left));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::input::host_clocks::HostClocks;
 use crate::input::opened::shard_source_id;
-use crate::input::plan::previous_merge::FormerMerge;
+use crate::input::plan::previous_merge::PreviousMerge;
 use crate::input::plan::running::running_until;
 use rpd_foreign::Format;
 use rpd_rocpd::Guid;
@@ -52,9 +52,9 @@ pub(super) struct InputCandidate {
     /// Whether `rpd-merge` wrote the database.
     pub(super) is_merged: bool,
     /// Clock metadata of the previous merge that wrote the input.
-    pub(super) former_merge: Option<FormerMerge>,
+    pub(super) previous_merge: Option<PreviousMerge>,
     /// Nonempty loss ledgers of previous merges, oldest first.
-    pub(super) former_losses: Vec<String>,
+    pub(super) previous_losses: Vec<String>,
     /// Metadata that is defined neither by RocPD nor by `rpd-merge`: tag and value.
     pub(super) tags: Vec<(String, String)>,
     /// Clocks of the input's node.
@@ -145,8 +145,8 @@ impl InputCandidate {
                 Vec::new()
             },
             is_merged: false,
-            former_merge: None,
-            former_losses: Vec::new(),
+            previous_merge: None,
+            previous_losses: Vec::new(),
             tags: Vec::new(),
             host_clocks,
         })
@@ -201,8 +201,8 @@ impl InputCandidate {
                 .map(|space| (space.version, space.schema.clone()))
                 .collect(),
             is_merged: !merged.is_empty(),
-            former_merge: FormerMerge::of(path.to_owned(), &merged),
-            former_losses: merged.iter().flat_map(|space| former_losses(space)).collect(),
+            previous_merge: PreviousMerge::of(path.to_owned(), &merged),
+            previous_losses: merged.iter().flat_map(|space| previous_losses(space)).collect(),
             tags: spaces
                 .iter()
                 .flat_map(|space| &space.tags)
@@ -269,7 +269,7 @@ fn noted_guids(database: &Database, space: usize) -> Vec<String> {
 }
 
 /// Returns the loss ledgers of the merges that wrote a table set, oldest first.
-fn former_losses(space: &Space) -> Vec<String> {
+fn previous_losses(space: &Space) -> Vec<String> {
     let before = space.tags.get("rpd.former_losses").and_then(|text| serde_json::from_str(text).ok());
     let mut losses: Vec<String> = before.unwrap_or_default();
     losses.extend(space.tags.get("rpd.losses").filter(|text| *text != "[]").cloned());

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use twox_hash::xxhash3_128::Hasher;
 
 /// Bytes of a file that are compared at once.
-const AT_ONCE: usize = 1 << 20;
+const COMPARED_BYTES: usize = 1 << 20;
 
 /// Inputs that are not merged because another input has the same identity.
 #[derive(Debug, Default)]
@@ -221,7 +221,7 @@ fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
     loop {
         own.clear();
         other.clear();
-        (&mut short).take(AT_ONCE as u64).read_to_end(&mut other)?;
+        (&mut short).take(COMPARED_BYTES as u64).read_to_end(&mut other)?;
         (&mut long).take(other.len() as u64).read_to_end(&mut own)?;
         if other.is_empty() || own != other {
             return Ok(own == other);

@@ -11,7 +11,7 @@ pub(crate) mod share;
 
 use crate::input::host_clocks::HostClocks;
 use crate::input::listing::find::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING};
-use crate::input::listing::original_names::OwnNames;
+use crate::input::listing::original_names::OriginalNames;
 use crate::input::listing::translate::TranslationNotes;
 use crate::input::listing::unused::{UnusedFiles, UnusedKind};
 use crate::input::path_text::path_text;
@@ -19,7 +19,7 @@ use crate::input::plan::candidate::{InputCandidate, RefusedInput};
 use crate::input::plan::duplicates::{LeftOut, keep_each_guid_once, keep_one_of_each};
 use crate::input::plan::excluded::ExcludedInputs;
 use crate::input::plan::lost_rows::LostRows;
-use crate::input::plan::previous_merge::FormerMerge;
+use crate::input::plan::previous_merge::PreviousMerge;
 use crate::input::plan::ranks::JobRanks;
 use crate::input::schema::PlannedSchema;
 use crate::options::{MergeArgs, OutputFormat};
@@ -71,13 +71,13 @@ pub struct MergePlan {
     /// Merge ranks that get no inputs.
     pub blind_ranks: Vec<usize>,
     /// Loss ledgers of previous merges.
-    pub former_losses: Vec<String>,
+    pub previous_losses: Vec<String>,
     /// Inputs that are outputs of previous merges.
-    pub former_merges: Vec<FormerMerge>,
+    pub previous_merges: Vec<PreviousMerge>,
     /// Metadata of the inputs that is copied to the output: tag and value.
     pub tags: Vec<(String, String)>,
     /// Names of translated files, and their original names.
-    pub names: OwnNames,
+    pub names: OriginalNames,
     /// Clocks of the nodes that have shards.
     pub host_clocks: HostClocks,
     /// Guid of the only input, if that is a previous merge: the output remains the same database.
@@ -111,8 +111,8 @@ pub struct PlannedInput {
 
 impl MergePlan {
     /// Returns the only input, if that is a previous merge; its results are kept unchanged.
-    pub fn only_former(&self) -> Option<&FormerMerge> {
-        match (&self.inputs[..], &self.former_merges[..]) {
+    pub fn only_former(&self) -> Option<&PreviousMerge> {
+        match (&self.inputs[..], &self.previous_merges[..]) {
             ([input], [only]) if input.path == only.path => Some(only),
             _ => None,
         }
@@ -225,17 +225,17 @@ pub(crate) fn plan(
     let shows_command = |s: &InputCandidate| {
         s.command.is_some() && s.collector.map_or(!is_unranked_present, |rank| !present.contains(&rank))
     };
-    let names = OwnNames::new(files.iter().filter_map(ListedFile::names));
+    let names = OriginalNames::new(files.iter().filter_map(ListedFile::names));
     // Rows of vanished files are counted elsewhere, or unknown.
     let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !since.has(path));
     let not_used: Vec<_> =
-        not_used.map(|(path, reason)| (names.own_path(path), names.put_into(reason))).collect();
+        not_used.map(|(path, reason)| (names.original_path(path), names.put_into(reason))).collect();
     for (path, reason) in &mut unreadable {
-        *path = names.own_path(path);
+        *path = names.original_path(path);
         *reason = names.put_into(reason);
     }
     let mut unused = unused.clone();
-    let merged: HashSet<PathBuf> = candidates.iter().map(|c| names.own_path(&c.path)).collect();
+    let merged: HashSet<PathBuf> = candidates.iter().map(|c| names.original_path(&c.path)).collect();
     // The walk names each file of a folder, and each folder that cannot be listed.
     let named: HashSet<String> = unused.files().iter().map(|file| file.path.clone()).collect();
     for (place, (path, reason)) in unreadable.iter().enumerate() {
@@ -251,12 +251,12 @@ pub(crate) fn plan(
     let unreadable = unreadable.into_iter().map(|(path, reason)| (path_text(&path).into(), reason)).collect();
     let mut warnings = translation_notes.warnings.clone();
     warnings.extend(left.warnings);
-    let mut former_losses = Vec::new();
-    for candidate in candidates.iter().filter(|c| !c.former_losses.is_empty()) {
+    let mut previous_losses = Vec::new();
+    for candidate in candidates.iter().filter(|c| !c.previous_losses.is_empty()) {
         let path = candidate.path.display();
-        let losses = candidate.former_losses.join(", ");
+        let losses = candidate.previous_losses.join(", ");
         warnings.push(format!("{path}: rows were lost when it was merged before: {losses}"));
-        former_losses.extend(candidate.former_losses.iter().cloned());
+        previous_losses.extend(candidate.previous_losses.iter().cloned());
     }
     let mut tags: Vec<(String, String)> = Vec::new();
     for tag in candidates.iter().flat_map(|c| &c.tags) {
@@ -273,7 +273,7 @@ pub(crate) fn plan(
     };
     let mut host_clocks = HostClocks::default();
     candidates.iter_mut().for_each(|candidate| host_clocks.join(std::mem::take(&mut candidate.host_clocks)));
-    let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
+    let previous_merges = candidates.iter().filter_map(|c| c.previous_merge.clone()).collect();
     let inputs =
         candidates.into_iter().map(|candidate| planned(shows_command(&candidate), candidate)).collect();
     let lost = lost_rows::sum(since.lost().into_iter().chain(left.lost).chain(lost_files));
@@ -294,9 +294,9 @@ pub(crate) fn plan(
         notes,
         lost,
         blind_ranks: since.blind_ranks(),
-        former_losses,
+        previous_losses,
         host_clocks,
-        former_merges,
+        previous_merges,
         tags,
         names,
         kept_guid,

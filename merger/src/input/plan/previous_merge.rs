@@ -20,11 +20,11 @@ const TAGS: [&str; 10] = [
     "rpd.former_merges",
 ];
 /// Maximum size of an adopted value in bytes; enough for the clocks of 10,000 nodes.
-const MAX_VALUE: usize = 8 << 20;
+const MAX_VALUE_BYTES: usize = 8 << 20;
 
 /// An input that is the output of a previous merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct FormerMerge {
+pub struct PreviousMerge {
     /// Path of the input.
     pub path: PathBuf,
     /// Guid of its rows; of the first table set if it is partitioned.
@@ -33,16 +33,16 @@ pub struct FormerMerge {
     pub tags: BTreeMap<String, String>,
 }
 
-impl FormerMerge {
+impl PreviousMerge {
     /// Reads the metadata of the first table set with clock metadata; all sets have the same.
-    pub(super) fn of(path: PathBuf, spaces: &[&Space]) -> Option<FormerMerge> {
+    pub(super) fn of(path: PathBuf, spaces: &[&Space]) -> Option<PreviousMerge> {
         let with_clocks = |space: &&&Space| space.tags.contains_key("rpd.clock.domains");
         let space = spaces.iter().find(with_clocks).or(spaces.first())?;
         let tag = |tag: &str| {
-            let value = space.tags.get(tag).filter(|value| value.len() <= MAX_VALUE)?;
+            let value = space.tags.get(tag).filter(|value| value.len() <= MAX_VALUE_BYTES)?;
             Some((tag.to_owned(), value.clone()))
         };
         let tags = TAGS.iter().filter_map(|name| tag(name)).collect();
-        Some(FormerMerge { path, guid: space.guid.clone(), tags })
+        Some(PreviousMerge { path, guid: space.guid.clone(), tags })
     }
 }

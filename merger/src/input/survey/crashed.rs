@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of open ranges and calls kept per process; the latest ones are kept.
-const MAX_KEPT: usize = 1_024;
+const MAX_OPEN_SPANS: usize = 1_024;
 /// Maximum number of names that are printed per process.
 const MAX_NAMES: usize = 3;
 /// Maximum length of a printed name.
@@ -61,9 +61,9 @@ impl OpenSpans {
     }
 
     fn keep_last(&mut self) {
-        if self.kept.len() > MAX_KEPT {
+        if self.kept.len() > MAX_OPEN_SPANS {
             self.kept.sort_unstable_by_key(|span| std::cmp::Reverse((span.start, span.stack)));
-            self.kept.truncate(MAX_KEPT);
+            self.kept.truncate(MAX_OPEN_SPANS);
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
         for block in 0..20 {
             open.add(spans((1..50_000).map(|i| (block * 50_000 + i, None, i, i % 7 + 1))));
         }
-        assert_eq!((open.count, open.kept.len()), (20 * 49_999, MAX_KEPT));
+        assert_eq!((open.count, open.kept.len()), (20 * 49_999, MAX_OPEN_SPANS));
         assert!(open.kept.iter().all(|span| span.start > 998_000), "the last begun ones");
         let circle = spans([(1, None, 1, 2), (2, None, 2, 1)].into_iter());
         assert_eq!(names(&circle).len(), MAX_NAMES + 1);

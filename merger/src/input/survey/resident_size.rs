@@ -13,19 +13,19 @@ use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockSet, Node};
 
 /// Approximate overhead of an allocation, bytes.
-const ALLOCATION: usize = 16;
+const ALLOCATION_BYTES: usize = 16;
 /// Bytes per input in lists of plans, units and messages.
-const LISTED: usize = 512;
+const INPUT_BYTES: usize = 512;
 /// Bytes per string beside its text: position and hash in the survey; later its id, and its hash in a table set.
-const PER_STRING: usize = 56;
+const STRING_BYTES: usize = 56;
 /// Largest piece in bytes that each thread's memory includes anyway.
-const USUAL_PIECE: u64 = 1 << 20;
+const USUAL_PIECE_BYTES: u64 = 1 << 20;
 /// Number of copies of a long row that exist while it is read, rewritten and put into pages.
-const TIMES_IN_WORK: u64 = 8;
+const ROW_COPIES: u64 = 8;
 /// Additional bytes of the pages of such a row's unit: the page buffer grows to twice its length.
-const GROWN_PAGES: u64 = 16 << 20;
+const PAGE_BUFFER_BYTES: u64 = 16 << 20;
 /// Bytes of an entry of a B-tree with an integer value.
-const TREE_ENTRY: usize = 40;
+const TREE_ENTRY_BYTES: usize = 40;
 
 impl InputSurvey {
     /// Drops data that no later phase reads, and the spare capacity of lists.
@@ -58,7 +58,7 @@ impl InputSurvey {
             }
             OpenInput::None | OpenInput::Database(_) => 0,
         };
-        2 * texts + strings * PER_STRING
+        2 * texts + strings * STRING_BYTES
     }
 
     /// Returns the approximate bytes that the input's longest piece takes while it is processed; 0 if it is no longer
@@ -77,8 +77,8 @@ impl InputSurvey {
             OpenInput::Shard(_) | OpenInput::None => None,
         };
         let longest = pieces.chain(pieces_of_strings).max().unwrap_or(0);
-        if longest > USUAL_PIECE {
-            longest.saturating_mul(TIMES_IN_WORK).saturating_add(GROWN_PAGES)
+        if longest > USUAL_PIECE_BYTES {
+            longest.saturating_mul(ROW_COPIES).saturating_add(PAGE_BUFFER_BYTES)
         } else {
             0
         }
@@ -91,15 +91,17 @@ impl InputSurvey {
             OpenInput::Shard(shard) => of_shard(shard),
             OpenInput::Database(open) => {
                 let pieces = open.strings.iter().flat_map(|table| &table.pieces);
-                let pages = pieces.map(|piece| size_of::<SourcePiece>() + piece.pages() * 4 + ALLOCATION);
+                let pages =
+                    pieces.map(|piece| size_of::<SourcePiece>() + piece.pages() * 4 + ALLOCATION_BYTES);
                 open.database.spaces().iter().map(of_space).sum::<usize>() + pages.sum::<usize>()
             }
         };
         let texts = |lines: &[String]| lines.iter().map(|line| of_text(line)).sum::<usize>();
-        let lists = size_of_val(&self.losses[..]) + self.rows_read.len() * TREE_ENTRY + texts(&self.warnings);
+        let lists =
+            size_of_val(&self.losses[..]) + self.rows_read.len() * TREE_ENTRY_BYTES + texts(&self.warnings);
         let path = 3 * self.input.path().as_os_str().len();
         size_of::<InputSurvey>()
-            + LISTED
+            + INPUT_BYTES
             + path
             + lists
             + input
@@ -124,20 +126,20 @@ fn of_shard(shard: &Shard) -> usize {
     size_of_val(shard.blocks())
         + size_of_val(shard.schema().tables())
         + clocks.sum::<usize>()
-        + 4 * ALLOCATION
+        + 4 * ALLOCATION_BYTES
 }
 
 fn of_space(space: &Space) -> usize {
     let tags = space.tags.iter().map(|(tag, value)| 2 * size_of::<String>() + of_text(tag) + of_text(value));
-    let table_name = 24 + space.suffix.len() + ALLOCATION;
+    let table_name = 24 + space.suffix.len() + ALLOCATION_BYTES;
     size_of::<Space>()
         + space.tables.len() * (size_of::<SpaceTable>() + table_name)
         + size_of_val(space.schema.tables())
         + tags.sum::<usize>()
         + space.nodes.iter().map(|(_, node)| of_node(node)).sum::<usize>()
-        + space.processes.len() * (size_of::<ProcessFacts>() + ALLOCATION)
+        + space.processes.len() * (size_of::<ProcessFacts>() + ALLOCATION_BYTES)
         + space.warnings.iter().map(|line| of_text(line)).sum::<usize>()
-        + 4 * ALLOCATION
+        + 4 * ALLOCATION_BYTES
 }
 
 fn of_source(source: &InputSource) -> usize {
@@ -145,12 +147,13 @@ fn of_source(source: &InputSource) -> usize {
         size_of::<SourcePiece>()
             + size_of::<PieceRef>()
             + match piece {
-                SourcePiece::Block(_, Some(_)) => size_of::<BlockRef>() / 2 + ALLOCATION,
-                SourcePiece::Rows { piece, .. } => piece.pages() * 4 + ALLOCATION,
+                SourcePiece::Block(_, Some(_)) => size_of::<BlockRef>() / 2 + ALLOCATION_BYTES,
+                SourcePiece::Rows { piece, .. } => piece.pages() * 4 + ALLOCATION_BYTES,
                 SourcePiece::Process | SourcePiece::Block(_, None) | SourcePiece::Tail => 0,
             }
     };
-    let of_keys = |space: &KeySpace| size_of::<KeySpace>() + size_of_val(&space.stored[..]) + ALLOCATION;
+    let of_keys =
+        |space: &KeySpace| size_of::<KeySpace>() + size_of_val(&space.stored[..]) + ALLOCATION_BYTES;
     let process = &source.process;
     let environment = process.environment.iter().map(|(name, value)| of_text(name) + of_text(value));
     let stacks = match &source.stacks {
@@ -158,7 +161,7 @@ fn of_source(source: &InputSource) -> usize {
         StackSpace::Dictionary(values) => size_of_val(&values[..]),
     };
     // For each table, the first id and the number of ids.
-    let bases = source.tables.len() * (TREE_ENTRY + size_of::<u64>() + size_of::<TableId>());
+    let bases = source.tables.len() * (TREE_ENTRY_BYTES + size_of::<u64>() + size_of::<TableId>());
     size_of::<InputSource>()
         + source.pieces.iter().map(of_piece).sum::<usize>()
         + source.spaces.values().map(of_keys).sum::<usize>()
@@ -166,7 +169,7 @@ fn of_source(source: &InputSource) -> usize {
         + of_node(&process.node)
         + of_text(&process.command)
         + environment.sum::<usize>()
-        + source.tracks.len() * (TREE_ENTRY + size_of::<KeyRun>())
+        + source.tracks.len() * (TREE_ENTRY_BYTES + size_of::<KeyRun>())
         + stacks
         + bases
 }
@@ -186,5 +189,5 @@ fn of_node(node: &Node) -> usize {
 }
 
 fn of_text(text: &str) -> usize {
-    if text.is_empty() { 0 } else { text.len() + ALLOCATION }
+    if text.is_empty() { 0 } else { text.len() + ALLOCATION_BYTES }
 }

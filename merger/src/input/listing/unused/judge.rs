@@ -10,17 +10,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Rendezvous folder of a run, where agents of the collector publish their addresses.
-const CLOCKS: &str = "clocks";
+const RENDEZVOUS_FOLDER: &str = "clocks";
 /// Root file in the rendezvous folder, and the message key of earlier collectors.
-const OF_AGENTS: [&str; 2] = ["root", "secret"];
+const AGENT_FILES: [&str; 2] = ["root", "secret"];
 /// Suffixes that a merge and SQLite append to the name of an output while they write it.
-const BESIDE: [&str; 7] = [".lock", ".partial", ".lease", ".status", "-wal", "-shm", "-journal"];
+const OUTPUT_SUFFIXES: [&str; 7] = [".lock", ".partial", ".lease", ".status", "-wal", "-shm", "-journal"];
 /// Prefixes of the files that coordinate the merges of one run.
-const AGREED: [&str; 7] =
+const MERGE_FILE_PREFIXES: [&str; 7] =
     ["merge.status", "merge.lease", "merge.wanted", "trace.status", "trace.lease", ".merge.", ".trace."];
 
 pub(super) const RUN_FILE: &str = "belongs to the run, and holds no events";
-pub(super) const FORMER_RESULT: &str =
+pub(super) const PREVIOUS_OUTPUT: &str =
     "was written by rpd-merge, and other inputs are there; name it to have it merged";
 const REPORT: &str = "is a report of rpd-merge";
 const NAMED_LIKE_OUTPUT: &str =
@@ -30,7 +30,7 @@ pub(super) const NOT_READ_OTHER: &str =
     "its name is not one of a profiler's file, and it was not read, since many others were";
 const OTHER_NAME: &str = "holds what a profiler records, under a name that no profiler gives a finished file; name it on the command line";
 /// Prefixes that macOS and editors use for files beside another one with the same extension.
-const COMPANIONS: [&str; 2] = ["._", ".#"];
+const COMPANION_PREFIXES: [&str; 2] = ["._", ".#"];
 const FOREIGN: &str = "no profiler wrote it, as its content shows";
 pub(super) const LATE: &str = "was not there when the inputs were listed; merge again";
 
@@ -44,15 +44,15 @@ pub(super) fn judge(path: &Path, reads_all: bool) -> (UnusedKind, &'static str) 
     if !is_shard(path) && !is_looked_into(&name) {
         return if reads_all { judge_other_name(path) } else { (UnusedKind::Unrelated, NOT_READ_OTHER) };
     }
-    if COMPANIONS.iter().any(|begin| name.starts_with(begin)) && !holds_profile(path) {
+    if COMPANION_PREFIXES.iter().any(|begin| name.starts_with(begin)) && !holds_profile(path) {
         return (UnusedKind::Unrelated, FOREIGN);
     }
     let is_empty = || fs::metadata(path).is_ok_and(|found| found.len() == 0);
     match format_of(path) {
-        Ok(_) if is_output(path) => (UnusedKind::Result, FORMER_RESULT),
+        Ok(_) if is_output(path) => (UnusedKind::Result, PREVIOUS_OUTPUT),
         Ok(_) if is_default_output(path) => (UnusedKind::Refused, NAMED_LIKE_OUTPUT),
         Ok(_) => (UnusedKind::Refused, LATE),
-        Err(_) if is_default_output(path) && is_empty() => (UnusedKind::Result, FORMER_RESULT),
+        Err(_) if is_default_output(path) && is_empty() => (UnusedKind::Result, PREVIOUS_OUTPUT),
         Err(_) if is_result(path) => (UnusedKind::Result, REPORT),
         Err(_) if is_printed_to(path) => (UnusedKind::RunFile, REPORT),
         Err(_) if !is_shard(path) && !may_be_profile(path) => (UnusedKind::Unrelated, FOREIGN),
@@ -68,7 +68,7 @@ fn judge_other_name(path: &Path) -> (UnusedKind, &'static str) {
     match why_packed(path) {
         Some(why) => (UnusedKind::Refused, why),
         None if !holds_profile(path) => (UnusedKind::Unrelated, UNRELATED),
-        None if is_output(path) => (UnusedKind::Result, FORMER_RESULT),
+        None if is_output(path) => (UnusedKind::Result, PREVIOUS_OUTPUT),
         None if is_result(path) => (UnusedKind::Result, REPORT),
         None => (UnusedKind::Refused, OTHER_NAME),
     }
@@ -80,11 +80,11 @@ pub(super) fn is_run_file(name: &str, path: &Path) -> bool {
     let of_rank = name.strip_prefix("rank-").and_then(|rest| rest.split_once('.'));
     let is_of_rank =
         of_rank.is_some_and(|(rank, _)| rank.len() >= 5 && rank.bytes().all(|b| b.is_ascii_digit()));
-    let beside = BESIDE.iter().find_map(|ending| name.strip_suffix(ending));
+    let beside = OUTPUT_SUFFIXES.iter().find_map(|ending| name.strip_suffix(ending));
     let is_beside = beside.is_some_and(|output| output == "trace" || !is_other(output));
     let folder = path.parent().and_then(Path::file_name);
-    let is_of_agent = folder.is_some_and(|folder| folder == CLOCKS) && is_agent_file(name);
-    let is_agreed = AGREED.iter().any(|begin| name.starts_with(begin));
+    let is_of_agent = folder.is_some_and(|folder| folder == RENDEZVOUS_FOLDER) && is_agent_file(name);
+    let is_agreed = MERGE_FILE_PREFIXES.iter().any(|begin| name.starts_with(begin));
     (is_of_rank || is_of_agent) && is_other(name) && !is_shard(path) || is_beside || is_agreed
 }
 
@@ -104,7 +104,7 @@ fn is_agent_file(name: &str) -> bool {
     };
     let draft = name.strip_prefix('.').and_then(|rest| rest.rsplit_once('.'));
     let name = draft.filter(|(_, number)| is_hex(number, 16)).map_or(name, |(draft, _)| draft);
-    OF_AGENTS.contains(&name)
+    AGENT_FILES.contains(&name)
         || name.strip_suffix(".agent").is_some_and(is_domain)
         || name.strip_suffix(".card").is_some_and(is_card)
 }
