@@ -10,6 +10,7 @@ use crate::input::survey::crashed::ProcessCrash;
 use crate::input::survey::profiler_losses::ProfilerLosses;
 use crate::strings::{StringHash, hash};
 use rpd_console::Failure;
+use rpd_shard::file::ShardStrings;
 use rpd_shard::model::TableId;
 use rpd_shard::record::Loss;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,15 @@ pub(super) fn hashes_of_words(
     words: &BTreeSet<BuiltinString>,
 ) -> impl Iterator<Item = (u32, StringHash)> + '_ {
     words.iter().map(|word| (word.index(), hash(word.text().as_bytes())))
+}
+
+/// Returns the position and hash of each string of a shard, followed by the builtin strings in use.
+pub(super) fn string_hashes(
+    strings: &ShardStrings,
+    builtin: &BTreeSet<BuiltinString>,
+) -> Vec<(u32, StringHash)> {
+    let own = strings.iter().map(|(id, text)| ((id - 1) as u32, hash(text)));
+    own.chain(hashes_of_words(builtin)).collect()
 }
 
 /// Keeps the first warnings of an input and counts the others.
