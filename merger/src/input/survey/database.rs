@@ -1,4 +1,4 @@
-//! Survey of a RocPD database, as `survey.rs` does it for shards.
+//! Survey of a RocPD database, one table set at a time.
 
 use crate::input::expand::BuiltinString;
 use crate::input::host_clocks::HostClocks;
@@ -6,23 +6,19 @@ use crate::input::opened::{InputTables, OpenDatabase, OpenInput, StringPieces};
 use crate::input::schema::JobSchema;
 use crate::input::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTracks, StackSpace, join};
 use crate::input::survey::collectives::of_space;
+use crate::input::survey::database_nodes::main_process;
+use crate::input::survey::database_pieces::ReferenceKeys;
 use crate::input::survey::input_survey::{InputSurvey, hashes_of_words, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
 use crate::strings::{StringHash, hash};
-use rayon::prelude::*;
-use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_collectives::{CallSample, RegionNames};
-use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
-use rpd_run::is_merged_set;
-use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
-use rpd_shard::model::{Cells, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
+use rpd_rocpd::read::{Database, Piece, ReadError, Space, TakeRows, Wanted};
+use rpd_shard::model::{Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
+use rpd_shard::record::{Loss, LossCause};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Arc;
 
-/// Pieces that are read at the same time, before their facts are combined.
-const PIECES_AT_ONCE: usize = 64;
 /// Maximum number of warnings per database; further damage is only counted.
 const MAX_WARNINGS: usize = 20;
 
@@ -44,7 +40,8 @@ pub(super) fn survey_database(
     for space in taken {
         let Some(found) = database.spaces().get(*space) else { continue };
         let adopted: InputTables = job.adopt(&found.schema);
-        let reader = Reader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
+        let reader =
+            TableSetReader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
         let mut source = reader.survey(job, sample, &mut string_tables, &mut survey);
         if let [(_, node)] = &mut source.nodes[..]
             && host_clocks.find_node(&mut source.process)
@@ -63,12 +60,13 @@ pub(super) fn survey_database(
     survey
 }
 
-struct Reader<'a> {
-    database: &'a Database,
-    space: usize,
-    found: &'a Space,
-    tables: &'a InputTables,
-    room: &'a RowRoom,
+/// Reads one table set for the survey.
+pub(super) struct TableSetReader<'a> {
+    pub(super) database: &'a Database,
+    pub(super) space: usize,
+    pub(super) found: &'a Space,
+    pub(super) tables: &'a InputTables,
+    pub(super) room: &'a RowRoom,
 }
 
 /// Strings of a table set.
@@ -82,20 +80,7 @@ struct Texts {
     names: RegionNames,
 }
 
-/// Facts of one piece.
-#[derive(Default)]
-struct PieceFacts {
-    /// Runs of consecutive keys.
-    runs: Vec<(i64, i64)>,
-    rows: u64,
-    /// Tables that lack a row to which a mandatory reference points.
-    missing: BTreeSet<TableId>,
-    lost_strings: bool,
-    /// Smallest and largest stack id.
-    stacks: Option<(i64, i64)>,
-}
-
-impl Reader<'_> {
+impl TableSetReader<'_> {
     fn survey(
         &self,
         job: &JobSchema,
@@ -135,8 +120,8 @@ impl Reader<'_> {
                 continue;
             }
             let mut space = KeySpace::default();
-            let known = Known { strings: &strings, nodes: &nodes, spaces: &spaces };
-            for (piece, facts) in self.table(place, adopted, &known, survey) {
+            let known = ReferenceKeys { strings: &strings, nodes: &nodes, spaces: &spaces };
+            for (piece, facts) in self.table_pieces(place, adopted, &known, survey) {
                 let first = facts.runs.first().map_or(0, |run| run.0);
                 if space.stored.last().is_some_and(|last| first < last.next) {
                     let path = self.database.path().display();
@@ -204,7 +189,7 @@ impl Reader<'_> {
     }
 
     /// Passes the strings of a piece to `take`; page by page if the piece contains the largest possible id.
-    fn each_string(&self, place: usize, piece: &rpd_rocpd::read::Piece, take: &mut TakeRows<'_>) {
+    fn each_string(&self, place: usize, piece: &Piece, take: &mut TakeRows<'_>) {
         let name = &self.found.tables[place].table.name;
         self.database.each(self.space, place, piece, &mut |piece, rows| {
             let checked = rows.and_then(|rows| self.ends_before_the_last_id(name, &rows).map(|()| rows));
@@ -217,114 +202,6 @@ impl Reader<'_> {
         });
     }
 
-    /// Returns the nodes by key; a placeholder if the nodes are lost.
-    fn nodes(&self) -> Vec<(i64, Node)> {
-        if self.found.nodes.is_empty() {
-            let boot_id = unknown_boot(&self.found.guid);
-            let hostname = BuiltinString::Lost.text().to_owned();
-            return vec![(
-                i64::MIN,
-                Node { machine_id: boot_id.clone(), boot_id, hostname, ..Node::default() },
-            )];
-        }
-        let node = |(number, (key, node)): (usize, &(i64, Node))| {
-            let mut node = node.clone();
-            node.boot_id = match boot_of_machine(&node) {
-                Some(boot_id) => boot_id,
-                // All table sets of a merge have the same nodes.
-                None if is_merged_set(self.found) => unknown_boot(""),
-                None => {
-                    let Node { machine_id, boot_id, hostname, .. } =
-                        unnamed_node(number as i64, &self.processes());
-                    (node.machine_id, node.hostname) = (machine_id, hostname);
-                    boot_id
-                }
-            };
-            (*key, node)
-        };
-        self.found.nodes.iter().enumerate().map(node).collect()
-    }
-
-    /// Returns pid and first time of each process.
-    fn processes(&self) -> Vec<(i32, i64)> {
-        let seen = |p: &ProcessFacts| (i32::try_from(p.pid).unwrap_or(-1), p.start.unwrap_or(0));
-        self.found.processes.iter().map(seen).collect()
-    }
-
-    /// Returns the readable pieces of a table with their facts. Records the rows that cannot be read as losses.
-    fn table(
-        &self,
-        place: usize,
-        table: &Arc<Table>,
-        known: &Known<'_>,
-        survey: &mut InputSurvey,
-    ) -> Vec<(rpd_rocpd::read::Piece, PieceFacts)> {
-        let read = |piece: &rpd_rocpd::read::Piece| {
-            let rows = self.database.rows(self.space, place, piece, Wanted::Links)?;
-            self.ends_before_the_last_id(&table.name, &rows)?;
-            Ok(known.facts(table, &rows))
-        };
-        let mut good = Vec::new();
-        for some in self.found.tables[place].pieces.chunks(PIECES_AT_ONCE) {
-            let results = some.par_iter().map(|piece| self.in_parts(place, piece.clone(), &read));
-            let results: Vec<Vec<_>> = results.collect();
-            for (piece, result) in results.into_iter().flatten() {
-                match result {
-                    Ok(facts) if facts.rows == 0 => {}
-                    Ok(facts) => good.push((piece, facts)),
-                    // Reads page by page, so that a damaged page costs only its own rows.
-                    Err(error) if piece.is_divisible() => {
-                        // The parts report this error with the number of rows that it costs.
-                        let is_told = !matches!(error, ReadError::LastId { .. });
-                        if is_told {
-                            survey.warn(&error);
-                        }
-                        for part in piece.split() {
-                            match read(&part) {
-                                Ok(facts) if facts.rows == 0 => {}
-                                Ok(facts) => good.push((part, facts)),
-                                Err(error) => survey.lose_to(table.id, &error, !is_told),
-                            }
-                        }
-                    }
-                    Err(error) => survey.lose_to(table.id, &error, true),
-                }
-            }
-        }
-        good
-    }
-
-    /// Fails if the last row has the largest possible id: half-open key runs need an id after it.
-    fn ends_before_the_last_id(&self, table: &str, rows: &Rows<Local>) -> Result<(), ReadError> {
-        if rows.len == 0 || rows.keys.get(rows.len - 1) != i64::MAX {
-            return Ok(());
-        }
-        let (path, table) = (self.database.path().to_owned(), table.to_owned());
-        Err(ReadError::LastId { path, table, rows: rows.len as u64 })
-    }
-
-    /// Returns the facts of a piece, or of its parts if its rows are too long to be read at once.
-    fn in_parts(
-        &self,
-        place: usize,
-        piece: rpd_rocpd::read::Piece,
-        read: &(impl Fn(&rpd_rocpd::read::Piece) -> Result<PieceFacts, ReadError> + Sync),
-    ) -> Vec<(rpd_rocpd::read::Piece, Result<PieceFacts, ReadError>)> {
-        // The merge rejects rows that exceed the memory for a row, so such a row is not read here. A row longer than
-        // the file is damaged.
-        if piece.bytes <= self.database.bytes() && !self.room.has(piece.bytes) {
-            return Vec::new();
-        }
-        let result = read(&piece);
-        if matches!(result, Err(ReadError::TooLarge { .. }))
-            && let Ok(parts) = self.database.smaller(self.space, place, &piece)
-            && parts.first() != Some(&piece)
-        {
-            return parts.into_iter().flat_map(|part| self.in_parts(place, part, read)).collect();
-        }
-        vec![(piece, result)]
-    }
-
     /// Reads the rows of all tables with stack ids again.
     fn rows_with_stacks(&self, pieces: &[SourcePiece]) -> impl Iterator<Item = Rows<Local>> {
         pieces.iter().filter_map(|piece| {
@@ -335,92 +212,10 @@ impl Reader<'_> {
     }
 }
 
-/// Keys to which references can point. Tables are surveyed after those that they refer to.
-struct Known<'a> {
-    strings: &'a KeySpace,
-    nodes: &'a [(i64, Node)],
-    spaces: &'a BTreeMap<TableId, KeySpace>,
-}
-
-impl Known<'_> {
-    fn facts(&self, table: &Table, rows: &Rows<Local>) -> PieceFacts {
-        let mut facts =
-            PieceFacts { runs: rows.keys.runs(rows.len), rows: rows.len as u64, ..PieceFacts::default() };
-        for (column, cells) in table.columns.iter().zip(&rows.columns) {
-            match column.kind {
-                Kind::Ref(target) if column.sql.not_null => {
-                    let space = self.spaces.get(&target);
-                    let is_there = |key| match target {
-                        rocpd::INFO_NODE => self.nodes.iter().any(|(node, _)| *node == key),
-                        _ => space.is_some_and(|s| s.stored(key).is_some()),
-                    };
-                    // Adjacent rows mostly refer to the same row.
-                    let mut last = None;
-                    let is_missing = (0..rows.len).any(|i| {
-                        let key = cells.int(i);
-                        let again = last == Some(key) && key.is_some();
-                        last = Some(key);
-                        !again && !key.is_some_and(is_there)
-                    });
-                    if is_missing {
-                        facts.missing.insert(target);
-                    }
-                }
-                Kind::Stack => {
-                    if let Cells::Int { values, nulls } = cells
-                        && !nulls.any()
-                    {
-                        let low = values.iter().copied().min();
-                        facts.stacks = join(facts.stacks, low.zip(values.iter().copied().max()));
-                        continue;
-                    }
-                    for key in (0..rows.len).filter_map(|i| cells.get(i).stack_id()) {
-                        facts.stacks = join(facts.stacks, Some((key, key)));
-                    }
-                }
-                Kind::Str => {
-                    facts.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
-                        Value::Null => column.sql.not_null,
-                        Value::Int(id) => self.strings.stored(id).is_none(),
-                        _ => true,
-                    });
-                }
-                _ => {}
-            }
-        }
-        facts
-    }
-}
-
 fn text_of(value: Value<'_>) -> &[u8] {
     match value {
         Value::Text(text) | Value::Blob(text) => text,
         _ => b"",
-    }
-}
-
-/// Returns the process of the lowest rank, which determines the position of a table set in the merge order.
-fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
-    let main = space.processes.iter().min_by_key(|p| (p.rank.unwrap_or(u32::MAX), p.start, p.pid));
-    let facts = main.cloned().unwrap_or_default();
-    let node = nodes.iter().find(|(key, _)| *key == facts.nid).or(nodes.first());
-    let node = node.map_or_else(Node::default, |(_, node)| node.clone());
-    let ProcessFacts { rank, size, local_rank, rank_from, pid, start, end, .. } = facts;
-    Process {
-        source: 0,
-        rank,
-        size,
-        local_rank,
-        rank_from,
-        domain: ClockDomain {
-            boot_id: node.boot_id.clone(),
-            time_namespace: if is_merged_set(space) { MERGED_TIME_NAMESPACE } else { 0 },
-        },
-        pid: i32::try_from(pid).unwrap_or(-1),
-        ppid: -1,
-        first_seen: start.unwrap_or(0),
-        last_seen: end,
-        ..Process::of_file(node, Clock::Boottime)
     }
 }
 
@@ -430,7 +225,7 @@ impl InputSurvey {
     }
 
     /// Records rows that cannot be read as a loss, with a warning if `warns`.
-    fn lose_to(&mut self, table: TableId, error: &ReadError, warns: bool) {
+    pub(super) fn lose_to(&mut self, table: TableId, error: &ReadError, warns: bool) {
         if warns {
             self.warn(error);
         }
@@ -439,7 +234,7 @@ impl InputSurvey {
     }
 
     /// Adds a warning about unreadable data. A cut file has a warning already.
-    fn warn(&mut self, error: &ReadError) {
+    pub(super) fn warn(&mut self, error: &ReadError) {
         if matches!(error, ReadError::Cut { .. }) {
             return;
         }

@@ -6,6 +6,8 @@ pub(super) mod collectives;
 pub(crate) mod command_endings;
 pub(crate) mod crashed;
 pub(crate) mod database;
+mod database_nodes;
+mod database_pieces;
 pub(super) mod foreign_blocks;
 pub(crate) mod input_survey;
 pub(super) mod placeholders;
