@@ -3,7 +3,7 @@
 use crate::input::listing::find::{ListedFile, hold, is_text};
 use crate::input::listing::translate::{self, TranslatedFile, TranslatedFolder, TranslationNotes};
 use crate::input::listing::unused::{UnusedFiles, find_all};
-use crate::input::plan::output_of;
+use crate::input::plan::output_path::output_of;
 use crate::options::MergeArgs;
 use crate::output::size_limit::SizeLimit;
 use crate::partial_output::made_by_merge::unfinished_run;

@@ -159,7 +159,7 @@ fn first_report(
     report.rows_read = row_counts(&inputs.schema, &found.rows_read);
     report.is_database = args.form() == OutputFormat::Rocpd;
     report.note_if_empty(&found.rows_read);
-    match plan.only_former() {
+    match plan.only_previous_merge() {
         Some(former) => report.take_over(former),
         None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
     }

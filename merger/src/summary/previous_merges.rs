@@ -92,7 +92,7 @@ impl PreviousMerge {
 
 /// Adds the metadata rows about previous merges.
 pub(crate) fn metadata_of_previous(plan: &MergePlan, own: &mut Vec<(String, String)>) {
-    match plan.only_former() {
+    match plan.only_previous_merge() {
         // The clocks were not measured again.
         Some(only) => {
             own.retain(|(tag, _)| !only.tags.contains_key(tag));
@@ -108,7 +108,7 @@ pub(crate) fn metadata_of_previous(plan: &MergePlan, own: &mut Vec<(String, Stri
 
 /// Returns the clocks of the job, followed by those of previous merges.
 pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindings) -> Vec<ClockRow> {
-    if let Some(only) = plan.only_former() {
+    if let Some(only) = plan.only_previous_merge() {
         let rows: Vec<ClockRow> = only.json("rpd.clock.domains").unwrap_or_default();
         if !rows.is_empty() {
             return rows;
@@ -125,7 +125,7 @@ pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindin
 
 /// Returns notes about times of previous merges beside other inputs.
 pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> Vec<String> {
-    if let Some(only) = plan.only_former() {
+    if let Some(only) = plan.only_previous_merge() {
         return only.of_several().into_iter().collect();
     }
     let own = nodes.names(&clocks.reference);

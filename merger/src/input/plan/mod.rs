@@ -4,13 +4,14 @@ pub(crate) mod candidate;
 pub(super) mod duplicates;
 pub(crate) mod excluded;
 pub(crate) mod lost_rows;
+pub(crate) mod output_path;
 pub(crate) mod previous_merge;
 pub(crate) mod ranks;
 pub(crate) mod running;
 pub(crate) mod share;
 
 use crate::input::host_clocks::HostClocks;
-use crate::input::listing::find::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING};
+use crate::input::listing::find::ListedFile;
 use crate::input::listing::original_names::OriginalNames;
 use crate::input::listing::translate::TranslationNotes;
 use crate::input::listing::unused::{UnusedFiles, UnusedKind};
@@ -22,14 +23,9 @@ use crate::input::plan::lost_rows::LostRows;
 use crate::input::plan::previous_merge::PreviousMerge;
 use crate::input::plan::ranks::JobRanks;
 use crate::input::schema::PlannedSchema;
-use crate::options::{MergeArgs, OutputFormat};
-use crate::partial_output::made_by_merge::{is_made_by_merge, may_be_left, unfinished_run, what_else};
-use crate::partial_output::temporary_names;
 use rayon::prelude::*;
 use rpd_console::Failure;
-use rpd_files::{EntryStat, FileRefused, entry_stat};
 use rpd_foreign::Format;
-use rpd_output_file::require_utf8;
 use rpd_rocpd::schema::NEWEST;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -101,7 +97,7 @@ pub struct PlannedInput {
     pub bytes: u64,
     /// Whether its collector finished it.
     pub complete: bool,
-    /// Wall time up to which it is complete, if its collector is still writing it, ns since 1970.
+    /// Wall time up to which it is complete, if its collector is still writing it, ns excluded 1970.
     pub running_until: Option<i64>,
     /// Whether it describes no process: a shard with nothing but a header, or of a silent rank.
     pub has_no_process: bool,
@@ -111,7 +107,7 @@ pub struct PlannedInput {
 
 impl MergePlan {
     /// Returns the only input, if that is a previous merge; its results are kept unchanged.
-    pub fn only_former(&self) -> Option<&PreviousMerge> {
+    pub fn only_previous_merge(&self) -> Option<&PreviousMerge> {
         match (&self.inputs[..], &self.previous_merges[..]) {
             ([input], [only]) if input.path == only.path => Some(only),
             _ => None,
@@ -129,48 +125,16 @@ impl MergePlan {
     }
 }
 
-/// Returns the output path for these inputs. Removes from the inputs an existing output file, and what a killed merge
-/// left beside it. Fails if such a file is a real input: named by the user, or not left by a merge.
-pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<PathBuf, Failure> {
-    let name = match args.form() {
-        OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
-        OutputFormat::Rpd => DEFAULT_RPD,
-    };
-    let output = args.output.clone().unwrap_or_else(|| found.output_folder.join(name));
-    let output = check_output(&output, args)?;
-    let temporary = temporary_names(&output);
-    let places = temporary.iter().chain([&output]);
-    let there: Vec<_> = places.filter_map(|place| Some((place, fs::canonicalize(place).ok()?))).collect();
-    let mut input = None;
-    found.files.retain(|listed| {
-        let path = if there.is_empty() { None } else { fs::canonicalize(&listed.path).ok() };
-        let Some((place, _)) = there.iter().find(|(_, real)| path.as_ref() == Some(real)) else {
-            return true;
-        };
-        let is_input = listed.named || *place != &output && !may_be_left(place, true);
-        input = input.or(is_input.then_some(*place));
-        is_input
-    });
-    match input {
-        Some(path) if !args.dry_run => Err(Failure::output(format!(
-            "{} is one of the inputs, and a merge to {} writes there: choose another place with -o",
-            path.display(),
-            output.display(),
-        ))),
-        _ => Ok(output.clone()),
-    }
-}
-
-/// Examines each of the listed files and checks that they belong together. Excludes the inputs and ranks in `since`.
+/// Examines each of the listed files and checks that they belong together. Excludes the inputs and ranks in `excluded`.
 pub(crate) fn plan(
     (files, unused): (&[ListedFile], &UnusedFiles),
     output: PathBuf,
     translation_notes: &TranslationNotes,
-    since: &ExcludedInputs,
+    excluded: &ExcludedInputs,
     is_job_over: bool,
 ) -> Result<MergePlan, Failure> {
     let mut files = files.to_vec();
-    since.mark(&mut files);
+    excluded.mark(&mut files);
     let look = |listed: &ListedFile| match &listed.format {
         Ok(Format::RocPd) => InputCandidate::of_database(&listed.path),
         Ok(_) => InputCandidate::of_shard(&listed.path),
@@ -227,7 +191,7 @@ pub(crate) fn plan(
     };
     let names = OriginalNames::new(files.iter().filter_map(ListedFile::names));
     // Rows of vanished files are counted elsewhere, or unknown.
-    let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !since.has(path));
+    let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !excluded.has(path));
     let not_used: Vec<_> =
         not_used.map(|(path, reason)| (names.original_path(path), names.put_into(reason))).collect();
     for (path, reason) in &mut unreadable {
@@ -276,9 +240,9 @@ pub(crate) fn plan(
     let previous_merges = candidates.iter().filter_map(|c| c.previous_merge.clone()).collect();
     let inputs =
         candidates.into_iter().map(|candidate| planned(shows_command(&candidate), candidate)).collect();
-    let lost = lost_rows::sum(since.lost().into_iter().chain(left.lost).chain(lost_files));
+    let lost = lost_rows::sum(excluded.lost().into_iter().chain(left.lost).chain(lost_files));
     let assumed = host_clocks.notes().into_iter().map(|note| names.put_into(&note));
-    let notes = translation_notes.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed);
+    let notes = translation_notes.notes.iter().cloned().chain(newer).chain(excluded.notes()).chain(assumed);
     let notes = notes.chain(unused.notes()).collect();
     Ok(MergePlan {
         run_id,
@@ -293,7 +257,7 @@ pub(crate) fn plan(
         warnings,
         notes,
         lost,
-        blind_ranks: since.blind_ranks(),
+        blind_ranks: excluded.blind_ranks(),
         previous_losses,
         host_clocks,
         previous_merges,
@@ -391,55 +355,6 @@ fn planned(shows_command: bool, candidate: InputCandidate) -> PlannedInput {
         complete: candidate.complete,
         running_until: candidate.running_until,
     }
-}
-
-/// Resolves the output to the file that it names, and refuses files that must not be overwritten.
-fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
-    let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
-    require_utf8(output)?;
-    if output.extension().is_some_and(|e| e == SHARD_ENDING) {
-        return refuse("is named like a shard: name a database with -o, for example trace.db");
-    }
-    if fs::symlink_metadata(output).is_err() {
-        return Ok(output.to_owned());
-    }
-    // A link is kept, and its target is overwritten. The link must not belong to another user.
-    let checked = entry_stat(output);
-    if let Some(refused) = checked.as_ref().err().and_then(FileRefused::in_error) {
-        return refuse(&format!("is not written: {refused}"));
-    }
-    let Ok(target) = fs::canonicalize(output) else {
-        return refuse("is a link that leads nowhere: remove it, or choose another place with -o");
-    };
-    require_utf8(&target)?;
-    let is_same = |checked: EntryStat| entry_stat(&target).is_ok_and(|now| now.identity == checked.identity);
-    if !checked.is_ok_and(is_same) {
-        return refuse("was exchanged while it was looked at: merge again, or choose another place with -o");
-    }
-    let Ok(found) = fs::metadata(&target) else {
-        return refuse("cannot be looked at: check its permissions");
-    };
-    if found.is_dir() {
-        let example = output.join("trace.db");
-        return refuse(&format!("is a folder: name a file with -o, for example {}", example.display()));
-    }
-    if !found.is_file() {
-        return refuse("is no regular file: choose another place with -o");
-    }
-    if args.dry_run {
-        return Ok(target);
-    }
-    // Whether the output is of the same run is checked after the inputs were examined.
-    if !args.force && unfinished_run(&target).is_none() {
-        return refuse("is there already: use --force to overwrite it, or -o for another place");
-    }
-    if found.len() > 0 && !is_made_by_merge(&target) {
-        let what = what_else(&target);
-        return refuse(&format!(
-            "{what}, and --force overwrites what rpd-merge wrote and nothing else: move it away, or use -o"
-        ));
-    }
-    Ok(target)
 }
 
 fn nothing_readable(files: usize, unreadable: &[(PathBuf, String)]) -> Failure {

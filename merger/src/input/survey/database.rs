@@ -8,15 +8,14 @@ use crate::input::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTr
 use crate::input::survey::collectives::of_space;
 use crate::input::survey::database_nodes::main_process;
 use crate::input::survey::database_pieces::ReferenceKeys;
+use crate::input::survey::database_strings::TableSetStrings;
 use crate::input::survey::input_survey::{InputSurvey, hashes_of_words, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
-use crate::strings::{StringHash, hash};
-use rpd_collectives::{CallSample, RegionNames};
-use rpd_rocpd::read::{Database, Piece, ReadError, Space, TakeRows, Wanted};
-use rpd_shard::model::{Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
-use rpd_shard::record::{Loss, LossCause};
+use rpd_collectives::CallSample;
+use rpd_rocpd::read::{Database, Space};
+use rpd_shard::model::{Schema, Table, TableId, rocpd};
+use rpd_shard::record::LossCause;
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error;
 use std::sync::Arc;
 
 /// Maximum number of warnings per database; further damage is only counted.
@@ -69,17 +68,6 @@ pub(super) struct TableSetReader<'a> {
     pub(super) room: &'a RowRoom,
 }
 
-/// Strings of a table set.
-struct Texts {
-    keys: KeySpace,
-    /// Position and hash of each string.
-    hashes: Vec<(u32, StringHash)>,
-    /// Pieces that contain the strings and can be read.
-    readable: StringPieces,
-    /// Names of regions that are collectives and messages.
-    names: RegionNames,
-}
-
 impl TableSetReader<'_> {
     fn survey(
         &self,
@@ -106,7 +94,7 @@ impl TableSetReader<'_> {
             survey.warnings.push(format!("{path}: table {} is missing", missing.name));
             survey.lose(Some(missing.id), LossCause::DamagedBlock, None);
         }
-        let Texts { keys: strings, mut hashes, readable, names } = self.strings(survey);
+        let TableSetStrings { keys: strings, mut hashes, readable, names } = self.strings(survey);
         string_tables.push(readable);
         let nodes = self.nodes();
         let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
@@ -158,87 +146,5 @@ impl TableSetReader<'_> {
         let collectives = of_space(self.database, self.found, &pieces, &names, &process, sample);
         let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), SourceTracks::new());
         InputSource { process, nodes, spaces, stacks, pieces, tracks, string_table, tables, collectives }
-    }
-
-    /// Reads the strings.
-    fn strings(&self, survey: &mut InputSurvey) -> Texts {
-        let mut space = KeySpace::default();
-        let mut hashes = Vec::new();
-        let mut names = RegionNames::default();
-        let mut readable = StringPieces { space: self.space, table: 0, pieces: Vec::new() };
-        let Some(place) = self.found.position(rocpd::STRING) else {
-            return Texts { keys: space, hashes, readable, names };
-        };
-        readable.table = place;
-        for piece in &self.found.tables[place].pieces {
-            self.each_string(place, piece, &mut |piece, rows| {
-                let rows = match rows {
-                    Ok(rows) => rows,
-                    Err(error) => return survey.lose_to(rocpd::STRING, &error, true),
-                };
-                readable.pieces.push(piece.clone());
-                rows.keys.runs(rows.len).iter().for_each(|(first, next)| space.add_keys(*first, *next));
-                let texts = rows.column("string");
-                hashes
-                    .extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
-                (0..rows.len).for_each(|i| names.add(rows.keys.get(i), text_of(texts.get(i))));
-                *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
-            });
-        }
-        Texts { keys: space, hashes, readable, names }
-    }
-
-    /// Passes the strings of a piece to `take`; page by page if the piece contains the largest possible id.
-    fn each_string(&self, place: usize, piece: &Piece, take: &mut TakeRows<'_>) {
-        let name = &self.found.tables[place].table.name;
-        self.database.each(self.space, place, piece, &mut |piece, rows| {
-            let checked = rows.and_then(|rows| self.ends_before_the_last_id(name, &rows).map(|()| rows));
-            match checked {
-                Err(ReadError::LastId { .. }) if piece.is_divisible() => {
-                    piece.split().iter().for_each(|part| self.each_string(place, part, take));
-                }
-                rows => take(piece, rows),
-            }
-        });
-    }
-
-    /// Reads the rows of all tables with stack ids again.
-    fn rows_with_stacks(&self, pieces: &[SourcePiece]) -> impl Iterator<Item = Rows<Local>> {
-        pieces.iter().filter_map(|piece| {
-            let SourcePiece::Rows { space, table, piece } = piece else { return None };
-            let has_stacks = self.found.tables[*table].table.columns.iter().any(|c| c.kind == Kind::Stack);
-            has_stacks.then(|| self.database.rows(*space, *table, piece, Wanted::Links).ok())?
-        })
-    }
-}
-
-fn text_of(value: Value<'_>) -> &[u8] {
-    match value {
-        Value::Text(text) | Value::Blob(text) => text,
-        _ => b"",
-    }
-}
-
-impl InputSurvey {
-    fn lose(&mut self, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
-        self.losses.push(Loss { source: 0, table, cause, rows });
-    }
-
-    /// Records rows that cannot be read as a loss, with a warning if `warns`.
-    pub(super) fn lose_to(&mut self, table: TableId, error: &ReadError, warns: bool) {
-        if warns {
-            self.warn(error);
-        }
-        let rows = if let ReadError::LastId { rows, .. } = error { Some(*rows) } else { None };
-        self.lose(Some(table), LossCause::DamagedBlock, rows);
-    }
-
-    /// Adds a warning about unreadable data. A cut file has a warning already.
-    pub(super) fn warn(&mut self, error: &ReadError) {
-        if matches!(error, ReadError::Cut { .. }) {
-            return;
-        }
-        let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
-        self.warnings.push(format!("{error}{cause}"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
-use crate::input::source::{KeySpace, join};
+use crate::input::source::{KeySpace, SourcePiece, join};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Piece, ReadError, Wanted};
 use rpd_shard::model::{Cells, Kind, Local, Rows, Table, TableId, Value, rocpd};
@@ -99,6 +99,15 @@ impl TableSetReader<'_> {
             return parts.into_iter().flat_map(|part| self.in_parts(place, part, read)).collect();
         }
         vec![(piece, result)]
+    }
+
+    /// Reads the rows of all tables with stack ids again.
+    pub(super) fn rows_with_stacks(&self, pieces: &[SourcePiece]) -> impl Iterator<Item = Rows<Local>> {
+        pieces.iter().filter_map(|piece| {
+            let SourcePiece::Rows { space, table, piece } = piece else { return None };
+            let has_stacks = self.found.tables[*table].table.columns.iter().any(|c| c.kind == Kind::Stack);
+            has_stacks.then(|| self.database.rows(*space, *table, piece, Wanted::Links).ok())?
+        })
     }
 }
 

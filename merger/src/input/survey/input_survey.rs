@@ -10,10 +10,12 @@ use crate::input::survey::crashed::ProcessCrash;
 use crate::input::survey::profiler_losses::ProfilerLosses;
 use crate::strings::{StringHash, hash};
 use rpd_console::Failure;
+use rpd_rocpd::read::ReadError;
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::TableId;
-use rpd_shard::record::Loss;
+use rpd_shard::record::{Loss, LossCause};
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::path::Path;
 
 /// An input after its survey.
@@ -43,6 +45,30 @@ pub(crate) struct InputSurvey {
     /// Bytes of text that the shard's rows have in the output, per table. Cleared after they were added to the
     /// planned size.
     pub texts: BTreeMap<TableId, u64>,
+}
+
+impl InputSurvey {
+    pub(super) fn lose(&mut self, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
+        self.losses.push(Loss { source: 0, table, cause, rows });
+    }
+
+    /// Records rows that cannot be read as a loss, with a warning if `warns`.
+    pub(super) fn lose_to(&mut self, table: TableId, error: &ReadError, warns: bool) {
+        if warns {
+            self.warn(error);
+        }
+        let rows = if let ReadError::LastId { rows, .. } = error { Some(*rows) } else { None };
+        self.lose(Some(table), LossCause::DamagedBlock, rows);
+    }
+
+    /// Adds a warning about unreadable data. A cut file has a warning already.
+    pub(super) fn warn(&mut self, error: &ReadError) {
+        if matches!(error, ReadError::Cut { .. }) {
+            return;
+        }
+        let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
+        self.warnings.push(format!("{error}{cause}"));
+    }
 }
 
 /// Returns the hashes of the builtin strings in use. They follow the strings of their table.

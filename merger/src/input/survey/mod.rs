@@ -8,6 +8,7 @@ pub(crate) mod crashed;
 pub(crate) mod database;
 mod database_nodes;
 mod database_pieces;
+mod database_strings;
 pub(super) mod foreign_blocks;
 pub(crate) mod input_survey;
 pub(super) mod placeholders;
