@@ -175,7 +175,9 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> Certai
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
-    let growth = SURE * rate + LEAST_RATE;
+    let seconds = certain.first().zip(certain.last()).map_or(0.0, |(a, b)| (b.x - a.x) / SECOND);
+    // If the bounds exclude every constant rate, the rate has changed, and its variance is not reliable alone.
+    let growth = SURE * rate + if rate_is_told { LEAST_RATE } else { wander(track, seconds) };
     let rates: Vec<Option<Rates>> = match rate_is_told {
         true => Vec::new(),
         false => (0..=track.steps.len())
@@ -254,6 +256,11 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> Certai
     CertainBounds { at_knots, contradictions, growth: growth.fold(0.0, f64::max) }
 }
 
+/// Returns how far the rate of a track can walk within a time, ns/s.
+fn wander(track: &ClockTrack, seconds: f64) -> f64 {
+    LEAST_RATE + SURE * (track.walk * seconds).sqrt()
+}
+
 /// Range of the rate of change of y, ns/s.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
@@ -287,7 +294,7 @@ impl Rates {
                 rates.low = rates.low.max(rate);
             }
         }
-        let wander = LEAST_RATE + SURE * (track.walk * seconds).sqrt();
+        let wander = wander(track, seconds);
         (rates.low <= rates.high).then_some(Rates { low: rates.low - wander, high: rates.high + wander })
     }
 }
