@@ -74,7 +74,9 @@ mod tests {
             assert_eq!(look(PAUSE_UNWOKEN, 0.25, longest), PAUSE_UNWOKEN / 2);
             assert_eq!(look(Duration::from_millis(1), 0.9, longest), Duration::ZERO);
             // At a constant rate the pause settles where the ring reaches the target.
-            for (filled_per_ms, expected) in [(1.0 / 40.0, 4..=6), (1.0 / 480.0, 39..=41), (1.0 / 4800.0, 390..=410)] {
+            for (filled_per_ms, expected) in
+                [(1.0 / 40.0, 4..=6), (1.0 / 480.0, 39..=41), (1.0 / 4800.0, 390..=410)]
+            {
                 for _ in 0..50 {
                     pause = look(pause, pause.as_secs_f32() * 1e3 * filled_per_ms, longest);
                 }

@@ -174,10 +174,15 @@ fn certain(
 fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> CertainBounds {
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
-    let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
     let seconds = certain.first().zip(certain.last()).map_or(0.0, |(a, b)| (b.x - a.x) / SECOND);
     // If the bounds exclude every constant rate, the rate has changed, and its variance is not reliable alone.
-    let growth = SURE * rate + if rate_is_told { LEAST_RATE } else { wander(track, seconds) };
+    let least = if rate_is_told { LEAST_RATE } else { wander(track, seconds) };
+    // The rate is uncertain where nothing was observed, for example before the node that probes has started.
+    let growth_at = |x: f64| {
+        let after = track.knots.partition_point(|k| k.x <= x);
+        let around = track.knots.iter().skip(after.saturating_sub(1)).take(2);
+        SURE * around.map(|k| k.rate_var).fold(0.0, f64::max).sqrt() + least
+    };
     let rates: Vec<Option<Rates>> = match rate_is_told {
         true => Vec::new(),
         false => (0..=track.steps.len())
@@ -191,7 +196,10 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> Certai
     let widen = |bound: &mut Bound, x: f64| {
         let dt = (x - bound.x) / SECOND;
         let (low, high) = match rates.get(piece(x)).and_then(Option::as_ref) {
-            None => (-growth * dt.abs(), growth * dt.abs()),
+            None => {
+                let most = growth_at(bound.x).max(growth_at(x)) * dt.abs();
+                (-most, most)
+            }
             Some(rates) => {
                 let moved = track.at(x).y - track.at(bound.x).y;
                 let (a, b) = (rates.low * dt - moved, rates.high * dt - moved);
