@@ -85,6 +85,15 @@ pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
     }
 }
 
+/// Sends a value to every rank and returns the value of each rank, by rank.
+///
+/// # Errors
+/// If a message cannot be decoded.
+pub fn gather_values<T: Serialize + DeserializeOwned>(comm: &impl Comm, mine: &T) -> Result<Vec<T>, Failure> {
+    let all = comm.all_gather(wire::encode(mine));
+    all.iter().map(|message| wire::decode_message(message).map_err(Failure::message)).collect()
+}
+
 /// Sends numbers to every rank and returns those of each rank, by rank. All ranks must send the same number of
 /// them.
 ///

@@ -10,7 +10,7 @@ use rpd_clocks::{
     AlignChoice, AlignMethod, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation, DomainFit,
     MERGED_TIME_NAMESPACE, NamedDomain, RepairedTimes, align, causality, repair_causality,
 };
-use rpd_comm::{Comm, broadcast_result};
+use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::Failure;
 use rpd_shard::record::{Clock, ClockDomain, wire};
 use serde::{Deserialize, Serialize};
@@ -38,9 +38,7 @@ impl GatheredClocks {
         preferred: &[ClockDomain],
     ) -> Result<GatheredClocks, Failure> {
         let mut facts = ClockFacts::default();
-        for message in comm.all_gather(wire::encode(&own.facts)) {
-            facts.extend(wire::decode_message(&message).map_err(Failure::message)?);
-        }
+        gather_values(comm, &own.facts)?.into_iter().for_each(|next| facts.extend(next));
         let of_processes = facts.domains.all.len();
         let mut domains = std::mem::take(&mut facts.domains);
         domains.extend(std::mem::take(&mut facts.without_process));

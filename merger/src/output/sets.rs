@@ -15,11 +15,10 @@ use crate::input::survey::input_survey::with_lost_rows;
 use crate::options::TableLayout;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
-use rpd_comm::{Comm, agree_on_result, gather_counts, shared_failure};
+use rpd_comm::{Comm, agree_on_result, gather_counts, gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
-use rpd_shard::record::wire;
 use std::collections::{BTreeSet, HashSet};
 use twox_hash::XxHash3_128;
 
@@ -60,14 +59,9 @@ impl TableSets {
         }
         let own: Vec<String> =
             surveys.iter().flat_map(|s| s.sources.iter().map(|source| guid_of(&s.input, source))).collect();
-        let mut all: Vec<String> = Vec::new();
-        let mut before = 0;
-        for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
-            if rank == comm.rank() {
-                before = all.len();
-            }
-            all.extend(wire::decode_message::<Vec<String>>(message).map_err(Failure::message)?);
-        }
+        let by_rank = gather_values(comm, &own)?;
+        let before = by_rank[..comm.rank()].iter().map(Vec::len).sum();
+        let all = by_rank.concat();
         if all.is_empty() {
             // The metadata needs a table set.
             return Ok(TableSets::one(job));
@@ -85,11 +79,6 @@ impl TableSets {
     /// Returns all table sets; the same on all ranks.
     pub(crate) fn all(&self) -> &[TableSet] {
         &self.all
-    }
-
-    /// Returns the guid of each table set.
-    pub(crate) fn guids(&self) -> Vec<String> {
-        self.all.iter().map(|set| set.guid().to_owned()).collect()
     }
 
     /// Returns whether each source has its own table set.
@@ -115,10 +104,7 @@ fn guid_of(input: &OpenInput, source: &InputSource) -> String {
 fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
     let mut number = 0u64;
     loop {
-        let set = match number {
-            0 => TableSet::new(guid),
-            _ => None,
-        };
+        let set = if number == 0 { TableSet::new(guid) } else { None };
         let set = set.unwrap_or_else(|| {
             let bytes: Vec<u8> = guid.bytes().chain([0]).chain(number.to_le_bytes()).collect();
             (&Guid::from_bits(XxHash3_128::oneshot(&bytes))).into()
