@@ -160,10 +160,10 @@ fn first_report(
     report.is_database = args.form() == OutputFormat::Rocpd;
     report.note_if_empty(&found.rows_read);
     match plan.only_previous_merge() {
-        Some(former) => report.take_over(former),
+        Some(previous) => report.adopt_results(previous),
         None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
     }
-    report.note_clock_file(&agreed.clocks);
+    report.notes.extend(agreed.clocks.clock_file_notes.iter().cloned());
     report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.put_into(note)));
     report.note_options_without_effect(args, plan);
     report.note_unprobed(&agreed.clocks.logs);

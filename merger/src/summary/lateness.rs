@@ -32,7 +32,7 @@ impl MergeReport {
         let alone = beside.iter().fold(self.processes, |count, beside| count.saturating_sub(*beside));
         (alone > 1).then_some(match (counts.calls, counts.matched) {
             _ if self.singleton_ranks.len() > 1 => "MPI ran each rank as a job of its own",
-            (0, _) if counts.alone == 0 && self.has_former_merge() => {
+            (0, _) if counts.alone == 0 && self.has_previous_merge() => {
                 "collectives of former merges are not compared again (the tag rpd.former_merges has what they told)"
             }
             (0, _) if counts.alone == 0 => "no collectives were recorded",

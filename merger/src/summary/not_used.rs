@@ -9,7 +9,7 @@ use std::path::Path;
 const MAX_SHOWN_NAMES: usize = 3;
 
 /// The files below the inputs that are not merged.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct NotUsed {
     /// Files by kind and path, at most 10,000.
     files_not_used: Vec<UnusedFile>,

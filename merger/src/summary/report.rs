@@ -32,7 +32,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The outcome of a merge, the same on all merge ranks.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct MergeReport {
     /// Run id.
     pub run_id: String,
@@ -186,25 +186,14 @@ impl MergeReport {
             missing_ranks: plan.ranks.missing.clone(),
             silent_ranks: plan.silent_ranks.clone(),
             repeated_ranks: plan.repeated_ranks.clone(),
-            singleton_ranks: Vec::new(),
             unreadable: plan.unreadable.clone(),
             not_used: NotUsed::new(plan.unused.clone()),
             unfinished: plan.inputs.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
             unfinished_lines: plan.inputs.iter().filter(|s| s.is_abandoned()).map(unfinished).collect(),
             still_running: StillRunning::among(&plan.inputs),
-            rows_read: Vec::new(),
-            rows: Vec::new(),
-            placeholders: Vec::new(),
-            strings: (0, 0),
             align: clocks.align.clone(),
             clocks: clock_rows(plan, clocks, found),
             repaired: clocks.repaired,
-            collectives: CollectiveCounts::default(),
-            collective_faults: Vec::new(),
-            collectives_not_used: Vec::new(),
-            has_unproven_names: false,
-            late_ranks: Vec::new(),
-            lateness: None,
             losses: found
                 .losses
                 .iter()
@@ -212,7 +201,6 @@ impl MergeReport {
                 .chain(plan.lost.iter().map(lost_row))
                 .chain(profiler_rows(&found.profiler_losses))
                 .collect(),
-            replaced: Vec::new(),
             deaths: found.deaths.clone(),
             died: found.died,
             crashes: found.crashes.clone(),
@@ -225,13 +213,8 @@ impl MergeReport {
                 .chain(&found.warnings)
                 .map(|line| plan.names.put_into(line))
                 .collect(),
-            is_database: true,
-            nothing_seen: false,
-            merged_before: false,
             has_clock_file: clocks.has_clock_file,
             disagreement: plan.ranks.disagreement(),
-            left_out_of_rpd: BTreeMap::new(),
-            verify: None,
             notes: chosen(&plan.ranks)
                 .into_iter()
                 .chain(plan.notes.iter().cloned())
@@ -241,10 +224,7 @@ impl MergeReport {
                 .collect(),
             has_unlisted_losses: silent_profilers(&found.profiler_losses).next().is_some()
                 || !plan.previous_losses.is_empty(),
-            trace: None,
-            planned_bytes: 0,
-            seconds: 0.0,
-            phases: Vec::new(),
+            ..MergeReport::default()
         }
     }
 
