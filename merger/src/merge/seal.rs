@@ -3,7 +3,7 @@
 
 use super::agree::JobAgreement;
 use super::survey::SurveyedInputs;
-use super::write::{WrittenPages, output_rows, row_maker};
+use super::write::{WrittenPages, row_maker};
 use crate::input::plan::MergePlan;
 use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::compare_counts;
@@ -47,8 +47,7 @@ pub(super) fn seal(
         Ok(writer)
     };
     let mut written = placed.written;
-    let rows = output_rows(args, inputs, agreed);
-    let maker = row_maker(&rows, inputs, agreed);
+    let maker = row_maker(args, inputs, agreed);
     written.add(processes::write_in_turns(comm, &open, sets, &maker, &inputs.surveys)?);
     let small_rows = if sets.is_partitioned() {
         sets::write_in_turns(comm, &open, sets, schema, &inputs.surveys, &agreed.strings, nodes)?

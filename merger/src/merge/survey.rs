@@ -104,7 +104,41 @@ impl SurveyedInputs {
 
     /// Takes the collectives of this rank's processes out of the surveys, in merge order.
     pub(super) fn take_collectives(&mut self) -> Vec<(JobParticipant, ProcessCollectives)> {
-        take_collectives(&mut self.surveys)
+        let sources = self.surveys.iter_mut().flat_map(|survey| &mut survey.sources);
+        let takes_part =
+            |calls: &ProcessCollectives| !calls.is_empty() || calls.alone > 0 || calls.is_singleton;
+        let some = sources.filter(|source| takes_part(&source.collectives));
+        some.map(|source| {
+            let process = &source.process;
+            let calls = &mut source.collectives;
+            let began = calls.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
+            let last_exit = calls.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
+            // `first_seen` is 0 in files that do not record the start of a process.
+            let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
+            let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
+            calls.untimed.close(last_seen);
+            let participant = JobParticipant {
+                rank: process.rank,
+                worker: process.worker,
+                began,
+                first_seen,
+                seen_ns: last_seen.saturating_sub(first_seen),
+                initialized: calls.mpi.initialized(),
+                initialization_ns: calls.mpi.initialization_ns(),
+                finalization_ns: calls.untimed.finalization_ns(),
+                poll_gaps_ns: calls.mpi.poll_gaps_ns(),
+                lacks_calls: calls.lacks_calls,
+                is_cut: calls.is_cut,
+                hides_messages: calls.hides_messages,
+                is_in_threads: calls.is_in_threads,
+                is_singleton: calls.is_singleton,
+                pid: process.pid,
+                host: process.node.hostname.clone(),
+                domain: process.domain.clone(),
+            };
+            (participant, std::mem::take(calls))
+        })
+        .collect()
     }
 }
 
@@ -148,42 +182,4 @@ pub(super) fn survey_inputs(
         args.memory.check(inputs.memory, (bytes_read, inputs.bytes))?;
     }
     if vanished.is_empty() { Ok(inputs) } else { Err(Failure::inputs_vanished(vanished)) }
-}
-
-/// Takes the collectives of the processes out of the surveys, in merge order.
-fn take_collectives(surveys: &mut [InputSurvey]) -> Vec<(JobParticipant, ProcessCollectives)> {
-    let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
-    let takes_part = |calls: &ProcessCollectives| !calls.is_empty() || calls.alone > 0 || calls.is_singleton;
-    let some = sources.filter(|source| takes_part(&source.collectives));
-    some.map(|source| {
-        let process = &source.process;
-        let calls = &mut source.collectives;
-        let began = calls.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
-        let last_exit = calls.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
-        // `first_seen` is 0 in files that do not record the start of a process.
-        let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
-        let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
-        calls.untimed.close(last_seen);
-        let participant = JobParticipant {
-            rank: process.rank,
-            worker: process.worker,
-            began,
-            first_seen,
-            seen_ns: last_seen.saturating_sub(first_seen),
-            initialized: calls.mpi.initialized(),
-            initialization_ns: calls.mpi.initialization_ns(),
-            finalization_ns: calls.untimed.finalization_ns(),
-            poll_gaps_ns: calls.mpi.poll_gaps_ns(),
-            lacks_calls: calls.lacks_calls,
-            is_cut: calls.is_cut,
-            hides_messages: calls.hides_messages,
-            is_in_threads: calls.is_in_threads,
-            is_singleton: calls.is_singleton,
-            pid: process.pid,
-            host: process.node.hostname.clone(),
-            domain: process.domain.clone(),
-        };
-        (participant, std::mem::take(calls))
-    })
-    .collect()
 }

@@ -38,16 +38,10 @@ pub(super) fn write(
 ) -> Result<WrittenPages, Failure> {
     progress.phase_of_bytes("write", inputs.bytes);
     let base = BaseFile::create(comm, path, &agreed.sets, &inputs.schema)?;
-    let rows = output_rows(args, inputs, agreed);
     let forms = TableForms::new(&inputs.schema, agreed.sets.clone());
     let units = units(&inputs.surveys, &inputs.groups);
-    let encoder = UnitEncoder::new(
-        units,
-        row_maker(&rows, inputs, agreed),
-        forms,
-        progress,
-        agreed.memory.spare_bytes(),
-    );
+    let rows = row_maker(args, inputs, agreed);
+    let encoder = UnitEncoder::new(units, rows, forms, progress, agreed.memory.spare_bytes());
     let target = WriteTarget { path, first: base.next_page };
     let means = WriteLimits {
         threads: agreed.memory.threads(rayon::current_num_threads(), inputs.memory.largest),
@@ -59,21 +53,14 @@ pub(super) fn write(
     Ok(WrittenPages { base, placed })
 }
 
-/// Returns the context that all output rows share.
-pub(super) fn output_rows<'a>(
+/// Returns the maker that turns rows of this rank's inputs into output rows.
+pub(super) fn row_maker<'a>(
     args: &'a MergeArgs,
     inputs: &'a SurveyedInputs,
     agreed: &'a JobAgreement,
-) -> RowContext<'a> {
-    let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
-    RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes: &agreed.findings.nodes, keep }
-}
-
-/// Returns the maker that turns rows of this rank's inputs into output rows.
-pub(super) fn row_maker<'a>(
-    job: &'a RowContext<'a>,
-    inputs: &'a SurveyedInputs,
-    agreed: &'a JobAgreement,
 ) -> RowMaker<'a> {
+    let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
+    let nodes = &agreed.findings.nodes;
+    let job = RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes, keep };
     RowMaker::new(job, &inputs.surveys, &agreed.numbering.bases, &agreed.strings)
 }

@@ -1,7 +1,7 @@
 //! Encodes the merged rows of a unit as leaf pages.
 
 use super::index::LeafSlot;
-use super::rows::{RowMaker, WrittenRows};
+use super::rows::{PieceRows, RowMaker, WrittenRows};
 use super::sets::TableSets;
 use super::turns::HandOn;
 use super::units::PieceUnit;
@@ -20,10 +20,7 @@ const MAX_OPEN_BYTES: usize = 6 << 20;
 const MAX_TEXT_BYTES: usize = 2 << 20;
 
 /// How rows of one table are stored: columns with their names, SQLite affinities and values for missing cells.
-#[derive(Debug)]
-struct Form {
-    columns: Vec<(String, Affinity, Absent)>,
-}
+type TableForm = Vec<(String, Affinity, Absent)>;
 
 /// Value for cells that an input lacks.
 #[derive(Debug)]
@@ -33,27 +30,25 @@ struct Absent {
     for_null: bool,
 }
 
-impl Form {
-    fn new(table: &Table) -> Form {
-        let column = |column: &Column| {
-            let value = match default_value(column) {
-                Value::Null if column.sql.not_null => match column.kind {
-                    Kind::Text | Kind::Json(_) | Kind::Any => OwnedValue::Text(Box::default()),
-                    _ => OwnedValue::Int(0),
-                },
-                value => value.to_owned(),
-            };
-            let absent = Absent { value, for_null: column.sql.not_null };
-            (column.name.clone(), Affinity::of(&column.sql.type_name), absent)
+fn form_of(table: &Table) -> TableForm {
+    let column = |column: &Column| {
+        let value = match default_value(column) {
+            Value::Null if column.sql.not_null => match column.kind {
+                Kind::Text | Kind::Json(_) | Kind::Any => OwnedValue::Text(Box::default()),
+                _ => OwnedValue::Int(0),
+            },
+            value => value.to_owned(),
         };
-        Form { columns: table.columns.iter().map(column).collect() }
-    }
+        let absent = Absent { value, for_null: column.sql.not_null };
+        (column.name.clone(), Affinity::of(&column.sql.type_name), absent)
+    };
+    table.columns.iter().map(column).collect()
 }
 
 /// How the tables of the output are stored.
 #[derive(Debug)]
 pub(crate) struct TableForms {
-    forms: BTreeMap<TableId, Form>,
+    forms: BTreeMap<TableId, TableForm>,
     sets: TableSets,
     /// Guid of each table set.
     guids: Vec<String>,
@@ -63,8 +58,8 @@ impl TableForms {
     /// Derives the forms from this schema. Rows of each table set carry its guid.
     pub(crate) fn new(schema: &JobSchema, sets: TableSets) -> TableForms {
         let tables = schema.schema().output_tables();
-        let guids = sets.guids();
-        TableForms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), sets, guids }
+        let guids = sets.all().iter().map(|set| set.guid().to_owned()).collect();
+        TableForms { forms: tables.map(|t| (t.id, form_of(t))).collect(), sets, guids }
     }
 }
 
@@ -177,7 +172,7 @@ impl<'a> UnitEncoder<'a> {
         let mut finished = 0;
         for part in &self.units[unit] {
             let set = self.forms.sets.of(part.input, part.source) as u32;
-            finished += self.rows.rows(*part, &mut written, &mut |rows| {
+            finished += self.rows.rows(*part, PieceRows::Others, &mut written, &mut |rows| {
                 for portion in portions(rows) {
                     self.append(&mut open, set, &portion)?;
                     if open.bytes() > MAX_OPEN_BYTES {
@@ -193,7 +188,27 @@ impl<'a> UnitEncoder<'a> {
     fn append(&self, open: &mut OpenUnit, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
         let slot = LeafSlot { set, table: rows.id() };
         let writer = open.writers.entry(slot).or_insert_with(|| LeafWriter::new(self.memory.clone()));
-        append(writer, &self.forms, set, rows)
+        let unknown = || Failure::internal(format!("{} has no place in the output", rows.id()));
+        let form = self.forms.forms.get(&rows.id()).ok_or_else(unknown)?;
+        let guid = self.forms.guids.get(set as usize).ok_or_else(unknown)?;
+        let mut fields = Vec::with_capacity(form.len() + 2);
+        fields.push(Field::Key);
+        fields.push(Field::Same { value: Value::Text(guid.as_bytes()), affinity: Affinity::Text });
+        for (name, affinity, absent) in form {
+            let own = rows.table.position(name).map(|i| &rows.columns[i]);
+            fields.push(match own {
+                None | Some(Cells::Absent) => {
+                    Field::Same { value: absent.value.as_value(), affinity: *affinity }
+                }
+                Some(cells) => {
+                    let null = if absent.for_null { absent.value.as_value() } else { Value::Null };
+                    Field::Cells { cells, null, affinity: *affinity }
+                }
+            });
+        }
+        writer.append(&rows.keys, &fields, rows.len).map_err(|error| {
+            Failure::output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
+        })
     }
 
     /// Returns the memory pool to which written pages return.
@@ -205,26 +220,4 @@ impl<'a> UnitEncoder<'a> {
     pub(crate) fn finished(&self, bytes: u64) {
         self.progress.add(bytes);
     }
-}
-
-fn append(writer: &mut LeafWriter, forms: &TableForms, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
-    let unknown = || Failure::internal(format!("{} has no place in the output", rows.id()));
-    let form = forms.forms.get(&rows.id()).ok_or_else(unknown)?;
-    let guid = forms.guids.get(set as usize).ok_or_else(unknown)?;
-    let mut fields = Vec::with_capacity(form.columns.len() + 2);
-    fields.push(Field::Key);
-    fields.push(Field::Same { value: Value::Text(guid.as_bytes()), affinity: Affinity::Text });
-    for (name, affinity, absent) in &form.columns {
-        let own = rows.table.position(name).map(|i| &rows.columns[i]);
-        fields.push(match own {
-            None | Some(Cells::Absent) => Field::Same { value: absent.value.as_value(), affinity: *affinity },
-            Some(cells) => {
-                let null = if absent.for_null { absent.value.as_value() } else { Value::Null };
-                Field::Cells { cells, null, affinity: *affinity }
-            }
-        });
-    }
-    writer.append(&rows.keys, &fields, rows.len).map_err(|error| {
-        Failure::output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
-    })
 }

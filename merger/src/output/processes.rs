@@ -1,7 +1,7 @@
 //! Writes the rows of `rocpd_info_process` with SQLite. Their ids do not ascend in the order of the inputs, as leaf
 //! pages would require, and there are few of them.
 
-use super::rows::{RowMaker, WrittenRows};
+use super::rows::{PieceRows, RowMaker, WrittenRows};
 use super::seal::OpenWriter;
 use super::sets::TableSets;
 use crate::input::piece_ref::PieceRef;
@@ -26,7 +26,7 @@ pub(crate) fn write_in_turns(
         let mut writer = open()?;
         for part in &parts {
             let set = sets.of(part.input, part.source);
-            rows.processes(*part, &mut own, &mut |rows| {
+            rows.rows(*part, PieceRows::Processes, &mut own, &mut |rows| {
                 writer.append_to(set, rows).map(drop).map_err(write_failure)
             })?;
         }

@@ -92,9 +92,9 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
     if !matches!(rows.id(), rocpd::INFO_QUEUE | rocpd::INFO_STREAM | rocpd::INFO_AGENT) {
         return;
     }
-    let (merged, len) = (rows.keys.clone(), rows.len);
+    let merged = rows.keys.clone();
     let changed = |i: usize| (keys.get(i) != merged.get(i)).then(|| json!({ "id": keys.get(i) }));
-    edit_extdata(rows, len, |i, extdata| {
+    edit_extdata(rows, |i, extdata| {
         if let Some(id) = changed(i) {
             extdata.entry("rpd").or_insert(id);
         }
@@ -111,15 +111,14 @@ pub(crate) fn complete_processes(
     map: &SourceMap<'_>,
     job: &RowContext<'_>,
 ) {
-    let len = rows.len;
-    edit_texts(rows, "environment", len, |_, text| redacted_environment(text, job.keep));
-    edit_texts(rows, "command", len, |_, text| redacted_command(text));
+    edit_texts(rows, "environment", |_, text| redacted_environment(text, job.keep));
+    edit_texts(rows, "command", |_, text| redacted_command(text));
     // Text that is not JSON is treated as plain text.
-    edit_texts(rows, "extdata", len, |_, text| match serde_json::from_str::<Json>(text) {
+    edit_texts(rows, "extdata", |_, text| match serde_json::from_str::<Json>(text) {
         Ok(Json::Object(_)) => text.to_owned(),
         _ => redacted_command(text),
     });
-    edit_extdata(rows, len, |i, extdata| {
+    edit_extdata(rows, |i, extdata| {
         redact_extdata(extdata, job.keep);
         if let Some(Json::Object(noted)) = extdata.get_mut("rpd") {
             if let Some(Json::Object(ranges)) = noted.get_mut("rows") {
@@ -162,8 +161,8 @@ fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &Job
     }
 }
 
-fn edit_extdata(rows: &mut Rows<Merged>, len: usize, edit: impl Fn(usize, &mut Map<String, Json>)) {
-    edit_texts(rows, "extdata", len, |i, text| {
+fn edit_extdata(rows: &mut Rows<Merged>, edit: impl Fn(usize, &mut Map<String, Json>)) {
+    edit_texts(rows, "extdata", |i, text| {
         let Ok(Json::Object(mut extdata)) = serde_json::from_str::<Json>(text) else {
             return text.to_owned();
         };
@@ -174,7 +173,7 @@ fn edit_extdata(rows: &mut Rows<Merged>, len: usize, edit: impl Fn(usize, &mut M
 }
 
 /// Edits the texts of a column; a missing value counts as `{}` in a JSON column.
-fn edit_texts(rows: &mut Rows<Merged>, column: &str, len: usize, edit: impl Fn(usize, &str) -> String) {
+fn edit_texts(rows: &mut Rows<Merged>, column: &str, edit: impl Fn(usize, &str) -> String) {
     let Some(place) = rows.table.position(column) else { return };
     let is_json = matches!(rows.table.columns[place].kind, Kind::Json(_));
     let cells = &rows.columns[place];
@@ -190,5 +189,5 @@ fn edit_texts(rows: &mut Rows<Merged>, column: &str, len: usize, edit: impl Fn(u
         Value::Null if is_json => OwnedValue::Text(edit(i, "{}").into_bytes().into()),
         other => other.to_owned(),
     };
-    rows.columns[place] = Cells::Any((0..len).map(text).collect());
+    rows.columns[place] = Cells::Any((0..rows.len).map(text).collect());
 }
