@@ -41,6 +41,7 @@ impl LeftOut {
 }
 
 /// Rows of an input, or of one of its guids.
+#[derive(Default)]
 struct Contents {
     /// Hash of all readable rows.
     hash: u128,
@@ -144,9 +145,8 @@ pub(super) fn keep_each_guid_once(
         }
     }
     holders.retain(|_, holders| holders.len() > 1);
-    // Per candidate, the guids that are merged from another candidate: their number, and the other path.
-    let mut copies: BTreeMap<usize, (usize, PathBuf)> = BTreeMap::new();
-    let mut others: BTreeMap<usize, (usize, PathBuf)> = BTreeMap::new();
+    // Per candidate, and whether rows differ, the guids merged from another candidate: their number, and its path.
+    let mut left_out: BTreeMap<(usize, bool), (usize, PathBuf)> = BTreeMap::new();
     for holders in holders.into_values() {
         let read = |(i, space): &(usize, usize)| contents_of_space(&candidates[*i].path, *space);
         let contents: Vec<Contents> = holders.par_iter().map(read).collect();
@@ -167,10 +167,9 @@ pub(super) fn keep_each_guid_once(
             let name = candidates[holders[kept].0].path.clone();
             for k in group.iter().filter(|k| **k != kept) {
                 let (i, space) = holders[*k];
-                let is_copy = contents[*k].hash == contents[kept].hash;
-                let names = if is_copy { &mut copies } else { &mut others };
-                names.entry(i).or_insert((0, name.clone())).0 += 1;
-                if !is_copy {
+                let differs = contents[*k].hash != contents[kept].hash;
+                left_out.entry((i, differs)).or_insert((0, name.clone())).0 += 1;
+                if differs {
                     left.lost.extend(contents[*k].lost());
                 }
                 candidates[i].spaces.retain(|own| *own != space);
@@ -185,30 +184,18 @@ pub(super) fn keep_each_guid_once(
             ));
         }
     }
-    for (i, candidate) in candidates.iter().enumerate() {
+    for ((i, differs), (some, kept)) in left_out {
+        let (candidate, kept) = (&candidates[i], kept.display());
         let all = candidate.guids.len();
-        if let Some((some, kept)) = copies.get(&i) {
-            let kept = kept.display();
-            let reason = match some {
-                some if *some == all => {
-                    format!("it has the same guid and rows as {kept}: a copy, which is left out")
-                }
-                some => format!(
-                    "{some} of its {all} guids, with their rows, are in {kept} too and are merged once"
-                ),
-            };
-            left.add(&candidate.path, &reason);
-        }
-        if let Some((some, kept)) = others.get(&i) {
-            let reason = other_contents(&kept.display());
-            left.add(
-                &candidate.path,
-                &match some {
-                    some if *some == all => reason,
-                    some => format!("{reason} ({some} of its {all} guids)"),
-                },
-            );
-        }
+        let reason = match (differs, some == all) {
+            (false, true) => format!("it has the same guid and rows as {kept}: a copy, which is left out"),
+            (false, false) => {
+                format!("{some} of its {all} guids, with their rows, are in {kept} too and are merged once")
+            }
+            (true, true) => other_contents(&kept),
+            (true, false) => format!("{} ({some} of its {all} guids)", other_contents(&kept)),
+        };
+        left.add(&candidate.path, &reason);
     }
     candidates.retain(|candidate| candidate.guids.is_empty() || !candidate.spaces.is_empty());
     candidates
@@ -231,42 +218,38 @@ fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
 
 fn contents_of_shard(path: &Path) -> Contents {
     let mut hasher = Hasher::new();
-    let mut rows: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    let mut readable = 0;
+    let mut contents = Contents::default();
     if let Ok(shard) = Shard::open(path) {
         for block in shard.blocks() {
             hasher.write(&block.header.checksum.to_le_bytes());
             let BlockKind::Rows(table) = block.header.kind else { continue };
             let own = u64::from(block.header.rows);
             let name = shard.schema().get(table).map_or(table.to_string(), |table| table.name.clone());
-            let sum = rows.entry(name).or_insert(Some(0));
+            let sum = contents.rows.entry(name).or_insert(Some(0));
             *sum = sum.map(|sum| sum + own);
             if shard.rows(block).is_ok() {
-                readable += own;
+                contents.readable += own;
             }
         }
         shard.release();
     }
-    Contents { hash: hasher.finish_128(), rows, readable, processes: BTreeMap::new() }
+    Contents { hash: hasher.finish_128(), ..contents }
 }
 
 /// Reads the contents table by table and row by row, so that the distribution of rows over pages does not matter.
 fn contents_of_space(path: &Path, space: usize) -> Contents {
     let mut hasher = Hasher::new();
-    let mut rows: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    let mut readable = 0;
-    let mut processes: BTreeMap<i64, BTreeSet<Option<i64>>> = BTreeMap::new();
-    let database = Database::open(path).ok();
-    if let Some(database) = &database
+    let mut contents = Contents::default();
+    if let Ok(database) = Database::open(path)
         && let Some(found) = database.spaces().get(space)
     {
         for process in &found.processes {
-            processes.entry(process.pid).or_default().insert(process.start);
+            contents.processes.entry(process.pid).or_default().insert(process.start);
         }
         let mut tables: Vec<_> = found.tables.iter().enumerate().collect();
         tables.sort_by_key(|(_, table)| &table.table.name);
         for (place, table) in tables {
-            let sum = rows.entry(table.table.name.clone()).or_insert(Some(0));
+            let sum = contents.rows.entry(table.table.name.clone()).or_insert(Some(0));
             hasher.write(table.table.name.as_bytes());
             for piece in &table.pieces {
                 database.each(space, place, piece, &mut |_, some| {
@@ -275,7 +258,7 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
                         return;
                     };
                     *sum = sum.map(|sum| sum + some.len as u64);
-                    readable += some.len as u64;
+                    contents.readable += some.len as u64;
                     for row in 0..some.len {
                         hasher.write(&some.keys.get(row).to_le_bytes());
                         some.columns.iter().for_each(|cells| add(&mut hasher, cells.get(row)));
@@ -285,7 +268,7 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
         }
         database.release();
     }
-    Contents { hash: hasher.finish_128(), rows, readable, processes }
+    Contents { hash: hasher.finish_128(), ..contents }
 }
 
 /// Adds a value to a hash, encoded such that two different sequences of values never yield the same bytes.

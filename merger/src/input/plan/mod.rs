@@ -201,7 +201,7 @@ pub(crate) fn plan(
     let mut unused = unused.clone();
     let merged: HashSet<PathBuf> = candidates.iter().map(|c| names.original_path(&c.path)).collect();
     // The walk names each file of a folder, and each folder that cannot be listed.
-    let named: HashSet<String> = unused.files().iter().map(|file| file.path.clone()).collect();
+    let named: HashSet<String> = unused.files.iter().map(|file| file.path.clone()).collect();
     for (place, (path, reason)) in unreadable.iter().enumerate() {
         let kind = if place < refused { UnusedKind::Refused } else { UnusedKind::Duplicate };
         // Some inputs are merged only in part.
@@ -210,8 +210,8 @@ pub(crate) fn plan(
             unused.add(kind, path, reason);
         }
     }
-    unused.order();
-    let lost_files = lost_rows::files_not_used(&not_used, unused.folders());
+    unused.files.sort();
+    let lost_files = lost_rows::files_not_used(&not_used, &unused.folders);
     let unreadable = unreadable.into_iter().map(|(path, reason)| (path_text(&path).into(), reason)).collect();
     let mut warnings = translation_notes.warnings.clone();
     warnings.extend(left.warnings);
@@ -238,8 +238,9 @@ pub(crate) fn plan(
     let mut host_clocks = HostClocks::default();
     candidates.iter_mut().for_each(|candidate| host_clocks.join(std::mem::take(&mut candidate.host_clocks)));
     let previous_merges = candidates.iter().filter_map(|c| c.previous_merge.clone()).collect();
+    let shown: Vec<bool> = candidates.iter().map(shows_command).collect();
     let inputs =
-        candidates.into_iter().map(|candidate| planned(shows_command(&candidate), candidate)).collect();
+        candidates.into_iter().zip(shown).map(|(candidate, shown)| planned(candidate, shown)).collect();
     let lost = lost_rows::sum(excluded.lost().into_iter().chain(left.lost).chain(lost_files));
     let assumed = host_clocks.notes().into_iter().map(|note| names.put_into(&note));
     let notes = translation_notes.notes.iter().cloned().chain(newer).chain(excluded.notes()).chain(assumed);
@@ -341,7 +342,7 @@ fn leave_out_merged(
     Ok(())
 }
 
-fn planned(shows_command: bool, candidate: InputCandidate) -> PlannedInput {
+fn planned(candidate: InputCandidate, shows_command: bool) -> PlannedInput {
     let guid = |space: &usize| candidate.guids.get(*space).cloned();
     PlannedInput {
         guids: candidate.spaces.iter().filter_map(guid).collect(),
