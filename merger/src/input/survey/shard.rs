@@ -80,8 +80,6 @@ pub(super) fn survey_shard(
     if shard.identity.run_id_from != TRANSLATED {
         sources.sort_by_cached_key(InputSource::order);
     }
-    let commands = CommandEndings::of(shard.command.as_deref());
-    let profiler_losses = ProfilerLosses::of(&shard.profiler_losses);
     complete_collectives(&shard, &strings, host_clocks, sample, &mut sources);
     losses.extend(damaged_profiler_losses(&shard));
     let missing = missing_rows(&shard, is_merged, &readable);
@@ -101,7 +99,6 @@ pub(super) fn survey_shard(
         format!("{path}: {} bytes at offset {} are damaged", damage.bytes, damage.offset)
     }));
     shorten(&mut warnings, MAX_WARNINGS, shard.path());
-    let hashes = vec![string_hashes(&strings, &words)];
     let job_id = |table: TableId| tables.get(&table).map_or(table, |t| t.id);
     let mut rows_read = BTreeMap::new();
     for ((_, table), rows) in &readable {
@@ -109,19 +106,17 @@ pub(super) fn survey_shard(
     }
     losses.iter_mut().for_each(|loss| loss.table = loss.table.map(job_id));
     shard.release();
-    let set_strings = Vec::new();
-    let input = OpenInput::Shard(shard);
     InputSurvey {
-        input,
-        hashes,
-        set_strings,
+        hashes: vec![string_hashes(&strings, &words)],
+        commands: CommandEndings::of(shard.command.as_deref()),
+        profiler_losses: ProfilerLosses::of(&shard.profiler_losses),
+        input: OpenInput::Shard(shard),
         sources,
         losses,
         rows_read,
         warnings,
         deaths,
-        commands,
-        profiler_losses,
         texts,
+        ..InputSurvey::default()
     }
 }

@@ -187,25 +187,16 @@ fn unknown_process(shard: &Shard, number: u32) -> Process {
     let recorded = shard.clocks.first().map(|set| set.domain.clone());
     let nowhere = ClockDomain { boot_id: String::new(), time_namespace: 0 };
     let domain = sibling.map(|p| p.domain.clone()).or(recorded).unwrap_or(nowhere);
-    let boot_id = domain.boot_id.clone();
+    let node = match sibling {
+        Some(sibling) => sibling.node.clone(),
+        None => Node { boot_id: domain.boot_id.clone(), ..Node::default() },
+    };
     Process {
         source: number,
         rank: shard.identity.rank,
         size: shard.identity.size,
-        local_rank: None,
-        rank_from: None,
-        worker: false,
-        restart: 0,
-        node: sibling.map_or(Node { boot_id, ..Node::default() }, |p| p.node.clone()),
         domain,
-        clock: Clock::Boottime,
-        pid: 0,
-        ppid: 0,
-        start_ticks: 0,
-        first_seen: 0,
-        last_seen: None,
         command: "(lost)".to_owned(),
-        environment: Vec::new(),
-        exit: None,
+        ..Process::of_file(node, Clock::Boottime)
     }
 }
