@@ -1,7 +1,6 @@
 //! Combines what each merge rank found in its inputs; every rank gets the same totals.
 
 use super::nodes::JobNodes;
-use crate::input::opened::OpenInput;
 use crate::input::source::KeySpace;
 use crate::input::survey::command_endings::CommandEndings;
 use crate::input::survey::crashed::{ProcessCrash, StoppedProcesses};
@@ -82,7 +81,7 @@ pub struct ProcessKinds {
 impl ProcessKinds {
     fn of(surveys: &[InputSurvey]) -> ProcessKinds {
         let mut kinds = ProcessKinds::default();
-        for survey in surveys.iter().filter(|survey| matches!(survey.input, OpenInput::Shard(_))) {
+        for survey in surveys.iter().filter(|survey| survey.input.shard().is_some()) {
             for source in &survey.sources {
                 match source.process.source {
                     SYSTEM_SOURCE => kinds.collectors += 1,
@@ -107,7 +106,7 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
     let deaths =
         || surveys.iter().flat_map(|s| s.deaths.iter().map(move |death| (s.commands.include(death), death)));
     let crashes = || deaths().filter(|(is_command, death)| !is_command || death.open > 0);
-    let shards = surveys.iter().filter(|survey| matches!(survey.input, OpenInput::Shard(_)));
+    let shards = surveys.iter().filter(|survey| survey.input.shard().is_some());
     let described = shards.flat_map(|survey| &survey.sources).map(|source| &source.process);
     let traced = || described.clone().filter(|process| process.source != SYSTEM_SOURCE);
     let mut totals = JobFindings {
@@ -169,8 +168,8 @@ fn ranks_of_domains(surveys: &[InputSurvey]) -> RanksOfDomains {
     for survey in surveys {
         survey.sources.iter().for_each(|source| add(&source.process.domain, source.process.rank));
         // For a rank that called nothing, the shard describes only its collector, which may have probed.
-        let (true, Some(set)) = (survey.sources.is_empty(), survey.input.clocks().first()) else { continue };
-        if let OpenInput::Shard(shard) = &survey.input {
+        let Some(shard) = survey.input.shard().filter(|_| survey.sources.is_empty()) else { continue };
+        if let Some(set) = shard.clocks.first() {
             add(&set.domain, shard.identity.rank);
         }
     }

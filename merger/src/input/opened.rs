@@ -169,20 +169,19 @@ impl OpenInput {
         }
     }
 
+    /// Returns the shard, if the input is one.
+    pub(crate) fn shard(&self) -> Option<&Shard> {
+        if let OpenInput::Shard(shard) = self { Some(shard) } else { None }
+    }
+
     /// Returns the clock sets recorded in the input.
     pub(crate) fn clocks(&self) -> &[ClockSet] {
-        match self {
-            OpenInput::Shard(shard) => &shard.clocks,
-            OpenInput::None | OpenInput::Database(_) => &[],
-        }
+        self.shard().map_or(&[], |shard| &shard.clocks)
     }
 
     /// Returns the probe bursts recorded in the input.
     pub(crate) fn probes(&self) -> &[ProbeBurst] {
-        match self {
-            OpenInput::Shard(shard) => &shard.probes,
-            OpenInput::None | OpenInput::Database(_) => &[],
-        }
+        self.shard().map_or(&[], |shard| &shard.probes)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tables of the output: those of RocPD, with additional columns from inputs, and tables that only inputs define.
 
+use crate::budget::MemoryBudget;
 use crate::input::opened::InputTables;
 use crate::input::source::{RowRoom, StackRoom};
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
@@ -128,14 +129,14 @@ pub struct JobSchema {
 }
 
 impl JobSchema {
-    /// Creates the schema from the plan.
-    pub fn new(planned: &PlannedSchema) -> JobSchema {
+    /// Creates the schema from the plan, with limits for this memory of a merge rank.
+    pub fn new(planned: &PlannedSchema, memory: MemoryBudget) -> JobSchema {
         let mut schema = Schema::builtin().clone();
         planned.widened.iter().for_each(|table| schema.define(table.clone()));
         let numbered = schema.output_tables().map(|t| t.id);
         let numbered = numbered.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect();
-        let (stacks, rows, adopted) = (StackRoom::default(), RowRoom::default(), Mutex::default());
-        JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted }
+        let (stacks, rows) = (StackRoom::new(memory.stack_ids()), RowRoom::new(memory.row_bytes()));
+        JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted: Mutex::default() }
     }
 
     /// Returns all tables, including native ones.
@@ -169,7 +170,7 @@ impl JobSchema {
         if let Some(tables) = find() {
             return tables;
         }
-        let tables: InputTables = Arc::new(self.adopt_anew(local));
+        let tables: InputTables = Arc::new(self.adopted_tables(local));
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
         if adopted.len() < MAX_ADOPTED {
             adopted.push((local.clone(), tables.clone()));
@@ -177,7 +178,7 @@ impl JobSchema {
         tables
     }
 
-    fn adopt_anew(&self, local: &Schema) -> BTreeMap<TableId, Arc<Table>> {
+    fn adopted_tables(&self, local: &Schema) -> BTreeMap<TableId, Arc<Table>> {
         let adopt = |table: &Arc<Table>| {
             let known = self.schema.by_name(&table.name)?;
             let mut adopted = translate(table, local, &self.schema, known.id);
@@ -220,7 +221,7 @@ mod tests {
         let launch = vec![column("event_id", Kind::Ref(rocpd::EVENT)), column("parent", Kind::Ref(graph))];
         newer.define(Table { id: graph, name: "rocpd_graph_launch".into(), columns: launch });
         let planned = PlannedSchema::join(&[(OLDEST, Schema::builtin()), ([3, 0, 2], &newer)]);
-        let job = JobSchema::new(&planned);
+        let job = JobSchema::new(&planned, MemoryBudget::default());
         assert_eq!(job.version, [3, 0, 2]);
         assert_eq!(job.get(rocpd::KERNEL_DISPATCH).unwrap().position("graph_node_id"), Some(at));
         let carried = job.schema().by_name("rocpd_graph_launch").unwrap();

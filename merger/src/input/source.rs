@@ -177,12 +177,6 @@ pub struct StackRoom {
     wanted: AtomicUsize,
 }
 
-impl Default for StackRoom {
-    fn default() -> StackRoom {
-        StackRoom::new(MAX_STACK_VALUES)
-    }
-}
-
 impl StackRoom {
     /// Creates a limit, capped at [`MAX_STACK_VALUES`].
     pub fn new(most: usize) -> StackRoom {
@@ -201,12 +195,6 @@ pub struct RowRoom {
     most: u64,
     /// Length of the longest row beyond the limit, bytes; 0 if there is none.
     longest: AtomicU64,
-}
-
-impl Default for RowRoom {
-    fn default() -> RowRoom {
-        RowRoom::new(u64::MAX)
-    }
 }
 
 impl RowRoom {

@@ -7,7 +7,6 @@ use crate::input::plan::share::share;
 use crate::input::plan::{MergePlan, PlannedInput};
 use crate::input::schema::JobSchema;
 use crate::input::set_strings::SetStrings;
-use crate::input::source::{RowRoom, StackRoom};
 use crate::input::survey::input_survey::InputSurvey;
 use crate::input::survey::survey;
 use crate::options::{MergeArgs, TableLayout};
@@ -67,14 +66,11 @@ pub(super) struct SurveyedInputs {
 
 impl SurveyedInputs {
     fn new(args: &MergeArgs, plan: &MergePlan, inputs: &RankInputs<'_>) -> SurveyedInputs {
-        let mut schema = JobSchema::new(&plan.schema);
-        schema.stacks = StackRoom::new(args.memory.stack_ids());
-        schema.rows = RowRoom::new(args.memory.row_bytes());
         SurveyedInputs {
             surveys: Vec::with_capacity(inputs.inputs.len()),
             groups: inputs.groups.clone(),
             bytes: inputs.bytes(),
-            schema,
+            schema: JobSchema::new(&plan.schema, args.memory),
             sample: CallSample::new(args.memory.collectives()),
             strings: DistinctStrings::default(),
             clocks: RecordedClocks::default(),

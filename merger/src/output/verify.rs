@@ -224,6 +224,7 @@ impl OutputVerification {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::MemoryBudget;
     use crate::input::schema::PlannedSchema;
     use rpd_rocpd::{Guid, TableSet, Writer};
     use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};
@@ -262,7 +263,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.db.partial");
         write(&path, &[1, 2, 3, 4], true);
-        let schema = JobSchema::new(&PlannedSchema::default());
+        let schema = JobSchema::new(&PlannedSchema::default(), MemoryBudget::default());
         let found = verify(&path, &schema, 1, &accounts()).unwrap();
         assert!(found.failure().is_none(), "{found:?}");
         let lines = found.lines();
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn a_broken_file_is_an_internal_fault_that_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let schema = JobSchema::new(&PlannedSchema::default());
+        let schema = JobSchema::new(&PlannedSchema::default(), MemoryBudget::default());
         let broken = |name: &str, events: &[i64], node: bool, damage: &dyn Fn(&Path)| {
             let path = folder.path().join(name);
             write(&path, events, node);

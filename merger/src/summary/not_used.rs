@@ -25,7 +25,7 @@ impl NotUsed {
         let parts: Vec<String> =
             [companions(&unused), results(&unused), unrelated(&unused)].into_iter().flatten().collect();
         NotUsed {
-            files_not_used: unused.files().to_vec(),
+            files_not_used: unused.files.clone(),
             files_not_used_further: unused.not_named(),
             line: (!parts.is_empty()).then(|| parts.join("; ")),
         }
@@ -48,7 +48,7 @@ fn first_few<'a>(all: impl Iterator<Item = String> + 'a, count: u64) -> String {
 
 /// Returns the names of the first files of a kind.
 fn names(unused: &UnusedFiles, kind: UnusedKind) -> String {
-    let files = unused.files().iter().filter(|file| file.kind == kind);
+    let files = unused.files.iter().filter(|file| file.kind == kind);
     let names = files.filter_map(|file| Some(Path::new(&file.path).file_name()?.display().to_string()));
     first_few(names, unused.count(kind))
 }
@@ -69,7 +69,7 @@ fn results(unused: &UnusedFiles) -> Option<String> {
 
 fn unrelated(unused: &UnusedFiles) -> Option<String> {
     let count = unused.count(UnusedKind::Unrelated);
-    let mut endings: Vec<_> = unused.endings().iter().collect();
+    let mut endings: Vec<_> = unused.endings.iter().collect();
     endings.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let kinds = endings.len() as u64;
     let endings = endings.into_iter().map(|(ending, count)| format!("{} {ending}", grouped(*count)));

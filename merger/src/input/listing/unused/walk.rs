@@ -30,6 +30,7 @@ const NOT_SEARCHED: &str =
     "lies in a folder that is not looked into; name the file or its folder to have it merged";
 
 /// A walk over all folders below the inputs.
+#[derive(Default)]
 pub(super) struct FolderWalk {
     /// Files and folders that are listed.
     listed: HashSet<PathBuf>,
@@ -53,19 +54,13 @@ impl FolderWalk {
     pub(super) fn new(found: &InputListing) -> FolderWalk {
         FolderWalk {
             listed: found.files.iter().map(|listed| listed.path.clone()).collect(),
-            merged: None,
             with_events: (found.files.iter())
                 .filter(|listed| listed.format.as_ref().is_ok_and(|format| has_companions(*format)))
                 .filter_map(|listed| listed.path.parent().map(Path::to_path_buf))
                 .collect(),
             searched: found.searched.iter().map(|folder| canonical(folder)).collect(),
-            visited: HashSet::new(),
             unused: UnusedFiles { folders: found.folders.clone(), ..UnusedFiles::default() },
-            refused: Vec::new(),
-            further_refused: 0,
-            entries: 0,
-            sniffed: 0,
-            others: 0,
+            ..FolderWalk::default()
         }
     }
 
