@@ -2,7 +2,7 @@
 
 use crate::allocator::keep_freed_memory;
 use crate::epilog::{EpilogMerge, MergeState, check_owners, is_merged};
-use crate::input::listing::wait::wait_for_shards;
+use crate::input::listing::wait_for_shards;
 use crate::merge::merge;
 use crate::options::{CommandLine, InspectCommand, MergeArgs};
 use crate::summary::MergeReport;

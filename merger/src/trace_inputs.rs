@@ -1,7 +1,6 @@
 //! Makes a trace from inputs: merges them into a database beside the output, draws that, and removes it.
 
-use crate::input::listing::find::ListedFile;
-use crate::input::listing::unused::find_all;
+use crate::input::listing::{ListedFile, find_all};
 use crate::merge::{MergeJob, merge_job};
 use crate::options::MergeArgs;
 use crate::output::planned_size::trace_bytes;

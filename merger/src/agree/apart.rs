@@ -1,7 +1,7 @@
 //! Finds files whose times are far from those of all others; mostly they belong to another run.
 
 use super::job_clocks::JobClocks;
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::InputSurvey;
 use rpd_clocks::{AlignMethod, MERGED_TIME_NAMESPACE};
 use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;

@@ -4,7 +4,7 @@ use super::job_clocks::{CausalityRepair, JobClocks};
 use super::nodes::JobNodes;
 use super::observations::{ObservationMessage, put_together};
 use super::recorded_clocks::{ClockFacts, RecordedClocks};
-use crate::input::host_clocks::HostClocks;
+use crate::input::HostClocks;
 use clap::ValueEnum;
 use rpd_clocks::{
     AlignChoice, AlignMethod, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation, DomainFit,

@@ -1,6 +1,6 @@
 //! Clock domains of the job, in the order of their occurrence.
 
-use crate::input::source::InputSource;
+use crate::input::InputSource;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::record::{ClockDomain, Node};
 use serde::{Deserialize, Serialize};

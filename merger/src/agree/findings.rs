@@ -1,11 +1,8 @@
 //! Combines what each merge rank found in its inputs; every rank gets the same totals.
 
 use super::nodes::JobNodes;
-use crate::input::source::KeySpace;
-use crate::input::survey::command_endings::CommandEndings;
-use crate::input::survey::crashed::{ProcessCrash, StoppedProcesses};
-use crate::input::survey::input_survey::InputSurvey;
-use crate::input::survey::profiler_losses::ProfilerLosses;
+use crate::input::KeySpace;
+use crate::input::survey::{CommandEndings, InputSurvey, ProcessCrash, ProfilerLosses, StoppedProcesses};
 use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};

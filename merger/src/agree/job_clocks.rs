@@ -1,7 +1,7 @@
 //! The clocks of all nodes, as all merge ranks know them after the alignment.
 
 use super::recorded_clocks::Spans;
-use crate::input::host_clocks::{HostClocks, RealtimeStep, to_boottime};
+use crate::input::{HostClocks, RealtimeStep, to_boottime};
 use rpd_clocks::{AlignMethod, BestSets, DomainFit};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, Process};

@@ -3,7 +3,7 @@
 use super::domains::{DomainList, domains_of};
 use super::logs::log_of_no_probes;
 use super::observations::{ObservationMessage, TimedBurst, TimedClockSet, thin_out_bursts, thin_out_sets};
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::InputSurvey;
 use rpd_clocks::{BestSets, keep_best};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, is_wall_time};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ mod status;
 pub(crate) use status::{MergeState, MergeStatus};
 
 use crate::budget::MemoryBudget;
-use crate::input::listing::find::{InputListing, find};
+use crate::input::listing::{InputListing, find};
 use crate::job_user::check_owner;
 use crate::options::MergeArgs;
 use lease::MergeLease;

@@ -1,8 +1,6 @@
 //! An input during the merge, independent of its format.
 
-use crate::input::expand::BuiltinString;
-use crate::input::source::{InputSource, SourcePiece};
-use crate::input::vanished::vanished_input;
+use crate::input::{BuiltinString, InputSource, SourcePiece, vanished_input};
 use crate::strings::{StringIds, hash};
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};

@@ -1,8 +1,8 @@
 //! Tables of the output: those of RocPD, with additional columns from inputs, and tables that only inputs define.
 
 use crate::budget::MemoryBudget;
-use crate::input::opened::InputTables;
-use crate::input::source::{RowRoom, StackRoom};
+use crate::input::source::StackRoom;
+use crate::input::{InputTables, RowRoom};
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

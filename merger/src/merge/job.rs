@@ -1,9 +1,9 @@
 //! Inputs, output and options of a merge. Rank 0 lists them and sends them to all merge ranks.
 
-use crate::input::listing::find::{ListedFile, hold, is_text};
-use crate::input::listing::translate::{self, TranslatedFolder, TranslationNotes};
-use crate::input::listing::unused::{UnusedFiles, find_all};
-use crate::input::plan::output_path::output_of;
+use crate::input::listing::{
+    ListedFile, TranslatedFolder, TranslationNotes, UnusedFiles, find_all, hold, is_text, translate,
+};
+use crate::input::plan::output_of;
 use crate::options::MergeArgs;
 use crate::output::size_limit::SizeLimit;
 use crate::partial_output::made_by_merge::unfinished_run;

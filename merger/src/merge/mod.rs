@@ -13,8 +13,7 @@ mod write;
 pub(crate) use job::MergeJob;
 pub use observe::{JobObservations, job_observations};
 
-use crate::input::plan::excluded::ExcludedInputs;
-use crate::input::plan::{MergePlan, plan};
+use crate::input::plan::{ExcludedInputs, MergePlan, plan};
 use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::row_counts;
 use crate::output::planned_size::{PlannedRows, planned_bytes, with_converted};

@@ -2,13 +2,10 @@
 
 use crate::agree::recorded_clocks::RecordedClocks;
 use crate::budget::HeldMemory;
-use crate::input::host_clocks::HostClocks;
 use crate::input::plan::share::share;
 use crate::input::plan::{MergePlan, PlannedInput};
-use crate::input::schema::JobSchema;
-use crate::input::set_strings::SetStrings;
-use crate::input::survey::input_survey::InputSurvey;
-use crate::input::survey::survey;
+use crate::input::survey::{InputSurvey, survey};
+use crate::input::{HostClocks, JobSchema, SetStrings};
 use crate::options::{MergeArgs, TableLayout};
 use crate::output::planned_size::PlannedContent;
 use crate::strings::DistinctStrings;

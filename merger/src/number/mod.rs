@@ -9,8 +9,7 @@ pub(crate) use placeholder::placeholders;
 pub(crate) use renumber::{ReplacedValues, SourceMap};
 pub(crate) use row_numbering::{RowNumbering, number_rows};
 
-use crate::input::schema::JobSchema;
-use crate::input::source::InputSource;
+use crate::input::{InputSource, JobSchema};
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use super::index::LeafSlot;
 use super::sets::TableSets;
-use crate::input::schema::JobSchema;
+use crate::input::JobSchema;
 use crate::output::write_failure;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;

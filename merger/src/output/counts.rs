@@ -2,8 +2,7 @@
 
 use super::rows::WrittenRows;
 use super::verify::TableAccount;
-use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::schema::JobSchema;
+use crate::input::{JobSchema, REGIONS, SAMPLES};
 use rpd_comm::{Comm, gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};

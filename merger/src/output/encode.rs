@@ -5,7 +5,7 @@ use super::rows::{PieceRows, RowMaker, WrittenRows};
 use super::sets::TableSets;
 use super::turns::HandOn;
 use super::units::PieceUnit;
-use crate::input::schema::JobSchema;
+use crate::input::JobSchema;
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Cells, Column, Kind, Merged, OwnedValue, Rows, Table, TableId, Value};

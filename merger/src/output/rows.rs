@@ -5,13 +5,10 @@ use super::loaded_strings::LoadedStrings;
 use super::provenance;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
-use crate::input::expand;
-use crate::input::opened::OpenInput;
-use crate::input::piece_ref::PieceRef;
-use crate::input::schema::JobSchema;
-use crate::input::source::{InputSource, RowOrigin, SourcePiece};
-use crate::input::survey::input_survey::{InputSurvey, with_lost_rows};
-use crate::input::vanished::vanished_input;
+use crate::input::survey::{InputSurvey, with_lost_rows};
+use crate::input::{
+    InputSource, JobSchema, OpenInput, PieceRef, RowOrigin, SourcePiece, expand, vanished_input,
+};
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;

@@ -6,12 +6,9 @@
 use super::seal::OpenWriter;
 use crate::agree::findings::JobFindings;
 use crate::agree::nodes::JobNodes;
-use crate::input::opened::OpenInput;
 use crate::input::plan::MergePlan;
-use crate::input::schema::JobSchema;
-use crate::input::source::InputSource;
-use crate::input::survey::input_survey::InputSurvey;
-use crate::input::survey::input_survey::with_lost_rows;
+use crate::input::survey::{InputSurvey, with_lost_rows};
+use crate::input::{InputSource, JobSchema, OpenInput};
 use crate::options::TableLayout;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};

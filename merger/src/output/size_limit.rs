@@ -1,6 +1,6 @@
 //! Limits of the output's size: `--max-output`, and the free space of its file system.
 
-use crate::input::listing::find::ListedFile;
+use crate::input::listing::ListedFile;
 use crate::options::MergeArgs;
 use rpd_console::Failure;
 use rpd_shard::size::Size;

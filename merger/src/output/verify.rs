@@ -1,6 +1,6 @@
 //! `--verify`: reads the finished file again before it is renamed.
 
-use crate::input::schema::JobSchema;
+use crate::input::JobSchema;
 use rpd_console::{Exit, Failure};
 use rpd_files::{open_input, output_place};
 use rpd_rocpd::schema::NEWEST;
@@ -225,7 +225,7 @@ impl OutputVerification {
 mod tests {
     use super::*;
     use crate::budget::MemoryBudget;
-    use crate::input::schema::PlannedSchema;
+    use crate::input::PlannedSchema;
     use rpd_rocpd::{Guid, TableSet, Writer};
     use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};
 

@@ -2,7 +2,7 @@
 
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
-use crate::input::host_clocks::RealtimeStep;
+use crate::input::RealtimeStep;
 use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};

@@ -1,6 +1,6 @@
 //! `rpd-merge inspect` for anything but a shard: what it is, and what to do next.
 
-use crate::input::listing::find::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
+use crate::input::listing::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_foreign::{Format, format_of};

@@ -1,6 +1,6 @@
 //! Files that are not merged, for the summary and for `--json`.
 
-use crate::input::listing::unused::{UnusedFile, UnusedFiles, UnusedKind};
+use crate::input::listing::{UnusedFile, UnusedFiles, UnusedKind};
 use rpd_console::wording::{counted, grouped};
 use serde::Serialize;
 use std::path::Path;

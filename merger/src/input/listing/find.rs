@@ -1,7 +1,7 @@
 //! Lists the files to merge from the paths on the command line.
 
 use crate::input::listing::other_users::{closed_run, runs_of_others};
-use crate::input::path_text::{self, path_text};
+use crate::input::path_text;
 use crate::job_user::output_root;
 use crate::partial_output::made_by_merge::is_merge;
 use rpd_console::Failure;
@@ -62,7 +62,7 @@ pub(crate) struct InputListing {
 }
 
 /// Lists the files of these inputs; without inputs, the shards of the newest run below the output root. Foreign files
-/// that cannot be merged are listed only if named: [`crate::input::listing::unused::find_all`] lists the others, too.
+/// that cannot be merged are listed only if named: [`crate::input::listing::find_all`] lists the others, too.
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed or contains nothing to merge.

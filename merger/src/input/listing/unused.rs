@@ -1,15 +1,16 @@
 //! Files below the inputs that are not merged, each with its reason. Every file that a search of these folders finds
 //! is either merged or counted here.
 //!
-//! [`find_all`] walks the folders again after [`crate::input::find`] has listed the files to merge. Files that a profiler
-//! wrote, or may have written, become listed inputs that cannot be read. The merge warns about each and counts it as
-//! lost. All other files are only counted, and named in `--json`.
+//! [`find_all`] walks the folders again after `find` has listed the files to merge. Files that a profiler wrote, or may
+//! have written, become listed inputs that cannot be read. The merge warns about each and counts it as lost. All other
+//! files are only counted, and named in `--json`.
 
 mod judge;
 mod walk;
 
-use crate::input::listing::find::{InputListing, ListedFile, search};
-use crate::input::path_text::path_text;
+use crate::input::listing::find::search;
+use crate::input::listing::{InputListing, ListedFile};
+use crate::input::path_text;
 use judge::judge;
 use rpd_console::Failure;
 use rpd_console::wording::counted;
@@ -149,8 +150,8 @@ impl UnusedFiles {
     }
 }
 
-/// Lists the files to merge as [`crate::input::listing::find::find`] does, and all other files below the inputs. Files that look like
-/// profiler data but cannot be merged are listed with their reasons, even if there is nothing to merge.
+/// Lists the files to merge as `find` does, and all other files below the inputs. Files that look like profiler data
+/// but cannot be merged are listed with their reasons, even if there is nothing to merge.
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed or contains no file that looks like profiler data.

@@ -1,7 +1,7 @@
 //! Waits for shards. On a shared file system, a file may become visible on another node only some seconds after it
 //! was closed.
 
-use crate::input::listing::find::{find, is_shard};
+use crate::input::listing::{find, is_shard};
 use rpd_files::entry_stat;
 use rpd_shard::Shard;
 use std::collections::BTreeSet;

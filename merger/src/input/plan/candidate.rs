@@ -1,9 +1,8 @@
 //! Properties that rank 0 reads from an input while it plans the merge.
 
-use crate::input::host_clocks::HostClocks;
-use crate::input::opened::shard_source_id;
-use crate::input::plan::previous_merge::PreviousMerge;
+use crate::input::plan::PreviousMerge;
 use crate::input::plan::running::running_until;
+use crate::input::{HostClocks, shard_source_id};
 use rpd_foreign::Format;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};

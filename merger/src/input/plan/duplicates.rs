@@ -6,7 +6,7 @@
 //! both are merged.
 
 use crate::input::plan::candidate::InputCandidate;
-use crate::input::plan::lost_rows::{LostCause, LostRows};
+use crate::input::plan::{LostCause, LostRows};
 use rayon::prelude::*;
 use rpd_files::open_input;
 use rpd_foreign::Format;

@@ -1,7 +1,7 @@
 //! Inputs and merge ranks that are left out when the merge restarts, because inputs vanished.
 
-use crate::input::listing::find::ListedFile;
-use crate::input::plan::lost_rows::{LostCause, LostRows};
+use crate::input::listing::ListedFile;
+use crate::input::plan::{LostCause, LostRows};
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, VanishedInput};
 use rpd_files::open_input;

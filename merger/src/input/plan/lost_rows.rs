@@ -1,6 +1,6 @@
 //! Rows that are lost because a whole input is not merged.
 
-use crate::input::path_text::path_text;
+use crate::input::path_text;
 use rpd_console::wording::counted;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -2,27 +2,25 @@
 
 pub(crate) mod candidate;
 pub(super) mod duplicates;
-pub(crate) mod excluded;
+mod excluded;
 pub(crate) mod lost_rows;
-pub(crate) mod output_path;
-pub(crate) mod previous_merge;
-pub(crate) mod ranks;
-pub(crate) mod running;
+mod output_path;
+mod previous_merge;
+mod ranks;
+mod running;
 pub(crate) mod share;
 
-use crate::input::host_clocks::HostClocks;
-use crate::input::listing::find::ListedFile;
-use crate::input::listing::original_names::OriginalNames;
-use crate::input::listing::translate::TranslationNotes;
-use crate::input::listing::unused::{UnusedFiles, UnusedKind};
-use crate::input::path_text::path_text;
+pub(crate) use excluded::ExcludedInputs;
+pub(crate) use lost_rows::{LostCause, LostRows};
+pub(crate) use output_path::output_of;
+pub(crate) use previous_merge::PreviousMerge;
+pub(crate) use ranks::JobRanks;
+pub(crate) use running::StillRunning;
+
+use crate::input::listing::{ListedFile, OriginalNames, TranslationNotes, UnusedFiles, UnusedKind};
 use crate::input::plan::candidate::{InputCandidate, RefusedInput};
 use crate::input::plan::duplicates::{LeftOut, keep_each_guid_once, keep_one_of_each};
-use crate::input::plan::excluded::ExcludedInputs;
-use crate::input::plan::lost_rows::LostRows;
-use crate::input::plan::previous_merge::PreviousMerge;
-use crate::input::plan::ranks::JobRanks;
-use crate::input::schema::PlannedSchema;
+use crate::input::{HostClocks, PlannedSchema, path_text};
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_foreign::Format;

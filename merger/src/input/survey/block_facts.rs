@@ -1,10 +1,9 @@
 //! Facts that a survey collects from one block of rows.
 
-use crate::input::expand::{self, BuiltinString};
-use crate::input::opened::{InputTables, block_rows, needed_rows};
-use crate::input::source::{NO_THREAD, join};
+use crate::input::source::join;
 use crate::input::survey::crashed::OpenSpans;
 use crate::input::survey::row_texts::text_bytes;
+use crate::input::{BuiltinString, InputTables, NO_THREAD, block_rows, expand, needed_rows};
 use rpd_collectives::{CallSample, ProcessCollectives, collectives_of_block};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};

@@ -1,9 +1,7 @@
 //! Collectives of an input. Completes what its blocks contain, and reads regions of foreign formats a second time if
 //! their names show collectives.
 
-use crate::input::host_clocks::{HostClocks, to_boottime};
-use crate::input::opened::block_rows;
-use crate::input::source::{InputSource, SourcePiece};
+use crate::input::{HostClocks, InputSource, SourcePiece, block_rows, to_boottime};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives, RegionNames, collectives_of_regions, region_columns};
 use rpd_rocpd::read::{Database, Space, Wanted};

@@ -1,6 +1,6 @@
 //! Endings of a run's commands, grouped. Each collector records the end of its command, traced or not.
 
-use crate::input::survey::crashed::{ProcessCrash, signal_name};
+use crate::input::survey::{ProcessCrash, signal_name};
 use rpd_console::wording::{counted, noun, rank_ranges};
 use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Processes that died by a signal, ranks that failed, and their open calls.
 
-use crate::input::expand::{BuiltinString, REGIONS};
+use crate::input::{BuiltinString, REGIONS};
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, Rows};

@@ -2,7 +2,8 @@
 
 use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
-use crate::input::source::{KeySpace, SourcePiece, join};
+use crate::input::source::join;
+use crate::input::{KeySpace, SourcePiece};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Piece, ReadError, Wanted};
 use rpd_shard::model::{Cells, Kind, Local, Rows, Table, TableId, Value, rocpd};

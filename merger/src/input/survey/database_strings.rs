@@ -2,8 +2,7 @@
 
 use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
-use crate::input::opened::StringPieces;
-use crate::input::source::KeySpace;
+use crate::input::{KeySpace, StringPieces};
 use crate::strings::{StringHash, hash};
 use rpd_collectives::RegionNames;
 use rpd_rocpd::read::{Piece, ReadError, TakeRows};

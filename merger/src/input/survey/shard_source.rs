@@ -2,10 +2,10 @@
 
 use super::block_facts::{BlockFacts, SourceFacts, facts};
 use super::placeholders::{leads_nowhere, reserve_placeholders};
-use crate::input::expand;
-use crate::input::opened::InputTables;
-use crate::input::schema::JobSchema;
-use crate::input::source::{ExpandedKeys, InputSource, KeySpace, SourcePiece, SourceTracks, StackSpace};
+use crate::input::{
+    ExpandedKeys, InputSource, InputTables, JobSchema, KeySpace, SourcePiece, SourceTracks, StackSpace,
+    expand,
+};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_shard::Shard;

@@ -1,13 +1,12 @@
 //! The walk over all folders below the inputs.
 
-use crate::input::listing::find::{
-    InputListing, ListedFile, is_folder, is_looked_into, is_shard, is_text, refused,
-};
+use crate::input::listing::find::{is_folder, is_looked_into, refused};
+use crate::input::listing::unused::canonical;
 use crate::input::listing::unused::judge::{
     LATE, NOT_READ_OTHER, RUN_FILE, has_companions, is_run_file, judge,
 };
-use crate::input::listing::unused::{UnusedFiles, UnusedKind, canonical};
-use crate::input::path_text::path_text;
+use crate::input::listing::{InputListing, ListedFile, UnusedFiles, UnusedKind, is_shard, is_text};
+use crate::input::path_text;
 use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
 use rpd_foreign::holds_less;
