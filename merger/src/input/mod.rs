@@ -17,6 +17,7 @@ pub(crate) use expand::{BuiltinString, REGIONS, SAMPLES};
 pub(crate) use host_clocks::{HostClocks, RealtimeStep, to_boottime};
 pub(crate) use opened::{
     InputTables, OpenInput, StringMap, StringPieces, block_rows, needed_rows, shard_source_id, shard_strings,
+    text_of,
 };
 pub(crate) use path_text::path_text;
 pub(crate) use piece_ref::PieceRef;

@@ -69,15 +69,19 @@ impl OpenDatabase {
             let rows = rows.map_err(|error| vanished_input(self.database.path(), &error))?;
             let texts = rows.column("string");
             for i in 0..rows.len {
-                let text = match texts.get(i) {
-                    Value::Text(text) | Value::Blob(text) => text,
-                    _ => b"",
-                };
-                take(rows.keys.get(i), index, text)?;
+                take(rows.keys.get(i), index, text_of(texts.get(i)))?;
                 index += 1;
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the bytes of a text or BLOB; none for other values.
+pub(crate) fn text_of(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Text(text) | Value::Blob(text) => text,
+        _ => b"",
     }
 }
 

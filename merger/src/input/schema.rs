@@ -118,8 +118,10 @@ fn widen(known: &Table, found: &Table, leads: bool) -> Option<Table> {
 pub struct JobSchema {
     /// Version of the output.
     pub version: [u32; 3],
-    schema: Schema,
-    numbered: Vec<TableId>,
+    /// All tables, including native ones.
+    pub schema: Schema,
+    /// Tables whose ids are assigned per source: all but strings and nodes, in merge order.
+    pub numbered: Vec<TableId>,
     /// Limit for stack ids of an input that need new numbers.
     pub stacks: StackRoom,
     /// Limit for the length of a database row.
@@ -139,11 +141,6 @@ impl JobSchema {
         JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted: Mutex::default() }
     }
 
-    /// Returns all tables, including native ones.
-    pub fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
     /// Returns the description of a table.
     pub fn get(&self, id: TableId) -> Option<&Arc<Table>> {
         self.schema.get(id)
@@ -154,24 +151,15 @@ impl JobSchema {
         self.get(id).map_or_else(|| id.to_string().into(), |t| t.name.as_str().into())
     }
 
-    /// Returns the tables whose ids are assigned per source: all but strings and nodes, in merge order.
-    pub fn numbered(&self) -> &[TableId] {
-        &self.numbered
-    }
-
     /// Returns the tables of an input as tables of the job, by their number in the input. They have the input's
     /// columns, with the declarations of the job's tables and references to these. Inputs with the same tables share
     /// the result.
     pub fn adopt(&self, local: &Schema) -> InputTables {
-        let find = || {
-            let adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
-            adopted.iter().find(|(schema, _)| same_tables(schema, local)).map(|(_, tables)| tables.clone())
-        };
-        if let Some(tables) = find() {
-            return tables;
+        let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tables)) = adopted.iter().find(|(schema, _)| same_tables(schema, local)) {
+            return tables.clone();
         }
         let tables: InputTables = Arc::new(self.adopted_tables(local));
-        let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
         if adopted.len() < MAX_ADOPTED {
             adopted.push((local.clone(), tables.clone()));
         }
@@ -224,12 +212,12 @@ mod tests {
         let job = JobSchema::new(&planned, MemoryBudget::default());
         assert_eq!(job.version, [3, 0, 2]);
         assert_eq!(job.get(rocpd::KERNEL_DISPATCH).unwrap().position("graph_node_id"), Some(at));
-        let carried = job.schema().by_name("rocpd_graph_launch").unwrap();
+        let carried = job.schema.by_name("rocpd_graph_launch").unwrap();
         assert_eq!(carried.id, FIRST_CARRIED_TABLE);
         assert_eq!(carried.columns[1].kind, Kind::Ref(FIRST_CARRIED_TABLE));
         assert!(carried.columns[0].sql.not_null);
         assert_eq!(job.adopt(&newer)[&graph].columns[1].kind, Kind::Ref(FIRST_CARRIED_TABLE));
-        assert!(job.numbered().contains(&FIRST_CARRIED_TABLE));
+        assert!(job.numbered.contains(&FIRST_CARRIED_TABLE));
         assert_eq!(PlannedSchema::join(&[(OLDEST, Schema::builtin())]), PlannedSchema::default());
     }
 }

@@ -32,8 +32,8 @@ impl BaseFile {
         let mut roots = BTreeMap::new();
         let mut pages = 0;
         if comm.rank() == 0 {
-            let writer = Writer::create_of(path, sets.all(), schema.version, schema.schema())
-                .map_err(write_failure)?;
+            let writer =
+                Writer::create_of(path, sets.all(), schema.version, &schema.schema).map_err(write_failure)?;
             writer.mark_as_merge().map_err(write_failure)?;
             let (found, count) = writer.roots().map_err(write_failure)?;
             for (set, names) in (0u32..).zip(sets.all()) {
@@ -41,7 +41,7 @@ impl BaseFile {
                     let root = found.get(&table_name(&schema.name(table), names))?;
                     Some((LeafSlot { set, table }, *root))
                 };
-                roots.extend(schema.numbered().iter().filter_map(|table| slot(*table)));
+                roots.extend(schema.numbered.iter().filter_map(|table| slot(*table)));
             }
             pages = count;
             writer.commit().map_err(write_failure)?;

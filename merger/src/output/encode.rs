@@ -5,7 +5,7 @@ use super::rows::{PieceRows, RowMaker, WrittenRows};
 use super::sets::TableSets;
 use super::turns::HandOn;
 use super::units::PieceUnit;
-use crate::input::JobSchema;
+use crate::input::{JobSchema, text_of};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Cells, Column, Kind, Merged, OwnedValue, Rows, Table, TableId, Value};
@@ -57,7 +57,7 @@ pub(crate) struct TableForms {
 impl TableForms {
     /// Derives the forms from this schema. Rows of each table set carry its guid.
     pub(crate) fn new(schema: &JobSchema, sets: TableSets) -> TableForms {
-        let tables = schema.schema().output_tables();
+        let tables = schema.schema.output_tables();
         let guids = sets.all().iter().map(|set| set.guid().to_owned()).collect();
         TableForms { forms: tables.map(|t| (t.id, form_of(t))).collect(), sets, guids }
     }
@@ -97,7 +97,8 @@ impl OpenUnit {
 /// Returns the rows, divided into small portions if their texts are long. A block of a shard contains each text once,
 /// but the pages contain it in each row.
 fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
-    let bytes = |row: usize| -> usize { rows.columns.iter().map(|cells| text_bytes(cells, row)).sum() };
+    let bytes =
+        |row: usize| -> usize { rows.columns.iter().map(|cells| text_of(cells.get(row)).len()).sum() };
     let is_long = |cells: &Cells| match cells {
         Cells::Text(text) => text.bytes.len() > MAX_TEXT_BYTES,
         Cells::Any(values) => values
@@ -119,13 +120,6 @@ fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
     }
     portions.push(from..rows.len);
     portions.into_iter().filter(|p| !p.is_empty()).map(|p| Cow::Owned(rows.portion(p))).collect()
-}
-
-fn text_bytes(cells: &Cells, row: usize) -> usize {
-    match cells.get(row) {
-        Value::Text(text) | Value::Blob(text) => text.len(),
-        _ => 0,
-    }
 }
 
 /// Encodes this rank's units into pages. Threads share it.

@@ -38,7 +38,8 @@ impl TableLeaves {
 /// Leaf pages of all tables. Takes eight bytes for each page of 4096 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeafIndex {
-    tables: BTreeMap<LeafSlot, TableLeaves>,
+    /// The tables that have rows.
+    pub tables: BTreeMap<LeafSlot, TableLeaves>,
 }
 
 impl LeafIndex {
@@ -56,11 +57,6 @@ impl LeafIndex {
             own.runs.extend(leaves.runs);
             own.last_rowids.extend(leaves.last_rowids);
         }
-    }
-
-    /// Returns the tables that have rows.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (&LeafSlot, &TableLeaves)> {
-        self.tables.iter()
     }
 
     /// Serializes the index as 64-bit numbers, little-endian. Each table has its set and number, the numbers of runs
@@ -111,7 +107,8 @@ mod tests {
         second.add(slot(1), 40, &[12]);
         second.add(slot(2), 41, &[1]);
         first.append(LeafIndex::from_bytes(&second.to_bytes()).unwrap());
-        let leaves: Vec<_> = first.tables().map(|(slot, l)| (slot.table.0, l.iter().collect())).collect();
+        let leaves: Vec<_> =
+            first.tables.iter().map(|(slot, l)| (slot.table.0, l.iter().collect())).collect();
         let expected: Vec<(u16, Vec<(u64, i64)>)> =
             vec![(1, vec![(10, 5), (11, 9), (40, 12)]), (2, vec![(41, 1)])];
         assert_eq!(leaves, expected);

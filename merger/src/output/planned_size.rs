@@ -107,7 +107,7 @@ pub(crate) fn planned_bytes(
     content: &PlannedContent,
     numbers: PlannedRows<'_>,
 ) -> Result<u64, Failure> {
-    let mut tables = numbers.schema.numbered().to_vec();
+    let mut tables = numbers.schema.numbered.clone();
     tables.push(rocpd::STRING);
     let content = content.of_all(comm, &tables)?;
     let mut bytes = 0u64;

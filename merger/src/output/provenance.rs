@@ -4,7 +4,6 @@
 //! database. The only exception is the name of a counter pass, which comes from the file name.
 
 use crate::input::listing::pass_of;
-use crate::input::survey::signal_name;
 use crate::input::{JobSchema, RowOrigin, shard_source_id};
 use crate::number::{ReplacedValues, SourceMap};
 use crate::output::rows::RowContext;
@@ -16,6 +15,7 @@ use rpd_shard::model::{
 };
 use rpd_shard::record::{Clock, Exit};
 use serde_json::{Map, Value as Json, json};
+use signal_hook::low_level::signal_name;
 use std::path::Path;
 
 /// Returns the row of `rocpd_info_process`. `extdata.rpd` has the values for which RocPD has no column.
@@ -70,7 +70,7 @@ fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &RowContext<'_>) -> Json
         "method": fit.method.name(),
         "offset_ns": fit.offset,
         "drift_ppm": fit.drift_ppm,
-        "bar_ns": job.clocks.usual_bar(&map.source.process.domain),
+        "bar_ns": job.clocks.median_error_bound(&map.source.process.domain),
     })
 }
 
@@ -91,10 +91,9 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
         return;
     }
     let merged = rows.keys.clone();
-    let changed = |i: usize| (keys.get(i) != merged.get(i)).then(|| json!({ "id": keys.get(i) }));
     edit_extdata(rows, |i, extdata| {
-        if let Some(id) = changed(i) {
-            extdata.entry("rpd").or_insert(id);
+        if keys.get(i) != merged.get(i) {
+            extdata.entry("rpd").or_insert(json!({ "id": keys.get(i) }));
         }
     });
 }
@@ -149,7 +148,7 @@ fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &Job
     let named = std::mem::take(ranges).into_iter();
     ranges.extend(named.map(|(table, range)| (current_table_name(&table).into_owned(), range)));
     for (table, range) in ranges {
-        let Some(table) = schema.schema().by_name(table) else { continue };
+        let Some(table) = schema.schema.by_name(table) else { continue };
         let first = range.get_mut(0).filter(|first| first.is_i64());
         let number =
             first.as_ref().and_then(|first| map.source.spaces.get(&table.id)?.stored(first.as_i64()?));

@@ -41,7 +41,7 @@ pub(crate) fn seal_pages(
     let cannot =
         |error: &dyn std::fmt::Display| Failure::output(format!("cannot finish the output: {error}"));
     let mut sealer = Sealer::open(path, first.plus(pages)).map_err(|e| cannot(&e))?;
-    for (slot, leaves) in index.tables() {
+    for (slot, leaves) in &index.tables {
         let root =
             *roots.get(slot).ok_or_else(|| Failure::internal(format!("{} has no root", slot.table)))?;
         let leaves = leaves.iter().map(|(page, last)| (first.plus(page), last));
@@ -142,7 +142,7 @@ pub(crate) fn finish(
     {
         writer.append(&rows).map_err(write_failure)?;
     }
-    for (slot, leaves) in index.tables() {
+    for (slot, leaves) in &index.tables {
         if let (Some(last), Some(table)) = (leaves.last_rowid(), schema.get(slot.table)) {
             writer.sequence(slot.set as usize, &table.name, last).map_err(write_failure)?;
         }

@@ -89,7 +89,7 @@ pub(crate) fn verify(
     accounts: &BTreeMap<TableId, TableAccount>,
 ) -> Result<OutputVerification, Failure> {
     read_ahead(path).map_err(|error| Failure::write(path, &error))?;
-    let expected = Expected { schema: schema.schema(), version: schema.version, sets };
+    let expected = Expected { schema: &schema.schema, version: schema.version, sets };
     let report = check_against(path, expected).map_err(|error| unreadable(&error))?;
     let mut found = OutputVerification {
         version: report.version,
@@ -158,13 +158,6 @@ fn unreadable(error: &CheckError) -> Failure {
 impl OutputVerification {
     /// Returns the result, one line each, with control characters in table names escaped.
     pub fn lines(&self) -> Vec<String> {
-        let lines = self.plain_lines().into_iter();
-        lines
-            .map(|line| if line.contains(char::is_control) { line.escape_debug().to_string() } else { line })
-            .collect()
-    }
-
-    fn plain_lines(&self) -> Vec<String> {
         let width = self.tables.iter().map(|row| row.table.len()).max().unwrap_or(0);
         let line = |row: &VerifiedTable| {
             let VerifiedTable { table, read, made, placeholders, repeated, in_file } = row;
@@ -193,6 +186,9 @@ impl OutputVerification {
             );
         }
         lines.extend(self.extras.iter().map(|extra| format!("beside RocPD's tables: {extra}")));
+        for line in lines.iter_mut().filter(|line| line.contains(char::is_control)) {
+            *line = line.escape_debug().to_string();
+        }
         lines
     }
 

@@ -88,10 +88,9 @@ fn short_names(paths: &[&Path], folders: &[PathBuf]) -> Vec<String> {
     };
     loop {
         let mut uses: HashMap<&[&OsStr], usize> = HashMap::new();
-        lengths
-            .iter()
-            .enumerate()
-            .for_each(|(place, length)| *uses.entry(end(place, *length)).or_default() += 1);
+        for (place, length) in lengths.iter().enumerate() {
+            *uses.entry(end(place, *length)).or_default() += 1;
+        }
         let mut is_longer = false;
         for (place, length) in lengths.iter_mut().enumerate() {
             let name = end(place, *length);

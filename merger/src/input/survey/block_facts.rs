@@ -85,6 +85,12 @@ fn plain(cells: &Cells) -> Option<&[i64]> {
     }
 }
 
+/// Returns the smallest and largest stack id of a column.
+pub(super) fn stack_bounds(cells: &Cells, rows: usize) -> Option<(i64, i64)> {
+    let keys = || (0..rows).filter_map(|i| cells.get(i).stack_id());
+    plain(cells).map_or_else(|| bounds(keys()), |values| bounds(values.iter().copied()))
+}
+
 /// Returns whether the survey reads the values of columns of this kind, not only their NULLs.
 fn is_looked_at(kind: &Kind) -> bool {
     matches!(kind, Kind::Ref(_) | Kind::Stack | Kind::Str)
@@ -119,11 +125,7 @@ pub(super) fn facts(
                     facts.refer(*table, 0, 0);
                 }
             }
-            Kind::Stack => {
-                let keys = || (0..rows.len).filter_map(|i| cells.get(i).stack_id());
-                let found = plain(cells).map_or_else(|| bounds(keys()), |v| bounds(v.iter().copied()));
-                facts.stacks = join(facts.stacks, found);
-            }
+            Kind::Stack => facts.stacks = join(facts.stacks, stack_bounds(cells, rows.len)),
             Kind::Str => {
                 // Adjacent rows mostly have the same string.
                 let mut known = None;

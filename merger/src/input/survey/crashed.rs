@@ -7,6 +7,7 @@ use rpd_shard::model::{Cells, Local, Rows};
 use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::low_level::signal_name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of open ranges and calls kept per process; the latest ones are kept.
@@ -225,11 +226,6 @@ fn name_of(text: Option<&[u8]>) -> String {
         name += "...";
     }
     name
-}
-
-/// Returns, for example, `SIGSEGV` for 11. Real-time signals have no name.
-pub(crate) fn signal_name(signal: i32) -> Option<&'static str> {
-    signal_hook::low_level::signal_name(signal)
 }
 
 /// Describes how a process ended.

@@ -19,7 +19,7 @@ mod shard;
 mod shard_source;
 
 pub(crate) use command_endings::{CommandEnding, CommandEndings, endings_line};
-pub(crate) use crashed::{ProcessCrash, StoppedProcesses, ending, signal_name};
+pub(crate) use crashed::{ProcessCrash, StoppedProcesses, ending};
 pub(crate) use input_survey::{InputSurvey, with_lost_rows};
 pub(crate) use profiler_losses::ProfilerLosses;
 
