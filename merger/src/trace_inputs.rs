@@ -66,7 +66,7 @@ pub(crate) fn trace(
         }
         Ok(database)
     })?;
-    let (mut report, partial, database) = match direct {
+    let (report, partial, database) = match direct {
         Some(database) => (None, None, database),
         None => {
             let output = place.work().join("merged.db");
@@ -85,12 +85,10 @@ pub(crate) fn trace(
     agree_on_result(comm, published)?;
     let phases = progress.finish();
     let seconds = begun.elapsed().as_secs_f64();
-    Ok(match report.take() {
+    Ok(match report {
         Some(mut report) => {
             report.output = drawn.output.clone();
-            report.trace = Some(drawn);
-            report.seconds = seconds;
-            report.phases = phases;
+            (report.trace, report.seconds, report.phases) = (Some(drawn), seconds, phases);
             TraceReport::Merged(Box::new(report))
         }
         None => {

@@ -76,14 +76,12 @@ pub struct ProcessKinds {
 }
 
 impl ProcessKinds {
-    fn of(surveys: &[InputSurvey]) -> ProcessKinds {
+    fn of<'a>(processes: impl Iterator<Item = &'a Process>) -> ProcessKinds {
         let mut kinds = ProcessKinds::default();
-        for survey in surveys.iter().filter(|survey| survey.input.shard().is_some()) {
-            for source in &survey.sources {
-                match source.process.source {
-                    SYSTEM_SOURCE => kinds.collectors += 1,
-                    _ => kinds.workers += u64::from(source.process.worker),
-                }
+        for process in processes {
+            match process.source {
+                SYSTEM_SOURCE => kinds.collectors += 1,
+                _ => kinds.workers += u64::from(process.worker),
             }
         }
         kinds
@@ -109,7 +107,7 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
     let mut totals = JobFindings {
         inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
         processes: sources().filter_map(|s| s.spaces.get(&rocpd::INFO_PROCESS)).map(KeySpace::rows).sum(),
-        kinds: ProcessKinds::of(surveys),
+        kinds: ProcessKinds::of(described.clone()),
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
         deaths: first_deaths(deaths().map(|(_, death)| death.clone())),

@@ -73,7 +73,7 @@ impl JobClocks {
 
     /// Returns the median error bound of a domain over its recorded span, ns; `None` if it is unknown. That span can
     /// be much longer than the observed part of its clock.
-    pub fn usual_bar(&self, domain: &ClockDomain) -> Option<i64> {
+    pub fn median_error_bound(&self, domain: &ClockDomain) -> Option<i64> {
         median_bound(self.domain_fit(domain), self.span(domain), DomainFit::bar_at)
     }
 

@@ -4,6 +4,7 @@ use rpd_clocks::{BurstTimes, ClockObservations, ProbeTimes};
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// Maximum number of clock sets used per domain, spread over the run.
 const MAX_CLOCK_SETS: usize = 4_096;
@@ -97,12 +98,12 @@ pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut Cloc
         thinned(sets, MAX_CLOCK_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
     };
     observations.sets = observations.domains.iter().zip(sets).map(all_of).collect();
-    let runs: Vec<Option<Run>> = observations.sets.iter().map(|sets| Run::of(sets)).collect();
+    let runs: Vec<_> = observations.sets.iter().map(|sets| possible_times(sets)).collect();
     let mut impossible = 0;
     for ((from, to), mut bursts) in bursts {
         let before = bursts.len();
         let is_in = |place: usize, time: i64| {
-            runs.get(place).and_then(Option::as_ref).is_none_or(|run| run.may_show(time))
+            runs.get(place).and_then(Option::as_ref).is_none_or(|run| run.contains(&time))
         };
         bursts.retain(|burst| {
             burst.5.iter().all(|[t1, t2, t3, t4]| {
@@ -166,21 +167,9 @@ impl Parts {
     }
 }
 
-/// First and last reading of `CLOCK_MONOTONIC_RAW` of a domain, ns.
-struct Run {
-    first: i64,
-    last: i64,
-}
-
-impl Run {
-    fn of(sets: &[ClockSet]) -> Option<Run> {
-        let times = || sets.iter().map(|set| set.monotonic_raw);
-        Some(Run { first: times().min()?, last: times().max()? })
-    }
-
-    /// Returns whether the clock may have shown a time while the job ran. The margin covers agents that still answer
-    /// after their shard is full.
-    fn may_show(&self, time: i64) -> bool {
-        time >= self.first.saturating_sub(MAX_GAP_NS) && time <= self.last.saturating_add(MAX_GAP_NS)
-    }
+/// Returns the times that `CLOCK_MONOTONIC_RAW` of a domain may have shown while the job ran, ns. The margin covers
+/// agents that still answer after their shard is full.
+fn possible_times(sets: &[ClockSet]) -> Option<RangeInclusive<i64>> {
+    let times = || sets.iter().map(|set| set.monotonic_raw);
+    Some(times().min()?.saturating_sub(MAX_GAP_NS)..=times().max()?.saturating_add(MAX_GAP_NS))
 }

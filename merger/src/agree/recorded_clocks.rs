@@ -78,11 +78,8 @@ impl RecordedClocks {
             facts.clocks.insert((process.domain.clone(), process.clock));
             if process.clock == Clock::Realtime && is_wall_time(process.first_seen) {
                 let last = process.last_seen.filter(|last| is_wall_time(*last)).unwrap_or(process.first_seen);
-                widen(
-                    &mut facts.realtime_spans,
-                    &process.domain,
-                    (process.first_seen, last.max(process.first_seen)),
-                );
+                let span = (process.first_seen, last.max(process.first_seen));
+                widen(&mut facts.realtime_spans, &process.domain, span);
             }
             if process.clock != Clock::Boottime {
                 facts.other_clocks.entry(process.domain.clone()).or_insert(process.clock);

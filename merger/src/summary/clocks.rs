@@ -136,7 +136,7 @@ impl ClockRow {
             offset_ns: fit.offset,
             drift_ppm: fit.drift_ppm,
             drift_bar_ppm: drift_bar(fit),
-            bar_ns: clocks.usual_bar(domain),
+            bar_ns: clocks.median_error_bound(domain),
             hard_ns: clocks.max_certain_bound(domain),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
