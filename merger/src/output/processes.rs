@@ -2,12 +2,12 @@
 //! pages would require, and there are few of them.
 
 use super::rows::{PieceRows, RowMaker, WrittenRows};
-use super::seal::OpenWriter;
+use super::seal::{OpenWriter, in_rank_order};
 use super::sets::TableSets;
 use crate::input::PieceRef;
 use crate::input::survey::InputSurvey;
 use crate::output::write_failure;
-use rpd_comm::{Comm, agree_on_result};
+use rpd_comm::Comm;
 use rpd_console::Failure;
 
 /// Adds the processes of each rank's inputs, one rank after the other, in merge order. The file does not depend on
@@ -22,7 +22,7 @@ pub(crate) fn write_in_turns(
     let parts = process_parts(surveys);
     rows.expect(parts.iter());
     let mut own = WrittenRows::default();
-    let mut add = || {
+    in_rank_order(comm, !parts.is_empty(), || {
         let mut writer = open()?;
         for part in &parts {
             let set = sets.of(part.input, part.source);
@@ -31,11 +31,7 @@ pub(crate) fn write_in_turns(
             })?;
         }
         writer.commit().map_err(write_failure)
-    };
-    for turn in 0..comm.size() {
-        let is_own = turn == comm.rank() && !parts.is_empty();
-        agree_on_result(comm, if is_own { add() } else { Ok(()) })?;
-    }
+    })?;
     Ok(own)
 }
 

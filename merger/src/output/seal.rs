@@ -53,6 +53,18 @@ pub(crate) fn seal_pages(
 /// Opens the output with SQLite.
 pub(crate) type OpenWriter<'a> = dyn Fn() -> Result<Writer, Failure> + 'a;
 
+/// Runs a step on one rank after the other, on ranks that have work. If it fails on a rank, all ranks fail.
+pub(super) fn in_rank_order(
+    comm: &impl Comm,
+    has_work: bool,
+    mut step: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    (0..comm.size()).try_for_each(|turn| {
+        let is_own = turn == comm.rank() && has_work;
+        agree_on_result(comm, if is_own { step() } else { Ok(()) })
+    })
+}
+
 /// Adds the strings of one rank after the other. Ids ascend, so that SQLite appends to the table.
 pub(crate) fn strings_in_turns(
     comm: &impl Comm,
@@ -62,17 +74,12 @@ pub(crate) fn strings_in_turns(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let mut written = 0;
-    let add = || {
+    in_rank_order(comm, strings.writes_any(), || {
         let mut writer = open()?;
-        let written = add_strings(&mut writer, schema, surveys, strings)
+        written = add_strings(&mut writer, schema, surveys, strings)
             .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
-        writer.commit().map_err(write_failure)?;
-        Ok(written)
-    };
-    for turn in 0..comm.size() {
-        let is_own = turn == comm.rank() && strings.writes_any();
-        written += agree_on_result(comm, if is_own { add() } else { Ok(0) })?;
-    }
+        writer.commit().map_err(write_failure)
+    })?;
     Ok(written)
 }
 

@@ -3,7 +3,7 @@
 //! In the partitioned layout, ids count through the whole job, as in the merged layout. Only strings and nodes are
 //! repeated in every table set that uses them, with their ids in the job.
 
-use super::seal::OpenWriter;
+use super::seal::{OpenWriter, in_rank_order};
 use crate::agree::findings::JobFindings;
 use crate::agree::nodes::JobNodes;
 use crate::input::plan::MergePlan;
@@ -12,7 +12,7 @@ use crate::input::{InputSource, JobSchema, OpenInput};
 use crate::options::TableLayout;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
-use rpd_comm::{Comm, agree_on_result, gather_counts, gather_values, shared_failure};
+use rpd_comm::{Comm, gather_counts, gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
@@ -154,23 +154,20 @@ pub(crate) fn write_in_turns(
     nodes: &JobNodes,
 ) -> Result<SmallRows, Failure> {
     let mut written = SmallRows::default();
-    for turn in 0..comm.size() {
-        let mut add = || {
-            let mut writer = open()?;
-            for (input, survey) in surveys.iter().enumerate() {
-                for (position, source) in survey.sources.iter().enumerate() {
-                    let set = sets.of(input, position);
-                    written.strings += add_strings(&mut writer, set, schema, survey, source, strings)
-                        .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
-                    written.nodes += add_nodes(&mut writer, set, source, nodes)?;
-                }
-                survey.input.release();
+    let has_sources = surveys.iter().any(|survey| !survey.sources.is_empty());
+    in_rank_order(comm, has_sources, || {
+        let mut writer = open()?;
+        for (input, survey) in surveys.iter().enumerate() {
+            for (position, source) in survey.sources.iter().enumerate() {
+                let set = sets.of(input, position);
+                written.strings += add_strings(&mut writer, set, schema, survey, source, strings)
+                    .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
+                written.nodes += add_nodes(&mut writer, set, source, nodes)?;
             }
-            writer.commit().map_err(write_failure)
-        };
-        let is_own = turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty());
-        agree_on_result(comm, if is_own { add() } else { Ok(()) })?;
-    }
+            survey.input.release();
+        }
+        writer.commit().map_err(write_failure)
+    })?;
     Ok(written)
 }
 
