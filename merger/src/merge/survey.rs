@@ -5,7 +5,7 @@ use crate::budget::HeldMemory;
 use crate::input::plan::share::share;
 use crate::input::plan::{MergePlan, PlannedInput};
 use crate::input::survey::{InputSurvey, survey};
-use crate::input::{HostClocks, JobSchema, SetStrings};
+use crate::input::{JobSchema, SetStrings};
 use crate::options::{MergeArgs, TableLayout};
 use crate::output::planned_size::PlannedContent;
 use crate::strings::DistinctStrings;
@@ -18,7 +18,6 @@ use std::ops::Range;
 /// Inputs that this rank reads.
 struct RankInputs<'a> {
     inputs: &'a [PlannedInput],
-    host_clocks: &'a HostClocks,
     /// Contiguous runs of these inputs, as indices from this rank's first input.
     groups: Vec<Range<usize>>,
 }
@@ -31,11 +30,7 @@ impl<'a> RankInputs<'a> {
         let first = groups.first().map_or(0, |g| g.start);
         let next = groups.last().map_or(first, |g| g.end);
         let groups = groups.iter().map(|g| g.start - first..g.end - first).collect();
-        RankInputs { inputs: &plan.inputs[first..next], host_clocks: &plan.host_clocks, groups }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.inputs.iter().map(|input| input.bytes).sum()
+        RankInputs { inputs: &plan.inputs[first..next], groups }
     }
 }
 
@@ -62,11 +57,15 @@ pub(super) struct SurveyedInputs {
 }
 
 impl SurveyedInputs {
-    fn new(args: &MergeArgs, plan: &MergePlan, inputs: &RankInputs<'_>) -> SurveyedInputs {
+    fn new(
+        args: &MergeArgs,
+        plan: &MergePlan,
+        RankInputs { inputs, groups }: RankInputs<'_>,
+    ) -> SurveyedInputs {
         SurveyedInputs {
-            surveys: Vec::with_capacity(inputs.inputs.len()),
-            groups: inputs.groups.clone(),
-            bytes: inputs.bytes(),
+            surveys: Vec::with_capacity(inputs.len()),
+            groups,
+            bytes: inputs.iter().map(|input| input.bytes).sum(),
             schema: JobSchema::new(&plan.schema, args.memory),
             sample: CallSample::new(args.memory.collectives()),
             strings: DistinctStrings::default(),
@@ -146,18 +145,18 @@ pub(super) fn survey_inputs(
     progress: &mut Progress,
 ) -> Result<SurveyedInputs, Failure> {
     let rank_inputs = RankInputs::new(plan, comm);
-    let mut inputs = SurveyedInputs::new(args, plan, &rank_inputs);
+    let mut left = rank_inputs.inputs;
+    let mut inputs = SurveyedInputs::new(args, plan, rank_inputs);
     progress.phase_of_bytes("read", inputs.bytes);
     let mut bytes_read = 0;
     let mut vanished = Vec::new();
-    let mut left = rank_inputs.inputs;
     while !left.is_empty() {
         let memory = args.memory.without(inputs.memory);
         let at_once = memory.threads(rayon::current_num_threads(), inputs.memory.largest);
         let (some, rest) = left.split_at(at_once.min(left.len()));
         left = rest;
         let survey_one = |planned: &PlannedInput| {
-            let surveyed = survey(planned, &inputs.schema, rank_inputs.host_clocks, &inputs.sample);
+            let surveyed = survey(planned, &inputs.schema, &plan.host_clocks, &inputs.sample);
             progress.add(planned.bytes);
             surveyed
         };

@@ -4,16 +4,14 @@ use super::losses::{LossRow, loss_row, lost_row, profiler_rows, silent_profilers
 use super::not_used::NotUsed;
 use super::previous_merges::{self, clock_rows};
 use super::running::unfinished;
-use crate::agree::findings::MAX_SHOWN_LINES;
-use crate::agree::findings::{JobFindings, ProcessKinds};
+use crate::agree::findings::{JobFindings, MAX_SHOWN_LINES, ProcessKinds};
 use crate::agree::job_clocks::{CausalityRepair, JobClocks};
 use crate::input::plan::{JobRanks, MergePlan, StillRunning};
 use crate::input::survey::{CommandEnding, ProcessCrash, StoppedProcesses};
 use crate::input::{JobSchema, REGIONS, SAMPLES};
 use crate::output::counts::{RowAccounts, RowCount};
 use crate::output::size_limit::free_bytes;
-use crate::output::verify::OutputVerification;
-use crate::output::verify::TableAccount;
+use crate::output::verify::{OutputVerification, TableAccount};
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_console::wording::{counted, noun, one_line, rank_ranges};
 use rpd_console::{Failure, PhaseTime};
@@ -285,12 +283,7 @@ impl MergeReport {
         let (fact, warning) = if let Some((path, reason)) = self.unreadable.first() {
             let fact = left_out(path, reason);
             (fact.clone(), Some(format!("left out: {fact}")))
-        } else if !self.missing_ranks.is_empty() {
-            (self.missing(), Some(self.missing()))
-        } else if !self.repeated_ranks.is_empty() {
-            (self.repeated(), Some(self.repeated()))
-        } else if let Some(running) = &self.still_running {
-            let line = running.line(self.is_database);
+        } else if let Some(line) = self.missing().or_else(|| self.repeated()).or_else(|| self.running()) {
             (line.clone(), Some(line))
         } else if let (Some(path), Some(line)) = (self.unfinished.first(), self.unfinished_lines.first()) {
             (format!("{} was not finished by its collector", path.display()), Some(line.clone()))
@@ -318,15 +311,11 @@ impl MergeReport {
         if let Some(more @ 1..) = self.unreadable.len().checked_sub(MAX_SHOWN_LINES) {
             lines.push(format!("left out: and {}; --json lists all", counted(more as u64, "more input")));
         }
-        if !self.missing_ranks.is_empty() {
-            lines.push(self.missing());
-        }
-        if !self.repeated_ranks.is_empty() {
-            lines.push(self.repeated());
-        }
+        lines.extend(self.missing());
+        lines.extend(self.repeated());
         lines.extend(self.singletons_line());
         lines.extend(self.disagreement.clone());
-        lines.extend(self.still_running.as_ref().map(|running| running.line(self.is_database)));
+        lines.extend(self.running());
         let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();
         lines.extend(all.iter().take(MAX_SHOWN_LINES).cloned());
         if all.len() > MAX_SHOWN_LINES {
@@ -353,21 +342,27 @@ impl MergeReport {
         format!("{output} would take about {planned}{}", free.unwrap_or_default())
     }
 
-    fn missing(&self) -> String {
+    fn missing(&self) -> Option<String> {
         let why = if self.shards > 0 {
             "did its collector start, and did the rank call roctx, MPI or RCCL?"
         } else {
             "did its profiler write a file, and is that among the inputs?"
         };
-        format!("nothing of rank {}: {why}", rank_ranges(&self.missing_ranks))
+        let ranks = rank_ranges(&self.missing_ranks);
+        (!self.missing_ranks.is_empty()).then(|| format!("nothing of rank {ranks}: {why}"))
     }
 
-    fn repeated(&self) -> String {
-        let ranks = rank_ranges(&self.repeated_ranks);
-        format!(
-            "run {}: more than one collector was rank {ranks}: two jobs share this run id, their rows are in one database",
-            self.run_id
-        )
+    fn repeated(&self) -> Option<String> {
+        let (run, ranks) = (&self.run_id, rank_ranges(&self.repeated_ranks));
+        (!self.repeated_ranks.is_empty()).then(|| {
+            format!(
+                "run {run}: more than one collector was rank {ranks}: two jobs share this run id, their rows are in one database"
+            )
+        })
+    }
+
+    fn running(&self) -> Option<String> {
+        self.still_running.as_ref().map(|running| running.line(self.is_database))
     }
 
     /// Returns the closing summary.

@@ -336,16 +336,11 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
         if !run.is_dir() {
             continue;
         }
-        let written = shards_in(&run)
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|shard| Some(entry_stat(shard).ok()?.modified))
-            .max();
-        if let Some(written) = written
-            && let is_own = entry_stat(&run).is_ok_and(|found| found.owner == effective_uid())
-            && newest.as_ref().is_none_or(|(own, time, path)| (*own, *time, path) < (is_own, written, &run))
+        let shards = shards_in(&run).unwrap_or_default();
+        if let Some(written) = shards.iter().filter_map(|shard| Some(entry_stat(shard).ok()?.modified)).max()
         {
-            newest = Some((is_own, written, run));
+            let is_own = entry_stat(&run).is_ok_and(|found| found.owner == effective_uid());
+            newest = newest.max(Some((is_own, written, run)));
         }
     }
     newest.map(|(.., run)| run).ok_or_else(|| {
@@ -389,13 +384,9 @@ pub(crate) fn has_log(folder: &Path) -> bool {
 /// Returns the run in an output root that contains exactly one; `None` if there is none. For several runs, the error
 /// lists them.
 fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
-    let mut runs: Vec<PathBuf> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir() && shards_in(path).is_ok_and(|s| !s.is_empty()))
-        .collect();
+    let paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_run = |path: &PathBuf| path.is_dir() && shards_in(path).is_ok_and(|shards| !shards.is_empty());
+    let mut runs: Vec<PathBuf> = paths.filter(is_run).collect();
     runs.sort();
     let dir = folder.display();
     match runs.as_slice() {
