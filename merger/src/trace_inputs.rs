@@ -81,8 +81,7 @@ pub(crate) fn trace(
     };
     let drawn = slices(comm, order, args.memory.drawing(), &database, &place, &mut progress)?;
     drop(partial);
-    let published = if comm.rank() == 0 { place.publish(drawn.files, args.share) } else { Ok(()) };
-    agree_on_result(comm, published)?;
+    broadcast_result(comm, || place.publish(drawn.files, args.share))?;
     let phases = progress.finish();
     let seconds = begun.elapsed().as_secs_f64();
     Ok(match report {

@@ -96,13 +96,9 @@ fn folders_of(args: &MergeArgs, files: &[ListedFile]) -> Vec<PathBuf> {
     if !args.inputs.is_empty() {
         return args.inputs.iter().filter(|input| input.is_dir()).cloned().collect();
     }
-    let folders: BTreeSet<PathBuf> = files
-        .iter()
-        .filter_map(|listed| listed.path.parent())
-        .filter(|f| is_text(f))
-        .map(Path::to_path_buf)
-        .collect();
-    folders.into_iter().collect()
+    let folders = files.iter().filter_map(|listed| listed.path.parent()).filter(|folder| is_text(folder));
+    let distinct: BTreeSet<&Path> = folders.collect();
+    distinct.into_iter().map(Path::to_path_buf).collect()
 }
 
 /// Translates the foreign files and replaces them in the list by the resulting shards. Returns the folder that holds

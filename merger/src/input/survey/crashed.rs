@@ -49,8 +49,8 @@ impl OpenSpans {
             parent: parents.int(i).unwrap_or(0),
             name: names.int(i).unwrap_or(0),
         });
-        let mut spans = OpenSpans { count: 0, kept: open.collect() };
-        spans.count = spans.kept.len() as u64;
+        let kept: Vec<OpenSpan> = open.collect();
+        let mut spans = OpenSpans { count: kept.len() as u64, kept };
         spans.keep_last();
         spans
     }
