@@ -2,7 +2,7 @@
 
 use super::job_clocks::{CausalityRepair, JobClocks};
 use super::nodes::JobNodes;
-use super::observations::{ObservationMessage, put_together};
+use super::observations::{ObservationMessage, combine_observations};
 use super::recorded_clocks::{ClockFacts, RecordedClocks};
 use crate::input::HostClocks;
 use clap::ValueEnum;
@@ -68,7 +68,7 @@ impl GatheredClocks {
         if comm.rank() == 0 {
             let all: Result<Vec<ObservationMessage>, _> =
                 incoming.iter().map(|m| wire::decode_message(m)).collect();
-            impossible = put_together(all.map_err(Failure::message)?, &mut observations);
+            impossible = combine_observations(all.map_err(Failure::message)?, &mut observations);
         }
         Ok(GatheredClocks { observations, facts, of_processes, impossible })
     }
@@ -80,12 +80,8 @@ impl GatheredClocks {
 
     /// Returns whether there is more than one clock to align.
     pub(crate) fn is_of_several(&self) -> bool {
-        self.observations
-            .domains
-            .iter()
-            .filter(|domain| domain.time_namespace != MERGED_TIME_NAMESPACE)
-            .count()
-            > 1
+        let domains = self.observations.domains.iter();
+        domains.filter(|domain| domain.time_namespace != MERGED_TIME_NAMESPACE).count() > 1
     }
 
     /// Aligns the domains. `meetings` are complete on rank 0. All ranks get the same result.

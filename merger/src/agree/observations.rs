@@ -65,7 +65,10 @@ pub(super) fn thin_out_bursts(bursts: &mut Vec<TimedBurst>) {
 
 /// Combines the observations of all ranks, with positions of the job's domains. Returns the number of bursts whose
 /// times their clocks cannot have shown.
-pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut ClockObservations) -> u64 {
+pub(super) fn combine_observations(
+    all: Vec<ObservationMessage>,
+    observations: &mut ClockObservations,
+) -> u64 {
     observations.bridges = bridges(&all, &observations.domains);
     let places: BTreeMap<&ClockDomain, usize> =
         (observations.domains.iter().chain(&observations.bridges).zip(0..)).collect();

@@ -24,7 +24,7 @@ pub(crate) use piece_ref::PieceRef;
 pub(crate) use schema::{JobSchema, PlannedSchema};
 pub(crate) use set_strings::SetStrings;
 pub(crate) use source::{
-    ExpandedKeys, InputSource, KeyRun, KeySpace, NO_THREAD, RowOrigin, RowRoom, SourcePiece, SourceTracks,
-    StackSpace,
+    ExpandedKeys, InputSource, KeyRun, KeySpace, NO_THREAD, RowLengthLimit, RowOrigin, SourcePiece,
+    SourceTracks, StackSpace,
 };
 pub(crate) use vanished::vanished_input;

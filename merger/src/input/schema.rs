@@ -1,8 +1,8 @@
 //! Tables of the output: those of RocPD, with additional columns from inputs, and tables that only inputs define.
 
 use crate::budget::MemoryBudget;
-use crate::input::source::StackRoom;
-use crate::input::{InputTables, RowRoom};
+use crate::input::source::StackIdLimit;
+use crate::input::{InputTables, RowLengthLimit};
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -123,9 +123,9 @@ pub struct JobSchema {
     /// Tables whose ids are assigned per source: all but strings and nodes, in merge order.
     pub numbered: Vec<TableId>,
     /// Limit for stack ids of an input that need new numbers.
-    pub stacks: StackRoom,
+    pub stacks: StackIdLimit,
     /// Limit for the length of a database row.
-    pub rows: RowRoom,
+    pub rows: RowLengthLimit,
     /// Adopted tables of input schemas. Most inputs of a job have the same schema.
     adopted: Mutex<Vec<(Schema, InputTables)>>,
 }
@@ -137,7 +137,7 @@ impl JobSchema {
         planned.widened.iter().for_each(|table| schema.define(table.clone()));
         let numbered = schema.output_tables().map(|t| t.id);
         let numbered = numbered.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect();
-        let (stacks, rows) = (StackRoom::new(memory.stack_ids()), RowRoom::new(memory.row_bytes()));
+        let (stacks, rows) = (StackIdLimit::new(memory.stack_ids()), RowLengthLimit::new(memory.row_bytes()));
         JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted: Mutex::default() }
     }
 

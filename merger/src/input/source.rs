@@ -169,7 +169,7 @@ impl ExpandedKeys {
 
 /// Limit for stack ids of one source that are renumbered.
 #[derive(Debug)]
-pub struct StackRoom {
+pub struct StackIdLimit {
     most: usize,
     /// Held while one source is renumbered, so that the ids of only one source are in memory.
     turn: Mutex<()>,
@@ -177,10 +177,10 @@ pub struct StackRoom {
     wanted: AtomicUsize,
 }
 
-impl StackRoom {
+impl StackIdLimit {
     /// Creates a limit, capped at [`MAX_STACK_VALUES`].
-    pub fn new(most: usize) -> StackRoom {
-        StackRoom { most: most.min(MAX_STACK_VALUES), turn: Mutex::default(), wanted: AtomicUsize::new(0) }
+    pub fn new(most: usize) -> StackIdLimit {
+        StackIdLimit { most: most.min(MAX_STACK_VALUES), turn: Mutex::default(), wanted: AtomicUsize::new(0) }
     }
 
     /// Returns a limit that would have been sufficient, if a source exceeded this one.
@@ -191,16 +191,16 @@ impl StackRoom {
 
 /// Limit for the length of a row that is read into memory.
 #[derive(Debug)]
-pub struct RowRoom {
+pub struct RowLengthLimit {
     most: u64,
     /// Length of the longest row beyond the limit, bytes; 0 if there is none.
     longest: AtomicU64,
 }
 
-impl RowRoom {
+impl RowLengthLimit {
     /// Creates a limit in bytes.
-    pub fn new(most: u64) -> RowRoom {
-        RowRoom { most, longest: AtomicU64::new(0) }
+    pub fn new(most: u64) -> RowLengthLimit {
+        RowLengthLimit { most, longest: AtomicU64::new(0) }
     }
 
     /// Returns whether a row of this many bytes is within the limit; records the length if it is not.
@@ -233,7 +233,7 @@ impl StackSpace {
     /// limit `room` is lower and exceeded, records the sufficient limit and returns an empty space.
     pub(super) fn of(
         bounds: Option<(i64, i64)>,
-        room: &StackRoom,
+        room: &StackIdLimit,
         rows: impl Iterator<Item = Rows<Local>>,
     ) -> StackSpace {
         match bounds {

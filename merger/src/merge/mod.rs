@@ -163,7 +163,7 @@ fn first_report(
         None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
     }
     report.notes.extend(agreed.clocks.clock_file_notes.iter().cloned());
-    report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.put_into(note)));
+    report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.restore_names(note)));
     report.note_options_without_effect(args, plan);
     report.note_unprobed(&agreed.clocks.logs);
     if report.is_database {

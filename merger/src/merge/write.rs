@@ -7,7 +7,7 @@ use super::survey::SurveyedInputs;
 use crate::options::MergeArgs;
 use crate::output::base::BaseFile;
 use crate::output::encode::{TableForms, UnitEncoder};
-use crate::output::place::{RankPages, WriteLimits, WriteTarget, place};
+use crate::output::place::{RankPages, WriteLimits, WriteTarget, write_pages};
 use crate::output::rows::{RowContext, RowMaker};
 use crate::output::units::units;
 use rpd_comm::Comm;
@@ -43,13 +43,13 @@ pub(super) fn write(
     let rows = row_maker(args, inputs, agreed);
     let encoder = UnitEncoder::new(units, rows, forms, progress, agreed.memory.spare_bytes());
     let target = WriteTarget { path, first: base.next_page };
-    let means = WriteLimits {
+    let limits = WriteLimits {
         threads: agreed.memory.threads(rayon::current_num_threads(), inputs.memory.largest),
         stream_bytes: agreed.memory.stream_bytes(),
         kept_bytes: agreed.memory.kept_bytes(),
         most_bytes: job.limit.bytes(),
     };
-    let placed = place(comm, target, &encoder, means)?;
+    let placed = write_pages(comm, target, &encoder, limits)?;
     Ok(WrittenPages { base, placed })
 }
 

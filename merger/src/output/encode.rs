@@ -3,7 +3,7 @@
 use super::index::LeafSlot;
 use super::rows::{PieceRows, RowMaker, WrittenRows};
 use super::sets::TableSets;
-use super::turns::HandOn;
+use super::turns::EmitPart;
 use super::units::PieceUnit;
 use crate::input::{JobSchema, text_of};
 use rpd_console::{Failure, Progress};
@@ -155,11 +155,11 @@ impl<'a> UnitEncoder<'a> {
     }
 
     /// Encodes a unit; the result is always the same. If the pages exceed [`MAX_OPEN_BYTES`], emits parts of them through
-    /// `hand_on` first.
+    /// `emit` first.
     pub(crate) fn encode(
         &self,
         unit: usize,
-        hand_on: &mut HandOn<'_, EncodedUnit>,
+        emit: &mut EmitPart<'_, EncodedUnit>,
     ) -> Result<EncodedUnit, Failure> {
         let mut open = OpenUnit::default();
         let mut written = WrittenRows::default();
@@ -170,7 +170,7 @@ impl<'a> UnitEncoder<'a> {
                 for portion in portions(rows) {
                     self.append(&mut open, set, &portion)?;
                     if open.bytes() > MAX_OPEN_BYTES {
-                        hand_on(std::mem::take(&mut open).finish())?;
+                        emit(std::mem::take(&mut open).finish())?;
                     }
                 }
                 Ok(())

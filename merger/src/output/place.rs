@@ -10,7 +10,7 @@ use super::index::LeafIndex;
 use super::rows::WrittenRows;
 use super::size_limit::SizeLimit;
 use super::stream::PageStream;
-use super::turns::in_turns;
+use super::turns::run_ordered;
 use rpd_comm::{Comm, agree_on_result, gather_counts};
 use rpd_console::Failure;
 use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
@@ -58,22 +58,21 @@ pub(crate) struct WriteTarget<'a> {
 
 /// Encodes this rank's units and writes their pages after those of the previous ranks. If any rank fails, all ranks
 /// return its failure.
-pub(crate) fn place(
+pub(crate) fn write_pages(
     comm: &impl Comm,
     target: WriteTarget<'_>,
     encoder: &UnitEncoder<'_>,
-    means: WriteLimits,
+    limits: WriteLimits,
 ) -> Result<RankPages, Failure> {
-    let kept: Vec<Kept> = (0..encoder.units()).map(|_| Mutex::default()).collect();
+    let kept: Vec<KeptUnit> = (0..encoder.units()).map(|_| Mutex::default()).collect();
+    encoder.expect(0..encoder.units());
     if comm.size() == 1 {
-        encoder.expect(0..encoder.units());
-        return agree_on_result(comm, write(target, 0, encoder, &kept, means));
+        return agree_on_result(comm, write(target, 0, encoder, &kept, limits));
     }
     // No rank precedes rank 0, so it writes while the others count.
-    encoder.expect(0..encoder.units());
     let counted = match comm.rank() {
-        0 => write(target, 0, encoder, &kept, means).map(|placed| (placed.pages, Some(placed))),
-        _ => measure(&kept, means, encoder).map(|pages| (pages, None)),
+        0 => write(target, 0, encoder, &kept, limits).map(|placed| (placed.pages, Some(placed))),
+        _ => measure(&kept, limits, encoder).map(|pages| (pages, None)),
     };
     let (pages, own) = agree_on_result(comm, counted)?;
     let all = gather_counts(comm, &[pages])?;
@@ -83,31 +82,31 @@ pub(crate) fn place(
         None => {
             let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
             encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
-            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, means)
+            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, limits)
         }
     };
     Ok(RankPages { pages: total, ..agree_on_result(comm, placed)? })
 }
 
-/// Writes this rank's pages after `before` pages. Kept pages are not encoded again. The returned page count is that
+/// Writes this rank's pages after `before` pages. KeptUnit pages are not encoded again. The returned page count is that
 /// of this rank.
 fn write(
     target: WriteTarget<'_>,
     before: u64,
     encoder: &UnitEncoder<'_>,
-    kept: &[Kept],
-    means: WriteLimits,
+    kept: &[KeptUnit],
+    limits: WriteLimits,
 ) -> Result<RankPages, Failure> {
-    let stream = PageStream::begin(target.path, means.stream_bytes, encoder.memory().clone())?;
-    let ready = in_turns(
+    let stream = PageStream::begin(target.path, limits.stream_bytes, encoder.memory().clone())?;
+    let ready = run_ordered(
         encoder.units(),
-        means.threads,
+        limits.threads,
         Progressing { next: before, placed: RankPages::default(), stream },
-        |unit, hand_on| {
+        |unit, emit| {
             let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
-            let Some(mut parts) = parts else { return encoder.encode(unit, hand_on) };
+            let Some(mut parts) = parts else { return encoder.encode(unit, emit) };
             let last = parts.pop();
-            parts.into_iter().try_for_each(hand_on)?;
+            parts.into_iter().try_for_each(emit)?;
             last.ok_or_else(|| Failure::internal("a unit without parts"))
         },
         |state, _, unit| {
@@ -117,8 +116,8 @@ fn write(
                 let place = target.first.plus(state.next);
                 state.stream.push(run.place(place).map_err(|e| Failure::output(e.to_string()))?)?;
                 state.next += pages;
-                if state.next.saturating_mul(PAGE_SIZE as u64) > means.most_bytes {
-                    return Err(SizeLimit::exceeded(means.most_bytes, target.path));
+                if state.next.saturating_mul(PAGE_SIZE as u64) > limits.most_bytes {
+                    return Err(SizeLimit::exceeded(limits.most_bytes, target.path));
                 }
             }
             state.placed.written.add(unit.written);
@@ -131,7 +130,7 @@ fn write(
 }
 
 /// Parts of a unit, if memory suffices to keep all of them.
-type Kept = Mutex<Option<Vec<EncodedUnit>>>;
+type KeptUnit = Mutex<Option<Vec<EncodedUnit>>>;
 
 #[derive(Default)]
 struct Counted {
@@ -143,18 +142,18 @@ struct Counted {
 }
 
 /// Counts the pages of all units, and keeps pages as long as memory suffices.
-fn measure(kept: &[Kept], means: WriteLimits, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
-    let counted = in_turns(
+fn measure(kept: &[KeptUnit], limits: WriteLimits, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
+    let counted = run_ordered(
         kept.len(),
-        means.threads,
+        limits.threads,
         Counted::default(),
-        |unit, hand_on| encoder.encode(unit, hand_on),
+        |unit, emit| encoder.encode(unit, emit),
         |counted, number, part| {
             counted.pages += part.pages;
             let length = part.pages * PAGE_SIZE as u64;
             let mut parts = kept[number].lock().unwrap_or_else(PoisonError::into_inner);
             if counted.dropped == Some(number) {
-            } else if counted.bytes + length <= means.kept_bytes {
+            } else if counted.bytes + length <= limits.kept_bytes {
                 counted.bytes += length;
                 parts.get_or_insert_default().push(part);
             } else {

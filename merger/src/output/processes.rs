@@ -12,7 +12,7 @@ use rpd_console::Failure;
 
 /// Adds the processes of each rank's inputs, one rank after the other, in merge order. The file does not depend on
 /// which rank wrote them. Returns the rows that this rank wrote.
-pub(crate) fn write_in_turns(
+pub(crate) fn write_in_rank_order(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     sets: &TableSets,

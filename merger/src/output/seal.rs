@@ -2,7 +2,7 @@
 
 use super::index::{LeafIndex, LeafSlot};
 use super::rows::WrittenRows;
-use super::sets::{SmallRows, TableSets};
+use super::sets::{SharedTableRows, TableSets};
 use crate::agree::nodes::JobNodes;
 use crate::input::survey::{InputSurvey, with_lost_rows};
 use crate::input::{BuiltinString, JobSchema};
@@ -66,7 +66,7 @@ pub(super) fn in_rank_order(
 }
 
 /// Adds the strings of one rank after the other. Ids ascend, so that SQLite appends to the table.
-pub(crate) fn strings_in_turns(
+pub(crate) fn write_strings(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     schema: &JobSchema,
@@ -168,7 +168,10 @@ pub(crate) fn finish(
 }
 
 /// Adds the counts of all ranks for tables that SQLite writes.
-pub(crate) fn count_small(written: &mut WrittenRows, SmallRows { strings, nodes }: SmallRows) {
+pub(crate) fn count_shared_rows(
+    written: &mut WrittenRows,
+    SharedTableRows { strings, nodes }: SharedTableRows,
+) {
     let counts: [(TableId, u64); 2] = [(rocpd::STRING, strings), (rocpd::INFO_NODE, nodes)];
     counts.into_iter().filter(|(_, rows)| *rows > 0).for_each(|(table, rows)| written.count(table, rows));
 }

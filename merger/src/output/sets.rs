@@ -115,7 +115,7 @@ fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
 
 /// Row counts of strings and nodes in all table sets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SmallRows {
+pub(crate) struct SharedTableRows {
     /// String rows.
     pub strings: u64,
     /// Node rows.
@@ -123,11 +123,11 @@ pub(crate) struct SmallRows {
 }
 
 /// Counts the strings and nodes in the table sets of all ranks.
-pub(crate) fn count_small(
+pub(crate) fn count_shared_rows(
     comm: &impl Comm,
     surveys: &[InputSurvey],
     nodes: &JobNodes,
-) -> Result<SmallRows, Failure> {
+) -> Result<SharedTableRows, Failure> {
     let mut own = [0, 0];
     for (survey, source) in surveys.iter().flat_map(|s| s.sources.iter().map(move |source| (s, source))) {
         own[0] += survey.set_strings.get(source.string_table).map_or(0, |strings| strings.distinct);
@@ -135,7 +135,7 @@ pub(crate) fn count_small(
     }
     let all = gather_counts(comm, &own)?;
     let sum = |i: usize| all.iter().map(|numbers| numbers[i]).sum();
-    Ok(SmallRows { strings: sum(0), nodes: sum(1) })
+    Ok(SharedTableRows { strings: sum(0), nodes: sum(1) })
 }
 
 /// Returns the ids of a source's nodes, ascending.
@@ -144,7 +144,7 @@ fn node_ids(source: &InputSource, nodes: &JobNodes) -> BTreeSet<i64> {
 }
 
 /// Adds the strings and nodes of each rank's table sets, one rank after the other. Returns what this rank wrote.
-pub(crate) fn write_in_turns(
+pub(crate) fn write_in_rank_order(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     sets: &TableSets,
@@ -152,8 +152,8 @@ pub(crate) fn write_in_turns(
     surveys: &[InputSurvey],
     strings: &StringIds,
     nodes: &JobNodes,
-) -> Result<SmallRows, Failure> {
-    let mut written = SmallRows::default();
+) -> Result<SharedTableRows, Failure> {
+    let mut written = SharedTableRows::default();
     let has_sources = surveys.iter().any(|survey| !survey.sources.is_empty());
     in_rank_order(comm, has_sources, || {
         let mut writer = open()?;

@@ -205,7 +205,7 @@ impl MergeReport {
                 .warnings
                 .iter()
                 .chain(&found.warnings)
-                .map(|line| plan.names.put_into(line))
+                .map(|line| plan.names.restore_names(line))
                 .collect(),
             has_clock_file: clocks.has_clock_file,
             disagreement: plan.ranks.disagreement(),
@@ -420,12 +420,8 @@ impl MergeReport {
         let verified = self.verify.iter().flat_map(OutputVerification::lines);
         verified.for_each(|text| line("verify", text));
         self.trace.iter().flat_map(TraceOutcome::lines).for_each(|(label, text)| line(label, text));
-        let rows: Vec<String> = self
-            .rows
-            .iter()
-            .filter(|r| r.rows > 0)
-            .map(|r| format!("{} {}", r.table.trim_start_matches("rocpd_"), r.rows))
-            .collect();
+        let shown = |count: &RowCount| format!("{} {}", count.table.trim_start_matches("rocpd_"), count.rows);
+        let rows: Vec<String> = self.rows.iter().filter(|count| count.rows > 0).map(shown).collect();
         if !rows.is_empty() {
             line("rows", rows.join(", "));
         }

@@ -25,7 +25,7 @@ const COMPARED_BYTES: usize = 1 << 20;
 
 /// Inputs that are not merged because another input has the same identity.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut {
+pub(super) struct Duplicates {
     /// Files with the reason.
     pub(super) files: Vec<(PathBuf, String)>,
     /// Rows of these files that are in no other input.
@@ -34,7 +34,7 @@ pub(super) struct LeftOut {
     pub(super) warnings: Vec<String>,
 }
 
-impl LeftOut {
+impl Duplicates {
     fn add(&mut self, path: &Path, reason: &str) {
         self.files.push((path.to_owned(), format!("{}: {reason}", path.display())));
     }
@@ -78,7 +78,10 @@ impl Contents {
 }
 
 /// Keeps one of each group of candidates with the same position in the merge order.
-pub(super) fn keep_one_of_each(candidates: Vec<InputCandidate>, left: &mut LeftOut) -> Vec<InputCandidate> {
+pub(super) fn keep_one_of_each(
+    candidates: Vec<InputCandidate>,
+    duplicates: &mut Duplicates,
+) -> Vec<InputCandidate> {
     let mut groups: Vec<Vec<InputCandidate>> = Vec::new();
     for candidate in candidates {
         match groups.last_mut() {
@@ -90,15 +93,15 @@ pub(super) fn keep_one_of_each(candidates: Vec<InputCandidate>, left: &mut LeftO
     }
     let one = |group: Vec<InputCandidate>| match group.as_slice() {
         [_] => group,
-        [first, ..] if first.format == Format::Shard => vec![keep_one_shard(group, left)],
-        _ => keep_each_guid_once(group, left),
+        [first, ..] if first.format == Format::Shard => vec![keep_one_shard(group, duplicates)],
+        _ => keep_each_guid_once(group, duplicates),
     };
     groups.into_iter().flat_map(one).collect()
 }
 
 /// Keeps the one with the most rows of several shards of the same processes. A shard that equals the beginning of the
 /// kept one, up to its own end, is an earlier copy.
-fn keep_one_shard(mut group: Vec<InputCandidate>, left: &mut LeftOut) -> InputCandidate {
+fn keep_one_shard(mut group: Vec<InputCandidate>, duplicates: &mut Duplicates) -> InputCandidate {
     // Complete copies come first, then the longest of the cut ones.
     group.sort_by_key(|c| (!c.complete, Reverse(c.bytes)));
     let is_copy =
@@ -116,10 +119,10 @@ fn keep_one_shard(mut group: Vec<InputCandidate>, left: &mut LeftOut) -> InputCa
         let name = kept.path.display();
         match read.get(&other.path) {
             Some(contents) if !is_copy(&kept, &other) => {
-                left.add(&other.path, &other_contents(&name));
-                left.lost.extend(contents.lost());
+                duplicates.add(&other.path, &other_contents(&name));
+                duplicates.lost.extend(contents.lost());
             }
-            _ => left.add(
+            _ => duplicates.add(
                 &other.path,
                 &format!("it holds the same processes as {name}: a copy, which is left out"),
             ),
@@ -135,7 +138,7 @@ fn other_contents(kept: &impl std::fmt::Display) -> String {
 /// Keeps, for each guid, the database that has the most rows under it.
 pub(super) fn keep_each_guid_once(
     mut candidates: Vec<InputCandidate>,
-    left: &mut LeftOut,
+    duplicates: &mut Duplicates,
 ) -> Vec<InputCandidate> {
     // Position of the candidate, and of the table set in it.
     let mut holders: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
@@ -170,14 +173,14 @@ pub(super) fn keep_each_guid_once(
                 let differs = contents[*k].hash != contents[kept].hash;
                 left_out.entry((i, differs)).or_insert((0, name.clone())).0 += 1;
                 if differs {
-                    left.lost.extend(contents[*k].lost());
+                    duplicates.lost.extend(contents[*k].lost());
                 }
                 candidates[i].spaces.retain(|own| *own != space);
             }
         }
         if groups.len() > 1 {
             let names: Vec<_> = groups.iter().map(|group| &candidates[holders[group[0]].0].path).collect();
-            left.warnings.push(format!(
+            duplicates.warnings.push(format!(
                 "{} has a guid that {} has too, with other processes: all are merged",
                 names[1].display(),
                 names[0].display()
@@ -195,7 +198,7 @@ pub(super) fn keep_each_guid_once(
             (true, true) => other_contents(&kept),
             (true, false) => format!("{} ({some} of its {all} guids)", other_contents(&kept)),
         };
-        left.add(&candidate.path, &reason);
+        duplicates.add(&candidate.path, &reason);
     }
     candidates.retain(|candidate| candidate.guids.is_empty() || !candidate.spaces.is_empty());
     candidates

@@ -19,7 +19,7 @@ pub(crate) use running::StillRunning;
 
 use crate::input::listing::{ListedFile, OriginalNames, TranslationNotes, UnusedFiles, UnusedKind};
 use crate::input::plan::candidate::{InputCandidate, RefusedInput};
-use crate::input::plan::duplicates::{LeftOut, keep_each_guid_once, keep_one_of_each};
+use crate::input::plan::duplicates::{Duplicates, keep_each_guid_once, keep_one_of_each};
 use crate::input::{HostClocks, PlannedSchema, path_text};
 use rayon::prelude::*;
 use rpd_console::Failure;
@@ -170,11 +170,11 @@ pub(crate) fn plan(
         let key = |s: &'_ InputCandidate| (!s.complete, Reverse(s.bytes));
         a.order.cmp(&b.order).then(key(a).cmp(&key(b))).then(a.path.cmp(&b.path))
     });
-    let mut left = LeftOut { files: unreadable, ..LeftOut::default() };
-    candidates = keep_one_of_each(candidates, &mut left);
-    leave_out_merged(&mut candidates, &mut left.files)?;
-    candidates = keep_each_guid_once(candidates, &mut left);
-    let mut unreadable = left.files;
+    let mut duplicates = Duplicates { files: unreadable, ..Duplicates::default() };
+    candidates = keep_one_of_each(candidates, &mut duplicates);
+    leave_out_merged(&mut candidates, &mut duplicates.files)?;
+    candidates = keep_each_guid_once(candidates, &mut duplicates);
+    let mut unreadable = duplicates.files;
     let repeated_ranks = repeated_ranks(&candidates);
     // A rank whose collector was killed immediately may have called any function.
     let is_silent = |s: &&InputCandidate| s.order.processes.is_empty() && s.complete;
@@ -191,10 +191,10 @@ pub(crate) fn plan(
     // Rows of vanished files are counted elsewhere, or unknown.
     let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !excluded.has(path));
     let not_used: Vec<_> =
-        not_used.map(|(path, reason)| (names.original_path(path), names.put_into(reason))).collect();
+        not_used.map(|(path, reason)| (names.original_path(path), names.restore_names(reason))).collect();
     for (path, reason) in &mut unreadable {
         *path = names.original_path(path);
-        *reason = names.put_into(reason);
+        *reason = names.restore_names(reason);
     }
     let mut unused = unused.clone();
     let merged: HashSet<PathBuf> = candidates.iter().map(|c| names.original_path(&c.path)).collect();
@@ -212,7 +212,7 @@ pub(crate) fn plan(
     let lost_files = lost_rows::files_not_used(&not_used, &unused.folders);
     let unreadable = unreadable.into_iter().map(|(path, reason)| (path_text(&path).into(), reason)).collect();
     let mut warnings = translation_notes.warnings.clone();
-    warnings.extend(left.warnings);
+    warnings.extend(duplicates.warnings);
     let mut previous_losses = Vec::new();
     for candidate in candidates.iter().filter(|c| !c.previous_losses.is_empty()) {
         let path = candidate.path.display();
@@ -239,8 +239,8 @@ pub(crate) fn plan(
     let shown: Vec<bool> = candidates.iter().map(shows_command).collect();
     let inputs =
         candidates.into_iter().zip(shown).map(|(candidate, shown)| planned(candidate, shown)).collect();
-    let lost = lost_rows::sum(excluded.lost().into_iter().chain(left.lost).chain(lost_files));
-    let assumed = host_clocks.notes().into_iter().map(|note| names.put_into(&note));
+    let lost = lost_rows::sum(excluded.lost().into_iter().chain(duplicates.lost).chain(lost_files));
+    let assumed = host_clocks.notes().into_iter().map(|note| names.restore_names(&note));
     let notes = translation_notes.notes.iter().cloned().chain(newer).chain(excluded.notes()).chain(assumed);
     let notes = notes.chain(unused.notes()).collect();
     Ok(MergePlan {

@@ -10,7 +10,7 @@ use crate::input::survey::database_strings::TableSetStrings;
 use crate::input::survey::input_survey::{hashes_of_words, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
 use crate::input::{
-    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowRoom,
+    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowLengthLimit,
     SourcePiece, SourceTracks, StackSpace, StringPieces,
 };
 use rpd_collectives::CallSample;
@@ -67,7 +67,7 @@ pub(super) struct TableSetReader<'a> {
     pub(super) space: usize,
     pub(super) found: &'a Space,
     pub(super) tables: &'a InputTables,
-    pub(super) room: &'a RowRoom,
+    pub(super) room: &'a RowLengthLimit,
 }
 
 impl TableSetReader<'_> {
