@@ -129,7 +129,7 @@ impl TraceReport {
             TraceReport::Direct { database, trace, seconds, unused, .. } => {
                 let mut lines = vec![("drawn", format!("{} in {seconds:.1} s", database.display()))];
                 lines.extend(trace.lines());
-                lines.extend(unused.line().map(|text| ("not used", text)));
+                lines.extend(unused.line.clone().map(|text| ("not used", text)));
                 lines.push(("output", trace.output.display().to_string()));
                 lines.into_iter().map(|(label, text)| format!("{label:<10} {}\n", one_line(&text))).collect()
             }

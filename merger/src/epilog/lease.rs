@@ -31,7 +31,8 @@ pub(super) struct MergeLease {
     folder: Arc<HeldFolder>,
     stem: String,
     number: u32,
-    holder: LeaseHolder,
+    /// This process.
+    pub(super) holder: LeaseHolder,
 }
 
 /// Content of a lease file.
@@ -40,7 +41,7 @@ pub(super) struct LeaseHolder {
     host: String,
     pid: u32,
     /// End of the lease, seconds since 1970.
-    until: u64,
+    pub(super) until: u64,
 }
 
 impl fmt::Display for LeaseHolder {
@@ -50,11 +51,6 @@ impl fmt::Display for LeaseHolder {
 }
 
 impl MergeLease {
-    /// Returns the end of the lease, seconds since 1970.
-    pub(super) fn until(&self) -> u64 {
-        self.holder.until
-    }
-
     /// Releases the lease, so that other processes can merge.
     pub(super) fn give_back(self) {
         let own = name(&self.stem, self.number);

@@ -241,7 +241,7 @@ impl Place {
             Ok(lease) => lease,
             Err(other) => return Ok(Err(other.to_string())),
         };
-        let status = MergeStatus::begin(inputs.clone(), options(args), lease.until(), args.share);
+        let status = MergeStatus::begin(inputs.clone(), options(args), lease.holder.until, args.share);
         let place = self.status.clone();
         if let Err(error) = status.write(&place) {
             lease.give_back();

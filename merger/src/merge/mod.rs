@@ -205,7 +205,7 @@ fn check_size(
     let numbers = PlannedRows {
         schema: &inputs.schema,
         totals: &agreed.numbering.totals,
-        sets: agreed.sets.all().len() as u64,
+        sets: agreed.sets.all.len() as u64,
     };
     report.planned_bytes = with_converted(planned_bytes(comm, &inputs.content, numbers)?, args.form());
     let note = broadcast_result(comm, || {

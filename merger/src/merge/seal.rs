@@ -42,7 +42,7 @@ pub(super) fn seal(
     }
     comm.barrier();
     let open = || -> Result<Writer, Failure> {
-        let writer = Writer::open(path, sets.all()).map_err(write_failure)?;
+        let writer = Writer::open(path, &sets.all).map_err(write_failure)?;
         writer.set_cache(agreed.memory.cache_bytes()).map_err(write_failure)?;
         Ok(writer)
     };
@@ -56,8 +56,8 @@ pub(super) fn seal(
         SharedTableRows { strings, nodes: if comm.rank() == 0 { agreed.shared_rows.nodes } else { 0 } }
     };
     seal::count_shared_rows(&mut written, shared_rows);
-    let rows = compare_counts(comm, schema, &agreed.numbering.totals, &agreed.findings.rows_read, written)?;
-    let accounts = report.take_rows(rows);
+    let counts = compare_counts(comm, schema, &agreed.numbering.totals, &agreed.findings.rows_read, written)?;
+    (report.rows, report.placeholders, report.replaced) = (counts.rows, counts.placeholders, counts.replaced);
     if comm.rank() == 0 {
         let metadata = metadata(plan, report, &agreed.clocks, nodes);
         seal::finish(path, sets, schema, nodes, &index, &metadata)?;
@@ -66,7 +66,7 @@ pub(super) fn seal(
     comm.barrier();
     if args.verify {
         progress.phase("verify");
-        broadcast_result(comm, || report.verified(verify(path, schema, sets.all().len(), &accounts)?))?;
+        broadcast_result(comm, || report.verified(verify(path, schema, sets.all.len(), &counts.accounts)?))?;
     }
     if args.form() == OutputFormat::Rpd {
         progress.phase("rpd");

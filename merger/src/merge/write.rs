@@ -7,7 +7,7 @@ use super::survey::SurveyedInputs;
 use crate::options::MergeArgs;
 use crate::output::base::BaseFile;
 use crate::output::encode::{TableForms, UnitEncoder};
-use crate::output::place::{RankPages, WriteLimits, WriteTarget, write_pages};
+use crate::output::place::{RankPages, WriteTarget, write_pages};
 use crate::output::rows::{RowContext, RowMaker};
 use crate::output::units::units;
 use rpd_comm::Comm;
@@ -42,14 +42,15 @@ pub(super) fn write(
     let units = units(&inputs.surveys, &inputs.groups);
     let rows = row_maker(args, inputs, agreed);
     let encoder = UnitEncoder::new(units, rows, forms, progress, agreed.memory.spare_bytes());
-    let target = WriteTarget { path, first: base.next_page };
-    let limits = WriteLimits {
+    let target = WriteTarget {
+        path,
+        first: base.next_page,
         threads: agreed.memory.threads(rayon::current_num_threads(), inputs.memory.largest),
         stream_bytes: agreed.memory.stream_bytes(),
         kept_bytes: agreed.memory.kept_bytes(),
-        most_bytes: job.limit.bytes(),
+        max_bytes: job.limit.bytes,
     };
-    let placed = write_pages(comm, target, &encoder, limits)?;
+    let placed = write_pages(comm, target, &encoder)?;
     Ok(WrittenPages { base, placed })
 }
 

@@ -33,10 +33,10 @@ impl BaseFile {
         let mut pages = 0;
         if comm.rank() == 0 {
             let writer =
-                Writer::create_of(path, sets.all(), schema.version, &schema.schema).map_err(write_failure)?;
+                Writer::create_of(path, &sets.all, schema.version, &schema.schema).map_err(write_failure)?;
             writer.mark_as_merge().map_err(write_failure)?;
             let (found, count) = writer.roots().map_err(write_failure)?;
-            for (set, names) in (0u32..).zip(sets.all()) {
+            for (set, names) in (0u32..).zip(&sets.all) {
                 let slot = |table| {
                     let root = found.get(&table_name(&schema.name(table), names))?;
                     Some((LeafSlot { set, table }, *root))

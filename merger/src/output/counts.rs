@@ -20,7 +20,7 @@ pub struct RowCount {
 
 /// Row counts of the output.
 #[derive(Debug)]
-pub struct RowAccounts {
+pub(crate) struct RowAccounts {
     /// Account of each table.
     pub accounts: BTreeMap<TableId, TableAccount>,
     /// Rows of each table.

@@ -58,7 +58,7 @@ impl TableForms {
     /// Derives the forms from this schema. Rows of each table set carry its guid.
     pub(crate) fn new(schema: &JobSchema, sets: TableSets) -> TableForms {
         let tables = schema.schema.output_tables();
-        let guids = sets.all().iter().map(|set| set.guid().to_owned()).collect();
+        let guids = sets.all.iter().map(|set| set.guid().to_owned()).collect();
         TableForms { forms: tables.map(|t| (t.id, form_of(t))).collect(), sets, guids }
     }
 }
@@ -129,7 +129,8 @@ pub(crate) struct UnitEncoder<'a> {
     rows: RowMaker<'a>,
     forms: TableForms,
     progress: &'a Progress,
-    memory: Arc<PageMemory>,
+    /// Memory pool to which written pages return.
+    pub memory: Arc<PageMemory>,
 }
 
 impl<'a> UnitEncoder<'a> {
@@ -203,11 +204,6 @@ impl<'a> UnitEncoder<'a> {
         writer.append(&rows.keys, &fields, rows.len).map_err(|error| {
             Failure::output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
         })
-    }
-
-    /// Returns the memory pool to which written pages return.
-    pub(crate) fn memory(&self) -> &Arc<PageMemory> {
-        &self.memory
     }
 
     /// Reports progress: this many bytes of inputs are completed.

@@ -17,9 +17,13 @@ use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Limits for the writing of a rank.
+/// Destination of the pages of all ranks, and limits for the writing of this rank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WriteLimits {
+pub(crate) struct WriteTarget<'a> {
+    /// The file, with empty tables.
+    pub path: &'a Path,
+    /// Logical page at which the pages of all ranks begin.
+    pub first: LogicalPage,
     /// Number of encoding threads.
     pub threads: usize,
     /// Maximum bytes of pages that wait to be written to disk.
@@ -27,7 +31,7 @@ pub(crate) struct WriteLimits {
     /// Maximum bytes of pages that are kept between the two passes, if there are several ranks.
     pub kept_bytes: u64,
     /// Maximum bytes of the output.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
 }
 
 /// Pages that this rank wrote.
@@ -47,32 +51,22 @@ struct Progressing {
     stream: PageStream,
 }
 
-/// Destination of the pages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WriteTarget<'a> {
-    /// The file, with empty tables.
-    pub path: &'a Path,
-    /// Logical page at which the pages of all ranks begin.
-    pub first: LogicalPage,
-}
-
 /// Encodes this rank's units and writes their pages after those of the previous ranks. If any rank fails, all ranks
 /// return its failure.
 pub(crate) fn write_pages(
     comm: &impl Comm,
     target: WriteTarget<'_>,
     encoder: &UnitEncoder<'_>,
-    limits: WriteLimits,
 ) -> Result<RankPages, Failure> {
     let kept: Vec<KeptUnit> = (0..encoder.units()).map(|_| Mutex::default()).collect();
     encoder.expect(0..encoder.units());
     if comm.size() == 1 {
-        return agree_on_result(comm, write(target, 0, encoder, &kept, limits));
+        return agree_on_result(comm, write(target, 0, encoder, &kept));
     }
     // No rank precedes rank 0, so it writes while the others count.
     let counted = match comm.rank() {
-        0 => write(target, 0, encoder, &kept, limits).map(|placed| (placed.pages, Some(placed))),
-        _ => measure(&kept, limits, encoder).map(|pages| (pages, None)),
+        0 => write(target, 0, encoder, &kept).map(|placed| (placed.pages, Some(placed))),
+        _ => measure(&kept, target, encoder).map(|pages| (pages, None)),
     };
     let (pages, own) = agree_on_result(comm, counted)?;
     let all = gather_counts(comm, &[pages])?;
@@ -82,7 +76,7 @@ pub(crate) fn write_pages(
         None => {
             let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
             encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
-            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, limits)
+            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept)
         }
     };
     Ok(RankPages { pages: total, ..agree_on_result(comm, placed)? })
@@ -95,12 +89,11 @@ fn write(
     before: u64,
     encoder: &UnitEncoder<'_>,
     kept: &[KeptUnit],
-    limits: WriteLimits,
 ) -> Result<RankPages, Failure> {
-    let stream = PageStream::begin(target.path, limits.stream_bytes, encoder.memory().clone())?;
+    let stream = PageStream::begin(target.path, target.stream_bytes, encoder.memory.clone())?;
     let ready = run_ordered(
         encoder.units(),
-        limits.threads,
+        target.threads,
         Progressing { next: before, placed: RankPages::default(), stream },
         |unit, emit| {
             let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
@@ -116,8 +109,8 @@ fn write(
                 let place = target.first.plus(state.next);
                 state.stream.push(run.place(place).map_err(|e| Failure::output(e.to_string()))?)?;
                 state.next += pages;
-                if state.next.saturating_mul(PAGE_SIZE as u64) > limits.most_bytes {
-                    return Err(SizeLimit::exceeded(limits.most_bytes, target.path));
+                if state.next.saturating_mul(PAGE_SIZE as u64) > target.max_bytes {
+                    return Err(SizeLimit::exceeded(target.max_bytes, target.path));
                 }
             }
             state.placed.written.add(unit.written);
@@ -142,10 +135,10 @@ struct Counted {
 }
 
 /// Counts the pages of all units, and keeps pages as long as memory suffices.
-fn measure(kept: &[KeptUnit], limits: WriteLimits, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
+fn measure(kept: &[KeptUnit], target: WriteTarget<'_>, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
     let counted = run_ordered(
         kept.len(),
-        limits.threads,
+        target.threads,
         Counted::default(),
         |unit, emit| encoder.encode(unit, emit),
         |counted, number, part| {
@@ -153,7 +146,7 @@ fn measure(kept: &[KeptUnit], limits: WriteLimits, encoder: &UnitEncoder<'_>) ->
             let length = part.pages * PAGE_SIZE as u64;
             let mut parts = kept[number].lock().unwrap_or_else(PoisonError::into_inner);
             if counted.dropped == Some(number) {
-            } else if counted.bytes + length <= limits.kept_bytes {
+            } else if counted.bytes + length <= target.kept_bytes {
                 counted.bytes += length;
                 parts.get_or_insert_default().push(part);
             } else {

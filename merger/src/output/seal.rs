@@ -3,17 +3,17 @@
 use super::index::{LeafIndex, LeafSlot};
 use super::rows::WrittenRows;
 use super::sets::{SharedTableRows, TableSets};
+use super::string_rows::StringRows;
 use crate::agree::nodes::JobNodes;
 use crate::input::survey::{InputSurvey, with_lost_rows};
 use crate::input::{BuiltinString, JobSchema};
-use crate::output::sets::{STRING_BATCH, STRING_BATCH_BYTES};
 use crate::output::write_failure;
 use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;
 use rpd_rocpd::Writer;
 use rpd_run::FURTHER_SET;
-use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,22 +91,7 @@ fn add_strings(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
-    let mut rows = RowsBuilder::new(table);
-    let mut keys = Vec::new();
-    let mut written = 0;
-    let mut add = |id: Option<i64>, text: &[u8]| -> Result<(), Failure> {
-        if let Some(id) = id {
-            keys.push(id);
-            rows.push(&[Value::Text(text)]);
-        }
-        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || id.is_none() {
-            let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
-            let columns = full.columns.clone();
-            let keys = Keys::Sparse(std::mem::take(&mut keys));
-            written += writer.append(&full.into_merged(keys, columns)).map_err(write_failure)?;
-        }
-        Ok(())
-    };
+    let mut rows = StringRows::new(writer, 0, table);
     let mut next = strings.written().peekable();
     let mut before = 0u32;
     for survey in surveys {
@@ -117,20 +102,19 @@ fn add_strings(
             survey.input.each_string((table - before) as usize, &mut |index, text| match next
                 .next_if(|(_, seen)| seen.table == table && seen.index == index)
             {
-                Some((id, _)) => add(Some(id), text),
+                Some((id, _)) => rows.add(id, text),
                 None => Ok(()),
             })?;
             // Builtin strings follow the strings of their table.
             while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
                 let word = BuiltinString::at(seen.index).unwrap_or(BuiltinString::Lost);
-                add(Some(id), word.text().as_bytes())?;
+                rows.add(id, word.text().as_bytes())?;
             }
         }
         survey.input.release();
         before += tables;
     }
-    add(None, b"")?;
-    Ok(written)
+    rows.finish()
 }
 
 /// Writes the last rows: nodes, unless the table sets contain them already, metadata, and the highest ids. Metadata
@@ -143,7 +127,7 @@ pub(crate) fn finish(
     index: &LeafIndex,
     metadata: &[(String, String)],
 ) -> Result<(), Failure> {
-    let mut writer = Writer::open(path, sets.all()).map_err(write_failure)?;
+    let mut writer = Writer::open(path, &sets.all).map_err(write_failure)?;
     if !sets.is_partitioned()
         && let Some(rows) = nodes.rows()
     {
@@ -157,7 +141,7 @@ pub(crate) fn finish(
     for (tag, value) in metadata {
         writer.metadata(tag, value).map_err(write_failure)?;
     }
-    for set in 1..sets.all().len() {
+    for set in 1..sets.all.len() {
         writer
             .metadata_of(set, FURTHER_SET, "its words are in the first set of this file")
             .map_err(write_failure)?;

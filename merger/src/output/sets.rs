@@ -4,6 +4,7 @@
 //! repeated in every table set that uses them, with their ids in the job.
 
 use super::seal::{OpenWriter, in_rank_order};
+use super::string_rows::StringRows;
 use crate::agree::findings::JobFindings;
 use crate::agree::nodes::JobNodes;
 use crate::input::plan::MergePlan;
@@ -15,19 +16,15 @@ use crate::strings::{StringIds, hash};
 use rpd_comm::{Comm, gather_counts, gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
-use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
+use rpd_shard::model::rocpd;
 use std::collections::{BTreeSet, HashSet};
 use twox_hash::XxHash3_128;
-
-/// Maximum number of string rows that are written at once.
-pub(super) const STRING_BATCH: usize = 16_384;
-/// Bytes of strings that are written at once.
-pub(super) const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and their assignment to this rank's sources.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSets {
-    all: Vec<TableSet>,
+    /// All table sets; the same on all ranks.
+    pub all: Vec<TableSet>,
     /// Table set of the first source of each of this rank's inputs; `None` if all share one.
     first: Option<Vec<usize>>,
 }
@@ -71,11 +68,6 @@ impl TableSets {
             Some(first)
         });
         Ok(TableSets { all, first: Some(first.collect()) })
-    }
-
-    /// Returns all table sets; the same on all ranks.
-    pub(crate) fn all(&self) -> &[TableSet] {
-        &self.all
     }
 
     /// Returns whether each source has its own table set.
@@ -181,32 +173,17 @@ fn add_strings(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
-    let mut rows = RowsBuilder::new(table);
-    let mut keys: Vec<i64> = Vec::new();
+    let mut rows = StringRows::new(writer, set, table);
     // A text that occurs twice, or is a builtin string as well, is one row.
     let mut seen: HashSet<i64> = HashSet::new();
-    let mut written = 0;
-    let mut add = |text: Option<&[u8]>| -> Result<(), Failure> {
-        if let Some(text) = text
-            && let Some(id) = strings.id(hash(text))
-            && seen.insert(id)
-        {
-            keys.push(id);
-            rows.push(&[Value::Text(text)]);
-        }
-        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || text.is_none() {
-            let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
-            let columns = full.columns.clone();
-            let keys = Keys::Sparse(std::mem::take(&mut keys));
-            written += writer.append_to(set, &full.into_merged(keys, columns)).map_err(write_failure)?;
-        }
-        Ok(())
+    let mut add = |text: &[u8]| match strings.id(hash(text)).filter(|id| seen.insert(*id)) {
+        Some(id) => rows.add(id, text),
+        None => Ok(()),
     };
-    survey.input.each_string(source.string_table, &mut |_, text| add(Some(text)))?;
+    survey.input.each_string(source.string_table, &mut |_, text| add(text))?;
     let words = survey.set_strings.get(source.string_table).map_or(&[][..], |strings| &strings.words);
-    words.iter().try_for_each(|word| add(Some(word.text().as_bytes())))?;
-    add(None)?;
-    Ok(written)
+    words.iter().try_for_each(|word| add(word.text().as_bytes()))?;
+    rows.finish()
 }
 
 fn add_nodes(

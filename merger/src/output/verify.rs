@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Expected contents of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableAccount {
+pub(crate) struct TableAccount {
     /// Rows of the table that were read. Rows in the loss ledger are not included.
     pub read: u64,
     /// Placeholder rows.

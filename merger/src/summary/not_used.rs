@@ -15,8 +15,9 @@ pub struct NotUsed {
     files_not_used: Vec<UnusedFile>,
     /// Number of further files.
     files_not_used_further: u64,
+    /// Summary line about files without a warning: results of previous merges, and unrelated files.
     #[serde(skip)]
-    line: Option<String>,
+    pub(crate) line: Option<String>,
 }
 
 impl NotUsed {
@@ -29,11 +30,6 @@ impl NotUsed {
             files_not_used_further: unused.not_named(),
             line: (!parts.is_empty()).then(|| parts.join("; ")),
         }
-    }
-
-    /// Returns the summary line about files without a warning: results of previous merges, and unrelated files.
-    pub(crate) fn line(&self) -> Option<String> {
-        self.line.clone()
     }
 }
 

@@ -9,9 +9,9 @@ use crate::agree::job_clocks::{CausalityRepair, JobClocks};
 use crate::input::plan::{JobRanks, MergePlan, StillRunning};
 use crate::input::survey::{CommandEnding, ProcessCrash, StoppedProcesses};
 use crate::input::{JobSchema, REGIONS, SAMPLES};
-use crate::output::counts::{RowAccounts, RowCount};
+use crate::output::counts::RowCount;
 use crate::output::size_limit::free_bytes;
-use crate::output::verify::{OutputVerification, TableAccount};
+use crate::output::verify::OutputVerification;
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_console::wording::{counted, noun, one_line, rank_ranges};
 use rpd_console::{Failure, PhaseTime};
@@ -243,13 +243,6 @@ impl MergeReport {
         }
     }
 
-    /// Stores the row counts of the output; returns the account of each table.
-    pub fn take_rows(&mut self, accounts: RowAccounts) -> BTreeMap<TableId, TableAccount> {
-        (self.rows, self.placeholders, self.replaced) =
-            (accounts.rows, accounts.placeholders, accounts.replaced);
-        accounts.accounts
-    }
-
     /// Stores the verification of the output. If it failed, prints all of its lines and fails.
     pub fn verified(&mut self, found: OutputVerification) -> Result<(), Failure> {
         if let Some(failure) = found.failure() {
@@ -407,7 +400,7 @@ impl MergeReport {
             line("left out", counted(self.unreadable.len() as u64, "input"));
         }
         self.loss_lines().into_iter().for_each(|text| line("lost", text));
-        self.not_used.line().into_iter().for_each(|text| line("not used", text));
+        self.not_used.line.iter().cloned().for_each(|text| line("not used", text));
         self.clock_lines().into_iter().for_each(|(label, text)| line(label, text));
         self.collective_lines().into_iter().for_each(|(label, text)| line(label, text));
         self.notes.iter().for_each(|note| line("note", note.clone()));

@@ -70,11 +70,11 @@ pub(crate) fn find(inputs: &[PathBuf]) -> Result<InputListing, Failure> {
     search(inputs, &|_| false)
 }
 
-/// Lists the files of these inputs. A folder without any is an error, unless `says_why` finds files in the searched
+/// Lists the files of these inputs. A folder without any is an error, unless `has_refused` finds files in the searched
 /// folders that can be reported with the reason why they cannot be merged.
 pub(super) fn search(
     inputs: &[PathBuf],
-    says_why: &dyn Fn(&[PathBuf]) -> bool,
+    has_refused: &dyn Fn(&[PathBuf]) -> bool,
 ) -> Result<InputListing, Failure> {
     let newest;
     let inputs = if inputs.is_empty() {
@@ -110,7 +110,7 @@ pub(super) fn search(
                     found.add(Profiles::of_folder(&run)?);
                     output_folder = run;
                 }
-                None if says_why(&found.searched) => {}
+                None if has_refused(&found.searched) => {}
                 None => return Err(nothing_in(input)),
             }
         }
