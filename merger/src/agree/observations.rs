@@ -17,9 +17,22 @@ const MAX_GAP_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// BOOTTIME, MONOTONIC_RAW, MONOTONIC, REALTIME, bracket; ns.
 pub(super) type TimedClockSet = [i64; 5];
-/// First time and best round trip; sent, answered, spread; four times of each of the best probes; whether the kernels
-/// recorded the receive times.
-pub(super) type TimedBurst = (i64, i64, u32, u32, i64, Vec<[i64; 4]>, bool);
+
+/// A probe burst between two domains. Of equally good bursts, the smallest one is used.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(super) struct TimedBurst {
+    /// First time of the best probe, ns.
+    pub(super) first: i64,
+    /// Its round trip, ns.
+    pub(super) round_trip: i64,
+    pub(super) sent: u32,
+    pub(super) answered: u32,
+    pub(super) spread: i64,
+    /// Four times of each of the best probes, ns.
+    pub(super) best: Vec<[i64; 4]>,
+    /// Whether the kernels recorded the receive times.
+    pub(super) kernel_times: bool,
+}
 
 /// Observations of a rank's inputs, sent to rank 0. Domains are given by their positions in `domains`.
 #[derive(Serialize, Deserialize)]
@@ -59,8 +72,12 @@ pub(super) fn thin_out_sets(sets: &mut Vec<TimedClockSet>) {
 /// Does the same for the bursts between two domains.
 pub(super) fn thin_out_bursts(bursts: &mut Vec<TimedBurst>) {
     if bursts.len() > 2 * MAX_BURSTS {
-        *bursts = thinned(std::mem::take(bursts), MAX_BURSTS, |b| b.0, |b| b.1);
+        *bursts = thinned_bursts(std::mem::take(bursts));
     }
+}
+
+fn thinned_bursts(bursts: Vec<TimedBurst>) -> Vec<TimedBurst> {
+    thinned(bursts, MAX_BURSTS, |burst| burst.first, |burst| burst.round_trip)
 }
 
 /// Combines the observations of all ranks, with positions of the job's domains. Returns the number of bursts whose
@@ -109,14 +126,13 @@ pub(super) fn combine_observations(
             runs.get(place).and_then(Option::as_ref).is_none_or(|run| run.contains(&time))
         };
         bursts.retain(|burst| {
-            burst.5.iter().all(|[t1, t2, t3, t4]| {
+            burst.best.iter().all(|[t1, t2, t3, t4]| {
                 is_in(from, *t1) && is_in(from, *t4) && is_in(to, *t2) && is_in(to, *t3)
             })
         });
         impossible += (before - bursts.len()) as u64;
-        for (_, _, sent, answered, spread, best, kernel_times) in
-            thinned(bursts, MAX_BURSTS, |b| b.0, |b| b.1)
-        {
+        for burst in thinned_bursts(bursts) {
+            let TimedBurst { sent, answered, spread, best, kernel_times, .. } = burst;
             let best = best.into_iter().map(|[t1, t2, t3, t4]| ProbeTimes { t1, t2, t3, t4 }).collect();
             observations.bursts.push(BurstTimes { from, to, sent, answered, spread, best, kernel_times });
         }

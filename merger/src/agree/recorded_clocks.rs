@@ -107,10 +107,16 @@ impl RecordedClocks {
         }
         for ProbeBurst { from, to, sent, answered, spread, best, kernel_times } in survey.input.probes() {
             let Some(first) = best.first() else { continue };
-            let trip = first.round_trip().unwrap_or(i64::MAX);
-            let best = best.iter().map(|p| [p.t1, p.t2, p.t3, p.t4]).collect();
             let known = self.bursts.entry((from.clone(), to.clone())).or_default();
-            known.push((first.t1, trip, *sent, *answered, *spread, best, *kernel_times));
+            known.push(TimedBurst {
+                first: first.t1,
+                round_trip: first.round_trip().unwrap_or(i64::MAX),
+                sent: *sent,
+                answered: *answered,
+                spread: *spread,
+                best: best.iter().map(|p| [p.t1, p.t2, p.t3, p.t4]).collect(),
+                kernel_times: *kernel_times,
+            });
             thin_out_bursts(known);
         }
     }
