@@ -73,13 +73,10 @@ pub(super) fn take(
 ) -> io::Result<Result<MergeLease, LeaseHolder>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     for _ in 0..MAX_TRIES {
-        let (last, next) = numbers(folder, stem)?;
-        if let Some(number) = last
-            && let Some(holder) = holder(folder, &name(stem, number), &host)
-        {
+        let (last, number) = numbers(folder, stem)?;
+        if let Some(holder) = last.and_then(|last| holder(folder, &name(stem, last), &host)) {
             return Ok(Err(holder));
         }
-        let number = next;
         if number > MAX_LEASES {
             return Err(io::Error::other(format!(
                 "{MAX_LEASES} merges were killed here: remove {}.*",

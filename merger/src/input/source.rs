@@ -58,14 +58,6 @@ impl Default for KeySpace {
 }
 
 impl KeySpace {
-    /// Returns the key space of a table with one row.
-    pub(crate) fn one(key: i64) -> KeySpace {
-        let mut space = KeySpace::default();
-        space.add_keys(key, key + 1);
-        space.expanded = (space.next, space.next);
-        space
-    }
-
     /// Adds stored rows with the keys `first..next`, which must follow all previous keys. Numbers have no gaps.
     pub(crate) fn add_keys(&mut self, first: i64, next: i64) {
         match self.stored.last_mut() {

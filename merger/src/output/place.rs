@@ -45,7 +45,7 @@ pub(crate) struct RankPages {
     pub pages: u64,
 }
 
-struct Progressing {
+struct WriteProgress {
     next: u64,
     placed: RankPages,
     stream: PageStream,
@@ -94,7 +94,7 @@ fn write(
     let ready = run_ordered(
         encoder.units(),
         target.threads,
-        Progressing { next: before, placed: RankPages::default(), stream },
+        WriteProgress { next: before, placed: RankPages::default(), stream },
         |unit, emit| {
             let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
             let Some(mut parts) = parts else { return encoder.encode(unit, emit) };

@@ -11,6 +11,7 @@ use rpd_files::{
 use rpd_foreign::{Format, format_of};
 use rpd_shard::file::is_folder_of_ranks;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,9 @@ pub(super) fn search(
             file => file.parent().map(Path::to_path_buf).unwrap_or_default(),
         };
     }
-    remove_repeated(&mut files);
+    // A file that is named twice or by two paths is merged once.
+    let mut seen = HashSet::new();
+    files.retain(|(path, _)| seen.insert(canonical(path)));
     let listed = |(path, named): (PathBuf, bool)| {
         let format = format_of(&path).map_err(|reason| match refused(&path) {
             Some(refused) => format!("{} is not read: {refused}", path_text(&path)),
@@ -285,12 +288,13 @@ fn is_profile(path: &Path) -> bool {
         && is_looked_into(&name.to_string_lossy())
         && !is_folder(path)
         && !is_default_output(path)
-        && (format_of(path).is_ok() || is_gone(path))
+        // A file that does not exist anymore is an input that cannot be read.
+        && (format_of(path).is_ok() || !exists(path))
 }
 
-/// Returns whether a listed file does not exist anymore; then it is an input that cannot be read.
-fn is_gone(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+/// Returns whether a file still exists, even as a dangling link. A file that cannot be examined counts as existing.
+pub(crate) fn exists(path: &Path) -> bool {
+    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Returns whether a file is a merged database or a trace of a merge; a merge leaves both beside its inputs.
@@ -409,8 +413,7 @@ fn nothing_in(folder: &Path) -> Failure {
     ))
 }
 
-/// Removes repeated paths: a file that is named twice or by two paths is merged once.
-fn remove_repeated(shards: &mut Vec<(PathBuf, bool)>) {
-    let mut seen = std::collections::HashSet::new();
-    shards.retain(|(path, _)| seen.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
+/// Returns a path without links, or the path itself if it cannot be resolved.
+pub(super) fn canonical(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

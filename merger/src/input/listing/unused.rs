@@ -8,7 +8,7 @@
 mod judge;
 mod walk;
 
-use crate::input::listing::find::search;
+use crate::input::listing::find::{canonical, search};
 use crate::input::listing::{InputListing, ListedFile};
 use crate::input::path_text;
 use judge::judge;
@@ -17,7 +17,6 @@ use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::fs;
 use std::path::{Path, PathBuf};
 use walk::{FolderWalk, MAX_ENTRIES, MAX_SNIFFED};
 
@@ -181,8 +180,4 @@ fn has_refused(searched: &[PathBuf]) -> bool {
         let mut files = entries.into_iter().filter(|(_, kind)| *kind != EntryKind::Folder);
         files.any(|(name, _)| is_refused(&folder.join(name)))
     })
-}
-
-fn canonical(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

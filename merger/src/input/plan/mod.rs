@@ -17,7 +17,7 @@ pub(crate) use previous_merge::PreviousMerge;
 pub(crate) use ranks::JobRanks;
 pub(crate) use running::StillRunning;
 
-use crate::input::listing::{ListedFile, OriginalNames, TranslationNotes, UnusedFiles, UnusedKind};
+use crate::input::listing::{ListedFile, OriginalNames, TranslationNotes, UnusedFiles, UnusedKind, exists};
 use crate::input::plan::candidate::{InputCandidate, RefusedInput};
 use crate::input::plan::duplicates::{Duplicates, keep_each_guid_once, keep_one_of_each};
 use crate::input::{HostClocks, PlannedSchema, path_text};
@@ -28,9 +28,7 @@ use rpd_rocpd::schema::NEWEST;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Maximum number of foreign metadata rows that are copied to the output.
 const MAX_TAGS: usize = 1_000;
@@ -189,7 +187,7 @@ pub(crate) fn plan(
     };
     let names = OriginalNames::new(files.iter().filter_map(ListedFile::names));
     // Rows of vanished files are counted elsewhere, or unknown.
-    let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !excluded.has(path));
+    let not_used = unreadable.iter().take(refused).filter(|(path, _)| exists(path) && !excluded.has(path));
     let not_used: Vec<_> =
         not_used.map(|(path, reason)| (names.original_path(path), names.restore_names(reason))).collect();
     for (path, reason) in &mut unreadable {
@@ -204,7 +202,7 @@ pub(crate) fn plan(
         let kind = if place < refused { UnusedKind::Refused } else { UnusedKind::Duplicate };
         // Some inputs are merged only in part.
         let is_named = path.is_dir() || named.contains(&path_text(path)) || merged.contains(path);
-        if is_there(path) && !is_named {
+        if exists(path) && !is_named {
             unused.add(kind, path, reason);
         }
     }
@@ -264,11 +262,6 @@ pub(crate) fn plan(
         names,
         kept_guid,
     })
-}
-
-/// Returns whether a file still exists, even as a dangling link. A file that cannot be examined counts as existing.
-fn is_there(path: &Path) -> bool {
-    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Returns a note for each version of RocPD's schema that is newer than this release, with the number of its inputs.

@@ -114,7 +114,8 @@ pub(super) fn assign_keys(
     gathered: &SourceFacts,
     facts: Vec<BlockFacts>,
 ) -> InputSource {
-    let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::from([(rocpd::INFO_PROCESS, KeySpace::one(1))]);
+    let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
+    spaces.entry(rocpd::INFO_PROCESS).or_default().add_keys(1, 2);
     let (native, mut stored): (Vec<_>, Vec<_>) = facts.into_iter().partition(|f| f.is_native());
     for fact in &stored {
         let header = fact.block.header;

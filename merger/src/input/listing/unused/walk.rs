@@ -1,7 +1,6 @@
 //! The walk over all folders below the inputs.
 
-use crate::input::listing::find::{is_folder, is_looked_into, refused};
-use crate::input::listing::unused::canonical;
+use crate::input::listing::find::{canonical, is_folder, is_looked_into, refused};
 use crate::input::listing::unused::judge::{
     LATE, NOT_READ_OTHER, RUN_FILE, has_companions, is_run_file, judge,
 };
