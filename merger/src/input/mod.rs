@@ -1,7 +1,7 @@
 //! Phase 1, and the reading part of phases 2 and 4: lists the inputs, surveys them and reads their rows.
 
 pub(crate) mod expand;
-mod host_clocks;
+pub(crate) mod host_clocks;
 pub(crate) mod listing;
 mod opened;
 mod path_text;
@@ -24,7 +24,7 @@ pub(crate) use piece_ref::PieceRef;
 pub(crate) use schema::{JobSchema, PlannedSchema};
 pub(crate) use set_strings::SetStrings;
 pub(crate) use source::{
-    ExpandedKeys, InputSource, KeyRun, KeySpace, NO_THREAD, RowLengthLimit, RowOrigin, SourcePiece,
-    SourceTracks, StackSpace,
+    ExpandedKeys, InputSource, KeySpace, NO_THREAD, RowLengthLimit, RowOrigin, SourcePiece, SourceTracks,
+    StackSpace,
 };
 pub(crate) use vanished::vanished_input;

@@ -1,8 +1,9 @@
 //! Memory that an input occupies from its survey to the end of the merge. A job can have thousands of inputs, so this
 //! is kept small and counted against `--memory`.
 
+use crate::input::source::KeyRun;
 use crate::input::survey::InputSurvey;
-use crate::input::{InputSource, KeyRun, KeySpace, OpenInput, PieceRef, SourcePiece, StackSpace};
+use crate::input::{InputSource, KeySpace, OpenInput, PieceRef, SourcePiece, StackSpace};
 use rpd_clocks::{BestSets, keep_best};
 use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
 use rpd_shard::Shard;
