@@ -46,15 +46,10 @@ impl HeldMemory {
 
     /// Returns the memory that suffices for a merge, bytes.
     fn needed(&self) -> u64 {
-        let limit = match self.asked {
-            0 => 0,
-            asked => {
-                let asked = asked.saturating_mul(OWNED_STRING_BYTES);
-                self.inputs
-                    .saturating_add(self.strings.saturating_mul(STRING_EXCHANGE_BYTES))
-                    .saturating_add(asked)
-            }
-        };
+        let exchange = self.strings.saturating_mul(STRING_EXCHANGE_BYTES);
+        let exchange = exchange.saturating_add(self.asked.saturating_mul(OWNED_STRING_BYTES));
+        // A single rank exchanges nothing.
+        let limit = if self.asked > 0 { self.inputs.saturating_add(exchange) } else { 0 };
         let agree = limit.saturating_add(BASE_BYTES + MPI_BYTES);
         self.kept().saturating_add(self.largest).saturating_add(MIN_BYTES).max(agree)
     }

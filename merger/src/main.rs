@@ -2,8 +2,7 @@
 
 use rpd_comm::{Launcher, Solo, exec_mpi_twin};
 use rpd_console::Exit;
-use rpd_merge::ProgramCall;
-use rpd_merge::run;
+use rpd_merge::{ProgramCall, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,8 +1,8 @@
 //! Runs a program call to its exit code, for both binaries.
 
 use crate::allocator::keep_freed_memory;
-use crate::epilog::{EpilogDecision, EpilogMerge, MergeState, check_owners, is_merged};
-use crate::input::listing::wait::wait_for_shards;
+use crate::epilog::{EpilogMerge, MergeState, check_owners, is_merged};
+use crate::input::listing::wait_for_shards;
 use crate::merge::merge;
 use crate::options::{CommandLine, InspectCommand, MergeArgs};
 use crate::summary::MergeReport;
@@ -91,15 +91,7 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
     if !args.epilog {
         return merge_or_trace(comm, args, order.as_ref()).map(drop);
     }
-    let epilog = match EpilogMerge::begin(comm, args)? {
-        EpilogDecision::Merge(epilog) => epilog,
-        EpilogDecision::Nothing(why) => {
-            if comm.rank() == 0 && !args.quiet {
-                eprintln!("{why}");
-            }
-            return Ok(());
-        }
-    };
+    let Some(epilog) = EpilogMerge::begin(comm, args)? else { return Ok(()) };
     let made = merge_or_trace(comm, &MergeArgs { force: true, ..args.clone() }, order.as_ref());
     epilog.end(made.as_ref().map(|made| (made.output.as_path(), made.state, made.why.as_str())));
     made.map(drop)
@@ -116,15 +108,6 @@ struct Made {
 }
 
 impl Made {
-    fn whole(output: PathBuf, died: u64) -> Made {
-        let why = match died {
-            0 => WHOLE.to_owned(),
-            1 => format!("{WHOLE}; 1 process died"),
-            died => format!("{WHOLE}; {died} processes died"),
-        };
-        Made { output, state: MergeState::Done, why }
-    }
-
     /// Returns the result of drawing a database that was merged before. That merge reported what is missing.
     fn drawn(database: &Path, output: PathBuf) -> Made {
         Made {
@@ -135,10 +118,13 @@ impl Made {
     }
 
     fn of(report: &MergeReport) -> Made {
-        match report.all_that_lacks() {
-            Some(why) => Made { output: report.output.clone(), state: MergeState::Partial, why },
-            None => Made::whole(report.output.clone(), report.died),
-        }
+        let (state, why) = match (report.all_that_lacks(), report.died) {
+            (Some(why), _) => (MergeState::Partial, why),
+            (None, 0) => (MergeState::Done, WHOLE.to_owned()),
+            (None, 1) => (MergeState::Done, format!("{WHOLE}; 1 process died")),
+            (None, died) => (MergeState::Done, format!("{WHOLE}; {died} processes died")),
+        };
+        Made { output: report.output.clone(), state, why }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Makes a trace from inputs: merges them into a database beside the output, draws that, and removes it.
 
-use crate::input::listing::find::ListedFile;
-use crate::input::listing::unused::find_all;
+use crate::input::listing::{ListedFile, find_all};
 use crate::merge::{MergeJob, merge_job};
 use crate::options::MergeArgs;
 use crate::output::planned_size::trace_bytes;
@@ -67,7 +66,7 @@ pub(crate) fn trace(
         }
         Ok(database)
     })?;
-    let (mut report, partial, database) = match direct {
+    let (report, partial, database) = match direct {
         Some(database) => (None, None, database),
         None => {
             let output = place.work().join("merged.db");
@@ -82,16 +81,13 @@ pub(crate) fn trace(
     };
     let drawn = slices(comm, order, args.memory.drawing(), &database, &place, &mut progress)?;
     drop(partial);
-    let published = if comm.rank() == 0 { place.publish(drawn.files, args.share) } else { Ok(()) };
-    agree_on_result(comm, published)?;
+    broadcast_result(comm, || place.publish(drawn.files, args.share))?;
     let phases = progress.finish();
     let seconds = begun.elapsed().as_secs_f64();
-    Ok(match report.take() {
+    Ok(match report {
         Some(mut report) => {
             report.output = drawn.output.clone();
-            report.trace = Some(drawn);
-            report.seconds = seconds;
-            report.phases = phases;
+            (report.trace, report.seconds, report.phases) = (Some(drawn), seconds, phases);
             TraceReport::Merged(Box::new(report))
         }
         None => {
@@ -133,7 +129,7 @@ impl TraceReport {
             TraceReport::Direct { database, trace, seconds, unused, .. } => {
                 let mut lines = vec![("drawn", format!("{} in {seconds:.1} s", database.display()))];
                 lines.extend(trace.lines());
-                lines.extend(unused.line().map(|text| ("not used", text)));
+                lines.extend(unused.line.clone().map(|text| ("not used", text)));
                 lines.push(("output", trace.output.display().to_string()));
                 lines.into_iter().map(|(label, text)| format!("{label:<10} {}\n", one_line(&text))).collect()
             }

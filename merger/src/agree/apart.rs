@@ -1,12 +1,11 @@
 //! Finds files whose times are far from those of all others; mostly they belong to another run.
 
 use super::job_clocks::JobClocks;
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::InputSurvey;
 use rpd_clocks::{AlignMethod, MERGED_TIME_NAMESPACE};
-use rpd_comm::Comm;
+use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
-use rpd_shard::record::wire;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 /// Minimum distance between files that belong to different runs, ns.
@@ -22,22 +21,14 @@ pub(crate) fn note_of_files_far_apart(
     clocks: &JobClocks,
 ) -> Result<Option<String>, Failure> {
     let own: Vec<Option<Span>> = surveys.iter().map(|survey| span(survey, clocks)).collect();
-    let mut all: Vec<Span> = Vec::new();
-    for message in comm.all_gather(wire::encode(&own.iter().flatten().collect::<Vec<_>>())) {
-        let theirs: Vec<Span> = wire::decode_message(&message).map_err(Failure::message)?;
-        all.extend(theirs);
-    }
-    let Some(most) = most(all) else { return Ok(None) };
-    let mine = own.iter().zip(surveys).filter_map(|(span, survey)| {
+    let known: Vec<Span> = own.iter().flatten().copied().collect();
+    let Some(most) = most(gather_values(comm, &known)?.concat()) else { return Ok(None) };
+    let far_apart = own.iter().zip(surveys).filter_map(|(span, survey)| {
         let far = distance((*span)?, most);
         (far >= MIN_RUN_DISTANCE_NS).then(|| (survey.input.path().display().to_string(), far))
     });
-    let mut found: Vec<(String, i64)> = Vec::new();
-    for message in comm.all_gather(wire::encode(&mine.collect::<Vec<_>>())) {
-        let theirs: Vec<(String, i64)> = wire::decode_message(&message).map_err(Failure::message)?;
-        found.extend(theirs);
-    }
-    Ok(words(&found))
+    let far_apart: Vec<(String, i64)> = far_apart.collect();
+    Ok(words(&gather_values(comm, &far_apart)?.concat()))
 }
 
 /// Returns the span of a survey, as far as its times are known and aligned.

@@ -2,15 +2,15 @@
 
 use super::job_clocks::{CausalityRepair, JobClocks};
 use super::nodes::JobNodes;
-use super::observations::{ObservationMessage, put_together};
+use super::observations::{ObservationMessage, combine_observations};
 use super::recorded_clocks::{ClockFacts, RecordedClocks};
-use crate::input::host_clocks::HostClocks;
+use crate::input::HostClocks;
 use clap::ValueEnum;
 use rpd_clocks::{
     AlignChoice, AlignMethod, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation, DomainFit,
     MERGED_TIME_NAMESPACE, NamedDomain, RepairedTimes, align, causality, repair_causality,
 };
-use rpd_comm::{Comm, broadcast_result};
+use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::Failure;
 use rpd_shard::record::{Clock, ClockDomain, wire};
 use serde::{Deserialize, Serialize};
@@ -38,9 +38,7 @@ impl GatheredClocks {
         preferred: &[ClockDomain],
     ) -> Result<GatheredClocks, Failure> {
         let mut facts = ClockFacts::default();
-        for message in comm.all_gather(wire::encode(&own.facts)) {
-            facts.extend(wire::decode_message(&message).map_err(Failure::message)?);
-        }
+        gather_values(comm, &own.facts)?.into_iter().for_each(|next| facts.extend(next));
         let of_processes = facts.domains.all.len();
         let mut domains = std::mem::take(&mut facts.domains);
         domains.extend(std::mem::take(&mut facts.without_process));
@@ -70,7 +68,7 @@ impl GatheredClocks {
         if comm.rank() == 0 {
             let all: Result<Vec<ObservationMessage>, _> =
                 incoming.iter().map(|m| wire::decode_message(m)).collect();
-            impossible = put_together(all.map_err(Failure::message)?, &mut observations);
+            impossible = combine_observations(all.map_err(Failure::message)?, &mut observations);
         }
         Ok(GatheredClocks { observations, facts, of_processes, impossible })
     }
@@ -82,12 +80,8 @@ impl GatheredClocks {
 
     /// Returns whether there is more than one clock to align.
     pub(crate) fn is_of_several(&self) -> bool {
-        self.observations
-            .domains
-            .iter()
-            .filter(|domain| domain.time_namespace != MERGED_TIME_NAMESPACE)
-            .count()
-            > 1
+        let domains = self.observations.domains.iter();
+        domains.filter(|domain| domain.time_namespace != MERGED_TIME_NAMESPACE).count() > 1
     }
 
     /// Aligns the domains. `meetings` are complete on rank 0. All ranks get the same result.

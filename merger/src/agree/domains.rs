@@ -1,24 +1,21 @@
 //! Clock domains of the job, in the order of their occurrence.
 
-use crate::input::source::InputSource;
+use crate::input::InputSource;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
-use rpd_shard::record::{ClockDomain, Node};
+use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Returns the domains to which a source's times belong.
 pub(super) fn domains_of(source: &InputSource) -> Vec<ClockDomain> {
-    match source.process.domain.time_namespace {
-        MERGED_TIME_NAMESPACE => {
-            let merged = |(_, node): &(i64, Node)| ClockDomain {
-                boot_id: node.boot_id.clone(),
-                time_namespace: MERGED_TIME_NAMESPACE,
-            };
-            let own = [source.process.domain.clone()];
-            own.into_iter().chain(source.nodes.iter().map(merged)).collect()
-        }
-        _ => vec![source.process.domain.clone()],
+    let mut domains = vec![source.process.domain.clone()];
+    if domains[0].time_namespace == MERGED_TIME_NAMESPACE {
+        domains.extend(source.nodes.iter().map(|(_, node)| ClockDomain {
+            boot_id: node.boot_id.clone(),
+            time_namespace: MERGED_TIME_NAMESPACE,
+        }));
     }
+    domains
 }
 
 /// Distinct domains, in the order of their first occurrence.

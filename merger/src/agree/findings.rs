@@ -1,13 +1,9 @@
 //! Combines what each merge rank found in its inputs; every rank gets the same totals.
 
 use super::nodes::JobNodes;
-use crate::input::opened::OpenInput;
-use crate::input::source::KeySpace;
-use crate::input::survey::command_endings::CommandEndings;
-use crate::input::survey::crashed::{ProcessCrash, StoppedProcesses};
-use crate::input::survey::input_survey::InputSurvey;
-use crate::input::survey::profiler_losses::ProfilerLosses;
-use rpd_comm::Comm;
+use crate::input::KeySpace;
+use crate::input::survey::{CommandEndings, InputSurvey, ProcessCrash, ProfilerLosses, StoppedProcesses};
+use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, Loss, Node, Process, SYSTEM_SOURCE, wire};
@@ -17,37 +13,26 @@ use twox_hash::XxHash3_64;
 
 /// Maximum number of lines of one kind that are printed; further ones are counted.
 pub(crate) const MAX_SHOWN_LINES: usize = 10;
+
 /// Findings of one rank in its inputs.
-#[derive(Serialize, Deserialize, Default)]
-struct Findings {
+#[derive(Serialize, Deserialize)]
+struct RankFindings {
     nodes: Vec<Node>,
-    inputs: Vec<u128>,
-    processes: u64,
-    kinds: ProcessKinds,
     /// A hash for each process with a known start time. Equal hashes are two descriptions of one process, by a
     /// collector and by a profiler.
     identities: Vec<u64>,
-    losses: Vec<Loss>,
-    warnings: Vec<String>,
-    rows_read: BTreeMap<TableId, u64>,
-    /// The first processes that died by a signal, and ranks that failed.
-    deaths: Vec<ProcessCrash>,
-    died: u64,
-    crashes: Vec<ProcessCrash>,
-    crashed: u64,
-    stopped: StoppedProcesses,
-    commands: CommandEndings,
-    profiler_losses: ProfilerLosses,
-    ranks: RanksOfDomains,
+    /// All other findings.
+    totals: JobFindings,
 }
 
 /// Ranks that read the clocks of each domain.
 type RanksOfDomains = BTreeMap<ClockDomain, BTreeSet<u32>>;
 
 /// Totals of all ranks, in merge order.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct JobFindings {
     /// Nodes of the job.
+    #[serde(skip)]
     pub nodes: JobNodes,
     /// Ids of the sources.
     pub inputs: Vec<u128>,
@@ -91,14 +76,12 @@ pub struct ProcessKinds {
 }
 
 impl ProcessKinds {
-    fn of(surveys: &[InputSurvey]) -> ProcessKinds {
+    fn of<'a>(processes: impl Iterator<Item = &'a Process>) -> ProcessKinds {
         let mut kinds = ProcessKinds::default();
-        for survey in surveys.iter().filter(|survey| matches!(survey.input, OpenInput::Shard(_))) {
-            for source in &survey.sources {
-                match source.process.source {
-                    SYSTEM_SOURCE => kinds.collectors += 1,
-                    _ => kinds.workers += u64::from(source.process.worker),
-                }
+        for process in processes {
+            match process.source {
+                SYSTEM_SOURCE => kinds.collectors += 1,
+                _ => kinds.workers += u64::from(process.worker),
             }
         }
         kinds
@@ -118,42 +101,40 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
     let deaths =
         || surveys.iter().flat_map(|s| s.deaths.iter().map(move |death| (s.commands.include(death), death)));
     let crashes = || deaths().filter(|(is_command, death)| !is_command || death.open > 0);
-    let shards = surveys.iter().filter(|survey| matches!(survey.input, OpenInput::Shard(_)));
+    let shards = surveys.iter().filter(|survey| survey.input.shard().is_some());
     let described = shards.flat_map(|survey| &survey.sources).map(|source| &source.process);
     let traced = || described.clone().filter(|process| process.source != SYSTEM_SOURCE);
-    let mut mine = Findings {
-        nodes: nodes.nodes().to_vec(),
+    let mut totals = JobFindings {
         inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
         processes: sources().filter_map(|s| s.spaces.get(&rocpd::INFO_PROCESS)).map(KeySpace::rows).sum(),
-        kinds: ProcessKinds::of(surveys),
-        identities: traced().filter(|process| process.start_ticks > 0).map(identity).collect(),
+        kinds: ProcessKinds::of(described.clone()),
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
-        rows_read: BTreeMap::new(),
         deaths: first_deaths(deaths().map(|(_, death)| death.clone())),
         died: deaths().count() as u64,
         crashes: first_deaths(crashes().map(|(_, death)| death.clone())),
         crashed: crashes().count() as u64,
-        stopped: StoppedProcesses::default(),
-        commands: CommandEndings::default(),
-        profiler_losses: ProfilerLosses::default(),
         ranks: ranks_of_domains(surveys),
+        ..JobFindings::default()
     };
-    surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
-    crashes().for_each(|(is_command, death)| mine.stopped.add(death, is_command));
-    surveys.iter().for_each(|s| mine.commands.join(s.commands.clone()));
-    surveys.iter().for_each(|s| mine.profiler_losses.join(s.profiler_losses.clone()));
+    crashes().for_each(|(is_command, death)| totals.stopped.add(death, is_command));
+    for survey in surveys {
+        add_rows(&mut totals.rows_read, &survey.rows_read);
+        totals.commands.join(survey.commands.clone());
+        totals.profiler_losses.join(survey.profiler_losses.clone());
+    }
+    let identities = traced().filter(|process| process.start_ticks > 0).map(identity).collect();
+    let mine = RankFindings { nodes: nodes.nodes().to_vec(), identities, totals };
     let mut found = JobFindings::default();
-    let mut identities = BTreeSet::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Findings = wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.nodes.iter().for_each(|node| found.nodes.add(node));
+    let mut known_identities = BTreeSet::new();
+    for RankFindings { nodes, identities, totals: theirs } in gather_values(comm, &mine)? {
+        nodes.iter().for_each(|node| found.nodes.add(node));
         add_rows(&mut found.rows_read, &theirs.rows_read);
         found.processes += theirs.processes;
         found.kinds.collectors += theirs.kinds.collectors;
         found.kinds.workers += theirs.kinds.workers;
-        let is_known = |identity: &u64| !identities.insert(*identity);
-        found.kinds.recorded_twice += theirs.identities.iter().copied().filter(is_known).count() as u64;
+        let repeated = identities.into_iter().filter(|identity| !known_identities.insert(*identity));
+        found.kinds.recorded_twice += repeated.count() as u64;
         found.inputs.extend(theirs.inputs);
         found.losses.extend(theirs.losses);
         found.warnings.extend(theirs.warnings);
@@ -182,8 +163,8 @@ fn ranks_of_domains(surveys: &[InputSurvey]) -> RanksOfDomains {
     for survey in surveys {
         survey.sources.iter().for_each(|source| add(&source.process.domain, source.process.rank));
         // For a rank that called nothing, the shard describes only its collector, which may have probed.
-        let (true, Some(set)) = (survey.sources.is_empty(), survey.input.clocks().first()) else { continue };
-        if let OpenInput::Shard(shard) = &survey.input {
+        let Some(shard) = survey.input.shard().filter(|_| survey.sources.is_empty()) else { continue };
+        if let Some(set) = shard.clocks.first() {
             add(&set.domain, shard.identity.rank);
         }
     }

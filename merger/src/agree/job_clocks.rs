@@ -1,7 +1,7 @@
 //! The clocks of all nodes, as all merge ranks know them after the alignment.
 
 use super::recorded_clocks::Spans;
-use crate::input::host_clocks::{HostClocks, RealtimeStep, to_boottime};
+use crate::input::{HostClocks, RealtimeStep, to_boottime};
 use rpd_clocks::{AlignMethod, BestSets, DomainFit};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, Process};
@@ -73,7 +73,7 @@ impl JobClocks {
 
     /// Returns the median error bound of a domain over its recorded span, ns; `None` if it is unknown. That span can
     /// be much longer than the observed part of its clock.
-    pub fn usual_bar(&self, domain: &ClockDomain) -> Option<i64> {
+    pub fn median_error_bound(&self, domain: &ClockDomain) -> Option<i64> {
         median_bound(self.domain_fit(domain), self.span(domain), DomainFit::bar_at)
     }
 

@@ -1,7 +1,6 @@
 //! Nodes of the job, one row each, identified by machine id and boot id.
 
-use rpd_shard::model::{Keys, Merged};
-use rpd_shard::model::{Rows, RowsBuilder, Schema, Value, rocpd};
+use rpd_shard::model::{Keys, Merged, Rows, RowsBuilder, Schema, Value, rocpd};
 use rpd_shard::record::Node;
 use std::collections::{BTreeSet, HashMap};
 use twox_hash::XxHash3_64;

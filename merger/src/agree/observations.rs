@@ -4,6 +4,7 @@ use rpd_clocks::{BurstTimes, ClockObservations, ProbeTimes};
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// Maximum number of clock sets used per domain, spread over the run.
 const MAX_CLOCK_SETS: usize = 4_096;
@@ -16,9 +17,22 @@ const MAX_GAP_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// BOOTTIME, MONOTONIC_RAW, MONOTONIC, REALTIME, bracket; ns.
 pub(super) type TimedClockSet = [i64; 5];
-/// First time and best round trip; sent, answered, spread; four times of each of the best probes; whether the kernels
-/// recorded the receive times.
-pub(super) type TimedBurst = (i64, i64, u32, u32, i64, Vec<[i64; 4]>, bool);
+
+/// A probe burst between two domains. Of equally good bursts, the smallest one is used.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(super) struct TimedBurst {
+    /// First time of the best probe, ns.
+    pub(super) first: i64,
+    /// Its round trip, ns.
+    pub(super) round_trip: i64,
+    pub(super) sent: u32,
+    pub(super) answered: u32,
+    pub(super) spread: i64,
+    /// Four times of each of the best probes, ns.
+    pub(super) best: Vec<[i64; 4]>,
+    /// Whether the kernels recorded the receive times.
+    pub(super) kernel_times: bool,
+}
 
 /// Observations of a rank's inputs, sent to rank 0. Domains are given by their positions in `domains`.
 #[derive(Serialize, Deserialize)]
@@ -58,13 +72,20 @@ pub(super) fn thin_out_sets(sets: &mut Vec<TimedClockSet>) {
 /// Does the same for the bursts between two domains.
 pub(super) fn thin_out_bursts(bursts: &mut Vec<TimedBurst>) {
     if bursts.len() > 2 * MAX_BURSTS {
-        *bursts = thinned(std::mem::take(bursts), MAX_BURSTS, |b| b.0, |b| b.1);
+        *bursts = thinned_bursts(std::mem::take(bursts));
     }
+}
+
+fn thinned_bursts(bursts: Vec<TimedBurst>) -> Vec<TimedBurst> {
+    thinned(bursts, MAX_BURSTS, |burst| burst.first, |burst| burst.round_trip)
 }
 
 /// Combines the observations of all ranks, with positions of the job's domains. Returns the number of bursts whose
 /// times their clocks cannot have shown.
-pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut ClockObservations) -> u64 {
+pub(super) fn combine_observations(
+    all: Vec<ObservationMessage>,
+    observations: &mut ClockObservations,
+) -> u64 {
     observations.bridges = bridges(&all, &observations.domains);
     let places: BTreeMap<&ClockDomain, usize> =
         (observations.domains.iter().chain(&observations.bridges).zip(0..)).collect();
@@ -97,22 +118,21 @@ pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut Cloc
         thinned(sets, MAX_CLOCK_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
     };
     observations.sets = observations.domains.iter().zip(sets).map(all_of).collect();
-    let runs: Vec<Option<Run>> = observations.sets.iter().map(|sets| Run::of(sets)).collect();
+    let runs: Vec<_> = observations.sets.iter().map(|sets| possible_times(sets)).collect();
     let mut impossible = 0;
     for ((from, to), mut bursts) in bursts {
         let before = bursts.len();
         let is_in = |place: usize, time: i64| {
-            runs.get(place).and_then(Option::as_ref).is_none_or(|run| run.may_show(time))
+            runs.get(place).and_then(Option::as_ref).is_none_or(|run| run.contains(&time))
         };
         bursts.retain(|burst| {
-            burst.5.iter().all(|[t1, t2, t3, t4]| {
+            burst.best.iter().all(|[t1, t2, t3, t4]| {
                 is_in(from, *t1) && is_in(from, *t4) && is_in(to, *t2) && is_in(to, *t3)
             })
         });
         impossible += (before - bursts.len()) as u64;
-        for (_, _, sent, answered, spread, best, kernel_times) in
-            thinned(bursts, MAX_BURSTS, |b| b.0, |b| b.1)
-        {
+        for burst in thinned_bursts(bursts) {
+            let TimedBurst { sent, answered, spread, best, kernel_times, .. } = burst;
             let best = best.into_iter().map(|[t1, t2, t3, t4]| ProbeTimes { t1, t2, t3, t4 }).collect();
             observations.bursts.push(BurstTimes { from, to, sent, answered, spread, best, kernel_times });
         }
@@ -166,21 +186,9 @@ impl Parts {
     }
 }
 
-/// First and last reading of `CLOCK_MONOTONIC_RAW` of a domain, ns.
-struct Run {
-    first: i64,
-    last: i64,
-}
-
-impl Run {
-    fn of(sets: &[ClockSet]) -> Option<Run> {
-        let times = || sets.iter().map(|set| set.monotonic_raw);
-        Some(Run { first: times().min()?, last: times().max()? })
-    }
-
-    /// Returns whether the clock may have shown a time while the job ran. The margin covers agents that still answer
-    /// after their shard is full.
-    fn may_show(&self, time: i64) -> bool {
-        time >= self.first.saturating_sub(MAX_GAP_NS) && time <= self.last.saturating_add(MAX_GAP_NS)
-    }
+/// Returns the times that `CLOCK_MONOTONIC_RAW` of a domain may have shown while the job ran, ns. The margin covers
+/// agents that still answer after their shard is full.
+fn possible_times(sets: &[ClockSet]) -> Option<RangeInclusive<i64>> {
+    let times = || sets.iter().map(|set| set.monotonic_raw);
+    Some(times().min()?.saturating_sub(MAX_GAP_NS)..=times().max()?.saturating_add(MAX_GAP_NS))
 }

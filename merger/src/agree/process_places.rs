@@ -1,8 +1,7 @@
 //! Ids of processes. Processes of ranks come first, in the order of ranks. Viewers show these ids, so the process of
 //! rank 7 has number 8 if no rank is missing.
 
-use crate::input::opened::OpenInput;
-use crate::input::source::InputSource;
+use crate::input::{InputSource, OpenInput};
 use rpd_shard::model::rocpd;
 use rpd_shard::record::SYSTEM_SOURCE;
 use serde::{Deserialize, Serialize};

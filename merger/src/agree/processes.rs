@@ -1,10 +1,9 @@
 //! Ids of the job's processes, and whether AMD's tools can distinguish them.
 
 use super::process_places::{ProcessPlace, own_processes, process_ids};
-use crate::input::survey::input_survey::InputSurvey;
-use rpd_comm::Comm;
+use crate::input::survey::InputSurvey;
+use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;
-use rpd_shard::record::wire;
 use std::collections::HashSet;
 
 /// For each source of a merge rank, the ids of its processes by their numbers.
@@ -28,14 +27,9 @@ pub(crate) fn number(
     let sources = surveys.iter().flat_map(|survey| survey.sources.iter().map(move |source| (survey, source)));
     let own: Vec<Vec<ProcessPlace>> =
         sources.map(|(survey, source)| own_processes(&survey.input, source)).collect();
-    let mut all: Vec<Vec<ProcessPlace>> = Vec::new();
-    let mut before = 0;
-    for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
-        if rank == comm.rank() {
-            before = all.iter().map(Vec::len).sum();
-        }
-        all.extend(wire::decode_message::<Vec<Vec<ProcessPlace>>>(message).map_err(Failure::message)?);
-    }
+    let by_rank = gather_values(comm, &own)?;
+    let before = by_rank[..comm.rank()].iter().flatten().map(Vec::len).sum();
+    let all = by_rank.concat();
     let mut ids = process_ids(&all.concat()).into_iter().skip(before);
     let ids = own.iter().map(|places| ids.by_ref().take(places.len()).collect()).collect();
     Ok((ids, JobProcesses::of(&all)))

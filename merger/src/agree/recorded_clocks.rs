@@ -3,7 +3,7 @@
 use super::domains::{DomainList, domains_of};
 use super::logs::log_of_no_probes;
 use super::observations::{ObservationMessage, TimedBurst, TimedClockSet, thin_out_bursts, thin_out_sets};
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::InputSurvey;
 use rpd_clocks::{BestSets, keep_best};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, is_wall_time};
 use serde::{Deserialize, Serialize};
@@ -78,11 +78,8 @@ impl RecordedClocks {
             facts.clocks.insert((process.domain.clone(), process.clock));
             if process.clock == Clock::Realtime && is_wall_time(process.first_seen) {
                 let last = process.last_seen.filter(|last| is_wall_time(*last)).unwrap_or(process.first_seen);
-                widen(
-                    &mut facts.realtime_spans,
-                    &process.domain,
-                    (process.first_seen, last.max(process.first_seen)),
-                );
+                let span = (process.first_seen, last.max(process.first_seen));
+                widen(&mut facts.realtime_spans, &process.domain, span);
             }
             if process.clock != Clock::Boottime {
                 facts.other_clocks.entry(process.domain.clone()).or_insert(process.clock);
@@ -110,10 +107,16 @@ impl RecordedClocks {
         }
         for ProbeBurst { from, to, sent, answered, spread, best, kernel_times } in survey.input.probes() {
             let Some(first) = best.first() else { continue };
-            let trip = first.round_trip().unwrap_or(i64::MAX);
-            let best = best.iter().map(|p| [p.t1, p.t2, p.t3, p.t4]).collect();
             let known = self.bursts.entry((from.clone(), to.clone())).or_default();
-            known.push((first.t1, trip, *sent, *answered, *spread, best, *kernel_times));
+            known.push(TimedBurst {
+                first: first.t1,
+                round_trip: first.round_trip().unwrap_or(i64::MAX),
+                sent: *sent,
+                answered: *answered,
+                spread: *spread,
+                best: best.iter().map(|p| [p.t1, p.t2, p.t3, p.t4]).collect(),
+                kernel_times: *kernel_times,
+            });
             thin_out_bursts(known);
         }
     }

@@ -3,8 +3,7 @@
 use rpd_comm::{Comm, Launcher};
 use rpd_comm_mpi::Mpi;
 use rpd_console::Exit;
-use rpd_merge::ProgramCall;
-use rpd_merge::run;
+use rpd_merge::{ProgramCall, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -31,7 +31,8 @@ pub(super) struct MergeLease {
     folder: Arc<HeldFolder>,
     stem: String,
     number: u32,
-    holder: LeaseHolder,
+    /// This process.
+    pub(super) holder: LeaseHolder,
 }
 
 /// Content of a lease file.
@@ -40,7 +41,7 @@ pub(super) struct LeaseHolder {
     host: String,
     pid: u32,
     /// End of the lease, seconds since 1970.
-    until: u64,
+    pub(super) until: u64,
 }
 
 impl fmt::Display for LeaseHolder {
@@ -50,11 +51,6 @@ impl fmt::Display for LeaseHolder {
 }
 
 impl MergeLease {
-    /// Returns the end of the lease, seconds since 1970.
-    pub(super) fn until(&self) -> u64 {
-        self.holder.until
-    }
-
     /// Releases the lease, so that other processes can merge.
     pub(super) fn give_back(self) {
         let own = name(&self.stem, self.number);
@@ -77,13 +73,10 @@ pub(super) fn take(
 ) -> io::Result<Result<MergeLease, LeaseHolder>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     for _ in 0..MAX_TRIES {
-        let (last, next) = numbers(folder, stem)?;
-        if let Some(number) = last
-            && let Some(holder) = holder(folder, &name(stem, number), &host)
-        {
+        let (last, number) = numbers(folder, stem)?;
+        if let Some(holder) = last.and_then(|last| holder(folder, &name(stem, last), &host)) {
             return Ok(Err(holder));
         }
-        let number = next;
         if number > MAX_LEASES {
             return Err(io::Error::other(format!(
                 "{MAX_LEASES} merges were killed here: remove {}.*",

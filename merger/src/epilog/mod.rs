@@ -7,14 +7,13 @@ mod status;
 pub(crate) use status::{MergeState, MergeStatus};
 
 use crate::budget::MemoryBudget;
-use crate::input::listing::find::{InputListing, find};
+use crate::input::listing::{InputListing, find};
 use crate::job_user::check_owner;
 use crate::options::MergeArgs;
 use lease::MergeLease;
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Exit, Failure};
 use rpd_files::{HeldFolder, output_place};
-use serde::{Deserialize, Serialize};
 use status::{InputSummary, StatusPlace, now};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,14 +34,6 @@ const MERGE_INTERVAL: Duration = Duration::from_secs(1);
 /// File that requests a merge by the site of the run whose folder contains it: `rpd-collect --ask-merge`.
 const WANTED_FILE: &str = "merge.wanted";
 
-/// Decision whether to merge.
-pub(crate) enum EpilogDecision {
-    /// Merge, and report the result.
-    Merge(Box<EpilogMerge>),
-    /// Do nothing, for this reason.
-    Nothing(String),
-}
-
 /// A merge that no other process does at the same time. Only rank 0 holds the lease.
 pub(crate) struct EpilogMerge {
     held: Option<Held>,
@@ -58,33 +49,22 @@ struct Held {
     ended: Sender<()>,
 }
 
-/// Decision that rank 0 sends to the other ranks.
-#[derive(Serialize, Deserialize)]
-enum Told {
-    Merge,
-    Nothing(String),
-}
-
 impl EpilogMerge {
-    /// Takes the lease of the run that `args` name, unless another process holds it or there is nothing to do. Every
+    /// Takes the lease of the run that `args` name; if there is nothing to do, prints why and returns `None`. Every
     /// rank calls this. Writes a status that a merge is running. If the merge takes longer than the lease, the
     /// process ends.
-    pub(crate) fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<EpilogDecision, Failure> {
+    pub(crate) fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<Option<EpilogMerge>, Failure> {
         let mut held = None;
-        let result = broadcast_result(comm, || {
+        let is_begun = broadcast_result(comm, || {
             let found = find(&args.inputs).inspect_err(|failure| nothing_found(args, failure))?;
-            Ok(match take(args, &found)? {
-                Ok(taken) => {
-                    held = Some(taken);
-                    Told::Merge
-                }
-                Err(why) => Told::Nothing(why),
-            })
+            match take(args, &found)? {
+                Ok(taken) => held = Some(taken),
+                Err(_) if args.quiet => {}
+                Err(reason) => eprintln!("{reason}"),
+            }
+            Ok(held.is_some())
         })?;
-        Ok(match result {
-            Told::Merge => EpilogDecision::Merge(Box::new(EpilogMerge { held })),
-            Told::Nothing(why) => EpilogDecision::Nothing(why),
-        })
+        Ok(is_begun.then_some(EpilogMerge { held }))
     }
 
     /// Writes the result of the merge to the status file and releases the lease. `what` has the output, its state and
@@ -148,22 +128,22 @@ fn options(args: &MergeArgs) -> String {
     format!("{:016x}", XxHash3_64::oneshot(format!("{about_the_call:?}").as_bytes()))
 }
 
-/// Location of the lease and of the status of a merge.
+/// Location of the status of a merge, and name of the lease in the same folder.
 struct Place {
-    folder: Arc<HeldFolder>,
     lease: String,
-    status: String,
+    status: StatusPlace,
 }
 
 /// Returns the possible locations: the folder of the run, and, if that is not writable, the folder of the output.
 fn places(args: &MergeArgs, run_folder: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place> {
     let lease = if is_trace { "trace.lease" } else { "merge.lease" };
-    let folder = Arc::clone(run_folder);
-    let in_run = Place { folder, lease: lease.to_owned(), status: status::name(is_trace).to_owned() };
+    let status = StatusPlace { folder: Arc::clone(run_folder), name: status::name(is_trace).to_owned() };
+    let in_run = Place { lease: lease.to_owned(), status };
     let beside = args.output.as_ref().and_then(|output| {
         let (folder, name) = output_place(output).ok()?;
         let name = name.to_str()?;
-        Some(Place { folder, lease: format!("{name}.lease"), status: format!("{name}.status") })
+        let status = StatusPlace { folder, name: format!("{name}.status") };
+        Some(Place { lease: format!("{name}.lease"), status })
     });
     std::iter::once(in_run).chain(beside).collect()
 }
@@ -206,7 +186,7 @@ fn merged(args: &MergeArgs, places: &[Place], inputs: &InputSummary) -> Option<P
     let options = options(args);
     // A merge to another output is a different merge.
     let is_wanted = |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
-    let of = |place: &Place| place.status().read()?.into_output(inputs, &options).filter(is_wanted);
+    let of = |place: &Place| place.status.read()?.into_output(inputs, &options).filter(is_wanted);
     places.iter().find_map(of)
 }
 
@@ -222,24 +202,20 @@ fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, 
         if let Some(output) = merged(args, &places, &inputs) {
             return Ok(Err(format!("{} has all that is there: nothing to merge", output.display())));
         }
-        let mut cannot = None;
-        let mut other = None;
-        for place in &places {
-            match place.take(&inputs, args, &run_folder) {
-                Ok(Ok(taken)) => return Ok(Ok(taken)),
-                Ok(Err(holder)) => {
-                    other = Some(holder);
-                    break;
-                }
-                Err(error) => cannot = cannot.or(Some(error)),
-            }
-        }
+        let mut first_error = None;
+        let attempt = places.iter().find_map(|place| {
+            let attempt = place.take(&inputs, args, &run_folder);
+            attempt.map_err(|error| first_error.get_or_insert(error.to_string())).ok()
+        });
         let folder = found.output_folder.display();
-        let Some(other) = other else {
-            let cannot = cannot.map_or_else(String::new, |error| error.to_string());
-            return Err(Failure::output(format!(
-                "cannot write to {folder}: {cannot}; choose another place with -o"
-            )));
+        let other = match attempt {
+            Some(Ok(taken)) => return Ok(Ok(taken)),
+            Some(Err(holder)) => holder,
+            None => {
+                let error = first_error.unwrap_or_default();
+                let text = format!("cannot write to {folder}: {error}; choose another place with -o");
+                return Err(Failure::output(text));
+            }
         };
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -261,12 +237,12 @@ impl Place {
         run_folder: &Arc<HeldFolder>,
     ) -> io::Result<Result<Held, String>> {
         let length = Duration::from_secs(args.lease.into());
-        let lease = match lease::take(&self.folder, &self.lease, length)? {
+        let lease = match lease::take(&self.status.folder, &self.lease, length)? {
             Ok(lease) => lease,
             Err(other) => return Ok(Err(other.to_string())),
         };
-        let status = MergeStatus::begin(inputs.clone(), options(args), lease.until(), args.share);
-        let place = self.status();
+        let status = MergeStatus::begin(inputs.clone(), options(args), lease.holder.until, args.share);
+        let place = self.status.clone();
         if let Err(error) = status.write(&place) {
             lease.give_back();
             return Err(io::Error::new(error.kind(), format!("{}: {error}", place.path().display())));
@@ -274,10 +250,6 @@ impl Place {
         let watch = Watch { lease: lease.clone(), status: status.clone(), place: place.clone(), length };
         let ended = watch.start();
         Ok(Ok(Held { lease, status, place, run_folder: Arc::clone(run_folder), ended }))
-    }
-
-    fn status(&self) -> StatusPlace {
-        StatusPlace { folder: Arc::clone(&self.folder), name: self.status.clone() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Status of a merge: a small JSON file in the folder of the run.
 
-use crate::input::listing::find::InputListing;
+use crate::input::listing::InputListing;
 use rpd_files::{HeldFolder, effective_uid, entry_stat};
 use rpd_output_file::OutputShare;
 use serde::{Deserialize, Serialize};

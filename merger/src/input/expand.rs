@@ -1,7 +1,7 @@
 //! Expands native rows into rows of RocPD. A range or call becomes an event and a region. A mark, a completed request
 //! or a new communicator becomes an event and a sample. Each value becomes an arg of the event.
 
-use crate::input::source::{ExpandedKeys, NO_THREAD, SourceTracks};
+use crate::input::{ExpandedKeys, NO_THREAD, SourceTracks};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{
     Cells, Keys, Local, Nulls, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, native, rocpd,
@@ -82,7 +82,8 @@ impl BuiltinString {
         BuiltinString::ALL.into_iter().find(|word| word.id() == id)
     }
 
-    /// Returns the builtin strings that rows of this native table need.
+    /// Returns the builtin strings that rows of this native table need: their category, then the name of their track
+    /// if they become samples.
     pub(crate) fn of_table(table: TableId) -> &'static [BuiltinString] {
         match table {
             native::RANGE => &[BuiltinString::RangeCategory],
@@ -97,12 +98,7 @@ impl BuiltinString {
 
     /// Returns the name of the track for rows of this table, if they become samples.
     pub(crate) fn track_of(table: TableId) -> Option<BuiltinString> {
-        match table {
-            native::MARK => Some(BuiltinString::MarkTrack),
-            native::MPI_REQUEST => Some(BuiltinString::RequestTrack),
-            native::COMMUNICATOR => Some(BuiltinString::CommunicatorTrack),
-            _ => None,
-        }
+        BuiltinString::of_table(table).get(1).copied()
     }
 }
 
@@ -187,18 +183,11 @@ pub(crate) fn expand(
             *lost.entry((rows.id(), (*column).to_owned())).or_default() += count;
         }
     }
-    let category = match rows.id() {
-        native::RANGE => BuiltinString::RangeCategory,
-        native::MARK => BuiltinString::MarkCategory,
-        native::MPI_CALL | native::MPI_REQUEST => BuiltinString::MpiCategory,
-        native::COMMUNICATOR => BuiltinString::CommunicatorCategory,
-        _ => BuiltinString::RcclCategory,
-    };
     let shown = match BuiltinString::track_of(rows.id()) {
         Some(track) => samples(rows, keys, track, context),
         None => regions(rows, keys, context),
     };
-    let mut expanded = vec![events(rows, keys, category, context), shown];
+    let mut expanded = vec![events(rows, keys, context), shown];
     expanded.extend(args(rows, keys, context));
     expanded
 }
@@ -241,15 +230,11 @@ fn build(id: TableId, first: i64, len: usize, named: Vec<(&str, Cells)>) -> Rows
     Rows::new(table.clone(), Keys::Dense(first), columns, len)
 }
 
-fn events(
-    rows: &Rows<Local>,
-    keys: &ExpandedKeys,
-    category: BuiltinString,
-    context: &ExpansionContext<'_>,
-) -> Rows<Local> {
+fn events(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>) -> Rows<Local> {
     let n = rows.len;
+    let category = BuiltinString::of_table(rows.id()).first().map_or(0, |category| category.id());
     let mut named = vec![
-        ("category_id", Cells::ints(vec![category.id(); n])),
+        ("category_id", Cells::ints(vec![category; n])),
         ("stack_id", rows.column("stack_id").clone()),
         ("parent_stack_id", rows.column("parent_stack_id").clone()),
         ("correlation_id", Cells::ints(vec![0; n])),

@@ -3,8 +3,7 @@
 
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::Shard;
-use rpd_shard::identity::SPAWNED_MEMBER;
-use rpd_shard::identity::is_no_name;
+use rpd_shard::identity::{SPAWNED_MEMBER, is_no_name};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;

@@ -3,12 +3,28 @@
 pub(crate) mod expand;
 pub(crate) mod host_clocks;
 pub(crate) mod listing;
-pub(crate) mod opened;
-pub(crate) mod path_text;
-pub(crate) mod piece_ref;
+mod opened;
+mod path_text;
+mod piece_ref;
 pub(crate) mod plan;
-pub(crate) mod schema;
-pub(crate) mod set_strings;
-pub(crate) mod source;
+mod schema;
+mod set_strings;
+mod source;
 pub(crate) mod survey;
-pub(crate) mod vanished;
+mod vanished;
+
+pub(crate) use expand::{BuiltinString, REGIONS, SAMPLES};
+pub(crate) use host_clocks::{HostClocks, RealtimeStep, to_boottime};
+pub(crate) use opened::{
+    InputTables, OpenInput, StringMap, StringPieces, block_rows, needed_rows, shard_source_id, shard_strings,
+    text_of,
+};
+pub(crate) use path_text::path_text;
+pub(crate) use piece_ref::PieceRef;
+pub(crate) use schema::{JobSchema, PlannedSchema};
+pub(crate) use set_strings::SetStrings;
+pub(crate) use source::{
+    ExpandedKeys, InputSource, KeySpace, NO_THREAD, RowLengthLimit, RowOrigin, SourcePiece, SourceTracks,
+    StackSpace,
+};
+pub(crate) use vanished::vanished_input;

@@ -1,8 +1,6 @@
 //! An input during the merge, independent of its format.
 
-use crate::input::expand::BuiltinString;
-use crate::input::source::{InputSource, SourcePiece};
-use crate::input::vanished::vanished_input;
+use crate::input::{BuiltinString, InputSource, SourcePiece, vanished_input};
 use crate::strings::{StringIds, hash};
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};
@@ -71,15 +69,19 @@ impl OpenDatabase {
             let rows = rows.map_err(|error| vanished_input(self.database.path(), &error))?;
             let texts = rows.column("string");
             for i in 0..rows.len {
-                let text = match texts.get(i) {
-                    Value::Text(text) | Value::Blob(text) => text,
-                    _ => b"",
-                };
-                take(rows.keys.get(i), index, text)?;
+                take(rows.keys.get(i), index, text_of(texts.get(i)))?;
                 index += 1;
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the bytes of a text or BLOB; none for other values.
+pub(crate) fn text_of(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Text(text) | Value::Blob(text) => text,
+        _ => b"",
     }
 }
 
@@ -169,20 +171,19 @@ impl OpenInput {
         }
     }
 
+    /// Returns the shard, if the input is one.
+    pub(crate) fn shard(&self) -> Option<&Shard> {
+        if let OpenInput::Shard(shard) = self { Some(shard) } else { None }
+    }
+
     /// Returns the clock sets recorded in the input.
     pub(crate) fn clocks(&self) -> &[ClockSet] {
-        match self {
-            OpenInput::Shard(shard) => &shard.clocks,
-            OpenInput::None | OpenInput::Database(_) => &[],
-        }
+        self.shard().map_or(&[], |shard| &shard.clocks)
     }
 
     /// Returns the probe bursts recorded in the input.
     pub(crate) fn probes(&self) -> &[ProbeBurst] {
-        match self {
-            OpenInput::Shard(shard) => &shard.probes,
-            OpenInput::None | OpenInput::Database(_) => &[],
-        }
+        self.shard().map_or(&[], |shard| &shard.probes)
     }
 }
 

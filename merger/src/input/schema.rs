@@ -1,7 +1,8 @@
 //! Tables of the output: those of RocPD, with additional columns from inputs, and tables that only inputs define.
 
-use crate::input::opened::InputTables;
-use crate::input::source::{RowRoom, StackRoom};
+use crate::budget::MemoryBudget;
+use crate::input::source::StackIdLimit;
+use crate::input::{InputTables, RowLengthLimit};
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -117,30 +118,27 @@ fn widen(known: &Table, found: &Table, leads: bool) -> Option<Table> {
 pub struct JobSchema {
     /// Version of the output.
     pub version: [u32; 3],
-    schema: Schema,
-    numbered: Vec<TableId>,
+    /// All tables, including native ones.
+    pub schema: Schema,
+    /// Tables whose ids are assigned per source: all but strings and nodes, in merge order.
+    pub numbered: Vec<TableId>,
     /// Limit for stack ids of an input that need new numbers.
-    pub stacks: StackRoom,
+    pub stacks: StackIdLimit,
     /// Limit for the length of a database row.
-    pub rows: RowRoom,
+    pub rows: RowLengthLimit,
     /// Adopted tables of input schemas. Most inputs of a job have the same schema.
     adopted: Mutex<Vec<(Schema, InputTables)>>,
 }
 
 impl JobSchema {
-    /// Creates the schema from the plan.
-    pub fn new(planned: &PlannedSchema) -> JobSchema {
+    /// Creates the schema from the plan, with limits for this memory of a merge rank.
+    pub fn new(planned: &PlannedSchema, memory: MemoryBudget) -> JobSchema {
         let mut schema = Schema::builtin().clone();
         planned.widened.iter().for_each(|table| schema.define(table.clone()));
         let numbered = schema.output_tables().map(|t| t.id);
         let numbered = numbered.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect();
-        let (stacks, rows, adopted) = (StackRoom::default(), RowRoom::default(), Mutex::default());
-        JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted }
-    }
-
-    /// Returns all tables, including native ones.
-    pub fn schema(&self) -> &Schema {
-        &self.schema
+        let (stacks, rows) = (StackIdLimit::new(memory.stack_ids()), RowLengthLimit::new(memory.row_bytes()));
+        JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted: Mutex::default() }
     }
 
     /// Returns the description of a table.
@@ -153,31 +151,22 @@ impl JobSchema {
         self.get(id).map_or_else(|| id.to_string().into(), |t| t.name.as_str().into())
     }
 
-    /// Returns the tables whose ids are assigned per source: all but strings and nodes, in merge order.
-    pub fn numbered(&self) -> &[TableId] {
-        &self.numbered
-    }
-
     /// Returns the tables of an input as tables of the job, by their number in the input. They have the input's
     /// columns, with the declarations of the job's tables and references to these. Inputs with the same tables share
     /// the result.
     pub fn adopt(&self, local: &Schema) -> InputTables {
-        let find = || {
-            let adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
-            adopted.iter().find(|(schema, _)| same_tables(schema, local)).map(|(_, tables)| tables.clone())
-        };
-        if let Some(tables) = find() {
-            return tables;
-        }
-        let tables: InputTables = Arc::new(self.adopt_anew(local));
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tables)) = adopted.iter().find(|(schema, _)| same_tables(schema, local)) {
+            return tables.clone();
+        }
+        let tables: InputTables = Arc::new(self.adopted_tables(local));
         if adopted.len() < MAX_ADOPTED {
             adopted.push((local.clone(), tables.clone()));
         }
         tables
     }
 
-    fn adopt_anew(&self, local: &Schema) -> BTreeMap<TableId, Arc<Table>> {
+    fn adopted_tables(&self, local: &Schema) -> BTreeMap<TableId, Arc<Table>> {
         let adopt = |table: &Arc<Table>| {
             let known = self.schema.by_name(&table.name)?;
             let mut adopted = translate(table, local, &self.schema, known.id);
@@ -220,15 +209,15 @@ mod tests {
         let launch = vec![column("event_id", Kind::Ref(rocpd::EVENT)), column("parent", Kind::Ref(graph))];
         newer.define(Table { id: graph, name: "rocpd_graph_launch".into(), columns: launch });
         let planned = PlannedSchema::join(&[(OLDEST, Schema::builtin()), ([3, 0, 2], &newer)]);
-        let job = JobSchema::new(&planned);
+        let job = JobSchema::new(&planned, MemoryBudget::default());
         assert_eq!(job.version, [3, 0, 2]);
         assert_eq!(job.get(rocpd::KERNEL_DISPATCH).unwrap().position("graph_node_id"), Some(at));
-        let carried = job.schema().by_name("rocpd_graph_launch").unwrap();
+        let carried = job.schema.by_name("rocpd_graph_launch").unwrap();
         assert_eq!(carried.id, FIRST_CARRIED_TABLE);
         assert_eq!(carried.columns[1].kind, Kind::Ref(FIRST_CARRIED_TABLE));
         assert!(carried.columns[0].sql.not_null);
         assert_eq!(job.adopt(&newer)[&graph].columns[1].kind, Kind::Ref(FIRST_CARRIED_TABLE));
-        assert!(job.numbered().contains(&FIRST_CARRIED_TABLE));
+        assert!(job.numbered.contains(&FIRST_CARRIED_TABLE));
         assert_eq!(PlannedSchema::join(&[(OLDEST, Schema::builtin())]), PlannedSchema::default());
     }
 }

@@ -1,7 +1,7 @@
 //! A source: one space of keys and stack ids. A shard has one source per process, a database one per guid. In a
 //! merged database, one source can contain many processes.
 
-use crate::input::expand::BuiltinString;
+use crate::input::BuiltinString;
 use rpd_collectives::ProcessCollectives;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, rocpd};
@@ -58,14 +58,6 @@ impl Default for KeySpace {
 }
 
 impl KeySpace {
-    /// Returns the key space of a table with one row.
-    pub(crate) fn one(key: i64) -> KeySpace {
-        let mut space = KeySpace::default();
-        space.add_keys(key, key + 1);
-        space.expanded = (space.next, space.next);
-        space
-    }
-
     /// Adds stored rows with the keys `first..next`, which must follow all previous keys. Numbers have no gaps.
     pub(crate) fn add_keys(&mut self, first: i64, next: i64) {
         match self.stored.last_mut() {
@@ -169,7 +161,7 @@ impl ExpandedKeys {
 
 /// Limit for stack ids of one source that are renumbered.
 #[derive(Debug)]
-pub struct StackRoom {
+pub struct StackIdLimit {
     most: usize,
     /// Held while one source is renumbered, so that the ids of only one source are in memory.
     turn: Mutex<()>,
@@ -177,16 +169,10 @@ pub struct StackRoom {
     wanted: AtomicUsize,
 }
 
-impl Default for StackRoom {
-    fn default() -> StackRoom {
-        StackRoom::new(MAX_STACK_VALUES)
-    }
-}
-
-impl StackRoom {
+impl StackIdLimit {
     /// Creates a limit, capped at [`MAX_STACK_VALUES`].
-    pub fn new(most: usize) -> StackRoom {
-        StackRoom { most: most.min(MAX_STACK_VALUES), turn: Mutex::default(), wanted: AtomicUsize::new(0) }
+    pub fn new(most: usize) -> StackIdLimit {
+        StackIdLimit { most: most.min(MAX_STACK_VALUES), turn: Mutex::default(), wanted: AtomicUsize::new(0) }
     }
 
     /// Returns a limit that would have been sufficient, if a source exceeded this one.
@@ -197,22 +183,16 @@ impl StackRoom {
 
 /// Limit for the length of a row that is read into memory.
 #[derive(Debug)]
-pub struct RowRoom {
+pub struct RowLengthLimit {
     most: u64,
     /// Length of the longest row beyond the limit, bytes; 0 if there is none.
     longest: AtomicU64,
 }
 
-impl Default for RowRoom {
-    fn default() -> RowRoom {
-        RowRoom::new(u64::MAX)
-    }
-}
-
-impl RowRoom {
+impl RowLengthLimit {
     /// Creates a limit in bytes.
-    pub fn new(most: u64) -> RowRoom {
-        RowRoom { most, longest: AtomicU64::new(0) }
+    pub fn new(most: u64) -> RowLengthLimit {
+        RowLengthLimit { most, longest: AtomicU64::new(0) }
     }
 
     /// Returns whether a row of this many bytes is within the limit; records the length if it is not.
@@ -245,7 +225,7 @@ impl StackSpace {
     /// limit `room` is lower and exceeded, records the sufficient limit and returns an empty space.
     pub(super) fn of(
         bounds: Option<(i64, i64)>,
-        room: &StackRoom,
+        room: &StackIdLimit,
         rows: impl Iterator<Item = Rows<Local>>,
     ) -> StackSpace {
         match bounds {

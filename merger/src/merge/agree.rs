@@ -10,7 +10,7 @@ use crate::budget::MemoryBudget;
 use crate::input::plan::MergePlan;
 use crate::number::{RowNumbering, number_rows};
 use crate::options::MergeArgs;
-use crate::output::sets::{self, SmallRows, TableSets, table_sets};
+use crate::output::sets::{self, SharedTableRows, TableSets, table_sets};
 use crate::strings::{self, StringIds};
 use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives, exit_spread, late_ranks, match_calls};
 use rpd_comm::{Comm, agree_on_result, gather_counts};
@@ -36,7 +36,7 @@ pub(super) struct JobAgreement {
     /// Ids of rows.
     pub(super) numbering: RowNumbering,
     /// Row counts of the string and node tables, whose rows are shared by several inputs.
-    pub(super) small_rows: SmallRows,
+    pub(super) shared_rows: SharedTableRows,
     /// Memory of this rank that is left for writing.
     pub(super) memory: MemoryBudget,
 }
@@ -71,11 +71,11 @@ pub(super) fn agree(
     let sets = table_sets(comm, args.layout, plan, &inputs.surveys, &findings)?;
     progress.phase("number");
     let mut numbering = number_rows(comm, &inputs.schema, &inputs.surveys)?;
-    let small_rows = match sets.is_partitioned() {
-        false => SmallRows { strings: strings.distinct, nodes: findings.nodes.nodes().len() as u64 },
-        true => sets::count_small(comm, &inputs.surveys, &findings.nodes)?,
+    let shared_rows = match sets.is_partitioned() {
+        false => SharedTableRows { strings: strings.distinct, nodes: findings.nodes.nodes().len() as u64 },
+        true => sets::count_shared_rows(comm, &inputs.surveys, &findings.nodes)?,
     };
-    numbering.totals.extend([(rocpd::STRING, small_rows.strings), (rocpd::INFO_NODE, small_rows.nodes)]);
+    numbering.totals.extend([(rocpd::STRING, shared_rows.strings), (rocpd::INFO_NODE, shared_rows.nodes)]);
     Ok(JobAgreement {
         strings,
         findings,
@@ -85,7 +85,7 @@ pub(super) fn agree(
         far_apart,
         sets,
         numbering,
-        small_rows,
+        shared_rows,
         memory,
     })
 }

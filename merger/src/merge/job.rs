@@ -1,17 +1,16 @@
 //! Inputs, output and options of a merge. Rank 0 lists them and sends them to all merge ranks.
 
-use crate::input::listing::find::{ListedFile, hold, is_text};
-use crate::input::listing::translate::{self, TranslatedFile, TranslatedFolder, TranslationNotes};
-use crate::input::listing::unused::{UnusedFiles, find_all};
-use crate::input::plan::output_path::output_of;
+use crate::input::listing::{
+    ListedFile, TranslatedFolder, TranslationNotes, UnusedFiles, find_all, hold, is_text, translate,
+};
+use crate::input::plan::output_of;
 use crate::options::MergeArgs;
 use crate::output::size_limit::SizeLimit;
 use crate::partial_output::made_by_merge::unfinished_run;
 use crate::summary::clock_plot::check_place;
 use rpd_clocks::ClockFile;
-use rpd_comm::{Comm, agree_on_result};
+use rpd_comm::{Comm, agree_on_result, gather_values};
 use rpd_console::Failure;
-use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -97,13 +96,9 @@ fn folders_of(args: &MergeArgs, files: &[ListedFile]) -> Vec<PathBuf> {
     if !args.inputs.is_empty() {
         return args.inputs.iter().filter(|input| input.is_dir()).cloned().collect();
     }
-    let folders: BTreeSet<PathBuf> = files
-        .iter()
-        .filter_map(|listed| listed.path.parent())
-        .filter(|f| is_text(f))
-        .map(Path::to_path_buf)
-        .collect();
-    folders.into_iter().collect()
+    let folders = files.iter().filter_map(|listed| listed.path.parent()).filter(|folder| is_text(folder));
+    let distinct: BTreeSet<&Path> = folders.collect();
+    distinct.into_iter().map(Path::to_path_buf).collect()
 }
 
 /// Translates the foreign files and replaces them in the list by the resulting shards. Returns the folder that holds
@@ -118,11 +113,7 @@ pub(crate) fn translate_foreign(
     let begun = TranslatedFolder::begin(&listing.output, comm.rank() == 0);
     let folder = agree_on_result(comm, begun)?;
     let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
-    let mut all: Vec<TranslatedFile> = Vec::new();
-    for message in comm.all_gather(wire::encode(&own)) {
-        let theirs: Vec<TranslatedFile> = wire::decode_message(&message).map_err(Failure::message)?;
-        all.extend(theirs);
-    }
+    let all = gather_values(comm, &own)?.into_iter().flatten();
     listing.translation_notes = translate::replace(&mut listing.files, all);
     Ok(Some(folder))
 }

@@ -13,8 +13,7 @@ mod write;
 pub(crate) use job::MergeJob;
 pub use observe::{JobObservations, job_observations};
 
-use crate::input::plan::excluded::ExcludedInputs;
-use crate::input::plan::{MergePlan, plan};
+use crate::input::plan::{ExcludedInputs, MergePlan, plan};
 use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::row_counts;
 use crate::output::planned_size::{PlannedRows, planned_bytes, with_converted};
@@ -160,11 +159,11 @@ fn first_report(
     report.is_database = args.form() == OutputFormat::Rocpd;
     report.note_if_empty(&found.rows_read);
     match plan.only_previous_merge() {
-        Some(former) => report.take_over(former),
+        Some(previous) => report.adopt_results(previous),
         None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
     }
-    report.note_clock_file(&agreed.clocks);
-    report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.put_into(note)));
+    report.notes.extend(agreed.clocks.clock_file_notes.iter().cloned());
+    report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.restore_names(note)));
     report.note_options_without_effect(args, plan);
     report.note_unprobed(&agreed.clocks.logs);
     if report.is_database {
@@ -206,7 +205,7 @@ fn check_size(
     let numbers = PlannedRows {
         schema: &inputs.schema,
         totals: &agreed.numbering.totals,
-        sets: agreed.sets.all().len() as u64,
+        sets: agreed.sets.all.len() as u64,
     };
     report.planned_bytes = with_converted(planned_bytes(comm, &inputs.content, numbers)?, args.form());
     let note = broadcast_result(comm, || {

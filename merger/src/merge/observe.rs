@@ -3,8 +3,7 @@
 use super::job::MergeJob;
 use super::survey::survey_inputs;
 use crate::agree::clocks::GatheredClocks;
-use crate::input::plan::excluded::ExcludedInputs;
-use crate::input::plan::plan;
+use crate::input::plan::{ExcludedInputs, plan};
 use crate::options::MergeArgs;
 use rpd_clocks::ClockObservations;
 use rpd_collectives::{clock_observations, match_calls};

@@ -3,16 +3,16 @@
 
 use super::agree::JobAgreement;
 use super::survey::SurveyedInputs;
-use super::write::{WrittenPages, output_rows, row_maker};
+use super::write::{WrittenPages, row_maker};
 use crate::input::plan::MergePlan;
 use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::compare_counts;
-use crate::output::sets::{self, SmallRows};
+use crate::output::sets::{self, SharedTableRows};
 use crate::output::verify::verify;
 use crate::output::{legacy, processes, seal, write_failure};
 use crate::partial_output::PartialOutput;
 use crate::summary::{MergeReport, metadata};
-use rpd_comm::{Comm, agree_on_result};
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::Writer;
 
@@ -42,23 +42,22 @@ pub(super) fn seal(
     }
     comm.barrier();
     let open = || -> Result<Writer, Failure> {
-        let writer = Writer::open(path, sets.all()).map_err(write_failure)?;
+        let writer = Writer::open(path, &sets.all).map_err(write_failure)?;
         writer.set_cache(agreed.memory.cache_bytes()).map_err(write_failure)?;
         Ok(writer)
     };
     let mut written = placed.written;
-    let rows = output_rows(args, inputs, agreed);
-    let maker = row_maker(&rows, inputs, agreed);
-    written.add(processes::write_in_turns(comm, &open, sets, &maker, &inputs.surveys)?);
-    let small_rows = if sets.is_partitioned() {
-        sets::write_in_turns(comm, &open, sets, schema, &inputs.surveys, &agreed.strings, nodes)?
+    let maker = row_maker(args, inputs, agreed);
+    written.add(processes::write_in_rank_order(comm, &open, sets, &maker, &inputs.surveys)?);
+    let shared_rows = if sets.is_partitioned() {
+        sets::write_in_rank_order(comm, &open, sets, schema, &inputs.surveys, &agreed.strings, nodes)?
     } else {
-        let strings = seal::strings_in_turns(comm, &open, schema, &inputs.surveys, &agreed.strings)?;
-        SmallRows { strings, nodes: if comm.rank() == 0 { agreed.small_rows.nodes } else { 0 } }
+        let strings = seal::write_strings(comm, &open, schema, &inputs.surveys, &agreed.strings)?;
+        SharedTableRows { strings, nodes: if comm.rank() == 0 { agreed.shared_rows.nodes } else { 0 } }
     };
-    seal::count_small(&mut written, small_rows);
-    let rows = compare_counts(comm, schema, &agreed.numbering.totals, &agreed.findings.rows_read, written)?;
-    let accounts = report.take_rows(rows);
+    seal::count_shared_rows(&mut written, shared_rows);
+    let counts = compare_counts(comm, schema, &agreed.numbering.totals, &agreed.findings.rows_read, written)?;
+    (report.rows, report.placeholders, report.replaced) = (counts.rows, counts.placeholders, counts.replaced);
     if comm.rank() == 0 {
         let metadata = metadata(plan, report, &agreed.clocks, nodes);
         seal::finish(path, sets, schema, nodes, &index, &metadata)?;
@@ -67,20 +66,15 @@ pub(super) fn seal(
     comm.barrier();
     if args.verify {
         progress.phase("verify");
-        on_rank_0(comm, || report.verified(verify(path, schema, sets.all().len(), &accounts)?))?;
+        broadcast_result(comm, || report.verified(verify(path, schema, sets.all.len(), &counts.accounts)?))?;
     }
     if args.form() == OutputFormat::Rpd {
         progress.phase("rpd");
-        on_rank_0(comm, || {
+        broadcast_result(comm, || {
             let left_out = legacy::replace_by_rpd(path, &output.converted_path(), report.verify.as_mut())?;
             report.note_left_out_of_rpd(left_out);
             Ok(())
         })?;
     }
     Ok(())
-}
-
-/// Runs a step on rank 0. All ranks fail if it does.
-fn on_rank_0(comm: &impl Comm, step: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-    agree_on_result(comm, if comm.rank() == 0 { step() } else { Ok(()) })
 }

@@ -2,14 +2,10 @@
 
 use crate::agree::recorded_clocks::RecordedClocks;
 use crate::budget::HeldMemory;
-use crate::input::host_clocks::HostClocks;
 use crate::input::plan::share::share;
 use crate::input::plan::{MergePlan, PlannedInput};
-use crate::input::schema::JobSchema;
-use crate::input::set_strings::SetStrings;
-use crate::input::source::{RowRoom, StackRoom};
-use crate::input::survey::input_survey::InputSurvey;
-use crate::input::survey::survey;
+use crate::input::survey::{InputSurvey, survey};
+use crate::input::{JobSchema, SetStrings};
 use crate::options::{MergeArgs, TableLayout};
 use crate::output::planned_size::PlannedContent;
 use crate::strings::DistinctStrings;
@@ -22,7 +18,6 @@ use std::ops::Range;
 /// Inputs that this rank reads.
 struct RankInputs<'a> {
     inputs: &'a [PlannedInput],
-    host_clocks: &'a HostClocks,
     /// Contiguous runs of these inputs, as indices from this rank's first input.
     groups: Vec<Range<usize>>,
 }
@@ -35,11 +30,7 @@ impl<'a> RankInputs<'a> {
         let first = groups.first().map_or(0, |g| g.start);
         let next = groups.last().map_or(first, |g| g.end);
         let groups = groups.iter().map(|g| g.start - first..g.end - first).collect();
-        RankInputs { inputs: &plan.inputs[first..next], host_clocks: &plan.host_clocks, groups }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.inputs.iter().map(|input| input.bytes).sum()
+        RankInputs { inputs: &plan.inputs[first..next], groups }
     }
 }
 
@@ -66,15 +57,16 @@ pub(super) struct SurveyedInputs {
 }
 
 impl SurveyedInputs {
-    fn new(args: &MergeArgs, plan: &MergePlan, inputs: &RankInputs<'_>) -> SurveyedInputs {
-        let mut schema = JobSchema::new(&plan.schema);
-        schema.stacks = StackRoom::new(args.memory.stack_ids());
-        schema.rows = RowRoom::new(args.memory.row_bytes());
+    fn new(
+        args: &MergeArgs,
+        plan: &MergePlan,
+        RankInputs { inputs, groups }: RankInputs<'_>,
+    ) -> SurveyedInputs {
         SurveyedInputs {
-            surveys: Vec::with_capacity(inputs.inputs.len()),
-            groups: inputs.groups.clone(),
-            bytes: inputs.bytes(),
-            schema,
+            surveys: Vec::with_capacity(inputs.len()),
+            groups,
+            bytes: inputs.iter().map(|input| input.bytes).sum(),
+            schema: JobSchema::new(&plan.schema, args.memory),
             sample: CallSample::new(args.memory.collectives()),
             strings: DistinctStrings::default(),
             clocks: RecordedClocks::default(),
@@ -104,7 +96,41 @@ impl SurveyedInputs {
 
     /// Takes the collectives of this rank's processes out of the surveys, in merge order.
     pub(super) fn take_collectives(&mut self) -> Vec<(JobParticipant, ProcessCollectives)> {
-        take_collectives(&mut self.surveys)
+        let sources = self.surveys.iter_mut().flat_map(|survey| &mut survey.sources);
+        let takes_part =
+            |calls: &ProcessCollectives| !calls.is_empty() || calls.alone > 0 || calls.is_singleton;
+        let some = sources.filter(|source| takes_part(&source.collectives));
+        some.map(|source| {
+            let process = &source.process;
+            let calls = &mut source.collectives;
+            let began = calls.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
+            let last_exit = calls.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
+            // `first_seen` is 0 in files that do not record the start of a process.
+            let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
+            let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
+            calls.untimed.close(last_seen);
+            let participant = JobParticipant {
+                rank: process.rank,
+                worker: process.worker,
+                began,
+                first_seen,
+                seen_ns: last_seen.saturating_sub(first_seen),
+                initialized: calls.mpi.initialized(),
+                initialization_ns: calls.mpi.initialization_ns(),
+                finalization_ns: calls.untimed.finalization_ns(),
+                poll_gaps_ns: calls.mpi.poll_gaps_ns(),
+                lacks_calls: calls.lacks_calls,
+                is_cut: calls.is_cut,
+                hides_messages: calls.hides_messages,
+                is_in_threads: calls.is_in_threads,
+                is_singleton: calls.is_singleton,
+                pid: process.pid,
+                host: process.node.hostname.clone(),
+                domain: process.domain.clone(),
+            };
+            (participant, std::mem::take(calls))
+        })
+        .collect()
     }
 }
 
@@ -119,18 +145,18 @@ pub(super) fn survey_inputs(
     progress: &mut Progress,
 ) -> Result<SurveyedInputs, Failure> {
     let rank_inputs = RankInputs::new(plan, comm);
-    let mut inputs = SurveyedInputs::new(args, plan, &rank_inputs);
+    let mut left = rank_inputs.inputs;
+    let mut inputs = SurveyedInputs::new(args, plan, rank_inputs);
     progress.phase_of_bytes("read", inputs.bytes);
     let mut bytes_read = 0;
     let mut vanished = Vec::new();
-    let mut left = rank_inputs.inputs;
     while !left.is_empty() {
         let memory = args.memory.without(inputs.memory);
         let at_once = memory.threads(rayon::current_num_threads(), inputs.memory.largest);
         let (some, rest) = left.split_at(at_once.min(left.len()));
         left = rest;
         let survey_one = |planned: &PlannedInput| {
-            let surveyed = survey(planned, &inputs.schema, rank_inputs.host_clocks, &inputs.sample);
+            let surveyed = survey(planned, &inputs.schema, &plan.host_clocks, &inputs.sample);
             progress.add(planned.bytes);
             surveyed
         };
@@ -148,42 +174,4 @@ pub(super) fn survey_inputs(
         args.memory.check(inputs.memory, (bytes_read, inputs.bytes))?;
     }
     if vanished.is_empty() { Ok(inputs) } else { Err(Failure::inputs_vanished(vanished)) }
-}
-
-/// Takes the collectives of the processes out of the surveys, in merge order.
-fn take_collectives(surveys: &mut [InputSurvey]) -> Vec<(JobParticipant, ProcessCollectives)> {
-    let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
-    let takes_part = |calls: &ProcessCollectives| !calls.is_empty() || calls.alone > 0 || calls.is_singleton;
-    let some = sources.filter(|source| takes_part(&source.collectives));
-    some.map(|source| {
-        let process = &source.process;
-        let calls = &mut source.collectives;
-        let began = calls.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
-        let last_exit = calls.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
-        // `first_seen` is 0 in files that do not record the start of a process.
-        let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
-        let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
-        calls.untimed.close(last_seen);
-        let participant = JobParticipant {
-            rank: process.rank,
-            worker: process.worker,
-            began,
-            first_seen,
-            seen_ns: last_seen.saturating_sub(first_seen),
-            initialized: calls.mpi.initialized(),
-            initialization_ns: calls.mpi.initialization_ns(),
-            finalization_ns: calls.untimed.finalization_ns(),
-            poll_gaps_ns: calls.mpi.poll_gaps_ns(),
-            lacks_calls: calls.lacks_calls,
-            is_cut: calls.is_cut,
-            hides_messages: calls.hides_messages,
-            is_in_threads: calls.is_in_threads,
-            is_singleton: calls.is_singleton,
-            pid: process.pid,
-            host: process.node.hostname.clone(),
-            domain: process.domain.clone(),
-        };
-        (participant, std::mem::take(calls))
-    })
-    .collect()
 }

@@ -7,7 +7,7 @@ use super::survey::SurveyedInputs;
 use crate::options::MergeArgs;
 use crate::output::base::BaseFile;
 use crate::output::encode::{TableForms, UnitEncoder};
-use crate::output::place::{RankPages, WriteLimits, WriteTarget, place};
+use crate::output::place::{RankPages, WriteTarget, write_pages};
 use crate::output::rows::{RowContext, RowMaker};
 use crate::output::units::units;
 use rpd_comm::Comm;
@@ -38,42 +38,30 @@ pub(super) fn write(
 ) -> Result<WrittenPages, Failure> {
     progress.phase_of_bytes("write", inputs.bytes);
     let base = BaseFile::create(comm, path, &agreed.sets, &inputs.schema)?;
-    let rows = output_rows(args, inputs, agreed);
     let forms = TableForms::new(&inputs.schema, agreed.sets.clone());
     let units = units(&inputs.surveys, &inputs.groups);
-    let encoder = UnitEncoder::new(
-        units,
-        row_maker(&rows, inputs, agreed),
-        forms,
-        progress,
-        agreed.memory.spare_bytes(),
-    );
-    let target = WriteTarget { path, first: base.next_page };
-    let means = WriteLimits {
+    let rows = row_maker(args, inputs, agreed);
+    let encoder = UnitEncoder::new(units, rows, forms, progress, agreed.memory.spare_bytes());
+    let target = WriteTarget {
+        path,
+        first: base.next_page,
         threads: agreed.memory.threads(rayon::current_num_threads(), inputs.memory.largest),
         stream_bytes: agreed.memory.stream_bytes(),
         kept_bytes: agreed.memory.kept_bytes(),
-        most_bytes: job.limit.bytes(),
+        max_bytes: job.limit.bytes,
     };
-    let placed = place(comm, target, &encoder, means)?;
+    let placed = write_pages(comm, target, &encoder)?;
     Ok(WrittenPages { base, placed })
-}
-
-/// Returns the context that all output rows share.
-pub(super) fn output_rows<'a>(
-    args: &'a MergeArgs,
-    inputs: &'a SurveyedInputs,
-    agreed: &'a JobAgreement,
-) -> RowContext<'a> {
-    let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
-    RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes: &agreed.findings.nodes, keep }
 }
 
 /// Returns the maker that turns rows of this rank's inputs into output rows.
 pub(super) fn row_maker<'a>(
-    job: &'a RowContext<'a>,
+    args: &'a MergeArgs,
     inputs: &'a SurveyedInputs,
     agreed: &'a JobAgreement,
 ) -> RowMaker<'a> {
+    let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
+    let nodes = &agreed.findings.nodes;
+    let job = RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes, keep };
     RowMaker::new(job, &inputs.surveys, &agreed.numbering.bases, &agreed.strings)
 }

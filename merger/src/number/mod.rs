@@ -9,8 +9,7 @@ pub(crate) use placeholder::placeholders;
 pub(crate) use renumber::{ReplacedValues, SourceMap};
 pub(crate) use row_numbering::{RowNumbering, number_rows};
 
-use crate::input::schema::JobSchema;
-use crate::input::source::InputSource;
+use crate::input::{InputSource, JobSchema};
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
 
@@ -41,25 +40,25 @@ impl SourceBases {
 /// Returns how many ids a source needs: one count per numbered table, then the count of stack ids.
 pub(crate) fn demand(source: &InputSource, job: &JobSchema) -> Vec<u64> {
     let space = |table: &TableId| source.spaces.get(table).map_or(0, |s| (s.next - 1).max(0) as u64);
-    job.numbered().iter().map(space).chain([source.stacks.len() as u64]).collect()
+    job.numbered.iter().map(space).chain([source.stacks.len() as u64]).collect()
 }
 
 /// Returns the bases of consecutive sources. The first source begins at `start`; `processes` are the ids of the
-/// sources' processes. `samples_behind` is the number of region ids of the whole job, because samples share the id
+/// sources' processes. `region_ids` is the number of region ids of the whole job, because samples share the id
 /// space of regions.
 pub(crate) fn bases(
     job: &JobSchema,
     start: &[u64],
     demands: &[Vec<u64>],
     processes: Vec<Box<[i64]>>,
-    samples_behind: u64,
+    region_ids: u64,
 ) -> Vec<SourceBases> {
-    let tables = job.numbered();
+    let tables = &job.numbered;
     let mut at = start.to_vec();
     let mut all = Vec::with_capacity(demands.len());
     for (demand, processes) in demands.iter().zip(processes) {
         let keys = tables.iter().zip(&at).map(|(table, base)| match *table {
-            rocpd::SAMPLE => (*table, (base + samples_behind) as i64),
+            rocpd::SAMPLE => (*table, (base + region_ids) as i64),
             table => (table, *base as i64),
         });
         all.push(SourceBases { keys: keys.collect(), processes, stacks: at[tables.len()] as i64 });

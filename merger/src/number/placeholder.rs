@@ -1,8 +1,6 @@
 //! Placeholder rows, for mandatory references to lost rows.
 
-use crate::input::expand::BuiltinString;
-use crate::input::schema::JobSchema;
-use crate::input::source::InputSource;
+use crate::input::{BuiltinString, InputSource, JobSchema};
 use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Value, rocpd};
 
 /// Returns the placeholder rows for which the survey reserved keys.

@@ -1,9 +1,7 @@
 use super::SourceBases;
 use super::json_ids::{self, JsonId};
 use crate::agree::job_clocks::ProcessFit;
-use crate::input::expand::BuiltinString;
-use crate::input::opened::StringMap;
-use crate::input::source::{InputSource, RowOrigin, StackSpace};
+use crate::input::{BuiltinString, InputSource, RowOrigin, StackSpace, StringMap};
 use rpd_shard::model::{
     Cells, Column, JsonRef, Keys, Kind, Local, Merged, Nulls, OwnedValue, Rows, TableId, TextCells, Value,
     rocpd,

@@ -2,8 +2,8 @@
 
 use super::{SourceBases, bases, demand};
 use crate::agree::processes::{self, JobProcesses};
-use crate::input::schema::JobSchema;
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::JobSchema;
+use crate::input::survey::InputSurvey;
 use rpd_comm::{Comm, gather_counts, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
@@ -28,7 +28,7 @@ pub(crate) fn number_rows(
     schema: &JobSchema,
     surveys: &[InputSurvey],
 ) -> Result<RowNumbering, Failure> {
-    let tables = schema.numbered();
+    let tables = &schema.numbered;
     let sources = || surveys.iter().flat_map(|s| &s.sources);
     let demands: Vec<Vec<u64>> = sources().map(|source| demand(source, schema)).collect();
     let sum = |numbers: &[Vec<u64>], i: usize| numbers.iter().map(|n| n[i]).fold(0u64, u64::saturating_add);

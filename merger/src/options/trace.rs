@@ -76,10 +76,10 @@ impl MergeArgs {
     /// Returns the path of a possible finished trace that only needs to be opened. This is the only input, if no
     /// option requests another trace.
     pub fn finished_trace(&self) -> Option<&Path> {
-        let says_nothing =
+        let requests_nothing =
             self.format.is_none() && self.output.is_none() && self.trace.drawing_option().is_none();
         match &self.inputs[..] {
-            [input] if self.trace.opener().is_some() && says_nothing => Some(input),
+            [input] if self.trace.opener().is_some() && requests_nothing => Some(input),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::index::LeafSlot;
 use super::sets::TableSets;
-use crate::input::schema::JobSchema;
+use crate::input::JobSchema;
 use crate::output::write_failure;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
@@ -32,16 +32,16 @@ impl BaseFile {
         let mut roots = BTreeMap::new();
         let mut pages = 0;
         if comm.rank() == 0 {
-            let writer = Writer::create_of(path, sets.all(), schema.version, schema.schema())
-                .map_err(write_failure)?;
+            let writer =
+                Writer::create_of(path, &sets.all, schema.version, &schema.schema).map_err(write_failure)?;
             writer.mark_as_merge().map_err(write_failure)?;
             let (found, count) = writer.roots().map_err(write_failure)?;
-            for (set, names) in (0u32..).zip(sets.all()) {
+            for (set, names) in (0u32..).zip(&sets.all) {
                 let slot = |table| {
                     let root = found.get(&table_name(&schema.name(table), names))?;
                     Some((LeafSlot { set, table }, *root))
                 };
-                roots.extend(schema.numbered().iter().filter_map(|table| slot(*table)));
+                roots.extend(schema.numbered.iter().filter_map(|table| slot(*table)));
             }
             pages = count;
             writer.commit().map_err(write_failure)?;

@@ -1,10 +1,8 @@
 //! Rows of one block of a shard.
 
 use super::provenance;
-use crate::input::expand::{self, ExpansionContext};
-use crate::input::opened::block_rows;
-use crate::input::source::{ExpandedKeys, RowOrigin};
-use crate::input::vanished::vanished_input;
+use crate::input::expand::ExpansionContext;
+use crate::input::{ExpandedKeys, RowOrigin, block_rows, expand, vanished_input};
 use crate::number::{ReplacedValues, SourceMap};
 use rpd_console::Failure;
 use rpd_shard::Shard;

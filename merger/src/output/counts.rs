@@ -2,12 +2,10 @@
 
 use super::rows::WrittenRows;
 use super::verify::TableAccount;
-use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::schema::JobSchema;
-use rpd_comm::{Comm, shared_failure};
+use crate::input::{JobSchema, REGIONS, SAMPLES};
+use rpd_comm::{Comm, gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::wire;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -22,7 +20,7 @@ pub struct RowCount {
 
 /// Row counts of the output.
 #[derive(Debug)]
-pub struct RowAccounts {
+pub(crate) struct RowAccounts {
     /// Account of each table.
     pub accounts: BTreeMap<TableId, TableAccount>,
     /// Rows of each table.
@@ -45,9 +43,7 @@ pub(crate) fn compare_counts(
     written: WrittenRows,
 ) -> Result<RowAccounts, Failure> {
     let mut all = WrittenRows::default();
-    for message in comm.all_gather(wire::encode(&written)) {
-        all.add(wire::decode_message(&message).map_err(Failure::message)?);
-    }
+    gather_values(comm, &written)?.into_iter().for_each(|rows| all.add(rows));
     let mut accounts = BTreeMap::new();
     for (&table, &expected) in numbered {
         let rows = all.rows.get(&table).copied().unwrap_or(0);
@@ -64,14 +60,12 @@ pub(crate) fn compare_counts(
             return Err(shared_failure(comm, Failure::internal(text)));
         }
     }
-    let replaced = all.replaced.into_iter();
-    let replaced =
-        replaced.map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows)).collect();
+    let named = |((table, column), rows)| (schema.name(table).into_owned(), column, rows);
     Ok(RowAccounts {
         accounts,
         rows: row_counts(schema, &all.rows),
         placeholders: row_counts(schema, &all.placeholders),
-        replaced,
+        replaced: all.replaced.into_iter().map(named).collect(),
     })
 }
 

@@ -1,11 +1,11 @@
 //! Encodes the merged rows of a unit as leaf pages.
 
 use super::index::LeafSlot;
-use super::rows::{RowMaker, WrittenRows};
+use super::rows::{PieceRows, RowMaker, WrittenRows};
 use super::sets::TableSets;
-use super::turns::HandOn;
+use super::turns::EmitPart;
 use super::units::PieceUnit;
-use crate::input::schema::JobSchema;
+use crate::input::{JobSchema, text_of};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Cells, Column, Kind, Merged, OwnedValue, Rows, Table, TableId, Value};
@@ -20,10 +20,7 @@ const MAX_OPEN_BYTES: usize = 6 << 20;
 const MAX_TEXT_BYTES: usize = 2 << 20;
 
 /// How rows of one table are stored: columns with their names, SQLite affinities and values for missing cells.
-#[derive(Debug)]
-struct Form {
-    columns: Vec<(String, Affinity, Absent)>,
-}
+type TableForm = Vec<(String, Affinity, Absent)>;
 
 /// Value for cells that an input lacks.
 #[derive(Debug)]
@@ -33,27 +30,25 @@ struct Absent {
     for_null: bool,
 }
 
-impl Form {
-    fn new(table: &Table) -> Form {
-        let column = |column: &Column| {
-            let value = match default_value(column) {
-                Value::Null if column.sql.not_null => match column.kind {
-                    Kind::Text | Kind::Json(_) | Kind::Any => OwnedValue::Text(Box::default()),
-                    _ => OwnedValue::Int(0),
-                },
-                value => value.to_owned(),
-            };
-            let absent = Absent { value, for_null: column.sql.not_null };
-            (column.name.clone(), Affinity::of(&column.sql.type_name), absent)
+fn form_of(table: &Table) -> TableForm {
+    let column = |column: &Column| {
+        let value = match default_value(column) {
+            Value::Null if column.sql.not_null => match column.kind {
+                Kind::Text | Kind::Json(_) | Kind::Any => OwnedValue::Text(Box::default()),
+                _ => OwnedValue::Int(0),
+            },
+            value => value.to_owned(),
         };
-        Form { columns: table.columns.iter().map(column).collect() }
-    }
+        let absent = Absent { value, for_null: column.sql.not_null };
+        (column.name.clone(), Affinity::of(&column.sql.type_name), absent)
+    };
+    table.columns.iter().map(column).collect()
 }
 
 /// How the tables of the output are stored.
 #[derive(Debug)]
 pub(crate) struct TableForms {
-    forms: BTreeMap<TableId, Form>,
+    forms: BTreeMap<TableId, TableForm>,
     sets: TableSets,
     /// Guid of each table set.
     guids: Vec<String>,
@@ -62,9 +57,9 @@ pub(crate) struct TableForms {
 impl TableForms {
     /// Derives the forms from this schema. Rows of each table set carry its guid.
     pub(crate) fn new(schema: &JobSchema, sets: TableSets) -> TableForms {
-        let tables = schema.schema().output_tables();
-        let guids = sets.guids();
-        TableForms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), sets, guids }
+        let tables = schema.schema.output_tables();
+        let guids = sets.all.iter().map(|set| set.guid().to_owned()).collect();
+        TableForms { forms: tables.map(|t| (t.id, form_of(t))).collect(), sets, guids }
     }
 }
 
@@ -102,7 +97,8 @@ impl OpenUnit {
 /// Returns the rows, divided into small portions if their texts are long. A block of a shard contains each text once,
 /// but the pages contain it in each row.
 fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
-    let bytes = |row: usize| -> usize { rows.columns.iter().map(|cells| text_bytes(cells, row)).sum() };
+    let bytes =
+        |row: usize| -> usize { rows.columns.iter().map(|cells| text_of(cells.get(row)).len()).sum() };
     let is_long = |cells: &Cells| match cells {
         Cells::Text(text) => text.bytes.len() > MAX_TEXT_BYTES,
         Cells::Any(values) => values
@@ -126,13 +122,6 @@ fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
     portions.into_iter().filter(|p| !p.is_empty()).map(|p| Cow::Owned(rows.portion(p))).collect()
 }
 
-fn text_bytes(cells: &Cells, row: usize) -> usize {
-    match cells.get(row) {
-        Value::Text(text) | Value::Blob(text) => text.len(),
-        _ => 0,
-    }
-}
-
 /// Encodes this rank's units into pages. Threads share it.
 #[derive(Debug)]
 pub(crate) struct UnitEncoder<'a> {
@@ -140,7 +129,8 @@ pub(crate) struct UnitEncoder<'a> {
     rows: RowMaker<'a>,
     forms: TableForms,
     progress: &'a Progress,
-    memory: Arc<PageMemory>,
+    /// Memory pool to which written pages return.
+    pub memory: Arc<PageMemory>,
 }
 
 impl<'a> UnitEncoder<'a> {
@@ -166,22 +156,22 @@ impl<'a> UnitEncoder<'a> {
     }
 
     /// Encodes a unit; the result is always the same. If the pages exceed [`MAX_OPEN_BYTES`], emits parts of them through
-    /// `hand_on` first.
+    /// `emit` first.
     pub(crate) fn encode(
         &self,
         unit: usize,
-        hand_on: &mut HandOn<'_, EncodedUnit>,
+        emit: &mut EmitPart<'_, EncodedUnit>,
     ) -> Result<EncodedUnit, Failure> {
         let mut open = OpenUnit::default();
         let mut written = WrittenRows::default();
         let mut finished = 0;
         for part in &self.units[unit] {
             let set = self.forms.sets.of(part.input, part.source) as u32;
-            finished += self.rows.rows(*part, &mut written, &mut |rows| {
+            finished += self.rows.rows(*part, PieceRows::Others, &mut written, &mut |rows| {
                 for portion in portions(rows) {
                     self.append(&mut open, set, &portion)?;
                     if open.bytes() > MAX_OPEN_BYTES {
-                        hand_on(std::mem::take(&mut open).finish())?;
+                        emit(std::mem::take(&mut open).finish())?;
                     }
                 }
                 Ok(())
@@ -193,38 +183,31 @@ impl<'a> UnitEncoder<'a> {
     fn append(&self, open: &mut OpenUnit, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
         let slot = LeafSlot { set, table: rows.id() };
         let writer = open.writers.entry(slot).or_insert_with(|| LeafWriter::new(self.memory.clone()));
-        append(writer, &self.forms, set, rows)
-    }
-
-    /// Returns the memory pool to which written pages return.
-    pub(crate) fn memory(&self) -> &Arc<PageMemory> {
-        &self.memory
+        let unknown = || Failure::internal(format!("{} has no place in the output", rows.id()));
+        let form = self.forms.forms.get(&rows.id()).ok_or_else(unknown)?;
+        let guid = self.forms.guids.get(set as usize).ok_or_else(unknown)?;
+        let mut fields = Vec::with_capacity(form.len() + 2);
+        fields.push(Field::Key);
+        fields.push(Field::Same { value: Value::Text(guid.as_bytes()), affinity: Affinity::Text });
+        for (name, affinity, absent) in form {
+            let own = rows.table.position(name).map(|i| &rows.columns[i]);
+            fields.push(match own {
+                None | Some(Cells::Absent) => {
+                    Field::Same { value: absent.value.as_value(), affinity: *affinity }
+                }
+                Some(cells) => {
+                    let null = if absent.for_null { absent.value.as_value() } else { Value::Null };
+                    Field::Cells { cells, null, affinity: *affinity }
+                }
+            });
+        }
+        writer.append(&rows.keys, &fields, rows.len).map_err(|error| {
+            Failure::output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
+        })
     }
 
     /// Reports progress: this many bytes of inputs are completed.
     pub(crate) fn finished(&self, bytes: u64) {
         self.progress.add(bytes);
     }
-}
-
-fn append(writer: &mut LeafWriter, forms: &TableForms, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
-    let unknown = || Failure::internal(format!("{} has no place in the output", rows.id()));
-    let form = forms.forms.get(&rows.id()).ok_or_else(unknown)?;
-    let guid = forms.guids.get(set as usize).ok_or_else(unknown)?;
-    let mut fields = Vec::with_capacity(form.columns.len() + 2);
-    fields.push(Field::Key);
-    fields.push(Field::Same { value: Value::Text(guid.as_bytes()), affinity: Affinity::Text });
-    for (name, affinity, absent) in &form.columns {
-        let own = rows.table.position(name).map(|i| &rows.columns[i]);
-        fields.push(match own {
-            None | Some(Cells::Absent) => Field::Same { value: absent.value.as_value(), affinity: *affinity },
-            Some(cells) => {
-                let null = if absent.for_null { absent.value.as_value() } else { Value::Null };
-                Field::Cells { cells, null, affinity: *affinity }
-            }
-        });
-    }
-    writer.append(&rows.keys, &fields, rows.len).map_err(|error| {
-        Failure::output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
-    })
 }

@@ -38,7 +38,8 @@ impl TableLeaves {
 /// Leaf pages of all tables. Takes eight bytes for each page of 4096 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeafIndex {
-    tables: BTreeMap<LeafSlot, TableLeaves>,
+    /// The tables that have rows.
+    pub tables: BTreeMap<LeafSlot, TableLeaves>,
 }
 
 impl LeafIndex {
@@ -58,25 +59,16 @@ impl LeafIndex {
         }
     }
 
-    /// Returns the tables that have rows.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (&LeafSlot, &TableLeaves)> {
-        self.tables.iter()
-    }
-
-    /// Serializes the index. Each table has its slot, the numbers of runs and of leaf pages, the runs, and the last
-    /// rowids, all little-endian.
+    /// Serializes the index as 64-bit numbers, little-endian. Each table has its set and number, the numbers of runs
+    /// and of leaf pages, the runs, and the last rowids.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
+        let mut put = |number: u64| bytes.extend_from_slice(&number.to_le_bytes());
         for (slot, leaves) in &self.tables {
-            bytes.extend_from_slice(&slot.set.to_le_bytes());
-            bytes.extend_from_slice(&slot.table.0.to_le_bytes());
-            bytes.extend_from_slice(&(leaves.runs.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(&(leaves.last_rowids.len() as u64).to_le_bytes());
-            for (first, count) in &leaves.runs {
-                bytes.extend_from_slice(&first.to_le_bytes());
-                bytes.extend_from_slice(&count.to_le_bytes());
-            }
-            leaves.last_rowids.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
+            let lengths = [leaves.runs.len() as u64, leaves.last_rowids.len() as u64];
+            [u64::from(slot.set), u64::from(slot.table.0)].into_iter().chain(lengths).for_each(&mut put);
+            leaves.runs.iter().flat_map(|(first, count)| [*first, *count]).for_each(&mut put);
+            leaves.last_rowids.iter().for_each(|id| put(*id as u64));
         }
         bytes
     }
@@ -86,26 +78,17 @@ impl LeafIndex {
         LeafIndex::parse(bytes).ok_or_else(|| Failure::message("an index of leaves is cut"))
     }
 
-    fn parse(mut rest: &[u8]) -> Option<LeafIndex> {
-        fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-            let (head, tail) = rest.split_first_chunk::<N>()?;
-            *rest = tail;
-            Some(*head)
-        }
+    fn parse(bytes: &[u8]) -> Option<LeafIndex> {
+        let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+        let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
         let mut index = LeafIndex::default();
-        while !rest.is_empty() {
-            let set = u32::from_le_bytes(take(&mut rest)?);
-            let table = TableId(u16::from_le_bytes(take(&mut rest)?));
-            let [runs, leaves] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
-            let mut found = TableLeaves::default();
-            for _ in 0..runs {
-                let [first, count] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
-                found.runs.push((first, count));
-            }
-            for _ in 0..leaves {
-                found.last_rowids.push(i64::from_le_bytes(take(&mut rest)?));
-            }
-            index.tables.insert(LeafSlot { set, table }, found);
+        while let Some(set) = numbers.next() {
+            let (set, table) = (set.try_into().ok()?, TableId(numbers.next()?.try_into().ok()?));
+            let (runs, leaves) = (numbers.next()?, numbers.next()?);
+            let runs = (0..runs).map(|_| Some((numbers.next()?, numbers.next()?))).collect::<Option<_>>()?;
+            let last_rowids =
+                (0..leaves).map(|_| Some(numbers.next()? as i64)).collect::<Option<Vec<i64>>>()?;
+            index.tables.insert(LeafSlot { set, table }, TableLeaves { runs, last_rowids });
         }
         Some(index)
     }
@@ -124,7 +107,8 @@ mod tests {
         second.add(slot(1), 40, &[12]);
         second.add(slot(2), 41, &[1]);
         first.append(LeafIndex::from_bytes(&second.to_bytes()).unwrap());
-        let leaves: Vec<_> = first.tables().map(|(slot, l)| (slot.table.0, l.iter().collect())).collect();
+        let leaves: Vec<_> =
+            first.tables.iter().map(|(slot, l)| (slot.table.0, l.iter().collect())).collect();
         let expected: Vec<(u16, Vec<(u64, i64)>)> =
             vec![(1, vec![(10, 5), (11, 9), (40, 12)]), (2, vec![(41, 1)])];
         assert_eq!(leaves, expected);

@@ -35,14 +35,14 @@ pub(crate) fn replace_by_rpd(
 
 /// Verifies the file with SQLite.
 fn check(path: &Path, verification: &mut OutputVerification) -> Result<(), Failure> {
-    let problems = check_integrity(path);
-    match problems {
-        Ok(problems) => verification.problems.extend(problems.iter().map(|p| format!("the .rpd: {p}"))),
-        Err(error) => verification.problems.push(format!("the .rpd cannot be read again: {error}")),
+    let OutputVerification { problems, contents, .. } = &mut *verification;
+    match check_integrity(path) {
+        Ok(found) => problems.extend(found.iter().map(|problem| format!("the .rpd: {problem}"))),
+        Err(error) => problems.push(format!("the .rpd cannot be read again: {error}")),
     }
     match table_rows(path) {
-        Ok(rows) => verification.contents = rows,
-        Err(error) => verification.problems.push(format!("the .rpd cannot be read again: {error}")),
+        Ok(rows) => *contents = rows,
+        Err(error) => problems.push(format!("the .rpd cannot be read again: {error}")),
     }
     verification.failure().map_or(Ok(()), |failure| {
         let _ = remove_output(path);

@@ -1,6 +1,6 @@
 //! Strings of an input while its rows are written.
 
-use crate::input::opened::{OpenInput, StringMap, shard_strings};
+use crate::input::{OpenInput, StringMap, shard_strings};
 use crate::strings::StringIds;
 use rpd_console::Failure;
 use rpd_shard::file::ShardStrings;

@@ -16,6 +16,7 @@ pub(crate) mod seal;
 pub(crate) mod sets;
 pub(crate) mod size_limit;
 pub(crate) mod stream;
+mod string_rows;
 pub(crate) mod turns;
 pub(crate) mod units;
 pub(crate) mod verify;

@@ -10,16 +10,20 @@ use super::index::LeafIndex;
 use super::rows::WrittenRows;
 use super::size_limit::SizeLimit;
 use super::stream::PageStream;
-use super::turns::in_turns;
+use super::turns::run_ordered;
 use rpd_comm::{Comm, agree_on_result, gather_counts};
 use rpd_console::Failure;
 use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Limits for the writing of a rank.
+/// Destination of the pages of all ranks, and limits for the writing of this rank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WriteLimits {
+pub(crate) struct WriteTarget<'a> {
+    /// The file, with empty tables.
+    pub path: &'a Path,
+    /// Logical page at which the pages of all ranks begin.
+    pub first: LogicalPage,
     /// Number of encoding threads.
     pub threads: usize,
     /// Maximum bytes of pages that wait to be written to disk.
@@ -27,7 +31,7 @@ pub(crate) struct WriteLimits {
     /// Maximum bytes of pages that are kept between the two passes, if there are several ranks.
     pub kept_bytes: u64,
     /// Maximum bytes of the output.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
 }
 
 /// Pages that this rank wrote.
@@ -41,39 +45,28 @@ pub(crate) struct RankPages {
     pub pages: u64,
 }
 
-struct Progressing {
+struct WriteProgress {
     next: u64,
     placed: RankPages,
     stream: PageStream,
 }
 
-/// Destination of the pages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WriteTarget<'a> {
-    /// The file, with empty tables.
-    pub path: &'a Path,
-    /// Logical page at which the pages of all ranks begin.
-    pub first: LogicalPage,
-}
-
 /// Encodes this rank's units and writes their pages after those of the previous ranks. If any rank fails, all ranks
 /// return its failure.
-pub(crate) fn place(
+pub(crate) fn write_pages(
     comm: &impl Comm,
     target: WriteTarget<'_>,
     encoder: &UnitEncoder<'_>,
-    means: WriteLimits,
 ) -> Result<RankPages, Failure> {
-    let kept: Vec<Kept> = (0..encoder.units()).map(|_| Mutex::default()).collect();
+    let kept: Vec<KeptUnit> = (0..encoder.units()).map(|_| Mutex::default()).collect();
+    encoder.expect(0..encoder.units());
     if comm.size() == 1 {
-        encoder.expect(0..encoder.units());
-        return agree_on_result(comm, write(target, 0, encoder, &kept, means));
+        return agree_on_result(comm, write(target, 0, encoder, &kept));
     }
     // No rank precedes rank 0, so it writes while the others count.
-    encoder.expect(0..encoder.units());
     let counted = match comm.rank() {
-        0 => write(target, 0, encoder, &kept, means).map(|placed| (placed.pages, Some(placed))),
-        _ => measure(&kept, means, encoder).map(|pages| (pages, None)),
+        0 => write(target, 0, encoder, &kept).map(|placed| (placed.pages, Some(placed))),
+        _ => measure(&kept, target, encoder).map(|pages| (pages, None)),
     };
     let (pages, own) = agree_on_result(comm, counted)?;
     let all = gather_counts(comm, &[pages])?;
@@ -83,31 +76,30 @@ pub(crate) fn place(
         None => {
             let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
             encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
-            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, means)
+            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept)
         }
     };
     Ok(RankPages { pages: total, ..agree_on_result(comm, placed)? })
 }
 
-/// Writes this rank's pages after `before` pages. Kept pages are not encoded again. The returned page count is that
+/// Writes this rank's pages after `before` pages. KeptUnit pages are not encoded again. The returned page count is that
 /// of this rank.
 fn write(
     target: WriteTarget<'_>,
     before: u64,
     encoder: &UnitEncoder<'_>,
-    kept: &[Kept],
-    means: WriteLimits,
+    kept: &[KeptUnit],
 ) -> Result<RankPages, Failure> {
-    let stream = PageStream::begin(target.path, means.stream_bytes, encoder.memory().clone())?;
-    let ready = in_turns(
+    let stream = PageStream::begin(target.path, target.stream_bytes, encoder.memory.clone())?;
+    let ready = run_ordered(
         encoder.units(),
-        means.threads,
-        Progressing { next: before, placed: RankPages::default(), stream },
-        |unit, hand_on| {
+        target.threads,
+        WriteProgress { next: before, placed: RankPages::default(), stream },
+        |unit, emit| {
             let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
-            let Some(mut parts) = parts else { return encoder.encode(unit, hand_on) };
+            let Some(mut parts) = parts else { return encoder.encode(unit, emit) };
             let last = parts.pop();
-            parts.into_iter().try_for_each(hand_on)?;
+            parts.into_iter().try_for_each(emit)?;
             last.ok_or_else(|| Failure::internal("a unit without parts"))
         },
         |state, _, unit| {
@@ -117,8 +109,8 @@ fn write(
                 let place = target.first.plus(state.next);
                 state.stream.push(run.place(place).map_err(|e| Failure::output(e.to_string()))?)?;
                 state.next += pages;
-                if state.next.saturating_mul(PAGE_SIZE as u64) > means.most_bytes {
-                    return Err(SizeLimit::exceeded(means.most_bytes, target.path));
+                if state.next.saturating_mul(PAGE_SIZE as u64) > target.max_bytes {
+                    return Err(SizeLimit::exceeded(target.max_bytes, target.path));
                 }
             }
             state.placed.written.add(unit.written);
@@ -131,7 +123,7 @@ fn write(
 }
 
 /// Parts of a unit, if memory suffices to keep all of them.
-type Kept = Mutex<Option<Vec<EncodedUnit>>>;
+type KeptUnit = Mutex<Option<Vec<EncodedUnit>>>;
 
 #[derive(Default)]
 struct Counted {
@@ -143,18 +135,18 @@ struct Counted {
 }
 
 /// Counts the pages of all units, and keeps pages as long as memory suffices.
-fn measure(kept: &[Kept], means: WriteLimits, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
-    let counted = in_turns(
+fn measure(kept: &[KeptUnit], target: WriteTarget<'_>, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
+    let counted = run_ordered(
         kept.len(),
-        means.threads,
+        target.threads,
         Counted::default(),
-        |unit, hand_on| encoder.encode(unit, hand_on),
+        |unit, emit| encoder.encode(unit, emit),
         |counted, number, part| {
             counted.pages += part.pages;
             let length = part.pages * PAGE_SIZE as u64;
             let mut parts = kept[number].lock().unwrap_or_else(PoisonError::into_inner);
             if counted.dropped == Some(number) {
-            } else if counted.bytes + length <= means.kept_bytes {
+            } else if counted.bytes + length <= target.kept_bytes {
                 counted.bytes += length;
                 parts.get_or_insert_default().push(part);
             } else {

@@ -5,9 +5,8 @@
 //! (`tests/tests/planned_sizes.rs`), the estimate is between 5 % too low and 30 % too high. A merge that grows beyond
 //! `--max-output` nevertheless is stopped while it writes.
 
-use crate::input::opened::OpenInput;
-use crate::input::schema::JobSchema;
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::InputSurvey;
+use crate::input::{JobSchema, OpenInput};
 use crate::options::OutputFormat;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
@@ -108,7 +107,7 @@ pub(crate) fn planned_bytes(
     content: &PlannedContent,
     numbers: PlannedRows<'_>,
 ) -> Result<u64, Failure> {
-    let mut tables = numbers.schema.numbered().to_vec();
+    let mut tables = numbers.schema.numbered.clone();
     tables.push(rocpd::STRING);
     let content = content.of_all(comm, &tables)?;
     let mut bytes = 0u64;

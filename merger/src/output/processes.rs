@@ -1,18 +1,18 @@
 //! Writes the rows of `rocpd_info_process` with SQLite. Their ids do not ascend in the order of the inputs, as leaf
 //! pages would require, and there are few of them.
 
-use super::rows::{RowMaker, WrittenRows};
-use super::seal::OpenWriter;
+use super::rows::{PieceRows, RowMaker, WrittenRows};
+use super::seal::{OpenWriter, in_rank_order};
 use super::sets::TableSets;
-use crate::input::piece_ref::PieceRef;
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::PieceRef;
+use crate::input::survey::InputSurvey;
 use crate::output::write_failure;
-use rpd_comm::{Comm, agree_on_result};
+use rpd_comm::Comm;
 use rpd_console::Failure;
 
 /// Adds the processes of each rank's inputs, one rank after the other, in merge order. The file does not depend on
 /// which rank wrote them. Returns the rows that this rank wrote.
-pub(crate) fn write_in_turns(
+pub(crate) fn write_in_rank_order(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     sets: &TableSets,
@@ -22,20 +22,16 @@ pub(crate) fn write_in_turns(
     let parts = process_parts(surveys);
     rows.expect(parts.iter());
     let mut own = WrittenRows::default();
-    let mut add = || {
+    in_rank_order(comm, !parts.is_empty(), || {
         let mut writer = open()?;
         for part in &parts {
             let set = sets.of(part.input, part.source);
-            rows.processes(*part, &mut own, &mut |rows| {
+            rows.rows(*part, PieceRows::Processes, &mut own, &mut |rows| {
                 writer.append_to(set, rows).map(drop).map_err(write_failure)
             })?;
         }
         writer.commit().map_err(write_failure)
-    };
-    for turn in 0..comm.size() {
-        let is_own = turn == comm.rank() && !parts.is_empty();
-        agree_on_result(comm, if is_own { add() } else { Ok(()) })?;
-    }
+    })?;
     Ok(own)
 }
 

@@ -3,11 +3,8 @@
 //! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs yield the same
 //! database. The only exception is the name of a counter pass, which comes from the file name.
 
-use crate::input::listing::counter_pass::pass_of;
-use crate::input::opened::shard_source_id;
-use crate::input::schema::JobSchema;
-use crate::input::source::RowOrigin;
-use crate::input::survey::crashed::signal_name;
+use crate::input::listing::pass_of;
+use crate::input::{JobSchema, RowOrigin, shard_source_id};
 use crate::number::{ReplacedValues, SourceMap};
 use crate::output::rows::RowContext;
 use rpd_rocpd::Guid;
@@ -18,6 +15,7 @@ use rpd_shard::model::{
 };
 use rpd_shard::record::{Clock, Exit};
 use serde_json::{Map, Value as Json, json};
+use signal_hook::low_level::signal_name;
 use std::path::Path;
 
 /// Returns the row of `rocpd_info_process`. `extdata.rpd` has the values for which RocPD has no column.
@@ -72,7 +70,7 @@ fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &RowContext<'_>) -> Json
         "method": fit.method.name(),
         "offset_ns": fit.offset,
         "drift_ppm": fit.drift_ppm,
-        "bar_ns": job.clocks.usual_bar(&map.source.process.domain),
+        "bar_ns": job.clocks.median_error_bound(&map.source.process.domain),
     })
 }
 
@@ -92,11 +90,10 @@ pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
     if !matches!(rows.id(), rocpd::INFO_QUEUE | rocpd::INFO_STREAM | rocpd::INFO_AGENT) {
         return;
     }
-    let (merged, len) = (rows.keys.clone(), rows.len);
-    let changed = |i: usize| (keys.get(i) != merged.get(i)).then(|| json!({ "id": keys.get(i) }));
-    edit_extdata(rows, len, |i, extdata| {
-        if let Some(id) = changed(i) {
-            extdata.entry("rpd").or_insert(id);
+    let merged = rows.keys.clone();
+    edit_extdata(rows, |i, extdata| {
+        if keys.get(i) != merged.get(i) {
+            extdata.entry("rpd").or_insert(json!({ "id": keys.get(i) }));
         }
     });
 }
@@ -111,15 +108,14 @@ pub(crate) fn complete_processes(
     map: &SourceMap<'_>,
     job: &RowContext<'_>,
 ) {
-    let len = rows.len;
-    edit_texts(rows, "environment", len, |_, text| redacted_environment(text, job.keep));
-    edit_texts(rows, "command", len, |_, text| redacted_command(text));
+    edit_texts(rows, "environment", |_, text| redacted_environment(text, job.keep));
+    edit_texts(rows, "command", |_, text| redacted_command(text));
     // Text that is not JSON is treated as plain text.
-    edit_texts(rows, "extdata", len, |_, text| match serde_json::from_str::<Json>(text) {
+    edit_texts(rows, "extdata", |_, text| match serde_json::from_str::<Json>(text) {
         Ok(Json::Object(_)) => text.to_owned(),
         _ => redacted_command(text),
     });
-    edit_extdata(rows, len, |i, extdata| {
+    edit_extdata(rows, |i, extdata| {
         redact_extdata(extdata, job.keep);
         if let Some(Json::Object(noted)) = extdata.get_mut("rpd") {
             if let Some(Json::Object(ranges)) = noted.get_mut("rows") {
@@ -152,7 +148,7 @@ fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &Job
     let named = std::mem::take(ranges).into_iter();
     ranges.extend(named.map(|(table, range)| (current_table_name(&table).into_owned(), range)));
     for (table, range) in ranges {
-        let Some(table) = schema.schema().by_name(table) else { continue };
+        let Some(table) = schema.schema.by_name(table) else { continue };
         let first = range.get_mut(0).filter(|first| first.is_i64());
         let number =
             first.as_ref().and_then(|first| map.source.spaces.get(&table.id)?.stored(first.as_i64()?));
@@ -162,8 +158,8 @@ fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &Job
     }
 }
 
-fn edit_extdata(rows: &mut Rows<Merged>, len: usize, edit: impl Fn(usize, &mut Map<String, Json>)) {
-    edit_texts(rows, "extdata", len, |i, text| {
+fn edit_extdata(rows: &mut Rows<Merged>, edit: impl Fn(usize, &mut Map<String, Json>)) {
+    edit_texts(rows, "extdata", |i, text| {
         let Ok(Json::Object(mut extdata)) = serde_json::from_str::<Json>(text) else {
             return text.to_owned();
         };
@@ -174,7 +170,7 @@ fn edit_extdata(rows: &mut Rows<Merged>, len: usize, edit: impl Fn(usize, &mut M
 }
 
 /// Edits the texts of a column; a missing value counts as `{}` in a JSON column.
-fn edit_texts(rows: &mut Rows<Merged>, column: &str, len: usize, edit: impl Fn(usize, &str) -> String) {
+fn edit_texts(rows: &mut Rows<Merged>, column: &str, edit: impl Fn(usize, &str) -> String) {
     let Some(place) = rows.table.position(column) else { return };
     let is_json = matches!(rows.table.columns[place].kind, Kind::Json(_));
     let cells = &rows.columns[place];
@@ -190,5 +186,5 @@ fn edit_texts(rows: &mut Rows<Merged>, column: &str, len: usize, edit: impl Fn(u
         Value::Null if is_json => OwnedValue::Text(edit(i, "{}").into_bytes().into()),
         other => other.to_owned(),
     };
-    rows.columns[place] = Cells::Any((0..len).map(text).collect());
+    rows.columns[place] = Cells::Any((0..rows.len).map(text).collect());
 }

@@ -5,13 +5,10 @@ use super::loaded_strings::LoadedStrings;
 use super::provenance;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
-use crate::input::expand;
-use crate::input::opened::OpenInput;
-use crate::input::piece_ref::PieceRef;
-use crate::input::schema::JobSchema;
-use crate::input::source::{InputSource, RowOrigin, SourcePiece};
-use crate::input::survey::input_survey::{InputSurvey, with_lost_rows};
-use crate::input::vanished::vanished_input;
+use crate::input::survey::{InputSurvey, with_lost_rows};
+use crate::input::{
+    InputSource, JobSchema, OpenInput, PieceRef, RowOrigin, SourcePiece, expand, vanished_input,
+};
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;
@@ -66,15 +63,17 @@ impl WrittenRows {
 
 /// Which rows of a piece are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(crate) enum PieceRows {
+    /// Rows of `rocpd_info_process`.
     Processes,
+    /// All other rows.
     Others,
 }
 
 /// Makes the merged rows of this rank's pieces. Threads share it.
 #[derive(Debug)]
 pub(crate) struct RowMaker<'a> {
-    job: &'a RowContext<'a>,
+    job: RowContext<'a>,
     surveys: &'a [InputSurvey],
     /// Id bases, per input and source.
     bases: &'a [Vec<SourceBases>],
@@ -87,7 +86,7 @@ pub(crate) struct RowMaker<'a> {
 impl<'a> RowMaker<'a> {
     /// Creates a maker for the pieces of these inputs that [`RowMaker::expect`] announces.
     pub(crate) fn new(
-        job: &'a RowContext<'a>,
+        job: RowContext<'a>,
         surveys: &'a [InputSurvey],
         bases: &'a [Vec<SourceBases>],
         strings: &'a StringIds,
@@ -110,48 +109,36 @@ impl<'a> RowMaker<'a> {
         }
     }
 
-    /// Passes the rows of a piece except processes to `take`, table by table with ascending ids. Returns the length
+    /// Passes rows of a piece to `take`, table by table; ids other than those of processes ascend. Returns the length
     /// of the input if this was its last piece.
     pub(crate) fn rows(
         &self,
         part: PieceRef,
+        what: PieceRows,
         written: &mut WrittenRows,
         take: &mut TakeMergedRows<'_>,
     ) -> Result<u64, Failure> {
-        let made = self.make(part, Made::Others, written, take);
-        made.map_err(|failure| with_lost_rows(failure, self.surveys, self.job.schema))
-    }
-
-    /// Passes the process rows of a piece to `take`.
-    pub(crate) fn processes(
-        &self,
-        part: PieceRef,
-        written: &mut WrittenRows,
-        take: &mut TakeMergedRows<'_>,
-    ) -> Result<(), Failure> {
-        let made = self.make(part, Made::Processes, written, take).map(drop);
+        let made = self.make(part, what, written, take);
         made.map_err(|failure| with_lost_rows(failure, self.surveys, self.job.schema))
     }
 
     fn make(
         &self,
         part: PieceRef,
-        what: Made,
+        what: PieceRows,
         written: &mut WrittenRows,
         take: &mut TakeMergedRows<'_>,
     ) -> Result<u64, Failure> {
         let survey = &self.surveys[part.input];
         let source = &survey.sources[part.source];
         let piece = &source.pieces[part.piece];
-        if what == Made::Others
-            && !matches!(piece, SourcePiece::Tail)
-            && survey.input.has_processes(source, piece)
-        {
+        let is_other = what == PieceRows::Others;
+        if is_other && !matches!(piece, SourcePiece::Tail) && survey.input.has_processes(source, piece) {
             return Ok(self.done(part.input));
         }
         let loaded = match what {
-            Made::Others => self.load(part.input)?,
-            Made::Processes => self.load_for_processes(part.input, source)?,
+            PieceRows::Others => self.load(part.input)?,
+            PieceRows::Processes => self.load_for_processes(part.input, source)?,
         };
         let no_strings = Default::default();
         let map = SourceMap {
@@ -169,7 +156,7 @@ impl<'a> RowMaker<'a> {
         };
         match (piece, &survey.input) {
             (SourcePiece::Process, OpenInput::Shard(shard)) => {
-                if let Some(process) = provenance::process_row(shard, &map, self.job) {
+                if let Some(process) = provenance::process_row(shard, &map, &self.job) {
                     count(&process)?;
                 }
             }
@@ -188,23 +175,18 @@ impl<'a> RowMaker<'a> {
                 if let Some(found) = open.space_of(source)
                     && merged.id() == rocpd::INFO_PROCESS
                 {
-                    provenance::complete_processes(
-                        &mut merged,
-                        &keys,
-                        (open.database.path(), found),
-                        &map,
-                        self.job,
-                    );
+                    let origin = (open.database.path(), found);
+                    provenance::complete_processes(&mut merged, &keys, origin, &map, &self.job);
                 }
                 count(&merged)?;
             }
             (SourcePiece::Tail, _) => {
-                if let Some(tracks) = expand::tracks(&source.tracks).filter(|_| what == Made::Others) {
+                if let Some(tracks) = expand::tracks(&source.tracks).filter(|_| is_other) {
                     count(&map.renumber(tracks, RowOrigin::Expanded, &mut replaced))?;
                 }
                 let is_process = |rows: &Rows<Local>| rows.id() == rocpd::INFO_PROCESS;
                 let all = placeholders(source, self.job.schema).into_iter();
-                for rows in all.filter(|rows| is_process(rows) == (what == Made::Processes)) {
+                for rows in all.filter(|rows| is_process(rows) != is_other) {
                     // References of a placeholder to other placeholders are not counted as lost again.
                     let rows = map.renumber(rows, RowOrigin::Placeholder, &mut ReplacedValues::new());
                     count(&rows)?;

@@ -2,20 +2,18 @@
 
 use super::index::{LeafIndex, LeafSlot};
 use super::rows::WrittenRows;
-use super::sets::{SmallRows, TableSets};
+use super::sets::{SharedTableRows, TableSets};
+use super::string_rows::StringRows;
 use crate::agree::nodes::JobNodes;
-use crate::input::expand::BuiltinString;
-use crate::input::schema::JobSchema;
-use crate::input::survey::input_survey::InputSurvey;
-use crate::input::survey::input_survey::with_lost_rows;
-use crate::output::sets::{STRING_BATCH, STRING_BATCH_BYTES};
+use crate::input::survey::{InputSurvey, with_lost_rows};
+use crate::input::{BuiltinString, JobSchema};
 use crate::output::write_failure;
 use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;
 use rpd_rocpd::Writer;
 use rpd_run::FURTHER_SET;
-use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +41,7 @@ pub(crate) fn seal_pages(
     let cannot =
         |error: &dyn std::fmt::Display| Failure::output(format!("cannot finish the output: {error}"));
     let mut sealer = Sealer::open(path, first.plus(pages)).map_err(|e| cannot(&e))?;
-    for (slot, leaves) in index.tables() {
+    for (slot, leaves) in &index.tables {
         let root =
             *roots.get(slot).ok_or_else(|| Failure::internal(format!("{} has no root", slot.table)))?;
         let leaves = leaves.iter().map(|(page, last)| (first.plus(page), last));
@@ -55,8 +53,20 @@ pub(crate) fn seal_pages(
 /// Opens the output with SQLite.
 pub(crate) type OpenWriter<'a> = dyn Fn() -> Result<Writer, Failure> + 'a;
 
+/// Runs a step on one rank after the other, on ranks that have work. If it fails on a rank, all ranks fail.
+pub(super) fn in_rank_order(
+    comm: &impl Comm,
+    has_work: bool,
+    mut step: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    (0..comm.size()).try_for_each(|turn| {
+        let is_own = turn == comm.rank() && has_work;
+        agree_on_result(comm, if is_own { step() } else { Ok(()) })
+    })
+}
+
 /// Adds the strings of one rank after the other. Ids ascend, so that SQLite appends to the table.
-pub(crate) fn strings_in_turns(
+pub(crate) fn write_strings(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     schema: &JobSchema,
@@ -64,17 +74,12 @@ pub(crate) fn strings_in_turns(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let mut written = 0;
-    let add = || {
+    in_rank_order(comm, strings.writes_any(), || {
         let mut writer = open()?;
-        let written = add_strings(&mut writer, schema, surveys, strings)
+        written = add_strings(&mut writer, schema, surveys, strings)
             .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
-        writer.commit().map_err(write_failure)?;
-        Ok(written)
-    };
-    for turn in 0..comm.size() {
-        let is_own = turn == comm.rank() && strings.writes_any();
-        written += agree_on_result(comm, if is_own { add() } else { Ok(0) })?;
-    }
+        writer.commit().map_err(write_failure)
+    })?;
     Ok(written)
 }
 
@@ -86,22 +91,7 @@ fn add_strings(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
-    let mut rows = RowsBuilder::new(table);
-    let mut keys = Vec::new();
-    let mut written = 0;
-    let mut add = |id: Option<i64>, text: &[u8]| -> Result<(), Failure> {
-        if let Some(id) = id {
-            keys.push(id);
-            rows.push(&[Value::Text(text)]);
-        }
-        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || id.is_none() {
-            let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
-            let columns = full.columns.clone();
-            let keys = Keys::Sparse(std::mem::take(&mut keys));
-            written += writer.append(&full.into_merged(keys, columns)).map_err(write_failure)?;
-        }
-        Ok(())
-    };
+    let mut rows = StringRows::new(writer, 0, table);
     let mut next = strings.written().peekable();
     let mut before = 0u32;
     for survey in surveys {
@@ -112,20 +102,19 @@ fn add_strings(
             survey.input.each_string((table - before) as usize, &mut |index, text| match next
                 .next_if(|(_, seen)| seen.table == table && seen.index == index)
             {
-                Some((id, _)) => add(Some(id), text),
+                Some((id, _)) => rows.add(id, text),
                 None => Ok(()),
             })?;
             // Builtin strings follow the strings of their table.
             while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
                 let word = BuiltinString::at(seen.index).unwrap_or(BuiltinString::Lost);
-                add(Some(id), word.text().as_bytes())?;
+                rows.add(id, word.text().as_bytes())?;
             }
         }
         survey.input.release();
         before += tables;
     }
-    add(None, b"")?;
-    Ok(written)
+    rows.finish()
 }
 
 /// Writes the last rows: nodes, unless the table sets contain them already, metadata, and the highest ids. Metadata
@@ -138,13 +127,13 @@ pub(crate) fn finish(
     index: &LeafIndex,
     metadata: &[(String, String)],
 ) -> Result<(), Failure> {
-    let mut writer = Writer::open(path, sets.all()).map_err(write_failure)?;
+    let mut writer = Writer::open(path, &sets.all).map_err(write_failure)?;
     if !sets.is_partitioned()
         && let Some(rows) = nodes.rows()
     {
         writer.append(&rows).map_err(write_failure)?;
     }
-    for (slot, leaves) in index.tables() {
+    for (slot, leaves) in &index.tables {
         if let (Some(last), Some(table)) = (leaves.last_rowid(), schema.get(slot.table)) {
             writer.sequence(slot.set as usize, &table.name, last).map_err(write_failure)?;
         }
@@ -152,7 +141,7 @@ pub(crate) fn finish(
     for (tag, value) in metadata {
         writer.metadata(tag, value).map_err(write_failure)?;
     }
-    for set in 1..sets.all().len() {
+    for set in 1..sets.all.len() {
         writer
             .metadata_of(set, FURTHER_SET, "its words are in the first set of this file")
             .map_err(write_failure)?;
@@ -163,7 +152,10 @@ pub(crate) fn finish(
 }
 
 /// Adds the counts of all ranks for tables that SQLite writes.
-pub(crate) fn count_small(written: &mut WrittenRows, SmallRows { strings, nodes }: SmallRows) {
+pub(crate) fn count_shared_rows(
+    written: &mut WrittenRows,
+    SharedTableRows { strings, nodes }: SharedTableRows,
+) {
     let counts: [(TableId, u64); 2] = [(rocpd::STRING, strings), (rocpd::INFO_NODE, nodes)];
     counts.into_iter().filter(|(_, rows)| *rows > 0).for_each(|(table, rows)| written.count(table, rows));
 }

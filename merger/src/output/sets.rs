@@ -3,35 +3,28 @@
 //! In the partitioned layout, ids count through the whole job, as in the merged layout. Only strings and nodes are
 //! repeated in every table set that uses them, with their ids in the job.
 
-use super::seal::OpenWriter;
+use super::seal::{OpenWriter, in_rank_order};
+use super::string_rows::StringRows;
 use crate::agree::findings::JobFindings;
 use crate::agree::nodes::JobNodes;
-use crate::input::opened::OpenInput;
 use crate::input::plan::MergePlan;
-use crate::input::schema::JobSchema;
-use crate::input::source::InputSource;
-use crate::input::survey::input_survey::InputSurvey;
-use crate::input::survey::input_survey::with_lost_rows;
+use crate::input::survey::{InputSurvey, with_lost_rows};
+use crate::input::{InputSource, JobSchema, OpenInput};
 use crate::options::TableLayout;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
-use rpd_comm::{Comm, agree_on_result, gather_counts, shared_failure};
+use rpd_comm::{Comm, gather_counts, gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
-use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
-use rpd_shard::record::wire;
+use rpd_shard::model::rocpd;
 use std::collections::{BTreeSet, HashSet};
 use twox_hash::XxHash3_128;
-
-/// Maximum number of string rows that are written at once.
-pub(super) const STRING_BATCH: usize = 16_384;
-/// Bytes of strings that are written at once.
-pub(super) const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and their assignment to this rank's sources.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSets {
-    all: Vec<TableSet>,
+    /// All table sets; the same on all ranks.
+    pub all: Vec<TableSet>,
     /// Table set of the first source of each of this rank's inputs; `None` if all share one.
     first: Option<Vec<usize>>,
 }
@@ -60,14 +53,9 @@ impl TableSets {
         }
         let own: Vec<String> =
             surveys.iter().flat_map(|s| s.sources.iter().map(|source| guid_of(&s.input, source))).collect();
-        let mut all: Vec<String> = Vec::new();
-        let mut before = 0;
-        for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
-            if rank == comm.rank() {
-                before = all.len();
-            }
-            all.extend(wire::decode_message::<Vec<String>>(message).map_err(Failure::message)?);
-        }
+        let by_rank = gather_values(comm, &own)?;
+        let before = by_rank[..comm.rank()].iter().map(Vec::len).sum();
+        let all = by_rank.concat();
         if all.is_empty() {
             // The metadata needs a table set.
             return Ok(TableSets::one(job));
@@ -80,16 +68,6 @@ impl TableSets {
             Some(first)
         });
         Ok(TableSets { all, first: Some(first.collect()) })
-    }
-
-    /// Returns all table sets; the same on all ranks.
-    pub(crate) fn all(&self) -> &[TableSet] {
-        &self.all
-    }
-
-    /// Returns the guid of each table set.
-    pub(crate) fn guids(&self) -> Vec<String> {
-        self.all.iter().map(|set| set.guid().to_owned()).collect()
     }
 
     /// Returns whether each source has its own table set.
@@ -115,10 +93,7 @@ fn guid_of(input: &OpenInput, source: &InputSource) -> String {
 fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
     let mut number = 0u64;
     loop {
-        let set = match number {
-            0 => TableSet::new(guid),
-            _ => None,
-        };
+        let set = if number == 0 { TableSet::new(guid) } else { None };
         let set = set.unwrap_or_else(|| {
             let bytes: Vec<u8> = guid.bytes().chain([0]).chain(number.to_le_bytes()).collect();
             (&Guid::from_bits(XxHash3_128::oneshot(&bytes))).into()
@@ -132,7 +107,7 @@ fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
 
 /// Row counts of strings and nodes in all table sets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SmallRows {
+pub(crate) struct SharedTableRows {
     /// String rows.
     pub strings: u64,
     /// Node rows.
@@ -140,11 +115,11 @@ pub(crate) struct SmallRows {
 }
 
 /// Counts the strings and nodes in the table sets of all ranks.
-pub(crate) fn count_small(
+pub(crate) fn count_shared_rows(
     comm: &impl Comm,
     surveys: &[InputSurvey],
     nodes: &JobNodes,
-) -> Result<SmallRows, Failure> {
+) -> Result<SharedTableRows, Failure> {
     let mut own = [0, 0];
     for (survey, source) in surveys.iter().flat_map(|s| s.sources.iter().map(move |source| (s, source))) {
         own[0] += survey.set_strings.get(source.string_table).map_or(0, |strings| strings.distinct);
@@ -152,7 +127,7 @@ pub(crate) fn count_small(
     }
     let all = gather_counts(comm, &own)?;
     let sum = |i: usize| all.iter().map(|numbers| numbers[i]).sum();
-    Ok(SmallRows { strings: sum(0), nodes: sum(1) })
+    Ok(SharedTableRows { strings: sum(0), nodes: sum(1) })
 }
 
 /// Returns the ids of a source's nodes, ascending.
@@ -161,7 +136,7 @@ fn node_ids(source: &InputSource, nodes: &JobNodes) -> BTreeSet<i64> {
 }
 
 /// Adds the strings and nodes of each rank's table sets, one rank after the other. Returns what this rank wrote.
-pub(crate) fn write_in_turns(
+pub(crate) fn write_in_rank_order(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     sets: &TableSets,
@@ -169,25 +144,22 @@ pub(crate) fn write_in_turns(
     surveys: &[InputSurvey],
     strings: &StringIds,
     nodes: &JobNodes,
-) -> Result<SmallRows, Failure> {
-    let mut written = SmallRows::default();
-    for turn in 0..comm.size() {
-        let mut add = || {
-            let mut writer = open()?;
-            for (input, survey) in surveys.iter().enumerate() {
-                for (position, source) in survey.sources.iter().enumerate() {
-                    let set = sets.of(input, position);
-                    written.strings += add_strings(&mut writer, set, schema, survey, source, strings)
-                        .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
-                    written.nodes += add_nodes(&mut writer, set, source, nodes)?;
-                }
-                survey.input.release();
+) -> Result<SharedTableRows, Failure> {
+    let mut written = SharedTableRows::default();
+    let has_sources = surveys.iter().any(|survey| !survey.sources.is_empty());
+    in_rank_order(comm, has_sources, || {
+        let mut writer = open()?;
+        for (input, survey) in surveys.iter().enumerate() {
+            for (position, source) in survey.sources.iter().enumerate() {
+                let set = sets.of(input, position);
+                written.strings += add_strings(&mut writer, set, schema, survey, source, strings)
+                    .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
+                written.nodes += add_nodes(&mut writer, set, source, nodes)?;
             }
-            writer.commit().map_err(write_failure)
-        };
-        let is_own = turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty());
-        agree_on_result(comm, if is_own { add() } else { Ok(()) })?;
-    }
+            survey.input.release();
+        }
+        writer.commit().map_err(write_failure)
+    })?;
     Ok(written)
 }
 
@@ -201,32 +173,17 @@ fn add_strings(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
-    let mut rows = RowsBuilder::new(table);
-    let mut keys: Vec<i64> = Vec::new();
+    let mut rows = StringRows::new(writer, set, table);
     // A text that occurs twice, or is a builtin string as well, is one row.
     let mut seen: HashSet<i64> = HashSet::new();
-    let mut written = 0;
-    let mut add = |text: Option<&[u8]>| -> Result<(), Failure> {
-        if let Some(text) = text
-            && let Some(id) = strings.id(hash(text))
-            && seen.insert(id)
-        {
-            keys.push(id);
-            rows.push(&[Value::Text(text)]);
-        }
-        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || text.is_none() {
-            let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
-            let columns = full.columns.clone();
-            let keys = Keys::Sparse(std::mem::take(&mut keys));
-            written += writer.append_to(set, &full.into_merged(keys, columns)).map_err(write_failure)?;
-        }
-        Ok(())
+    let mut add = |text: &[u8]| match strings.id(hash(text)).filter(|id| seen.insert(*id)) {
+        Some(id) => rows.add(id, text),
+        None => Ok(()),
     };
-    survey.input.each_string(source.string_table, &mut |_, text| add(Some(text)))?;
+    survey.input.each_string(source.string_table, &mut |_, text| add(text))?;
     let words = survey.set_strings.get(source.string_table).map_or(&[][..], |strings| &strings.words);
-    words.iter().try_for_each(|word| add(Some(word.text().as_bytes())))?;
-    add(None)?;
-    Ok(written)
+    words.iter().try_for_each(|word| add(word.text().as_bytes()))?;
+    rows.finish()
 }
 
 fn add_nodes(

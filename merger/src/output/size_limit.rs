@@ -1,6 +1,6 @@
 //! Limits of the output's size: `--max-output`, and the free space of its file system.
 
-use crate::input::listing::find::ListedFile;
+use crate::input::listing::ListedFile;
 use crate::options::MergeArgs;
 use rpd_console::Failure;
 use rpd_shard::size::Size;
@@ -18,7 +18,8 @@ const MIN_LIMIT: u64 = 16 << 30;
 /// Maximum bytes that a merge may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct SizeLimit {
-    bytes: u64,
+    /// Maximum bytes; `u64::MAX` if there is no limit.
+    pub bytes: u64,
     is_typed: bool,
 }
 
@@ -35,11 +36,6 @@ impl SizeLimit {
         let length = found.iter().map(MetadataExt::size).fold(0, u64::saturating_add);
         let limit = length.saturating_mul(MAX_GROWTH).max(MIN_LIMIT);
         SizeLimit { bytes: if is_trusted { u64::MAX } else { limit }, is_typed: false }
-    }
-
-    /// Returns the limit; `u64::MAX` if there is none.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Fails if an output takes more than the limit, or more than the free space.

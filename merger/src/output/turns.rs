@@ -34,9 +34,9 @@ impl<S> Turns<S> {
 }
 
 /// Wakes the other threads if a thread panics; otherwise they would wait forever for its item.
-struct Alarm<'a, S>(&'a Turns<S>);
+struct PanicGuard<'a, S>(&'a Turns<S>);
 
-impl<S> Drop for Alarm<'_, S> {
+impl<S> Drop for PanicGuard<'_, S> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.fail(None);
@@ -46,7 +46,7 @@ impl<S> Drop for Alarm<'_, S> {
 
 /// Emits a finished part of an item. Blocks until the item is next in order and keeps that position until the item is
 /// complete.
-pub(crate) type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
+pub(crate) type EmitPart<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 
 /// Makes `count` items with `threads` threads. `turn` receives them one by one in their order and may change the
 /// shared state. `make` emits an item that grows too large in parts, and returns the last part. The first failure
@@ -54,18 +54,18 @@ pub(crate) type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 ///
 /// The threads are those of rayon, so `make` must not use rayon itself. A thread that waits in rayon could start
 /// another item, which would wait for the thread's own item.
-pub(crate) fn in_turns<T, S: Send>(
+pub(crate) fn run_ordered<T, S: Send>(
     count: usize,
     threads: usize,
     shared: S,
-    make: impl Fn(usize, &mut HandOn<'_, T>) -> Result<T, Failure> + Sync,
+    make: impl Fn(usize, &mut EmitPart<'_, T>) -> Result<T, Failure> + Sync,
     turn: impl Fn(&mut S, usize, T) -> Result<(), Failure> + Sync,
 ) -> Result<S, Failure> {
     let state = State { next: 0, shared, failure: None, broken: false };
     let turns = Turns { state: Mutex::new(state), changed: Condvar::new() };
     let taken = AtomicUsize::new(0);
     // Emits a part; the last one completes the item.
-    let hand_on = |number: usize, part: T, is_last: bool| {
+    let emit = |number: usize, part: T, is_last: bool| {
         let mut state = turns.lock();
         while state.next != number && !state.broken {
             state = turns.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -81,14 +81,14 @@ pub(crate) fn in_turns<T, S: Send>(
         Ok(())
     };
     let work = || {
-        let _alarm = Alarm(&turns);
+        let _alarm = PanicGuard(&turns);
         loop {
             let number = taken.fetch_add(1, Ordering::Relaxed);
             if number >= count {
                 return Ok(());
             }
-            let last = make(number, &mut |part| hand_on(number, part, false))?;
-            hand_on(number, last, true)?;
+            let last = make(number, &mut |part| emit(number, part, false))?;
+            emit(number, last, true)?;
         }
     };
     // Existing threads are used, because each new one would have a separate heap beside the memory that the others
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn things_come_in_order_whatever_the_threads() {
         for threads in [1, 2, 7] {
-            let order = in_turns(
+            let order = run_ordered(
                 100,
                 threads,
                 Vec::new(),
@@ -128,13 +128,13 @@ mod tests {
 
     #[test]
     fn parts_of_a_thing_stay_together() {
-        let parts = in_turns(
+        let parts = run_ordered(
             40,
             4,
             Vec::new(),
-            |i, hand_on| {
-                hand_on((i, 0))?;
-                hand_on((i, 1))?;
+            |i, emit| {
+                emit((i, 0))?;
+                emit((i, 1))?;
                 Ok((i, 2))
             },
             |seen, _, part| {
@@ -147,8 +147,9 @@ mod tests {
 
     #[test]
     fn a_failure_ends_the_work_of_all() {
-        let make = |i, _: &mut HandOn<'_, usize>| if i == 3 { Err(Failure::internal("here")) } else { Ok(i) };
-        let ended = in_turns(1_000_000, 4, (), make, |(), _, _| Ok(()));
+        let make =
+            |i, _: &mut EmitPart<'_, usize>| if i == 3 { Err(Failure::internal("here")) } else { Ok(i) };
+        let ended = run_ordered(1_000_000, 4, (), make, |(), _, _| Ok(()));
         assert!(ended.unwrap_err().to_string().contains("here"));
     }
 }

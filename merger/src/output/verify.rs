@@ -1,6 +1,6 @@
 //! `--verify`: reads the finished file again before it is renamed.
 
-use crate::input::schema::JobSchema;
+use crate::input::JobSchema;
 use rpd_console::{Exit, Failure};
 use rpd_files::{open_input, output_place};
 use rpd_rocpd::schema::NEWEST;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Expected contents of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableAccount {
+pub(crate) struct TableAccount {
     /// Rows of the table that were read. Rows in the loss ledger are not included.
     pub read: u64,
     /// Placeholder rows.
@@ -89,7 +89,7 @@ pub(crate) fn verify(
     accounts: &BTreeMap<TableId, TableAccount>,
 ) -> Result<OutputVerification, Failure> {
     read_ahead(path).map_err(|error| Failure::write(path, &error))?;
-    let expected = Expected { schema: schema.schema(), version: schema.version, sets };
+    let expected = Expected { schema: &schema.schema, version: schema.version, sets };
     let report = check_against(path, expected).map_err(|error| unreadable(&error))?;
     let mut found = OutputVerification {
         version: report.version,
@@ -158,13 +158,6 @@ fn unreadable(error: &CheckError) -> Failure {
 impl OutputVerification {
     /// Returns the result, one line each, with control characters in table names escaped.
     pub fn lines(&self) -> Vec<String> {
-        let lines = self.plain_lines().into_iter();
-        lines
-            .map(|line| if line.contains(char::is_control) { line.escape_debug().to_string() } else { line })
-            .collect()
-    }
-
-    fn plain_lines(&self) -> Vec<String> {
         let width = self.tables.iter().map(|row| row.table.len()).max().unwrap_or(0);
         let line = |row: &VerifiedTable| {
             let VerifiedTable { table, read, made, placeholders, repeated, in_file } = row;
@@ -193,6 +186,9 @@ impl OutputVerification {
             );
         }
         lines.extend(self.extras.iter().map(|extra| format!("beside RocPD's tables: {extra}")));
+        for line in lines.iter_mut().filter(|line| line.contains(char::is_control)) {
+            *line = line.escape_debug().to_string();
+        }
         lines
     }
 
@@ -224,7 +220,8 @@ impl OutputVerification {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::schema::PlannedSchema;
+    use crate::budget::MemoryBudget;
+    use crate::input::PlannedSchema;
     use rpd_rocpd::{Guid, TableSet, Writer};
     use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};
 
@@ -262,7 +259,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.db.partial");
         write(&path, &[1, 2, 3, 4], true);
-        let schema = JobSchema::new(&PlannedSchema::default());
+        let schema = JobSchema::new(&PlannedSchema::default(), MemoryBudget::default());
         let found = verify(&path, &schema, 1, &accounts()).unwrap();
         assert!(found.failure().is_none(), "{found:?}");
         let lines = found.lines();
@@ -278,7 +275,7 @@ mod tests {
     #[test]
     fn a_broken_file_is_an_internal_fault_that_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let schema = JobSchema::new(&PlannedSchema::default());
+        let schema = JobSchema::new(&PlannedSchema::default(), MemoryBudget::default());
         let broken = |name: &str, events: &[i64], node: bool, damage: &dyn Fn(&Path)| {
             let path = folder.path().join(name);
             write(&path, events, node);

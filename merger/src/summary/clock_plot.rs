@@ -134,8 +134,7 @@ fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
 impl MergeReport {
     /// Returns the title if there is nothing to draw, with the reason.
     fn without_curves(&self) -> String {
-        let is_former = |row: &super::ClockRow| row.previous_merge.is_some();
-        let why = if self.merged_before || self.clocks.iter().any(is_former) {
+        let why = if self.merged_before || self.has_previous_merge() {
             "Merged before: its clocks are not measured again. What was told of them"
         } else if self.clocks.len() == 1 {
             "One clock: nothing to align"

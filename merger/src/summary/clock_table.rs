@@ -110,11 +110,9 @@ impl MergeReport {
             AlignMethod::ClockFile => "the clock file".to_owned(),
             AlignMethod::RealtimeAnchors => "wall clocks, as exact as NTP".to_owned(),
         };
-        let former = match row.previous_merge {
-            Some(_) if !row.is_reference() => " in a former merge",
-            _ => "",
-        };
-        format!("{by}{former}{}", row.troubles())
+        let is_adopted = row.previous_merge.is_some() && !row.is_reference();
+        let of_previous = if is_adopted { " in a former merge" } else { "" };
+        format!("{by}{of_previous}{}", row.troubles())
     }
 
     /// Returns a line with the range of error bounds of the clocks that are not in the table.
@@ -216,8 +214,7 @@ impl MergeReport {
 impl ClockRow {
     /// Returns the log with the reason why this clock was not measured.
     fn log<'a>(&self, logs: &'a BTreeMap<ClockDomain, String>) -> Option<&'a str> {
-        let domain = ClockDomain { boot_id: self.boot_id.clone(), time_namespace: self.time_namespace };
-        logs.get(&domain).map(String::as_str)
+        logs.get(&self.domain()).map(String::as_str)
     }
 
     /// Returns the priority for printing; higher values are more urgent.

@@ -1,9 +1,8 @@
 //! Report of each clock.
 
-use super::MergeReport;
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
-use crate::input::host_clocks::RealtimeStep;
+use crate::input::RealtimeStep;
 use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
@@ -126,10 +125,9 @@ impl ClockRow {
             hosts: found.nodes.of_boot(&domain.boot_id).map(|node| node.hostname.clone()).collect(),
             ranks: found.ranks.get(domain).map_or(Vec::new(), |ranks| ranks.iter().copied().collect()),
             boot_id: domain.boot_id.clone(),
-            time_namespace: if domain.time_namespace == MERGED_TIME_NAMESPACE {
-                0
-            } else {
-                domain.time_namespace
+            time_namespace: match domain.time_namespace {
+                MERGED_TIME_NAMESPACE => 0,
+                own => own,
             },
             method: fit.method,
             probes: fit.probes,
@@ -138,7 +136,7 @@ impl ClockRow {
             offset_ns: fit.offset,
             drift_ppm: fit.drift_ppm,
             drift_bar_ppm: drift_bar(fit),
-            bar_ns: clocks.usual_bar(domain),
+            bar_ns: clocks.median_error_bound(domain),
             hard_ns: clocks.max_certain_bound(domain),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
@@ -233,13 +231,6 @@ pub(super) fn shown_domains(clocks: &JobClocks, found: &JobFindings) -> Vec<Cloc
     let first = |d: &ClockDomain| found.ranks.get(d).and_then(|ranks| ranks.first().copied());
     domains.sort_by_cached_key(|d| (*d != clocks.reference, place(d), first(d), d.time_namespace));
     domains
-}
-
-impl MergeReport {
-    /// Adds the notes about unused or doubtful entries of a clock file.
-    pub fn note_clock_file(&mut self, clocks: &JobClocks) {
-        self.notes.extend(clocks.clock_file_notes.iter().cloned());
-    }
 }
 
 #[cfg(test)]

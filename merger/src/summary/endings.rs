@@ -1,8 +1,7 @@
 //! Summary lines about the endings of commands and processes.
 
 use super::MergeReport;
-use crate::input::survey::command_endings::endings_line;
-use crate::input::survey::crashed::ProcessCrash;
+use crate::input::survey::{ProcessCrash, endings_line};
 
 impl MergeReport {
     /// Returns the line about all commands; `None` if all succeeded, or if the crash line of the only command says

@@ -1,7 +1,7 @@
 //! `rpd-merge inspect PATH`: prints the content of a shard; for any other path, what it is and what to do next.
 
 use super::inspect_other::describe;
-use crate::input::survey::crashed::ending;
+use crate::input::survey::ending;
 use rpd_console::Failure;
 use rpd_console::wording::rank_list;
 use rpd_shard::Shard;

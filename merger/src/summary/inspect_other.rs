@@ -1,6 +1,6 @@
 //! `rpd-merge inspect` for anything but a shard: what it is, and what to do next.
 
-use crate::input::listing::find::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
+use crate::input::listing::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_foreign::{Format, format_of};
@@ -69,13 +69,8 @@ fn folder(path: &Path) -> Result<Vec<String>, Failure> {
     if !shards.is_empty() {
         return Ok(run_folder(path, &shards));
     }
-    let mut entries: Vec<PathBuf> = fs::read_dir(path)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .take(MAX_OPENED)
-        .map(|entry| entry.path())
-        .collect();
+    let entries = fs::read_dir(path).into_iter().flatten().flatten().take(MAX_OPENED);
+    let mut entries: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     entries.sort();
     let runs: Vec<(&PathBuf, usize)> = entries
         .iter()
@@ -179,29 +174,22 @@ fn database(path: &Path) -> Result<Vec<String>, Failure> {
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}", rank_ranges(&ranks)) };
     let bytes = database.bytes();
+    let describe = |what: String| {
+        let database = line("database", format!("{shown} ({bytes} bytes): {what}"));
+        vec![database, line("processes", format!("{processes}{ranks}"))]
+    };
     let Some(merge) = spaces.iter().find(|space| is_merged_set(space)) else {
         let [major, minor, patch] = spaces.first().map_or([0; 3], |space| space.version);
-        return Ok(vec![
-            line(
-                "database",
-                format!("{shown} ({bytes} bytes): a RocPD database {major}.{minor}.{patch} of a profiler"),
-            ),
-            line("processes", format!("{processes}{ranks}")),
-            line("next", format!("rpd-merge {shown} -o trace.db")),
-        ]);
+        let mut lines = describe(format!("a RocPD database {major}.{minor}.{patch} of a profiler"));
+        lines.push(line("next", format!("rpd-merge {shown} -o trace.db")));
+        return Ok(lines);
     };
     let of_run = match tag(merge, "rpd.run_id") {
         id if id.is_empty() => String::new(),
         id => format!(" of run {id}"),
     };
     let version = tag(merge, "rpd.version");
-    let mut lines = vec![
-        line(
-            "database",
-            format!("{shown} ({bytes} bytes): a merged database{of_run}, made by rpd-merge {version}"),
-        ),
-        line("processes", format!("{processes}{ranks}")),
-    ];
+    let mut lines = describe(format!("a merged database{of_run}, made by rpd-merge {version}"));
     for (label, name) in
         [("missing", "rpd.missing_ranks"), ("unfinished", "rpd.unfinished_ranks"), ("lost", "rpd.losses")]
     {

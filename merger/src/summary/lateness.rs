@@ -32,7 +32,7 @@ impl MergeReport {
         let alone = beside.iter().fold(self.processes, |count, beside| count.saturating_sub(*beside));
         (alone > 1).then_some(match (counts.calls, counts.matched) {
             _ if self.singleton_ranks.len() > 1 => "MPI ran each rank as a job of its own",
-            (0, _) if counts.alone == 0 && self.has_former_merge() => {
+            (0, _) if counts.alone == 0 && self.has_previous_merge() => {
                 "collectives of former merges are not compared again (the tag rpd.former_merges has what they told)"
             }
             (0, _) if counts.alone == 0 => "no collectives were recorded",
@@ -97,6 +97,7 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
     if lateness.not_compared_share_of_run >= MIN_NOT_COMPARED && !is_named {
         waited = format!("{waited}; {not_compared}");
     }
+    let share_of_waiting = |ns: i64| percent(ns as f64 / lateness.waited_ns.max(1) as f64);
     let cannot_tell = |reason: String| format!("cannot tell which rank: {reason} ({waited})");
     match &lateness.verdict {
         LatenessVerdict::Nobody => format!("nobody: {waited}"),
@@ -105,12 +106,11 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
             None => waited,
         },
         LatenessVerdict::Node { host, ranks, node_waited_ns } => {
-            let part = *node_waited_ns as f64 / lateness.waited_ns.max(1) as f64;
             let of = if ranks.is_empty() { String::new() } else { format!(" ({})", listed(ranks)) };
             format!(
                 "no single rank, but node {host}{of}: others waited {} for it, {} of all waiting; {waited}",
                 duration(*node_waited_ns),
-                percent(part)
+                share_of_waiting(*node_waited_ns)
             )
         }
         LatenessVerdict::NeverEntered { absence } => format!(
@@ -126,7 +126,7 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
             "no single rank: {} were late together: others waited {} for them, {} of all waiting; {waited}",
             listed(together),
             duration(*together_ns),
-            percent(*together_ns as f64 / lateness.waited_ns.max(1) as f64)
+            share_of_waiting(*together_ns)
         ),
         LatenessVerdict::NoSingleRank { .. } => {
             let named = late.iter().take(MAX_NAMED);

@@ -2,9 +2,9 @@
 
 use super::MergeReport;
 use crate::agree::findings::MAX_SHOWN_LINES;
-use crate::input::plan::lost_rows::LostRows;
-use crate::input::schema::JobSchema;
-use crate::input::survey::profiler_losses::ProfilerLosses;
+use crate::input::JobSchema;
+use crate::input::plan::LostRows;
+use crate::input::survey::ProfilerLosses;
 use rpd_console::wording::{counted, noun, rank_ranges};
 use rpd_shard::record::{Loss, LossCause, ProfilerLossReason};
 use serde::Serialize;

@@ -38,18 +38,14 @@ pub(crate) fn metadata(
         ("rpd.replaced", json!(report.replaced).to_string()),
     ];
     let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
-    if !report.commands_ended.is_empty() {
-        all.push(("rpd.commands_ended".to_owned(), json!(report.commands_ended).to_string()));
-    }
-    if let Some(lateness) = &report.lateness {
-        all.push(("rpd.lateness".to_owned(), json!(lateness).to_string()));
-    }
-    if let Some(running) = &report.still_running {
-        all.push((STILL_RUNNING.to_owned(), json!(running).to_string()));
-    }
-    if let Some(repair) = &report.repaired {
-        all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
-    }
+    let endings = Some(&report.commands_ended).filter(|endings| !endings.is_empty());
+    let optional = [
+        ("rpd.commands_ended", endings.map(|endings| json!(endings))),
+        ("rpd.lateness", report.lateness.as_ref().map(|lateness| json!(lateness))),
+        (STILL_RUNNING, report.still_running.as_ref().map(|running| json!(running))),
+        ("rpd.clock.repair", report.repaired.as_ref().map(|repair| json!(repair))),
+    ];
+    all.extend(optional.into_iter().filter_map(|(tag, value)| Some((tag.to_owned(), value?.to_string()))));
     metadata_of_previous(plan, &mut all);
     if !plan.previous_losses.is_empty() {
         all.push(("rpd.former_losses".to_owned(), json!(plan.previous_losses).to_string()));

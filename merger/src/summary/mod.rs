@@ -18,7 +18,6 @@ mod processes;
 mod report;
 mod running;
 
-pub(crate) use clocks::ClockRow;
 pub(crate) use metadata::metadata;
 pub(crate) use not_used::NotUsed;
 pub use report::MergeReport;

@@ -1,6 +1,6 @@
 //! Files that are not merged, for the summary and for `--json`.
 
-use crate::input::listing::unused::{UnusedFile, UnusedFiles, UnusedKind};
+use crate::input::listing::{UnusedFile, UnusedFiles, UnusedKind};
 use rpd_console::wording::{counted, grouped};
 use serde::Serialize;
 use std::path::Path;
@@ -9,14 +9,15 @@ use std::path::Path;
 const MAX_SHOWN_NAMES: usize = 3;
 
 /// The files below the inputs that are not merged.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct NotUsed {
     /// Files by kind and path, at most 10,000.
     files_not_used: Vec<UnusedFile>,
     /// Number of further files.
     files_not_used_further: u64,
+    /// Summary line about files without a warning: results of previous merges, and unrelated files.
     #[serde(skip)]
-    line: Option<String>,
+    pub(crate) line: Option<String>,
 }
 
 impl NotUsed {
@@ -25,15 +26,10 @@ impl NotUsed {
         let parts: Vec<String> =
             [companions(&unused), results(&unused), unrelated(&unused)].into_iter().flatten().collect();
         NotUsed {
-            files_not_used: unused.files().to_vec(),
+            files_not_used: unused.files.clone(),
             files_not_used_further: unused.not_named(),
             line: (!parts.is_empty()).then(|| parts.join("; ")),
         }
-    }
-
-    /// Returns the summary line about files without a warning: results of previous merges, and unrelated files.
-    pub(crate) fn line(&self) -> Option<String> {
-        self.line.clone()
     }
 }
 
@@ -48,7 +44,7 @@ fn first_few<'a>(all: impl Iterator<Item = String> + 'a, count: u64) -> String {
 
 /// Returns the names of the first files of a kind.
 fn names(unused: &UnusedFiles, kind: UnusedKind) -> String {
-    let files = unused.files().iter().filter(|file| file.kind == kind);
+    let files = unused.files.iter().filter(|file| file.kind == kind);
     let names = files.filter_map(|file| Some(Path::new(&file.path).file_name()?.display().to_string()));
     first_few(names, unused.count(kind))
 }
@@ -69,7 +65,7 @@ fn results(unused: &UnusedFiles) -> Option<String> {
 
 fn unrelated(unused: &UnusedFiles) -> Option<String> {
     let count = unused.count(UnusedKind::Unrelated);
-    let mut endings: Vec<_> = unused.endings().iter().collect();
+    let mut endings: Vec<_> = unused.endings.iter().collect();
     endings.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let kinds = endings.len() as u64;
     let endings = endings.into_iter().map(|(ending, count)| format!("{} {ending}", grouped(*count)));

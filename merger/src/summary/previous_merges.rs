@@ -5,8 +5,7 @@ use super::clocks::{ClockRow, names, shown_domains};
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::{CausalityRepair, JobClocks};
 use crate::agree::nodes::JobNodes;
-use crate::input::plan::MergePlan;
-use crate::input::plan::previous_merge::PreviousMerge;
+use crate::input::plan::{MergePlan, PreviousMerge};
 use crate::options::MergeArgs;
 use rpd_clocks::{AlignChoice, MERGED_TIME_NAMESPACE};
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
@@ -60,7 +59,7 @@ impl PreviousMerge {
     }
 
     /// Returns a note if its times have several reference clocks.
-    fn of_several(&self) -> Option<String> {
+    fn note_of_several_clocks(&self) -> Option<String> {
         (self.references().len() > 1).then(|| {
             format!(
                 "{} was merged before, in {}, and nothing tells how far they are apart; merge what it was made of instead",
@@ -114,53 +113,52 @@ pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindin
             return rows;
         }
     }
-    let former: Vec<ClockRow> = plan.previous_merges.iter().flat_map(PreviousMerge::clocks).collect();
+    let previous: Vec<ClockRow> = plan.previous_merges.iter().flat_map(PreviousMerge::clocks).collect();
     // Clocks that a previous merge describes are not repeated.
-    let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED_TIME_NAMESPACE && !former.is_empty();
-    let own = shown_domains(clocks, found).into_iter().filter(|domain| !is_told(domain));
-    let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, found)).collect();
-    rows.extend(former);
-    rows
+    let is_repeated =
+        |domain: &ClockDomain| domain.time_namespace == MERGED_TIME_NAMESPACE && !previous.is_empty();
+    let own = shown_domains(clocks, found).into_iter().filter(|domain| !is_repeated(domain));
+    own.map(|domain| ClockRow::new(&domain, clocks, found)).chain(previous.iter().cloned()).collect()
 }
 
 /// Returns notes about times of previous merges beside other inputs.
 pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> Vec<String> {
     if let Some(only) = plan.only_previous_merge() {
-        return only.of_several().into_iter().collect();
+        return only.note_of_several_clocks().into_iter().collect();
     }
     let own = nodes.names(&clocks.reference);
     let own = own.first().map_or("another node", String::as_str);
     let references: Vec<Option<ClockDomain>> =
         plan.previous_merges.iter().map(PreviousMerge::reference).collect();
     let are_one = references.iter().all(|one| one.is_some() && *one == references[0]);
-    let note = |former: &PreviousMerge| {
-        let path = former.path.display();
-        if let Some(note) = former.of_several() {
+    let are_all_merged = clocks.reference.time_namespace == MERGED_TIME_NAMESPACE;
+    let note = |previous: &PreviousMerge| {
+        if let Some(note) = previous.note_of_several_clocks() {
             return note;
         }
-        match former.reference() {
-            Some(reference) if reference == clocks.reference => format!(
+        let (path, its_clocks) = (previous.path.display(), previous.clocks_in_words());
+        if previous.reference().is_some_and(|reference| reference == clocks.reference) {
+            return format!(
                 "{path} was merged before, in the clock of {own} too: its times stay as they are, and fit to the others"
-            ),
-            _ if clocks.reference.time_namespace == MERGED_TIME_NAMESPACE && are_one => {
-                format!("{path} was merged before: its times stay in {}", former.clocks_in_words())
-            }
-            _ if clocks.reference.time_namespace == MERGED_TIME_NAMESPACE => format!(
-                "{path} was merged before: its times stay in {}, and nothing tells how far that is from the clocks of the other inputs; merge what it was made of instead",
-                former.clocks_in_words()
-            ),
-            _ => format!(
-                "{path} was merged before: its times stay in {}, all others are in that of {own}, and nothing tells how far the two are apart; merge what it was made of instead",
-                former.clocks_in_words()
-            ),
+            );
         }
+        let others = match (are_all_merged, are_one) {
+            (true, true) => "",
+            (true, false) => {
+                ", and nothing tells how far that is from the clocks of the other inputs; merge what it was made of instead"
+            }
+            (false, _) => &format!(
+                ", all others are in that of {own}, and nothing tells how far the two are apart; merge what it was made of instead"
+            ),
+        };
+        format!("{path} was merged before: its times stay in {its_clocks}{others}")
     };
     plan.previous_merges.iter().map(note).collect()
 }
 
 impl MergeReport {
     /// Adopts the results of the only input, a previous merge.
-    pub fn take_over(&mut self, only: &PreviousMerge) {
+    pub fn adopt_results(&mut self, only: &PreviousMerge) {
         self.merged_before = true;
         if let Some(align) = only.tags.get("rpd.clock.align") {
             self.align.clone_from(align);
@@ -172,7 +170,7 @@ impl MergeReport {
     }
 
     /// Returns whether a previous merge is among the inputs.
-    pub(super) fn has_former_merge(&self) -> bool {
+    pub(super) fn has_previous_merge(&self) -> bool {
         self.clocks.iter().any(|row| row.previous_merge.is_some())
     }
 

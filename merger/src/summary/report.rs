@@ -4,20 +4,14 @@ use super::losses::{LossRow, loss_row, lost_row, profiler_rows, silent_profilers
 use super::not_used::NotUsed;
 use super::previous_merges::{self, clock_rows};
 use super::running::unfinished;
-use crate::agree::findings::MAX_SHOWN_LINES;
-use crate::agree::findings::{JobFindings, ProcessKinds};
+use crate::agree::findings::{JobFindings, MAX_SHOWN_LINES, ProcessKinds};
 use crate::agree::job_clocks::{CausalityRepair, JobClocks};
-use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::plan::MergePlan;
-use crate::input::plan::ranks::JobRanks;
-use crate::input::plan::running::StillRunning;
-use crate::input::schema::JobSchema;
-use crate::input::survey::command_endings::CommandEnding;
-use crate::input::survey::crashed::{ProcessCrash, StoppedProcesses};
-use crate::output::counts::{RowAccounts, RowCount};
+use crate::input::plan::{JobRanks, MergePlan, StillRunning};
+use crate::input::survey::{CommandEnding, ProcessCrash, StoppedProcesses};
+use crate::input::{JobSchema, REGIONS, SAMPLES};
+use crate::output::counts::RowCount;
 use crate::output::size_limit::free_bytes;
 use crate::output::verify::OutputVerification;
-use crate::output::verify::TableAccount;
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_console::wording::{counted, noun, one_line, rank_ranges};
 use rpd_console::{Failure, PhaseTime};
@@ -32,7 +26,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The outcome of a merge, the same on all merge ranks.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct MergeReport {
     /// Run id.
     pub run_id: String,
@@ -186,25 +180,14 @@ impl MergeReport {
             missing_ranks: plan.ranks.missing.clone(),
             silent_ranks: plan.silent_ranks.clone(),
             repeated_ranks: plan.repeated_ranks.clone(),
-            singleton_ranks: Vec::new(),
             unreadable: plan.unreadable.clone(),
             not_used: NotUsed::new(plan.unused.clone()),
             unfinished: plan.inputs.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
             unfinished_lines: plan.inputs.iter().filter(|s| s.is_abandoned()).map(unfinished).collect(),
             still_running: StillRunning::among(&plan.inputs),
-            rows_read: Vec::new(),
-            rows: Vec::new(),
-            placeholders: Vec::new(),
-            strings: (0, 0),
             align: clocks.align.clone(),
             clocks: clock_rows(plan, clocks, found),
             repaired: clocks.repaired,
-            collectives: CollectiveCounts::default(),
-            collective_faults: Vec::new(),
-            collectives_not_used: Vec::new(),
-            has_unproven_names: false,
-            late_ranks: Vec::new(),
-            lateness: None,
             losses: found
                 .losses
                 .iter()
@@ -212,7 +195,6 @@ impl MergeReport {
                 .chain(plan.lost.iter().map(lost_row))
                 .chain(profiler_rows(&found.profiler_losses))
                 .collect(),
-            replaced: Vec::new(),
             deaths: found.deaths.clone(),
             died: found.died,
             crashes: found.crashes.clone(),
@@ -223,15 +205,10 @@ impl MergeReport {
                 .warnings
                 .iter()
                 .chain(&found.warnings)
-                .map(|line| plan.names.put_into(line))
+                .map(|line| plan.names.restore_names(line))
                 .collect(),
-            is_database: true,
-            nothing_seen: false,
-            merged_before: false,
             has_clock_file: clocks.has_clock_file,
             disagreement: plan.ranks.disagreement(),
-            left_out_of_rpd: BTreeMap::new(),
-            verify: None,
             notes: chosen(&plan.ranks)
                 .into_iter()
                 .chain(plan.notes.iter().cloned())
@@ -241,10 +218,7 @@ impl MergeReport {
                 .collect(),
             has_unlisted_losses: silent_profilers(&found.profiler_losses).next().is_some()
                 || !plan.previous_losses.is_empty(),
-            trace: None,
-            planned_bytes: 0,
-            seconds: 0.0,
-            phases: Vec::new(),
+            ..MergeReport::default()
         }
     }
 
@@ -267,13 +241,6 @@ impl MergeReport {
             self.notes.push(text.to_owned());
             self.nothing_seen = true;
         }
-    }
-
-    /// Stores the row counts of the output; returns the account of each table.
-    pub fn take_rows(&mut self, accounts: RowAccounts) -> BTreeMap<TableId, TableAccount> {
-        (self.rows, self.placeholders, self.replaced) =
-            (accounts.rows, accounts.placeholders, accounts.replaced);
-        accounts.accounts
     }
 
     /// Stores the verification of the output. If it failed, prints all of its lines and fails.
@@ -309,12 +276,7 @@ impl MergeReport {
         let (fact, warning) = if let Some((path, reason)) = self.unreadable.first() {
             let fact = left_out(path, reason);
             (fact.clone(), Some(format!("left out: {fact}")))
-        } else if !self.missing_ranks.is_empty() {
-            (self.missing(), Some(self.missing()))
-        } else if !self.repeated_ranks.is_empty() {
-            (self.repeated(), Some(self.repeated()))
-        } else if let Some(running) = &self.still_running {
-            let line = running.line(self.is_database);
+        } else if let Some(line) = self.missing().or_else(|| self.repeated()).or_else(|| self.running()) {
             (line.clone(), Some(line))
         } else if let (Some(path), Some(line)) = (self.unfinished.first(), self.unfinished_lines.first()) {
             (format!("{} was not finished by its collector", path.display()), Some(line.clone()))
@@ -342,15 +304,11 @@ impl MergeReport {
         if let Some(more @ 1..) = self.unreadable.len().checked_sub(MAX_SHOWN_LINES) {
             lines.push(format!("left out: and {}; --json lists all", counted(more as u64, "more input")));
         }
-        if !self.missing_ranks.is_empty() {
-            lines.push(self.missing());
-        }
-        if !self.repeated_ranks.is_empty() {
-            lines.push(self.repeated());
-        }
+        lines.extend(self.missing());
+        lines.extend(self.repeated());
         lines.extend(self.singletons_line());
         lines.extend(self.disagreement.clone());
-        lines.extend(self.still_running.as_ref().map(|running| running.line(self.is_database)));
+        lines.extend(self.running());
         let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();
         lines.extend(all.iter().take(MAX_SHOWN_LINES).cloned());
         if all.len() > MAX_SHOWN_LINES {
@@ -377,21 +335,27 @@ impl MergeReport {
         format!("{output} would take about {planned}{}", free.unwrap_or_default())
     }
 
-    fn missing(&self) -> String {
+    fn missing(&self) -> Option<String> {
         let why = if self.shards > 0 {
             "did its collector start, and did the rank call roctx, MPI or RCCL?"
         } else {
             "did its profiler write a file, and is that among the inputs?"
         };
-        format!("nothing of rank {}: {why}", rank_ranges(&self.missing_ranks))
+        let ranks = rank_ranges(&self.missing_ranks);
+        (!self.missing_ranks.is_empty()).then(|| format!("nothing of rank {ranks}: {why}"))
     }
 
-    fn repeated(&self) -> String {
-        let ranks = rank_ranges(&self.repeated_ranks);
-        format!(
-            "run {}: more than one collector was rank {ranks}: two jobs share this run id, their rows are in one database",
-            self.run_id
-        )
+    fn repeated(&self) -> Option<String> {
+        let (run, ranks) = (&self.run_id, rank_ranges(&self.repeated_ranks));
+        (!self.repeated_ranks.is_empty()).then(|| {
+            format!(
+                "run {run}: more than one collector was rank {ranks}: two jobs share this run id, their rows are in one database"
+            )
+        })
+    }
+
+    fn running(&self) -> Option<String> {
+        self.still_running.as_ref().map(|running| running.line(self.is_database))
     }
 
     /// Returns the closing summary.
@@ -436,7 +400,7 @@ impl MergeReport {
             line("left out", counted(self.unreadable.len() as u64, "input"));
         }
         self.loss_lines().into_iter().for_each(|text| line("lost", text));
-        self.not_used.line().into_iter().for_each(|text| line("not used", text));
+        self.not_used.line.iter().cloned().for_each(|text| line("not used", text));
         self.clock_lines().into_iter().for_each(|(label, text)| line(label, text));
         self.collective_lines().into_iter().for_each(|(label, text)| line(label, text));
         self.notes.iter().for_each(|note| line("note", note.clone()));
@@ -449,12 +413,8 @@ impl MergeReport {
         let verified = self.verify.iter().flat_map(OutputVerification::lines);
         verified.for_each(|text| line("verify", text));
         self.trace.iter().flat_map(TraceOutcome::lines).for_each(|(label, text)| line(label, text));
-        let rows: Vec<String> = self
-            .rows
-            .iter()
-            .filter(|r| r.rows > 0)
-            .map(|r| format!("{} {}", r.table.trim_start_matches("rocpd_"), r.rows))
-            .collect();
+        let shown = |count: &RowCount| format!("{} {}", count.table.trim_start_matches("rocpd_"), count.rows);
+        let rows: Vec<String> = self.rows.iter().filter(|count| count.rows > 0).map(shown).collect();
         if !rows.is_empty() {
             line("rows", rows.join(", "));
         }

@@ -1,7 +1,6 @@
 //! Summary lines about shards without an end: either they are still being written, or their collector was killed.
 
-use crate::input::plan::PlannedInput;
-use crate::input::plan::running::StillRunning;
+use crate::input::plan::{PlannedInput, StillRunning};
 use rpd_console::WallClock;
 use rpd_console::wording::{counted, noun, rank_ranges};
 

@@ -16,12 +16,9 @@ pub(crate) fn pass_of(path: &Path) -> Option<String> {
     if let Some(pass) = of_file(stem) {
         return Some(pass.to_owned());
     }
-    let folders =
-        path.ancestors().skip(1).take(MAX_PARENTS).filter_map(|folder| folder.file_name()?.to_str());
-    folders
-        .into_iter()
-        .find(|name| is_numbered(name, "pmc_") || is_numbered(name, "pass_"))
-        .map(str::to_owned)
+    let folders = path.ancestors().skip(1).take(MAX_PARENTS);
+    let mut names = folders.filter_map(|folder| folder.file_name()?.to_str());
+    names.find(|name| is_numbered(name, "pmc_") || is_numbered(name, "pass_")).map(str::to_owned)
 }
 
 /// Returns the pass from the name of a counter file of rocprof-compute, without the process id at its end.

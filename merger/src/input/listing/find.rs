@@ -1,7 +1,7 @@
 //! Lists the files to merge from the paths on the command line.
 
 use crate::input::listing::other_users::{closed_run, runs_of_others};
-use crate::input::path_text::{self, path_text};
+use crate::input::path_text;
 use crate::job_user::output_root;
 use crate::partial_output::made_by_merge::is_merge;
 use rpd_console::Failure;
@@ -11,6 +11,7 @@ use rpd_files::{
 use rpd_foreign::{Format, format_of};
 use rpd_shard::file::is_folder_of_ranks;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub(crate) struct InputListing {
 }
 
 /// Lists the files of these inputs; without inputs, the shards of the newest run below the output root. Foreign files
-/// that cannot be merged are listed only if named: [`crate::input::listing::unused::find_all`] lists the others, too.
+/// that cannot be merged are listed only if named: [`crate::input::listing::find_all`] lists the others, too.
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed or contains nothing to merge.
@@ -70,11 +71,11 @@ pub(crate) fn find(inputs: &[PathBuf]) -> Result<InputListing, Failure> {
     search(inputs, &|_| false)
 }
 
-/// Lists the files of these inputs. A folder without any is an error, unless `says_why` finds files in the searched
+/// Lists the files of these inputs. A folder without any is an error, unless `has_refused` finds files in the searched
 /// folders that can be reported with the reason why they cannot be merged.
 pub(super) fn search(
     inputs: &[PathBuf],
-    says_why: &dyn Fn(&[PathBuf]) -> bool,
+    has_refused: &dyn Fn(&[PathBuf]) -> bool,
 ) -> Result<InputListing, Failure> {
     let newest;
     let inputs = if inputs.is_empty() {
@@ -110,7 +111,7 @@ pub(super) fn search(
                     found.add(Profiles::of_folder(&run)?);
                     output_folder = run;
                 }
-                None if says_why(&found.searched) => {}
+                None if has_refused(&found.searched) => {}
                 None => return Err(nothing_in(input)),
             }
         }
@@ -124,7 +125,9 @@ pub(super) fn search(
             file => file.parent().map(Path::to_path_buf).unwrap_or_default(),
         };
     }
-    remove_repeated(&mut files);
+    // A file that is named twice or by two paths is merged once.
+    let mut seen = HashSet::new();
+    files.retain(|(path, _)| seen.insert(canonical(path)));
     let listed = |(path, named): (PathBuf, bool)| {
         let format = format_of(&path).map_err(|reason| match refused(&path) {
             Some(refused) => format!("{} is not read: {refused}", path_text(&path)),
@@ -285,12 +288,13 @@ fn is_profile(path: &Path) -> bool {
         && is_looked_into(&name.to_string_lossy())
         && !is_folder(path)
         && !is_default_output(path)
-        && (format_of(path).is_ok() || is_gone(path))
+        // A file that does not exist anymore is an input that cannot be read.
+        && (format_of(path).is_ok() || !exists(path))
 }
 
-/// Returns whether a listed file does not exist anymore; then it is an input that cannot be read.
-fn is_gone(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+/// Returns whether a file still exists, even as a dangling link. A file that cannot be examined counts as existing.
+pub(crate) fn exists(path: &Path) -> bool {
+    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Returns whether a file is a merged database or a trace of a merge; a merge leaves both beside its inputs.
@@ -336,16 +340,11 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
         if !run.is_dir() {
             continue;
         }
-        let written = shards_in(&run)
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|shard| Some(entry_stat(shard).ok()?.modified))
-            .max();
-        if let Some(written) = written
-            && let is_own = entry_stat(&run).is_ok_and(|found| found.owner == effective_uid())
-            && newest.as_ref().is_none_or(|(own, time, path)| (*own, *time, path) < (is_own, written, &run))
+        let shards = shards_in(&run).unwrap_or_default();
+        if let Some(written) = shards.iter().filter_map(|shard| Some(entry_stat(shard).ok()?.modified)).max()
         {
-            newest = Some((is_own, written, run));
+            let is_own = entry_stat(&run).is_ok_and(|found| found.owner == effective_uid());
+            newest = newest.max(Some((is_own, written, run)));
         }
     }
     newest.map(|(.., run)| run).ok_or_else(|| {
@@ -389,13 +388,9 @@ pub(crate) fn has_log(folder: &Path) -> bool {
 /// Returns the run in an output root that contains exactly one; `None` if there is none. For several runs, the error
 /// lists them.
 fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
-    let mut runs: Vec<PathBuf> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir() && shards_in(path).is_ok_and(|s| !s.is_empty()))
-        .collect();
+    let paths = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_run = |path: &PathBuf| path.is_dir() && shards_in(path).is_ok_and(|shards| !shards.is_empty());
+    let mut runs: Vec<PathBuf> = paths.filter(is_run).collect();
     runs.sort();
     let dir = folder.display();
     match runs.as_slice() {
@@ -418,8 +413,7 @@ fn nothing_in(folder: &Path) -> Failure {
     ))
 }
 
-/// Removes repeated paths: a file that is named twice or by two paths is merged once.
-fn remove_repeated(shards: &mut Vec<(PathBuf, bool)>) {
-    let mut seen = std::collections::HashSet::new();
-    shards.retain(|(path, _)| seen.insert(fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
+/// Returns a path without links, or the path itself if it cannot be resolved.
+pub(super) fn canonical(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,9 +1,19 @@
 //! Lists the files to merge, and translates foreign ones.
 
-pub(crate) mod counter_pass;
-pub(crate) mod find;
-pub(crate) mod original_names;
+mod counter_pass;
+mod find;
+mod original_names;
 pub(super) mod other_users;
 pub(crate) mod translate;
-pub(crate) mod unused;
-pub(crate) mod wait;
+mod unused;
+mod wait;
+
+pub(crate) use counter_pass::pass_of;
+pub(crate) use find::{
+    DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING, exists, find, has_log, hold,
+    is_shard, is_text, shards_in,
+};
+pub(crate) use original_names::OriginalNames;
+pub(crate) use translate::{TRANSLATED, TranslatedFolder, TranslationNotes};
+pub(crate) use unused::{UnusedFile, UnusedFiles, UnusedKind, find_all};
+pub(crate) use wait::wait_for_shards;

@@ -28,12 +28,12 @@ impl OriginalNames {
 
     /// Returns the path of the original of a translated file; any other path unchanged.
     pub(crate) fn original_path(&self, path: &Path) -> PathBuf {
-        path.to_str().map_or_else(|| path.to_owned(), |text| self.put_into(text).into())
+        path.to_str().map_or_else(|| path.to_owned(), |text| self.restore_names(text).into())
     }
 
     /// Replaces the names of translated files in a text by the original names. Searches for the common prefix only,
     /// because a merge can have ten thousand files and as many texts.
-    pub(crate) fn put_into(&self, text: &str) -> String {
+    pub(crate) fn restore_names(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(start) = rest.find(&self.folder).filter(|_| !self.folder.is_empty()) {
@@ -79,10 +79,10 @@ mod tests {
             ("/run/1.rpdshard", "/run/1.rpdshard"),
             ("", ""),
         ] {
-            assert_eq!(names.put_into(text), wanted);
+            assert_eq!(names.restore_names(text), wanted);
         }
         assert!(names.is_translated("/out.db.translated/1.rpdshard") && !names.is_translated("/a.json"));
         let none = OriginalNames::new(std::iter::empty());
-        assert_eq!(none.put_into("/run/1.rpdshard"), "/run/1.rpdshard");
+        assert_eq!(none.restore_names("/run/1.rpdshard"), "/run/1.rpdshard");
     }
 }

@@ -1,6 +1,6 @@
 //! Translates foreign files into shards before the merge is planned. Each merge rank translates a part of the files.
 
-use crate::input::listing::find::ListedFile;
+use crate::input::listing::ListedFile;
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_files::{create_output, create_output_folder, remove_output_folder};

@@ -1,22 +1,22 @@
 //! Files below the inputs that are not merged, each with its reason. Every file that a search of these folders finds
 //! is either merged or counted here.
 //!
-//! [`find_all`] walks the folders again after [`crate::input::find`] has listed the files to merge. Files that a profiler
-//! wrote, or may have written, become listed inputs that cannot be read. The merge warns about each and counts it as
-//! lost. All other files are only counted, and named in `--json`.
+//! [`find_all`] walks the folders again after `find` has listed the files to merge. Files that a profiler wrote, or may
+//! have written, become listed inputs that cannot be read. The merge warns about each and counts it as lost. All other
+//! files are only counted, and named in `--json`.
 
 mod judge;
 mod walk;
 
-use crate::input::listing::find::{InputListing, ListedFile, search};
-use crate::input::path_text::path_text;
+use crate::input::listing::find::{canonical, search};
+use crate::input::listing::{InputListing, ListedFile};
+use crate::input::path_text;
 use judge::judge;
 use rpd_console::Failure;
 use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::fs;
 use std::path::{Path, PathBuf};
 use walk::{FolderWalk, MAX_ENTRIES, MAX_SNIFFED};
 
@@ -61,26 +61,21 @@ pub struct UnusedFile {
 /// All files that are not merged.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnusedFiles {
-    /// The first files, by kind and path.
-    files: Vec<UnusedFile>,
+    /// The first files, at most 10,000, by kind and path.
+    pub files: Vec<UnusedFile>,
     /// Number of files of each kind, including those that are not named.
     counts: BTreeMap<UnusedKind, u64>,
     /// Number of unrelated files, by the ending of their names.
-    endings: BTreeMap<String, u64>,
+    pub endings: BTreeMap<String, u64>,
     /// Number of files that have names of profiler files but were not read; they count as unrelated.
     not_read: u64,
     /// Inputs that are folders.
-    folders: Vec<PathBuf>,
+    pub folders: Vec<PathBuf>,
     /// Whether the walk ended before it examined all entries.
     is_cut: bool,
 }
 
 impl UnusedFiles {
-    /// Returns the named files, at most 10,000, by kind and path.
-    pub fn files(&self) -> &[UnusedFile] {
-        &self.files
-    }
-
     /// Returns the number of further files that are not merged and not named.
     pub fn not_named(&self) -> u64 {
         self.counts.values().sum::<u64>().saturating_sub(self.files.len() as u64)
@@ -89,16 +84,6 @@ impl UnusedFiles {
     /// Returns the number of files of a kind.
     pub fn count(&self, kind: UnusedKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or(0)
-    }
-
-    /// Returns the number of unrelated files by the ending of their names.
-    pub fn endings(&self) -> &BTreeMap<String, u64> {
-        &self.endings
-    }
-
-    /// Returns the inputs that are folders.
-    pub(crate) fn folders(&self) -> &[PathBuf] {
-        &self.folders
     }
 
     /// Returns a line for each limit that was reached. Contents of the files beyond it are unknown.
@@ -137,10 +122,10 @@ impl UnusedFiles {
     /// `before` and are not in `left`.
     pub(crate) fn note_output(&mut self, output: &Path, before: &[PathBuf], left: &[ListedFile]) {
         let place = canonical(output);
-        let former = |file: &&mut UnusedFile| {
+        let is_replaced = |file: &&mut UnusedFile| {
             file.kind == UnusedKind::Result && canonical(Path::new(&file.path)) == place
         };
-        if let Some(file) = self.files.iter_mut().find(former) {
+        if let Some(file) = self.files.iter_mut().find(is_replaced) {
             (file.kind, file.reason) = (UnusedKind::RunFile, OUTPUT_FOLDER.to_owned());
             *self.counts.entry(UnusedKind::RunFile).or_insert(0) += 1;
             let results = self.counts.entry(UnusedKind::Result).or_insert(1);
@@ -150,11 +135,6 @@ impl UnusedFiles {
         before.iter().filter(|path| !left.contains(path.as_path())).for_each(|path| {
             self.add(UnusedKind::RunFile, path, OUTPUT_FOLDER);
         });
-    }
-
-    /// Sorts the named files, after all were added.
-    pub(crate) fn order(&mut self) {
-        self.files.sort();
     }
 
     fn count_ending(&mut self, path: &Path) {
@@ -169,8 +149,8 @@ impl UnusedFiles {
     }
 }
 
-/// Lists the files to merge as [`crate::input::listing::find::find`] does, and all other files below the inputs. Files that look like
-/// profiler data but cannot be merged are listed with their reasons, even if there is nothing to merge.
+/// Lists the files to merge as `find` does, and all other files below the inputs. Files that look like profiler data
+/// but cannot be merged are listed with their reasons, even if there is nothing to merge.
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed or contains no file that looks like profiler data.
@@ -200,8 +180,4 @@ fn has_refused(searched: &[PathBuf]) -> bool {
         let mut files = entries.into_iter().filter(|(_, kind)| *kind != EntryKind::Folder);
         files.any(|(name, _)| is_refused(&folder.join(name)))
     })
-}
-
-fn canonical(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,7 +1,7 @@
 //! Waits for shards. On a shared file system, a file may become visible on another node only some seconds after it
 //! was closed.
 
-use crate::input::listing::find::{SHARD_ENDING, find};
+use crate::input::listing::{find, is_shard};
 use rpd_files::entry_stat;
 use rpd_shard::Shard;
 use std::collections::BTreeSet;
@@ -11,27 +11,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Interval of checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Part of the run that is still missing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Missing {
-    /// Any shard or other input.
-    All,
-    /// The shards of this number of ranks.
-    Ranks(usize),
-    /// The ends of this number of shards.
-    Ends(usize),
-}
-
-impl std::fmt::Display for Missing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Missing::All => write!(f, "no shard is there"),
-            Missing::Ranks(count) => write!(f, "{count} ranks have no shard"),
-            Missing::Ends(count) => write!(f, "{count} shards have no end"),
-        }
-    }
-}
 
 /// Waits until the shards of all ranks of the job exist and are finished. Gives up after `most`, or at once if
 /// nothing was written for that long. Returns what is missing in that case.
@@ -51,14 +30,14 @@ pub(crate) fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<Stri
     }
 }
 
-/// Returns what is missing, and when the newest shard was written.
-fn missing(inputs: &[PathBuf]) -> Option<(Missing, Option<SystemTime>)> {
-    let Ok(found) = find(inputs) else { return Some((Missing::All, None)) };
-    let is_shard = |path: &PathBuf| path.extension().is_some_and(|ending| ending == SHARD_ENDING);
+/// Describes what is still missing of the run, and returns when the newest shard was written.
+fn missing(inputs: &[PathBuf]) -> Option<(String, Option<SystemTime>)> {
+    let nothing = || ("no shard is there".to_owned(), None);
+    let Ok(found) = find(inputs) else { return Some(nothing()) };
     let paths: Vec<PathBuf> = found.files.into_iter().map(|listed| listed.path).collect();
     let shards: Vec<&PathBuf> = paths.iter().filter(|path| is_shard(path)).collect();
     if shards.is_empty() {
-        return paths.is_empty().then_some((Missing::All, None));
+        return paths.is_empty().then(nothing);
     }
     let (mut ranks, mut size, mut open) = (BTreeSet::new(), 0, 0);
     let mut newest = None;
@@ -81,8 +60,8 @@ fn missing(inputs: &[PathBuf]) -> Option<(Missing, Option<SystemTime>)> {
     let without = if wants_all { size.saturating_sub(ranks.len()) } else { 0 };
     let missing = match (without, open) {
         (0, 0) => return None,
-        (0, open) => Missing::Ends(open),
-        (without, _) => Missing::Ranks(without),
+        (0, open) => format!("{open} shards have no end"),
+        (without, _) => format!("{without} ranks have no shard"),
     };
     Some((missing, newest))
 }

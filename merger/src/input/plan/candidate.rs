@@ -1,9 +1,8 @@
 //! Properties that rank 0 reads from an input while it plans the merge.
 
-use crate::input::host_clocks::HostClocks;
-use crate::input::opened::shard_source_id;
-use crate::input::plan::previous_merge::PreviousMerge;
+use crate::input::plan::PreviousMerge;
 use crate::input::plan::running::running_until;
+use crate::input::{HostClocks, shard_source_id};
 use rpd_foreign::Format;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
@@ -87,24 +86,20 @@ impl InputCandidate {
     /// Reads the description of a shard.
     pub(super) fn of_shard(path: &Path) -> Result<InputCandidate, RefusedInput> {
         let shard = Shard::open(path).map_err(refused_shard)?;
-        let mut ranks: Vec<u32> =
-            shard.processes.values().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
+        let all = || shard.processes.values();
+        let mut ranks: Vec<u32> = all().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
         ranks.sort_unstable();
-        let mut processes: Vec<_> = shard
-            .processes
-            .values()
-            // System counters of a node are not the work of a rank, so they do not determine the order.
-            .filter(|p| p.source != SYSTEM_SOURCE)
-            .map(process_order)
-            .collect();
+        // System counters of a node are not the work of a rank, so they do not determine the order.
+        let mut processes: Vec<_> = all().filter(|p| p.source != SYSTEM_SOURCE).map(process_order).collect();
         processes.sort();
         let command = shard.command.as_deref().filter(|_| processes.is_empty()).cloned();
         let path = (processes.is_empty() && command.is_none()).then(|| path.to_owned());
         let mut host_clocks = HostClocks::default();
         host_clocks.add(&shard);
         // A collector can write a shard from a database of any RocPD version.
-        let carries = !same_tables(shard.schema());
         let version = version_of(shard.schema());
+        let carried =
+            (!same_tables(shard.schema())).then(|| (version, with_words_of(version, shard.schema())));
         Ok(InputCandidate {
             path: shard.path().to_owned(),
             format: Format::Shard,
@@ -123,27 +118,12 @@ impl InputCandidate {
             ranks,
             collector: shard.identity.rank,
             selection: shard.selection.clone(),
-            size: shard
-                .processes
-                .values()
-                .filter_map(|p| p.size)
-                .chain(shard.identity.size)
-                .max()
-                .map(|s| s.min(MAX_JOB_SIZE)),
+            size: all().filter_map(|p| p.size).chain(shard.identity.size).max().map(|s| s.min(MAX_JOB_SIZE)),
             guids: Vec::new(),
             spaces: Vec::new(),
-            members: shard
-                .processes
-                .values()
-                .chain(&command)
-                .map(|p| member(shard_source_id(&shard, p)))
-                .collect(),
+            members: all().chain(&command).map(|p| member(shard_source_id(&shard, p))).collect(),
             command,
-            schemas: if carries {
-                vec![(version, with_words_of(version, shard.schema()))]
-            } else {
-                Vec::new()
-            },
+            schemas: carried.into_iter().collect(),
             is_merged: false,
             previous_merge: None,
             previous_losses: Vec::new(),
@@ -173,7 +153,7 @@ impl InputCandidate {
         if let Some(process) = nameless(spaces).filter(|_| merged.is_empty()) {
             host_clocks.add_nameless(path, process);
         }
-        let is_usual = |space: &&Space| space.version == [3, 0, 0] && same_tables(&space.schema);
+        let is_unusual = |space: &&Space| space.version != [3, 0, 0] || !same_tables(&space.schema);
         Ok(InputCandidate {
             path: path.to_owned(),
             format: Format::RocPd,
@@ -195,20 +175,11 @@ impl InputCandidate {
             guids: spaces.iter().map(|space| space.guid.clone()).collect(),
             spaces: (0..spaces.len()).collect(),
             members: members(&database),
-            schemas: spaces
-                .iter()
-                .filter(|space| !is_usual(space))
-                .map(|space| (space.version, space.schema.clone()))
-                .collect(),
+            schemas: spaces.iter().filter(is_unusual).map(|s| (s.version, s.schema.clone())).collect(),
             is_merged: !merged.is_empty(),
             previous_merge: PreviousMerge::of(path.to_owned(), &merged),
             previous_losses: merged.iter().flat_map(|space| previous_losses(space)).collect(),
-            tags: spaces
-                .iter()
-                .flat_map(|space| &space.tags)
-                .filter(|(tag, _)| is_foreign(tag))
-                .map(own)
-                .collect(),
+            tags: spaces.iter().flat_map(foreign_tags).collect(),
             host_clocks,
         })
     }
@@ -276,13 +247,11 @@ fn previous_losses(space: &Space) -> Vec<String> {
     losses
 }
 
-/// Returns whether a metadata tag is neither RocPD's nor `rpd-merge`'s.
-fn is_foreign(tag: &str) -> bool {
-    !tag.starts_with("rpd.") && !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
-}
-
-fn own((tag, value): (&String, &String)) -> (String, String) {
-    (tag.clone(), value.clone())
+/// Returns the metadata of a table set that is neither RocPD's nor `rpd-merge`'s: tag and value.
+fn foreign_tags(space: &Space) -> impl Iterator<Item = (String, String)> {
+    let is_own = |tag: &str| tag.starts_with("rpd.") || tag.starts_with("schema_version");
+    let is_foreign = move |tag: &str| !is_own(tag) && !matches!(tag, "uuid" | "guid");
+    space.tags.clone().into_iter().filter(move |(tag, _)| is_foreign(tag))
 }
 
 /// Returns whether any table has a row. An empty table can have a piece.

@@ -6,7 +6,7 @@
 //! both are merged.
 
 use crate::input::plan::candidate::InputCandidate;
-use crate::input::plan::lost_rows::{LostCause, LostRows};
+use crate::input::plan::{LostCause, LostRows};
 use rayon::prelude::*;
 use rpd_files::open_input;
 use rpd_foreign::Format;
@@ -25,7 +25,7 @@ const COMPARED_BYTES: usize = 1 << 20;
 
 /// Inputs that are not merged because another input has the same identity.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut {
+pub(super) struct Duplicates {
     /// Files with the reason.
     pub(super) files: Vec<(PathBuf, String)>,
     /// Rows of these files that are in no other input.
@@ -34,13 +34,14 @@ pub(super) struct LeftOut {
     pub(super) warnings: Vec<String>,
 }
 
-impl LeftOut {
+impl Duplicates {
     fn add(&mut self, path: &Path, reason: &str) {
         self.files.push((path.to_owned(), format!("{}: {reason}", path.display())));
     }
 }
 
 /// Rows of an input, or of one of its guids.
+#[derive(Default)]
 struct Contents {
     /// Hash of all readable rows.
     hash: u128,
@@ -77,7 +78,10 @@ impl Contents {
 }
 
 /// Keeps one of each group of candidates with the same position in the merge order.
-pub(super) fn keep_one_of_each(candidates: Vec<InputCandidate>, left: &mut LeftOut) -> Vec<InputCandidate> {
+pub(super) fn keep_one_of_each(
+    candidates: Vec<InputCandidate>,
+    duplicates: &mut Duplicates,
+) -> Vec<InputCandidate> {
     let mut groups: Vec<Vec<InputCandidate>> = Vec::new();
     for candidate in candidates {
         match groups.last_mut() {
@@ -89,15 +93,15 @@ pub(super) fn keep_one_of_each(candidates: Vec<InputCandidate>, left: &mut LeftO
     }
     let one = |group: Vec<InputCandidate>| match group.as_slice() {
         [_] => group,
-        [first, ..] if first.format == Format::Shard => vec![keep_one_shard(group, left)],
-        _ => keep_each_guid_once(group, left),
+        [first, ..] if first.format == Format::Shard => vec![keep_one_shard(group, duplicates)],
+        _ => keep_each_guid_once(group, duplicates),
     };
     groups.into_iter().flat_map(one).collect()
 }
 
 /// Keeps the one with the most rows of several shards of the same processes. A shard that equals the beginning of the
 /// kept one, up to its own end, is an earlier copy.
-fn keep_one_shard(mut group: Vec<InputCandidate>, left: &mut LeftOut) -> InputCandidate {
+fn keep_one_shard(mut group: Vec<InputCandidate>, duplicates: &mut Duplicates) -> InputCandidate {
     // Complete copies come first, then the longest of the cut ones.
     group.sort_by_key(|c| (!c.complete, Reverse(c.bytes)));
     let is_copy =
@@ -115,10 +119,10 @@ fn keep_one_shard(mut group: Vec<InputCandidate>, left: &mut LeftOut) -> InputCa
         let name = kept.path.display();
         match read.get(&other.path) {
             Some(contents) if !is_copy(&kept, &other) => {
-                left.add(&other.path, &other_contents(&name));
-                left.lost.extend(contents.lost());
+                duplicates.add(&other.path, &other_contents(&name));
+                duplicates.lost.extend(contents.lost());
             }
-            _ => left.add(
+            _ => duplicates.add(
                 &other.path,
                 &format!("it holds the same processes as {name}: a copy, which is left out"),
             ),
@@ -134,7 +138,7 @@ fn other_contents(kept: &impl std::fmt::Display) -> String {
 /// Keeps, for each guid, the database that has the most rows under it.
 pub(super) fn keep_each_guid_once(
     mut candidates: Vec<InputCandidate>,
-    left: &mut LeftOut,
+    duplicates: &mut Duplicates,
 ) -> Vec<InputCandidate> {
     // Position of the candidate, and of the table set in it.
     let mut holders: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
@@ -144,9 +148,8 @@ pub(super) fn keep_each_guid_once(
         }
     }
     holders.retain(|_, holders| holders.len() > 1);
-    // Per candidate, the guids that are merged from another candidate: their number, and the other path.
-    let mut copies: BTreeMap<usize, (usize, PathBuf)> = BTreeMap::new();
-    let mut others: BTreeMap<usize, (usize, PathBuf)> = BTreeMap::new();
+    // Per candidate, and whether rows differ, the guids merged from another candidate: their number, and its path.
+    let mut left_out: BTreeMap<(usize, bool), (usize, PathBuf)> = BTreeMap::new();
     for holders in holders.into_values() {
         let read = |(i, space): &(usize, usize)| contents_of_space(&candidates[*i].path, *space);
         let contents: Vec<Contents> = holders.par_iter().map(read).collect();
@@ -167,48 +170,35 @@ pub(super) fn keep_each_guid_once(
             let name = candidates[holders[kept].0].path.clone();
             for k in group.iter().filter(|k| **k != kept) {
                 let (i, space) = holders[*k];
-                let is_copy = contents[*k].hash == contents[kept].hash;
-                let names = if is_copy { &mut copies } else { &mut others };
-                names.entry(i).or_insert((0, name.clone())).0 += 1;
-                if !is_copy {
-                    left.lost.extend(contents[*k].lost());
+                let differs = contents[*k].hash != contents[kept].hash;
+                left_out.entry((i, differs)).or_insert((0, name.clone())).0 += 1;
+                if differs {
+                    duplicates.lost.extend(contents[*k].lost());
                 }
                 candidates[i].spaces.retain(|own| *own != space);
             }
         }
         if groups.len() > 1 {
             let names: Vec<_> = groups.iter().map(|group| &candidates[holders[group[0]].0].path).collect();
-            left.warnings.push(format!(
+            duplicates.warnings.push(format!(
                 "{} has a guid that {} has too, with other processes: all are merged",
                 names[1].display(),
                 names[0].display()
             ));
         }
     }
-    for (i, candidate) in candidates.iter().enumerate() {
+    for ((i, differs), (some, kept)) in left_out {
+        let (candidate, kept) = (&candidates[i], kept.display());
         let all = candidate.guids.len();
-        if let Some((some, kept)) = copies.get(&i) {
-            let kept = kept.display();
-            let reason = match some {
-                some if *some == all => {
-                    format!("it has the same guid and rows as {kept}: a copy, which is left out")
-                }
-                some => format!(
-                    "{some} of its {all} guids, with their rows, are in {kept} too and are merged once"
-                ),
-            };
-            left.add(&candidate.path, &reason);
-        }
-        if let Some((some, kept)) = others.get(&i) {
-            let reason = other_contents(&kept.display());
-            left.add(
-                &candidate.path,
-                &match some {
-                    some if *some == all => reason,
-                    some => format!("{reason} ({some} of its {all} guids)"),
-                },
-            );
-        }
+        let reason = match (differs, some == all) {
+            (false, true) => format!("it has the same guid and rows as {kept}: a copy, which is left out"),
+            (false, false) => {
+                format!("{some} of its {all} guids, with their rows, are in {kept} too and are merged once")
+            }
+            (true, true) => other_contents(&kept),
+            (true, false) => format!("{} ({some} of its {all} guids)", other_contents(&kept)),
+        };
+        duplicates.add(&candidate.path, &reason);
     }
     candidates.retain(|candidate| candidate.guids.is_empty() || !candidate.spaces.is_empty());
     candidates
@@ -231,42 +221,38 @@ fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
 
 fn contents_of_shard(path: &Path) -> Contents {
     let mut hasher = Hasher::new();
-    let mut rows: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    let mut readable = 0;
+    let mut contents = Contents::default();
     if let Ok(shard) = Shard::open(path) {
         for block in shard.blocks() {
             hasher.write(&block.header.checksum.to_le_bytes());
             let BlockKind::Rows(table) = block.header.kind else { continue };
             let own = u64::from(block.header.rows);
             let name = shard.schema().get(table).map_or(table.to_string(), |table| table.name.clone());
-            let sum = rows.entry(name).or_insert(Some(0));
+            let sum = contents.rows.entry(name).or_insert(Some(0));
             *sum = sum.map(|sum| sum + own);
             if shard.rows(block).is_ok() {
-                readable += own;
+                contents.readable += own;
             }
         }
         shard.release();
     }
-    Contents { hash: hasher.finish_128(), rows, readable, processes: BTreeMap::new() }
+    Contents { hash: hasher.finish_128(), ..contents }
 }
 
 /// Reads the contents table by table and row by row, so that the distribution of rows over pages does not matter.
 fn contents_of_space(path: &Path, space: usize) -> Contents {
     let mut hasher = Hasher::new();
-    let mut rows: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    let mut readable = 0;
-    let mut processes: BTreeMap<i64, BTreeSet<Option<i64>>> = BTreeMap::new();
-    let database = Database::open(path).ok();
-    if let Some(database) = &database
+    let mut contents = Contents::default();
+    if let Ok(database) = Database::open(path)
         && let Some(found) = database.spaces().get(space)
     {
         for process in &found.processes {
-            processes.entry(process.pid).or_default().insert(process.start);
+            contents.processes.entry(process.pid).or_default().insert(process.start);
         }
         let mut tables: Vec<_> = found.tables.iter().enumerate().collect();
         tables.sort_by_key(|(_, table)| &table.table.name);
         for (place, table) in tables {
-            let sum = rows.entry(table.table.name.clone()).or_insert(Some(0));
+            let sum = contents.rows.entry(table.table.name.clone()).or_insert(Some(0));
             hasher.write(table.table.name.as_bytes());
             for piece in &table.pieces {
                 database.each(space, place, piece, &mut |_, some| {
@@ -275,7 +261,7 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
                         return;
                     };
                     *sum = sum.map(|sum| sum + some.len as u64);
-                    readable += some.len as u64;
+                    contents.readable += some.len as u64;
                     for row in 0..some.len {
                         hasher.write(&some.keys.get(row).to_le_bytes());
                         some.columns.iter().for_each(|cells| add(&mut hasher, cells.get(row)));
@@ -285,7 +271,7 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
         }
         database.release();
     }
-    Contents { hash: hasher.finish_128(), rows, readable, processes }
+    Contents { hash: hasher.finish_128(), ..contents }
 }
 
 /// Adds a value to a hash, encoded such that two different sequences of values never yield the same bytes.

@@ -1,7 +1,7 @@
 //! Inputs and merge ranks that are left out when the merge restarts, because inputs vanished.
 
-use crate::input::listing::find::ListedFile;
-use crate::input::plan::lost_rows::{LostCause, LostRows};
+use crate::input::listing::ListedFile;
+use crate::input::plan::{LostCause, LostRows};
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, VanishedInput};
 use rpd_files::open_input;
@@ -49,7 +49,7 @@ impl ExcludedInputs {
         for input in all {
             let VanishedInput { path, rank, is_missing, .. } = &input;
             if *rank > 0 && *is_missing && open_input(path).is_ok() {
-                if !self.is_blind(*rank) {
+                if self.blind.iter().all(|(blind, _)| blind != rank) {
                     self.blind.push((*rank, path.clone()));
                 }
             } else if !self.vanished.iter().any(|known| known.path == *path) {
@@ -57,10 +57,6 @@ impl ExcludedInputs {
             }
         }
         Ok(())
-    }
-
-    fn is_blind(&self, rank: usize) -> bool {
-        self.blind.iter().any(|(blind, _)| *blind == rank)
     }
 
     /// Returns the merge ranks that get no inputs.
@@ -93,18 +89,11 @@ impl ExcludedInputs {
 
     /// Returns the rows that are lost with the vanished inputs.
     pub(crate) fn lost(&self) -> Vec<LostRows> {
-        let lost = |input: &VanishedInput| match &input.rows {
-            Some(rows) => {
-                let lost = |(table, rows): &(String, u64)| LostRows {
-                    table: Some(table.clone()),
-                    cause: LostCause::InputVanished,
-                    rows: Some(*rows),
-                    file: None,
-                };
-                rows.iter().map(lost).collect()
-            }
-            None => vec![LostRows { table: None, cause: LostCause::InputVanished, rows: None, file: None }],
+        let lost = |table, rows| LostRows { table, cause: LostCause::InputVanished, rows, file: None };
+        let of_input = |input: &VanishedInput| match &input.rows {
+            Some(rows) => rows.iter().map(|(table, rows)| lost(Some(table.clone()), Some(*rows))).collect(),
+            None => vec![lost(None, None)],
         };
-        self.vanished.iter().flat_map(lost).collect()
+        self.vanished.iter().flat_map(of_input).collect()
     }
 }

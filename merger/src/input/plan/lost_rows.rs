@@ -1,6 +1,6 @@
 //! Rows that are lost because a whole input is not merged.
 
-use crate::input::path_text::path_text;
+use crate::input::path_text;
 use rpd_console::wording::counted;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -88,10 +88,9 @@ fn short_names(paths: &[&Path], folders: &[PathBuf]) -> Vec<String> {
     };
     loop {
         let mut uses: HashMap<&[&OsStr], usize> = HashMap::new();
-        lengths
-            .iter()
-            .enumerate()
-            .for_each(|(place, length)| *uses.entry(end(place, *length)).or_default() += 1);
+        for (place, length) in lengths.iter().enumerate() {
+            *uses.entry(end(place, *length)).or_default() += 1;
+        }
         let mut is_longer = false;
         for (place, length) in lengths.iter_mut().enumerate() {
             let name = end(place, *length);

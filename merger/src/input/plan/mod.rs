@@ -2,27 +2,25 @@
 
 pub(crate) mod candidate;
 pub(super) mod duplicates;
-pub(crate) mod excluded;
+mod excluded;
 pub(crate) mod lost_rows;
-pub(crate) mod output_path;
-pub(crate) mod previous_merge;
-pub(crate) mod ranks;
-pub(crate) mod running;
+mod output_path;
+mod previous_merge;
+mod ranks;
+mod running;
 pub(crate) mod share;
 
-use crate::input::host_clocks::HostClocks;
-use crate::input::listing::find::ListedFile;
-use crate::input::listing::original_names::OriginalNames;
-use crate::input::listing::translate::TranslationNotes;
-use crate::input::listing::unused::{UnusedFiles, UnusedKind};
-use crate::input::path_text::path_text;
+pub(crate) use excluded::ExcludedInputs;
+pub(crate) use lost_rows::{LostCause, LostRows};
+pub(crate) use output_path::output_of;
+pub(crate) use previous_merge::PreviousMerge;
+pub(crate) use ranks::JobRanks;
+pub(crate) use running::StillRunning;
+
+use crate::input::listing::{ListedFile, OriginalNames, TranslationNotes, UnusedFiles, UnusedKind, exists};
 use crate::input::plan::candidate::{InputCandidate, RefusedInput};
-use crate::input::plan::duplicates::{LeftOut, keep_each_guid_once, keep_one_of_each};
-use crate::input::plan::excluded::ExcludedInputs;
-use crate::input::plan::lost_rows::LostRows;
-use crate::input::plan::previous_merge::PreviousMerge;
-use crate::input::plan::ranks::JobRanks;
-use crate::input::schema::PlannedSchema;
+use crate::input::plan::duplicates::{Duplicates, keep_each_guid_once, keep_one_of_each};
+use crate::input::{HostClocks, PlannedSchema, path_text};
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_foreign::Format;
@@ -30,9 +28,7 @@ use rpd_rocpd::schema::NEWEST;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Maximum number of foreign metadata rows that are copied to the output.
 const MAX_TAGS: usize = 1_000;
@@ -172,11 +168,11 @@ pub(crate) fn plan(
         let key = |s: &'_ InputCandidate| (!s.complete, Reverse(s.bytes));
         a.order.cmp(&b.order).then(key(a).cmp(&key(b))).then(a.path.cmp(&b.path))
     });
-    let mut left = LeftOut { files: unreadable, ..LeftOut::default() };
-    candidates = keep_one_of_each(candidates, &mut left);
-    leave_out_merged(&mut candidates, &mut left.files)?;
-    candidates = keep_each_guid_once(candidates, &mut left);
-    let mut unreadable = left.files;
+    let mut duplicates = Duplicates { files: unreadable, ..Duplicates::default() };
+    candidates = keep_one_of_each(candidates, &mut duplicates);
+    leave_out_merged(&mut candidates, &mut duplicates.files)?;
+    candidates = keep_each_guid_once(candidates, &mut duplicates);
+    let mut unreadable = duplicates.files;
     let repeated_ranks = repeated_ranks(&candidates);
     // A rank whose collector was killed immediately may have called any function.
     let is_silent = |s: &&InputCandidate| s.order.processes.is_empty() && s.complete;
@@ -191,30 +187,30 @@ pub(crate) fn plan(
     };
     let names = OriginalNames::new(files.iter().filter_map(ListedFile::names));
     // Rows of vanished files are counted elsewhere, or unknown.
-    let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !excluded.has(path));
+    let not_used = unreadable.iter().take(refused).filter(|(path, _)| exists(path) && !excluded.has(path));
     let not_used: Vec<_> =
-        not_used.map(|(path, reason)| (names.original_path(path), names.put_into(reason))).collect();
+        not_used.map(|(path, reason)| (names.original_path(path), names.restore_names(reason))).collect();
     for (path, reason) in &mut unreadable {
         *path = names.original_path(path);
-        *reason = names.put_into(reason);
+        *reason = names.restore_names(reason);
     }
     let mut unused = unused.clone();
     let merged: HashSet<PathBuf> = candidates.iter().map(|c| names.original_path(&c.path)).collect();
     // The walk names each file of a folder, and each folder that cannot be listed.
-    let named: HashSet<String> = unused.files().iter().map(|file| file.path.clone()).collect();
+    let named: HashSet<String> = unused.files.iter().map(|file| file.path.clone()).collect();
     for (place, (path, reason)) in unreadable.iter().enumerate() {
         let kind = if place < refused { UnusedKind::Refused } else { UnusedKind::Duplicate };
         // Some inputs are merged only in part.
         let is_named = path.is_dir() || named.contains(&path_text(path)) || merged.contains(path);
-        if is_there(path) && !is_named {
+        if exists(path) && !is_named {
             unused.add(kind, path, reason);
         }
     }
-    unused.order();
-    let lost_files = lost_rows::files_not_used(&not_used, unused.folders());
+    unused.files.sort();
+    let lost_files = lost_rows::files_not_used(&not_used, &unused.folders);
     let unreadable = unreadable.into_iter().map(|(path, reason)| (path_text(&path).into(), reason)).collect();
     let mut warnings = translation_notes.warnings.clone();
-    warnings.extend(left.warnings);
+    warnings.extend(duplicates.warnings);
     let mut previous_losses = Vec::new();
     for candidate in candidates.iter().filter(|c| !c.previous_losses.is_empty()) {
         let path = candidate.path.display();
@@ -238,10 +234,11 @@ pub(crate) fn plan(
     let mut host_clocks = HostClocks::default();
     candidates.iter_mut().for_each(|candidate| host_clocks.join(std::mem::take(&mut candidate.host_clocks)));
     let previous_merges = candidates.iter().filter_map(|c| c.previous_merge.clone()).collect();
+    let shown: Vec<bool> = candidates.iter().map(shows_command).collect();
     let inputs =
-        candidates.into_iter().map(|candidate| planned(shows_command(&candidate), candidate)).collect();
-    let lost = lost_rows::sum(excluded.lost().into_iter().chain(left.lost).chain(lost_files));
-    let assumed = host_clocks.notes().into_iter().map(|note| names.put_into(&note));
+        candidates.into_iter().zip(shown).map(|(candidate, shown)| planned(candidate, shown)).collect();
+    let lost = lost_rows::sum(excluded.lost().into_iter().chain(duplicates.lost).chain(lost_files));
+    let assumed = host_clocks.notes().into_iter().map(|note| names.restore_names(&note));
     let notes = translation_notes.notes.iter().cloned().chain(newer).chain(excluded.notes()).chain(assumed);
     let notes = notes.chain(unused.notes()).collect();
     Ok(MergePlan {
@@ -265,11 +262,6 @@ pub(crate) fn plan(
         names,
         kept_guid,
     })
-}
-
-/// Returns whether a file still exists, even as a dangling link. A file that cannot be examined counts as existing.
-fn is_there(path: &Path) -> bool {
-    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Returns a note for each version of RocPD's schema that is newer than this release, with the number of its inputs.
@@ -341,7 +333,7 @@ fn leave_out_merged(
     Ok(())
 }
 
-fn planned(shows_command: bool, candidate: InputCandidate) -> PlannedInput {
+fn planned(candidate: InputCandidate, shows_command: bool) -> PlannedInput {
     let guid = |space: &usize| candidate.guids.get(*space).cloned();
     PlannedInput {
         guids: candidate.spaces.iter().filter_map(guid).collect(),

@@ -1,6 +1,6 @@
 //! Path of the output, and files that it must not overwrite.
 
-use crate::input::listing::find::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, SHARD_ENDING};
+use crate::input::listing::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, SHARD_ENDING};
 use crate::options::{MergeArgs, OutputFormat};
 use crate::partial_output::made_by_merge::{is_made_by_merge, may_be_left, unfinished_run, what_else};
 use crate::partial_output::temporary_names;

@@ -1,10 +1,9 @@
 //! Facts that a survey collects from one block of rows.
 
-use crate::input::expand::{self, BuiltinString};
-use crate::input::opened::{InputTables, block_rows, needed_rows};
-use crate::input::source::{NO_THREAD, join};
+use crate::input::source::join;
 use crate::input::survey::crashed::OpenSpans;
 use crate::input::survey::row_texts::text_bytes;
+use crate::input::{BuiltinString, InputTables, NO_THREAD, block_rows, expand, needed_rows};
 use rpd_collectives::{CallSample, ProcessCollectives, collectives_of_block};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
@@ -86,6 +85,12 @@ fn plain(cells: &Cells) -> Option<&[i64]> {
     }
 }
 
+/// Returns the smallest and largest stack id of a column.
+pub(super) fn stack_bounds(cells: &Cells, rows: usize) -> Option<(i64, i64)> {
+    let keys = || (0..rows).filter_map(|i| cells.get(i).stack_id());
+    plain(cells).map_or_else(|| bounds(keys()), |values| bounds(values.iter().copied()))
+}
+
 /// Returns whether the survey reads the values of columns of this kind, not only their NULLs.
 fn is_looked_at(kind: &Kind) -> bool {
     matches!(kind, Kind::Ref(_) | Kind::Stack | Kind::Str)
@@ -120,11 +125,7 @@ pub(super) fn facts(
                     facts.refer(*table, 0, 0);
                 }
             }
-            Kind::Stack => {
-                let keys = || (0..rows.len).filter_map(|i| cells.get(i).stack_id());
-                let found = plain(cells).map_or_else(|| bounds(keys()), |v| bounds(v.iter().copied()));
-                facts.stacks = join(facts.stacks, found);
-            }
+            Kind::Stack => facts.stacks = join(facts.stacks, stack_bounds(cells, rows.len)),
             Kind::Str => {
                 // Adjacent rows mostly have the same string.
                 let mut known = None;

@@ -1,9 +1,7 @@
 //! Collectives of an input. Completes what its blocks contain, and reads regions of foreign formats a second time if
 //! their names show collectives.
 
-use crate::input::host_clocks::{HostClocks, to_boottime};
-use crate::input::opened::block_rows;
-use crate::input::source::{InputSource, SourcePiece};
+use crate::input::{HostClocks, InputSource, SourcePiece, block_rows, to_boottime};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives, RegionNames, collectives_of_regions, region_columns};
 use rpd_rocpd::read::{Database, Space, Wanted};
@@ -63,21 +61,26 @@ fn of_blocks(
     sample: &CallSample,
 ) -> ProcessCollectives {
     let mut read = |table: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
-        let blocks: Vec<_> = source
-            .pieces
-            .iter()
-            .filter_map(|piece| match piece {
-                SourcePiece::Block(block, None) if block.header.kind == BlockKind::Rows(table) => Some(block),
-                _ => None,
-            })
-            .collect();
-        for some in blocks.chunks(PIECES_AT_ONCE) {
-            let rows: Vec<_> =
-                some.par_iter().map(|block| block_rows(shard, &source.tables, block).ok()).collect();
-            rows.iter().flatten().for_each(&mut *take);
-        }
+        let blocks = source.pieces.iter().filter_map(|piece| match piece {
+            SourcePiece::Block(block, None) if block.header.kind == BlockKind::Rows(table) => Some(block),
+            _ => None,
+        });
+        let blocks: Vec<_> = blocks.collect();
+        take_readable(&blocks, |block| block_rows(shard, &source.tables, block).ok(), take);
     };
     collectives_of_regions(names, &mut read, sample)
+}
+
+/// Passes the rows of the pieces that can be read to `take`, in order.
+fn take_readable<T: Sync>(
+    pieces: &[T],
+    read: impl Fn(&T) -> Option<Rows<Local>> + Sync,
+    take: &mut dyn FnMut(&Rows<Local>),
+) {
+    for some in pieces.chunks(PIECES_AT_ONCE) {
+        let rows: Vec<_> = some.par_iter().map(&read).collect();
+        rows.iter().flatten().for_each(&mut *take);
+    }
 }
 
 /// Reads collectives from the regions of a database's table set. Skips previous merges, because their results are
@@ -97,20 +100,12 @@ pub(super) fn of_space(
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
         let named = Wanted::Named(region_columns(wanted));
         let Some(place) = space.position(wanted) else { return };
-        let pieces: Vec<_> = pieces
-            .iter()
-            .filter_map(|piece| match piece {
-                SourcePiece::Rows { space, table, piece } if *table == place => Some((*space, piece)),
-                _ => None,
-            })
-            .collect();
-        for some in pieces.chunks(PIECES_AT_ONCE) {
-            let rows: Vec<_> = some
-                .par_iter()
-                .map(|(space, piece)| database.rows(*space, place, piece, named).ok())
-                .collect();
-            rows.iter().flatten().for_each(&mut *take);
-        }
+        let pieces = pieces.iter().filter_map(|piece| match piece {
+            SourcePiece::Rows { space, table, piece } if *table == place => Some((*space, piece)),
+            _ => None,
+        });
+        let pieces: Vec<_> = pieces.collect();
+        take_readable(&pieces, |(space, piece)| database.rows(*space, place, piece, named).ok(), take);
     };
     let mut calls = collectives_of_regions(names, &mut read, sample);
     calls.set_ranks(process.rank, process.size);

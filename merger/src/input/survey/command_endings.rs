@@ -1,9 +1,10 @@
 //! Endings of a run's commands, grouped. Each collector records the end of its command, traced or not.
 
-use crate::input::survey::crashed::{ProcessCrash, signal_name};
+use crate::input::survey::ProcessCrash;
 use rpd_console::wording::{counted, noun, rank_ranges};
 use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};
+use signal_hook::low_level::signal_name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of endings that the summary prints; it counts the others.

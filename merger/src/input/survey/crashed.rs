@@ -1,12 +1,13 @@
 //! Processes that died by a signal, ranks that failed, and their open calls.
 
-use crate::input::expand::{BuiltinString, REGIONS};
+use crate::input::{BuiltinString, REGIONS};
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, Rows};
 use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::low_level::signal_name;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of open ranges and calls kept per process; the latest ones are kept.
@@ -48,8 +49,8 @@ impl OpenSpans {
             parent: parents.int(i).unwrap_or(0),
             name: names.int(i).unwrap_or(0),
         });
-        let mut spans = OpenSpans { count: 0, kept: open.collect() };
-        spans.count = spans.kept.len() as u64;
+        let kept: Vec<OpenSpan> = open.collect();
+        let mut spans = OpenSpans { count: kept.len() as u64, kept };
         spans.keep_last();
         spans
     }
@@ -225,11 +226,6 @@ fn name_of(text: Option<&[u8]>) -> String {
         name += "...";
     }
     name
-}
-
-/// Returns, for example, `SIGSEGV` for 11. Real-time signals have no name.
-pub(crate) fn signal_name(signal: i32) -> Option<&'static str> {
-    signal_hook::low_level::signal_name(signal)
 }
 
 /// Describes how a process ended.

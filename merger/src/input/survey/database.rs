@@ -1,16 +1,18 @@
 //! Survey of a RocPD database, one table set at a time.
 
-use crate::input::expand::BuiltinString;
-use crate::input::host_clocks::HostClocks;
-use crate::input::opened::{InputTables, OpenDatabase, OpenInput, StringPieces};
-use crate::input::schema::JobSchema;
-use crate::input::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTracks, StackSpace, join};
+use crate::input::opened::OpenDatabase;
+use crate::input::source::join;
+use crate::input::survey::InputSurvey;
 use crate::input::survey::collectives::of_space;
 use crate::input::survey::database_nodes::main_process;
 use crate::input::survey::database_pieces::ReferenceKeys;
 use crate::input::survey::database_strings::TableSetStrings;
-use crate::input::survey::input_survey::{InputSurvey, hashes_of_words, shorten};
+use crate::input::survey::input_survey::{hashes_of_words, shorten};
 use crate::input::survey::placeholders::reserve_placeholders;
+use crate::input::{
+    BuiltinString, HostClocks, InputSource, InputTables, JobSchema, KeySpace, OpenInput, RowLengthLimit,
+    SourcePiece, SourceTracks, StackSpace, StringPieces,
+};
 use rpd_collectives::CallSample;
 use rpd_rocpd::read::{Database, Space};
 use rpd_shard::model::{Schema, Table, TableId, rocpd};
@@ -65,7 +67,7 @@ pub(super) struct TableSetReader<'a> {
     pub(super) space: usize,
     pub(super) found: &'a Space,
     pub(super) tables: &'a InputTables,
-    pub(super) room: &'a RowRoom,
+    pub(super) room: &'a RowLengthLimit,
 }
 
 impl TableSetReader<'_> {

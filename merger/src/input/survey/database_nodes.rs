@@ -1,7 +1,7 @@
 //! Nodes and processes of a table set.
 
 use super::database::TableSetReader;
-use crate::input::expand::BuiltinString;
+use crate::input::BuiltinString;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_rocpd::read::{ProcessFacts, Space};
 use rpd_run::is_merged_set;

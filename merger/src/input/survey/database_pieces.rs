@@ -1,11 +1,13 @@
 //! Pieces of the tables of a database: reads them in parallel, and finds keys, references and damage.
 
+use super::block_facts::stack_bounds;
 use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
-use crate::input::source::{KeySpace, SourcePiece, join};
+use crate::input::source::join;
+use crate::input::{KeySpace, SourcePiece};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Piece, ReadError, Wanted};
-use rpd_shard::model::{Cells, Kind, Local, Rows, Table, TableId, Value, rocpd};
+use rpd_shard::model::{Kind, Local, Rows, Table, TableId, Value, rocpd};
 use rpd_shard::record::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -142,18 +144,7 @@ impl ReferenceKeys<'_> {
                         facts.missing.insert(target);
                     }
                 }
-                Kind::Stack => {
-                    if let Cells::Int { values, nulls } = cells
-                        && !nulls.any()
-                    {
-                        let low = values.iter().copied().min();
-                        facts.stacks = join(facts.stacks, low.zip(values.iter().copied().max()));
-                        continue;
-                    }
-                    for key in (0..rows.len).filter_map(|i| cells.get(i).stack_id()) {
-                        facts.stacks = join(facts.stacks, Some((key, key)));
-                    }
-                }
+                Kind::Stack => facts.stacks = join(facts.stacks, stack_bounds(cells, rows.len)),
                 Kind::Str => {
                     facts.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
                         Value::Null => column.sql.not_null,

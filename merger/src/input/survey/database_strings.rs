@@ -2,12 +2,11 @@
 
 use super::database::TableSetReader;
 use super::input_survey::InputSurvey;
-use crate::input::opened::StringPieces;
-use crate::input::source::KeySpace;
+use crate::input::{KeySpace, StringPieces, text_of};
 use crate::strings::{StringHash, hash};
 use rpd_collectives::RegionNames;
 use rpd_rocpd::read::{Piece, ReadError, TakeRows};
-use rpd_shard::model::{Value, rocpd};
+use rpd_shard::model::rocpd;
 
 /// Strings of a table set.
 pub(super) struct TableSetStrings {
@@ -61,12 +60,5 @@ impl TableSetReader<'_> {
                 rows => take(piece, rows),
             }
         });
-    }
-}
-
-fn text_of(value: Value<'_>) -> &[u8] {
-    match value {
-        Value::Text(text) | Value::Blob(text) => text,
-        _ => b"",
     }
 }

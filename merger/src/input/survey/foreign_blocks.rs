@@ -1,9 +1,8 @@
 //! Detects blocks of another shard within a shard. Each such block is intact by itself; only its references and its
 //! row count show that it does not belong here.
 
-use crate::input::listing::translate::TRANSLATED;
-use crate::input::opened::{InputTables, needed_rows};
-use crate::input::source::KeySpace;
+use crate::input::listing::TRANSLATED;
+use crate::input::{InputTables, KeySpace, needed_rows};
 use rpd_console::wording::counted;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};

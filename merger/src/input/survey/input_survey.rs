@@ -1,13 +1,7 @@
 //! Result of the survey of one input.
 
-use crate::input::expand::BuiltinString;
-use crate::input::opened::OpenInput;
-use crate::input::schema::JobSchema;
-use crate::input::set_strings::SetStrings;
-use crate::input::source::InputSource;
-use crate::input::survey::command_endings::CommandEndings;
-use crate::input::survey::crashed::ProcessCrash;
-use crate::input::survey::profiler_losses::ProfilerLosses;
+use crate::input::survey::{CommandEndings, ProcessCrash, ProfilerLosses};
+use crate::input::{BuiltinString, InputSource, JobSchema, OpenInput, SetStrings};
 use crate::strings::{StringHash, hash};
 use rpd_console::Failure;
 use rpd_rocpd::read::ReadError;

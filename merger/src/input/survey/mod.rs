@@ -3,27 +3,31 @@
 
 pub(super) mod block_facts;
 pub(super) mod collectives;
-pub(crate) mod command_endings;
-pub(crate) mod crashed;
+mod command_endings;
+mod crashed;
 pub(crate) mod database;
 mod database_nodes;
 mod database_pieces;
 mod database_strings;
 pub(super) mod foreign_blocks;
-pub(crate) mod input_survey;
+mod input_survey;
 pub(super) mod placeholders;
-pub(crate) mod profiler_losses;
+mod profiler_losses;
 pub(super) mod resident_size;
 pub(super) mod row_texts;
 mod shard;
 mod shard_source;
+
+pub(crate) use command_endings::{CommandEnding, CommandEndings, endings_line};
+pub(crate) use crashed::{ProcessCrash, StoppedProcesses, ending};
+pub(crate) use input_survey::{InputSurvey, with_lost_rows};
+pub(crate) use profiler_losses::ProfilerLosses;
 
 use crate::input::host_clocks::HostClocks;
 use crate::input::plan::PlannedInput;
 use crate::input::schema::JobSchema;
 use crate::input::vanished::vanished_input;
 use database::survey_database;
-use input_survey::InputSurvey;
 use rpd_collectives::CallSample;
 use rpd_console::Failure;
 use rpd_foreign::Format;

@@ -1,8 +1,6 @@
 //! Room for rows that stand for lost ones.
 
-use crate::input::opened::{InputTables, needed_rows};
-use crate::input::schema::JobSchema;
-use crate::input::source::KeySpace;
+use crate::input::{InputTables, JobSchema, KeySpace, needed_rows};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::{Column, Kind, TableId, native, rocpd};

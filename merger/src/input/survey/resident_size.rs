@@ -1,10 +1,9 @@
 //! Memory that an input occupies from its survey to the end of the merge. A job can have thousands of inputs, so this
 //! is kept small and counted against `--memory`.
 
-use crate::input::opened::OpenInput;
-use crate::input::piece_ref::PieceRef;
-use crate::input::source::{InputSource, KeyRun, KeySpace, SourcePiece, StackSpace};
-use crate::input::survey::input_survey::InputSurvey;
+use crate::input::source::KeyRun;
+use crate::input::survey::InputSurvey;
+use crate::input::{InputSource, KeySpace, OpenInput, PieceRef, SourcePiece, StackSpace};
 use rpd_clocks::{BestSets, keep_best};
 use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
 use rpd_shard::Shard;
@@ -50,15 +49,9 @@ impl InputSurvey {
     /// hashes are taken.
     pub(crate) fn string_bytes(&self) -> usize {
         let strings: usize = self.hashes.iter().map(Vec::len).sum();
-        let texts = match &self.input {
-            OpenInput::Shard(shard) => {
-                let blocks = shard.blocks().iter().map(|block| block.header);
-                let texts = blocks.filter(|header| header.kind == BlockKind::Rows(rocpd::STRING));
-                texts.map(|header| header.raw_bytes as usize).sum()
-            }
-            OpenInput::None | OpenInput::Database(_) => 0,
-        };
-        2 * texts + strings * STRING_BYTES
+        let blocks = self.input.shard().into_iter().flat_map(Shard::blocks).map(|block| block.header);
+        let texts = blocks.filter(|header| header.kind == BlockKind::Rows(rocpd::STRING));
+        2 * texts.map(|header| header.raw_bytes as usize).sum::<usize>() + strings * STRING_BYTES
     }
 
     /// Returns the approximate bytes that the input's longest piece takes while it is processed; 0 if it is no longer
@@ -77,10 +70,9 @@ impl InputSurvey {
             OpenInput::Shard(_) | OpenInput::None => None,
         };
         let longest = pieces.chain(pieces_of_strings).max().unwrap_or(0);
-        if longest > USUAL_PIECE_BYTES {
-            longest.saturating_mul(ROW_COPIES).saturating_add(PAGE_BUFFER_BYTES)
-        } else {
-            0
+        match longest > USUAL_PIECE_BYTES {
+            true => longest.saturating_mul(ROW_COPIES).saturating_add(PAGE_BUFFER_BYTES),
+            false => 0,
         }
     }
 

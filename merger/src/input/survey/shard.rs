@@ -8,12 +8,8 @@ use super::input_survey::{InputSurvey, shorten, string_hashes};
 use super::placeholders::{may_be_call_of, missing_rows};
 use super::profiler_losses::{ProfilerLosses, damaged_profiler_losses};
 use super::shard_source::{assign_keys, blocks_by_source, decode_blocks, is_merged};
-use crate::input::expand::BuiltinString;
-use crate::input::host_clocks::HostClocks;
-use crate::input::listing::translate::TRANSLATED;
-use crate::input::opened::{InputTables, OpenInput};
-use crate::input::schema::JobSchema;
-use crate::input::source::InputSource;
+use crate::input::listing::TRANSLATED;
+use crate::input::{BuiltinString, HostClocks, InputSource, InputTables, JobSchema, OpenInput};
 use rpd_collectives::CallSample;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, Damage};
@@ -80,8 +76,6 @@ pub(super) fn survey_shard(
     if shard.identity.run_id_from != TRANSLATED {
         sources.sort_by_cached_key(InputSource::order);
     }
-    let commands = CommandEndings::of(shard.command.as_deref());
-    let profiler_losses = ProfilerLosses::of(&shard.profiler_losses);
     complete_collectives(&shard, &strings, host_clocks, sample, &mut sources);
     losses.extend(damaged_profiler_losses(&shard));
     let missing = missing_rows(&shard, is_merged, &readable);
@@ -101,7 +95,6 @@ pub(super) fn survey_shard(
         format!("{path}: {} bytes at offset {} are damaged", damage.bytes, damage.offset)
     }));
     shorten(&mut warnings, MAX_WARNINGS, shard.path());
-    let hashes = vec![string_hashes(&strings, &words)];
     let job_id = |table: TableId| tables.get(&table).map_or(table, |t| t.id);
     let mut rows_read = BTreeMap::new();
     for ((_, table), rows) in &readable {
@@ -109,19 +102,17 @@ pub(super) fn survey_shard(
     }
     losses.iter_mut().for_each(|loss| loss.table = loss.table.map(job_id));
     shard.release();
-    let set_strings = Vec::new();
-    let input = OpenInput::Shard(shard);
     InputSurvey {
-        input,
-        hashes,
-        set_strings,
+        hashes: vec![string_hashes(&strings, &words)],
+        commands: CommandEndings::of(shard.command.as_deref()),
+        profiler_losses: ProfilerLosses::of(&shard.profiler_losses),
+        input: OpenInput::Shard(shard),
         sources,
         losses,
         rows_read,
         warnings,
         deaths,
-        commands,
-        profiler_losses,
         texts,
+        ..InputSurvey::default()
     }
 }

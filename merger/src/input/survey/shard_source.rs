@@ -2,10 +2,10 @@
 
 use super::block_facts::{BlockFacts, SourceFacts, facts};
 use super::placeholders::{leads_nowhere, reserve_placeholders};
-use crate::input::expand;
-use crate::input::opened::InputTables;
-use crate::input::schema::JobSchema;
-use crate::input::source::{ExpandedKeys, InputSource, KeySpace, SourcePiece, SourceTracks, StackSpace};
+use crate::input::{
+    ExpandedKeys, InputSource, InputTables, JobSchema, KeySpace, SourcePiece, SourceTracks, StackSpace,
+    expand,
+};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_shard::Shard;
@@ -114,7 +114,8 @@ pub(super) fn assign_keys(
     gathered: &SourceFacts,
     facts: Vec<BlockFacts>,
 ) -> InputSource {
-    let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::from([(rocpd::INFO_PROCESS, KeySpace::one(1))]);
+    let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
+    spaces.entry(rocpd::INFO_PROCESS).or_default().add_keys(1, 2);
     let (native, mut stored): (Vec<_>, Vec<_>) = facts.into_iter().partition(|f| f.is_native());
     for fact in &stored {
         let header = fact.block.header;
@@ -187,25 +188,16 @@ fn unknown_process(shard: &Shard, number: u32) -> Process {
     let recorded = shard.clocks.first().map(|set| set.domain.clone());
     let nowhere = ClockDomain { boot_id: String::new(), time_namespace: 0 };
     let domain = sibling.map(|p| p.domain.clone()).or(recorded).unwrap_or(nowhere);
-    let boot_id = domain.boot_id.clone();
+    let node = match sibling {
+        Some(sibling) => sibling.node.clone(),
+        None => Node { boot_id: domain.boot_id.clone(), ..Node::default() },
+    };
     Process {
         source: number,
         rank: shard.identity.rank,
         size: shard.identity.size,
-        local_rank: None,
-        rank_from: None,
-        worker: false,
-        restart: 0,
-        node: sibling.map_or(Node { boot_id, ..Node::default() }, |p| p.node.clone()),
         domain,
-        clock: Clock::Boottime,
-        pid: 0,
-        ppid: 0,
-        start_ticks: 0,
-        first_seen: 0,
-        last_seen: None,
         command: "(lost)".to_owned(),
-        environment: Vec::new(),
-        exit: None,
+        ..Process::of_file(node, Clock::Boottime)
     }
 }

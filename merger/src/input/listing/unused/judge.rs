@@ -1,7 +1,7 @@
 //! Classifies files that are not merged, by name and content.
 
-use crate::input::listing::find::{is_default_output, is_looked_into, is_output, is_shard};
-use crate::input::listing::unused::UnusedKind;
+use crate::input::listing::find::{is_default_output, is_looked_into, is_output};
+use crate::input::listing::{UnusedKind, is_shard};
 use rpd_files::open_input;
 use rpd_foreign::{Format, format_of, holds_profile, may_be_profile, why_packed};
 use rpd_trace::is_result;

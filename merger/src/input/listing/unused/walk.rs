@@ -1,13 +1,11 @@
 //! The walk over all folders below the inputs.
 
-use crate::input::listing::find::{
-    InputListing, ListedFile, is_folder, is_looked_into, is_shard, is_text, refused,
-};
+use crate::input::listing::find::{canonical, is_folder, is_looked_into, refused};
 use crate::input::listing::unused::judge::{
     LATE, NOT_READ_OTHER, RUN_FILE, has_companions, is_run_file, judge,
 };
-use crate::input::listing::unused::{UnusedFiles, UnusedKind, canonical};
-use crate::input::path_text::path_text;
+use crate::input::listing::{InputListing, ListedFile, UnusedFiles, UnusedKind, is_shard, is_text};
+use crate::input::path_text;
 use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
 use rpd_foreign::holds_less;
@@ -30,6 +28,7 @@ const NOT_SEARCHED: &str =
     "lies in a folder that is not looked into; name the file or its folder to have it merged";
 
 /// A walk over all folders below the inputs.
+#[derive(Default)]
 pub(super) struct FolderWalk {
     /// Files and folders that are listed.
     listed: HashSet<PathBuf>,
@@ -53,19 +52,13 @@ impl FolderWalk {
     pub(super) fn new(found: &InputListing) -> FolderWalk {
         FolderWalk {
             listed: found.files.iter().map(|listed| listed.path.clone()).collect(),
-            merged: None,
             with_events: (found.files.iter())
                 .filter(|listed| listed.format.as_ref().is_ok_and(|format| has_companions(*format)))
                 .filter_map(|listed| listed.path.parent().map(Path::to_path_buf))
                 .collect(),
             searched: found.searched.iter().map(|folder| canonical(folder)).collect(),
-            visited: HashSet::new(),
             unused: UnusedFiles { folders: found.folders.clone(), ..UnusedFiles::default() },
-            refused: Vec::new(),
-            further_refused: 0,
-            entries: 0,
-            sniffed: 0,
-            others: 0,
+            ..FolderWalk::default()
         }
     }
 
