@@ -5,9 +5,10 @@ use crate::layout::{NAME_LIMIT, word};
 use crate::memory::RingMemory;
 use crate::record::{
     COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL,
-    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingRecord, kind,
+    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingEvent, RingRecord, kind,
 };
 use crate::wakeup::{self, RingWakeup};
+use std::array;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -123,63 +124,48 @@ impl RingConsumer {
         }
         let (flags, aux) = ((first >> 24) as u8, (first >> 32) as u32);
         let time = self.load(at + 1) as i64;
-        let record = match (first >> 16) as u8 {
+        let event = match (first >> 16) as u8 {
             kind::PADDING if bytes == self.capacity - offset => {
                 self.tail += bytes;
                 return Ok(false);
             }
-            kind::PUSH => {
-                RingRecord::Push { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? }
-            }
-            kind::POP if bytes == END => RingRecord::Pop { time },
+            kind::PUSH => RingEvent::Push(self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
+            kind::POP if bytes == END => RingEvent::Pop,
             kind::RANGE_START if bytes >= 32 => {
                 let id = self.load(at + 2);
-                RingRecord::RangeStart {
-                    time,
-                    id,
-                    name: self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?,
-                }
+                RingEvent::RangeStart { id, name: self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)? }
             }
-            kind::RANGE_STOP if bytes == 32 => RingRecord::RangeStop { time, id: self.load(at + 2) },
-            kind::MARK => {
-                RingRecord::Mark { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? }
-            }
+            kind::RANGE_STOP if bytes == 32 => RingEvent::RangeStop(self.load(at + 2)),
+            kind::MARK => RingEvent::Mark(self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
             kind::MPI_ENTER if bytes == MPI_ENTER => {
-                let words = [2, 3, 4, 5].map(|i| self.load(at + i));
-                RingRecord::MpiEnter { time, call: MpiCall::from_words(aux, flags, words) }
+                RingEvent::MpiEnter(MpiCall::from_words(aux, flags, self.load_words(at + 2)))
             }
-            kind::MPI_EXIT if bytes == END => RingRecord::MpiExit { time },
-            kind::MPI_REQUEST if bytes == HANDLE => {
-                RingRecord::MpiRequest { time, request: self.load(at + 2) }
-            }
+            kind::MPI_EXIT if bytes == END => RingEvent::MpiExit,
+            kind::MPI_REQUEST if bytes == HANDLE => RingEvent::MpiRequest(self.load(at + 2)),
             kind::MPI_DONE if bytes == MPI_ENTER => {
-                let words = [2, 3, 4].map(|i| self.load(at + i));
-                RingRecord::MpiDone { time, completion: RequestCompletion::from_words(flags, words) }
+                RingEvent::MpiDone(RequestCompletion::from_words(flags, self.load_words(at + 2)))
             }
             kind::COMM_NEW if bytes == COMM_NEW => {
-                let words = [2, 3, 4, 5, 6, 7].map(|i| self.load(at + i));
-                let made = NewCommunicator::from_words(aux, flags, words).ok_or(bad)?;
-                RingRecord::NewCommunicator { time, made }
+                let made = NewCommunicator::from_words(aux, flags, self.load_words(at + 2));
+                RingEvent::NewCommunicator(made.ok_or(bad)?)
             }
             kind::COMM_NAME if bytes >= HANDLE => {
-                let handle = self.load(at + 2);
-                let library = library(flags & NAME_OF_RCCL);
+                let (library, handle) = (library(flags & NAME_OF_RCCL), self.load(at + 2));
                 let name = self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
-                RingRecord::CommunicatorName { time, library, handle, name }
+                RingEvent::CommunicatorName { library, handle, name }
             }
             kind::COMM_FREE if bytes == HANDLE => {
                 let library = library(flags & OF_RCCL);
-                RingRecord::CommunicatorFreed { time, library, handle: self.load(at + 2) }
+                RingEvent::CommunicatorFreed { library, handle: self.load(at + 2) }
             }
             kind::RCCL_ENTER if bytes == MPI_ENTER => {
-                let words = [2, 3, 4, 5].map(|i| self.load(at + i));
-                RingRecord::RcclEnter { time, call: RcclCall::from_words(aux, flags, words) }
+                RingEvent::RcclEnter(RcclCall::from_words(aux, flags, self.load_words(at + 2)))
             }
-            kind::MPI_FREED if bytes == HANDLE => RingRecord::MpiFreed { time, request: self.load(at + 2) },
-            kind::RCCL_EXIT if bytes == END => RingRecord::RcclExit { time },
+            kind::MPI_FREED if bytes == HANDLE => RingEvent::MpiFreed(self.load(at + 2)),
+            kind::RCCL_EXIT if bytes == END => RingEvent::RcclExit,
             _ => return Err(bad),
         };
-        each(record);
+        each(RingRecord { time, event });
         self.tail += bytes;
         Ok(true)
     }
@@ -208,6 +194,11 @@ impl RingConsumer {
     #[inline(always)]
     fn load(&self, at: usize) -> u64 {
         self.memory.get(at).map_or(0, |word| word.load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn load_words<const N: usize>(&self, at: usize) -> [u64; N] {
+        array::from_fn(|i| self.load(at + i))
     }
 
     fn give_back(&self) {

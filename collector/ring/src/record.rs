@@ -202,88 +202,47 @@ pub struct NewCommunicator {
     pub ordinal: u32,
 }
 
-/// One record. Times in ns of `CLOCK_BOOTTIME`.
+/// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RingRecord<'a> {
-    /// `roctxRangePush`.
-    Push {
-        /// Time.
-        time: i64,
-        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
-        name: &'a [u8],
-    },
+pub struct RingRecord<'a> {
+    /// Time, ns of `CLOCK_BOOTTIME`.
+    pub time: i64,
+    /// What was called, or took place.
+    pub event: RingEvent<'a>,
+}
+
+/// The event of a record. A name longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RingEvent<'a> {
+    /// `roctxRangePush` with this name.
+    Push(&'a [u8]),
     /// `roctxRangePop`.
-    Pop {
-        /// Time.
-        time: i64,
-    },
+    Pop,
     /// `roctxRangeStart`.
     RangeStart {
-        /// Time.
-        time: i64,
         /// Id of the range in the process.
         id: u64,
-        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
+        /// Name of the range.
         name: &'a [u8],
     },
-    /// `roctxRangeStop`, from any thread of the process.
-    RangeStop {
-        /// Time.
-        time: i64,
-        /// Id of the range in the process.
-        id: u64,
-    },
-    /// `roctxMark`.
-    Mark {
-        /// Time.
-        time: i64,
-        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
-        name: &'a [u8],
-    },
+    /// `roctxRangeStop` of the range with this id, from any thread of the process.
+    RangeStop(u64),
+    /// `roctxMark` with this name.
+    Mark(&'a [u8]),
     /// An MPI function was called.
-    MpiEnter {
-        /// Time.
-        time: i64,
-        /// Function and arguments.
-        call: MpiCall,
-    },
+    MpiEnter(MpiCall),
     /// The innermost MPI function returned.
-    MpiExit {
-        /// Time.
-        time: i64,
-    },
-    /// The innermost MPI function has started an operation.
-    MpiRequest {
-        /// Time.
-        time: i64,
-        /// Handle of the request.
-        request: u64,
-    },
+    MpiExit,
+    /// The innermost MPI function has started an operation with this handle of its request.
+    MpiRequest(u64),
     /// The innermost MPI function has observed the completion of an operation.
-    MpiDone {
-        /// Time.
-        time: i64,
-        /// The completed request.
-        completion: RequestCompletion,
-    },
-    /// A request was freed: its completion will not be observed.
-    MpiFreed {
-        /// Time.
-        time: i64,
-        /// Handle of the request.
-        request: u64,
-    },
+    MpiDone(RequestCompletion),
+    /// The request with this handle was freed: its completion will not be observed.
+    MpiFreed(u64),
     /// A communicator was created.
-    NewCommunicator {
-        /// Time.
-        time: i64,
-        /// The communicator, and how it was created.
-        made: NewCommunicator,
-    },
+    NewCommunicator(NewCommunicator),
     /// A communicator was named.
     CommunicatorName {
-        /// Time.
-        time: i64,
         /// Library of the communicator.
         library: RecordedLibrary,
         /// Handle of the communicator.
@@ -293,28 +252,17 @@ pub enum RingRecord<'a> {
     },
     /// A communicator was freed. Its handle may be reused.
     CommunicatorFreed {
-        /// Time.
-        time: i64,
         /// Library of the communicator.
         library: RecordedLibrary,
         /// Handle of the communicator.
         handle: u64,
     },
     /// An RCCL function was called.
-    RcclEnter {
-        /// Time.
-        time: i64,
-        /// Function and arguments.
-        call: RcclCall,
-    },
+    RcclEnter(RcclCall),
     /// The innermost RCCL function returned.
-    RcclExit {
-        /// Time.
-        time: i64,
-    },
+    RcclExit,
 }
 
-/// First word of a record.
 pub(crate) const fn first_word(bytes: u64, kind: u8, flags: u8, aux: u32) -> u64 {
     bytes | (kind as u64) << 16 | (flags as u64) << 24 | (aux as u64) << 32
 }

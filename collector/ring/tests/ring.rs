@@ -9,7 +9,7 @@ use rpd_ring::layout::{
 use rpd_ring::memory::RingMemory;
 use rpd_ring::record::{
     COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary,
-    RequestCompletion, RingRecord,
+    RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{
     RingConsumer, RingProducer, identity,
@@ -44,25 +44,25 @@ enum Event {
     RcclExit(i64),
 }
 
-fn owned(record: RingRecord<'_>) -> Event {
-    match record {
-        RingRecord::Push { time, name } => Event::Push(time, name.to_vec()),
-        RingRecord::Pop { time } => Event::Pop(time),
-        RingRecord::RangeStart { time, id, name } => Event::Start(time, id, name.to_vec()),
-        RingRecord::RangeStop { time, id } => Event::Stop(time, id),
-        RingRecord::Mark { time, name } => Event::Mark(time, name.to_vec()),
-        RingRecord::MpiEnter { time, call } => Event::Enter(time, call),
-        RingRecord::MpiExit { time } => Event::Exit(time),
-        RingRecord::MpiRequest { time, request } => Event::Request(time, request),
-        RingRecord::MpiDone { time, completion } => Event::Done(time, completion),
-        RingRecord::MpiFreed { time, request } => Event::Freed(time, request),
-        RingRecord::NewCommunicator { time, made } => Event::Made(time, made),
-        RingRecord::CommunicatorName { time, library, handle, name } => {
+fn owned(RingRecord { time, event }: RingRecord<'_>) -> Event {
+    match event {
+        RingEvent::Push(name) => Event::Push(time, name.to_vec()),
+        RingEvent::Pop => Event::Pop(time),
+        RingEvent::RangeStart { id, name } => Event::Start(time, id, name.to_vec()),
+        RingEvent::RangeStop(id) => Event::Stop(time, id),
+        RingEvent::Mark(name) => Event::Mark(time, name.to_vec()),
+        RingEvent::MpiEnter(call) => Event::Enter(time, call),
+        RingEvent::MpiExit => Event::Exit(time),
+        RingEvent::MpiRequest(request) => Event::Request(time, request),
+        RingEvent::MpiDone(completion) => Event::Done(time, completion),
+        RingEvent::MpiFreed(request) => Event::Freed(time, request),
+        RingEvent::NewCommunicator(made) => Event::Made(time, made),
+        RingEvent::CommunicatorName { library, handle, name } => {
             Event::Named(time, library, handle, name.to_vec())
         }
-        RingRecord::CommunicatorFreed { time, library, handle } => Event::Gone(time, library, handle),
-        RingRecord::RcclEnter { time, call } => Event::RcclEnter(time, call),
-        RingRecord::RcclExit { time } => Event::RcclExit(time),
+        RingEvent::CommunicatorFreed { library, handle } => Event::Gone(time, library, handle),
+        RingEvent::RcclEnter(call) => Event::RcclEnter(time, call),
+        RingEvent::RcclExit => Event::RcclExit(time),
     }
 }
 
@@ -275,16 +275,16 @@ fn recorded_and_dropped_are_what_was_emitted() {
     loop {
         let ended = consumer.header().unwrap().ended();
         let drained = consumer
-            .drain(4096, |record| match record {
-                RingRecord::Push { time, name } => {
+            .drain(4096, |RingRecord { time, event }| match event {
+                RingEvent::Push(name) => {
                     assert!(time > last && name.len() as i64 == time % 90);
                     (last, pushes) = (time, pushes + 1);
                 }
-                RingRecord::Pop { time } => {
+                RingEvent::Pop => {
                     assert_eq!(time, last);
                     pops += 1;
                 }
-                other => assert_eq!(other, RingRecord::Mark { time: last, name: b"inside" }),
+                other => assert_eq!((time, other), (last, RingEvent::Mark(b"inside"))),
             })
             .unwrap();
         if ended && drained.empty {
