@@ -83,12 +83,6 @@ pub enum DropCause {
     NoMemory = 3,
 }
 
-impl DropCause {
-    /// All causes.
-    pub const ALL: [DropCause; 4] =
-        [DropCause::RingFull, DropCause::Reentrant, DropCause::TooDeep, DropCause::NoMemory];
-}
-
 /// Kind of a dropped event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -110,16 +104,6 @@ pub enum DroppedKind {
 }
 
 impl DroppedKind {
-    /// All kinds.
-    pub const ALL: [DroppedKind; 7] = [
-        DroppedKind::Range,
-        DroppedKind::Mark,
-        DroppedKind::MpiCall,
-        DroppedKind::Unknown,
-        DroppedKind::RcclCall,
-        DroppedKind::MpiRequest,
-        DroppedKind::Communicator,
-    ];
     /// Number of counters per cause in the header.
     pub(crate) const PLACES: usize = 8;
 }

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::child::CommandEnding;
-use crate::host::process_stat::process_stat;
+use crate::host::process;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -66,12 +66,12 @@ pub(crate) struct NamedProcess {
 
 impl NamedProcess {
     pub(super) fn of(pid: i32) -> NamedProcess {
-        NamedProcess { pid, ticks: process_stat(pid).map_or(0, |stat| stat.start_ticks) }
+        NamedProcess { pid, ticks: process::stat(pid).map_or(0, |stat| stat.start_ticks) }
     }
 
     /// Whether the process still runs. Its number may have been reused.
     pub(crate) fn is_there(self) -> bool {
-        process_stat(self.pid).is_some_and(|stat| stat.start_ticks == self.ticks)
+        process::stat(self.pid).is_some_and(|stat| stat.start_ticks == self.ticks)
     }
 }
 

@@ -4,9 +4,11 @@ use super::listener::RingListener;
 use super::pause::{PAUSE_EMPTY, PAUSE_UNWOKEN, RingLook, longest_pause, next_pause};
 use super::rings::{BYTES_PER_TURN, RingDrain};
 use super::{CollectorCommand, CommandEnd};
+use crate::host::event_flag::EventFlag;
+use crate::host::poll::timespec;
 use rpd_shard::record::Exit;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +26,7 @@ pub(super) struct CollectingThread {
     pub(super) listener: RingListener,
     pub(super) commands: Receiver<CollectorCommand>,
     /// An eventfd: a command was sent, or a producer has called.
-    pub(super) wake: Arc<OwnedFd>,
+    pub(super) wake: EventFlag,
     /// Not locked during a wait.
     pub(super) drain: Arc<Mutex<RingDrain>>,
 }
@@ -80,7 +82,7 @@ impl CollectingThread {
     /// Returns the next command: to finish, or to write everything because of a signal.
     fn take_commands(&self) -> (Option<CommandEnd>, Option<i32>) {
         // Cleared before the commands are read, so that a later command wakes the thread again.
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.wake.clear();
         let (mut finish, mut warned) = (None, None);
         for command in self.commands.try_iter() {
             match command {
@@ -106,11 +108,10 @@ impl CollectingThread {
     fn wait(&self, pause: Duration) -> Vec<usize> {
         let processes = lock(&self.drain).pidfds();
         let pidfds = processes.iter().map(|(_, pidfd)| pidfd.as_fd());
-        let others = std::iter::once(self.wake.as_fd()).chain(self.listener.descriptors());
+        let others = std::iter::once(self.wake.descriptor()).chain(self.listener.descriptors());
         let mut all: Vec<PollFd<'_>> =
             pidfds.chain(others).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
-        let ready = poll(&mut all, Some(&timeout)).unwrap_or(0);
+        let ready = poll(&mut all, Some(&timespec(pause))).unwrap_or(0);
         if ready == 0 {
             return Vec::new();
         }

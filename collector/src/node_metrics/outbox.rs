@@ -3,10 +3,10 @@
 use super::SystemConfig;
 use super::changed_values::ChangedValues;
 use super::metrics::NodeMetrics;
-use crate::host::machine;
+use crate::host::{machine, process};
 use crate::log::warn;
 use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput, SystemRows};
-use rpd_shard::record::{Clock, Exit, Process};
+use rpd_shard::record::{Exit, Process};
 use std::time::{Duration, Instant};
 
 /// A collector whose command ends within this time sends no metrics: they alone do not justify a shard.
@@ -120,46 +120,14 @@ impl MetricsOutbox {
 }
 
 /// Describes the collector's own process, to which the rows belong.
-fn describe(config: &SystemConfig) -> Process {
-    let rank = &config.defaults.rank;
-    let stat = OwnStat::read();
+fn describe(SystemConfig { source, defaults, .. }: &SystemConfig) -> Process {
+    let stat = process::own_stat();
     Process {
-        source: config.source,
-        rank: rank.rank,
-        size: rank.size,
-        local_rank: rank.local_rank,
-        rank_from: rank.rank_from.clone(),
         worker: true,
-        restart: rank.restart,
-        node: config.defaults.node.clone(),
-        domain: config.defaults.domain.clone(),
-        clock: Clock::Boottime,
-        pid: std::process::id() as i32,
         ppid: stat.ppid,
         start_ticks: stat.start_ticks,
-        first_seen: machine::boottime(),
-        last_seen: None,
-        command: format!("rpd-collect: system metrics of {}", config.defaults.node.hostname),
-        environment: Vec::new(),
-        exit: None,
-    }
-}
-
-/// Fields of `/proc/self/stat`.
-struct OwnStat {
-    ppid: i32,
-    start_ticks: u64,
-}
-
-impl OwnStat {
-    /// Reads the file. Zeros if it cannot be read.
-    fn read() -> OwnStat {
-        let stat = super::file::text_of("/proc/self/stat".as_ref()).unwrap_or_default();
-        // The command in parentheses may contain any character, so the fields are counted from its end.
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
-        let number = |field: usize| fields.split_ascii_whitespace().nth(field)?.parse().ok();
-        let ppid = number(1).and_then(|ppid| i32::try_from(ppid).ok()).unwrap_or(0);
-        OwnStat { ppid, start_ticks: number(19).unwrap_or(0) }
+        command: format!("rpd-collect: system metrics of {}", defaults.node.hostname),
+        ..defaults.describe_process(*source, defaults.rank.clone(), std::process::id() as i32)
     }
 }
 
