@@ -5,12 +5,9 @@ use crate::shard_output::ShardPlace;
 use rpd_shard::file::{KnownProcesses, Owner};
 use rpd_shard::record::{ClockSet, Process, ProfilerLoss, ProfilerLossReason, RunIdentity};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 
 /// Maximum number of bytes to read from a note of a hook, or from a dump.
-const MAX_TEXT_BYTES: u64 = 64 << 20;
+pub(super) const MAX_TEXT_BYTES: u64 = 64 << 20;
 
 pub(super) struct ProfilerHarvest<'a> {
     pub(super) target: &'a HarvestTarget<'a>,
@@ -38,10 +35,4 @@ impl ProfilerHarvest<'_> {
             most_bytes: *max_bytes,
         }
     }
-}
-
-pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let _ = File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes));
-    bytes
 }

@@ -2,9 +2,8 @@
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
+use crate::host::bounded_read::read_at_most;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -132,12 +131,9 @@ fn recorded_by(arguments: &[OsString], config: Option<&Path>) -> Vec<&'static st
     for argument in arguments {
         words.extend(argument.to_string_lossy().split('=').map(str::to_owned));
     }
-    let mut text = Vec::new();
-    if let Some(Ok(file)) = config.map(File::open)
-        && file.take(MAX_CONFIG_BYTES).read_to_end(&mut text).is_ok()
-    {
+    if let Some(config) = config {
         // YAML or JSON. The keys are the names of the options.
-        let text = String::from_utf8_lossy(&text).replace('_', "-");
+        let text = String::from_utf8_lossy(&read_at_most(config, MAX_CONFIG_BYTES)).replace('_', "-");
         let keys = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|key| !key.is_empty());
         words.extend(keys.map(|key| format!("--{key}")));
     }
