@@ -153,7 +153,7 @@ fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepa
     let file = format!("rank-{:05}.rpdshard", identity.rank.rank.unwrap_or(0));
     let below = folder_of_ranks(identity.rank.rank, identity.rank.size).unwrap_or_default();
     line("shard", &identity.root.join(&run.id).join(below).join(file).display());
-    let ranks = options.ranks.clone().unwrap_or_default();
+    let ranks = options.selected_ranks();
     line("recorded", &format_args!("{}; ranks: {ranks}", prepared.recorded(options)));
     line("at most", &crate::command_line::Size(options.max_bytes()));
 }

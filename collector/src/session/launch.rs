@@ -31,8 +31,8 @@ pub(super) fn launch(
     control: &ControlChannel,
     spawn: impl FnOnce() -> io::Result<Child>,
 ) -> Result<LaunchedCommand, PrepareError> {
-    let is_recorded = start.ranks.contains(start.run.rank);
-    let creation = is_recorded.then(|| ShardCreation::begin(start.place(machine::clock_domain()))).flatten();
+    let place = start.is_recorded().then(|| start.place(machine::clock_domain()));
+    let creation = place.and_then(ShardCreation::begin);
     let mut collector = match spawn() {
         Ok(collector) => collector,
         Err(source) => {

@@ -31,7 +31,7 @@ pub(super) fn start_of(
     let trace = options.recorded(&plan);
     let library = if plan.native { trace.library } else { Vec::new() };
     let preloaded = (!library.is_empty()).then(preload::library_of_this_process).and_then(Result::ok);
-    let ranks = options.ranks.clone().unwrap_or_default();
+    let ranks = options.selected_ranks();
     let wanted = match &plan.harvest {
         _ if !ranks.contains(own.rank.rank) => WantedContent::Events,
         Some(_) if !plan.nothing => WantedContent::Clocks,

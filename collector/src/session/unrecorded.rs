@@ -78,7 +78,7 @@ pub(super) fn wait_for_shard(
     start: &mut StartMessage,
     require: bool,
 ) -> Result<Option<File>, PrepareError> {
-    if !start.ranks.contains(start.run.rank) {
+    if !start.is_recorded() {
         return Ok(None);
     }
     let limit = if require { MAX_REQUIRED_CREATE_TIME } else { MAX_CREATE_TIME };
