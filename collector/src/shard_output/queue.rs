@@ -67,12 +67,13 @@ impl State {
     }
 }
 
-/// Sending end. The queue closes when it is dropped.
-pub(super) struct BatchSender(Arc<Shared>);
+/// Sends batches to the writing thread. The queue closes when it is dropped.
+pub struct ShardOutput(Arc<Shared>);
 
-/// Another sending end. Dropping it does not close the queue.
+/// Sends batches from threads that must not block for long. They must not send [`OutputItem::Name`],
+/// [`OutputItem::Thread`] or [`OutputItem::End`], whose order the collecting thread determines.
 #[derive(Clone)]
-pub(super) struct SideSender(Arc<Shared>);
+pub struct SideOutput(Arc<Shared>);
 
 /// Receiving end.
 pub(super) struct BatchReceiver(Arc<Shared>);
@@ -86,21 +87,21 @@ pub(super) enum ReceivedBatch {
     Closed,
 }
 
-pub(super) fn queue() -> (BatchSender, BatchReceiver) {
+pub(super) fn queue() -> (ShardOutput, BatchReceiver) {
     with_limit(QUEUE_BYTES)
 }
 
 /// Makes a queue in which at most `limit` bytes wait, or one batch.
-pub(super) fn with_limit(limit: usize) -> (BatchSender, BatchReceiver) {
+pub(super) fn with_limit(limit: usize) -> (ShardOutput, BatchReceiver) {
     let state = State { limit, waiting: VecDeque::new(), bytes: 0, empty: Vec::new(), closed: false };
     let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-    (BatchSender(Arc::clone(&shared)), BatchReceiver(shared))
+    (ShardOutput(Arc::clone(&shared)), BatchReceiver(shared))
 }
 
-impl BatchSender {
-    /// Sends a batch and returns an empty one. Waits while the queue is full. Drops the batch if the receiver
-    /// is gone.
-    pub(super) fn send(&self, batch: OutputBatch) -> OutputBatch {
+impl ShardOutput {
+    /// Sends a batch and returns an empty one. Blocks while the writing thread is far behind. That thread ends
+    /// early only by a panic. Then the batch is lost, and the command continues.
+    pub fn send(&self, batch: OutputBatch) -> OutputBatch {
         let (mut state, _) = self.0.put(batch);
         let empty = state.empty.pop();
         drop(state);
@@ -108,15 +109,15 @@ impl BatchSender {
         empty.unwrap_or_default()
     }
 
-    /// Returns another sending end.
-    pub(super) fn side(&self) -> SideSender {
-        SideSender(Arc::clone(&self.0))
+    /// Returns a second sender. The writing thread ignores what arrives after [`OutputItem::End`].
+    pub fn side(&self) -> SideOutput {
+        SideOutput(Arc::clone(&self.0))
     }
 }
 
-impl SideSender {
+impl SideOutput {
     /// Sends a batch if there is room; otherwise returns it.
-    pub(super) fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
+    pub fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let bytes = bytes_of(&batch);
         let mut state = self.0.lock();
         if !state.has_room(bytes) {
@@ -128,8 +129,8 @@ impl SideSender {
         put
     }
 
-    /// Sends a batch and waits for room. Returns the batch if the receiver is gone.
-    pub(super) fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
+    /// Sends a batch and waits for room. Returns the batch if the writing thread has ended.
+    pub fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let (state, put) = self.0.put(batch);
         drop(state);
         self.0.changed.notify_all();
@@ -165,7 +166,7 @@ impl BatchReceiver {
     }
 }
 
-impl Drop for BatchSender {
+impl Drop for ShardOutput {
     fn drop(&mut self) {
         self.0.close();
     }

@@ -85,9 +85,7 @@ impl ShardPlace {
         let beside = (attempt > 0).then(|| self.taken_by(&format!("rank-{rank:05}.rpdshard")));
         Ok(NewShard { file, path, beside })
     }
-}
 
-impl ShardPlace {
     /// Describes what has the usual name of a shard.
     fn taken_by(&self, name: &str) -> String {
         let trap = self.folder().open().ok().and_then(|folder| trap_in(&folder, name));
@@ -129,9 +127,7 @@ impl ShardPlace {
     pub(crate) fn folder(&self) -> RankFolder {
         RankFolder::new(&self.root, &self.run, self.share_group)
     }
-}
 
-impl ShardPlace {
     /// Asks the site to merge the run.
     pub(crate) fn ask_for_merge(&self) -> Result<(), PlaceError> {
         self.leave(MERGE_WANTED)
