@@ -141,19 +141,21 @@ pub struct RequestCompletion {
 }
 
 /// The library of a communicator. Handles of both may be equal.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum RecordedLibrary {
     /// MPI.
+    #[default]
     Mpi,
     /// RCCL, or NCCL.
     Rccl,
 }
 
 /// How a communicator was created. All its ranks know these values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum CommunicatorBirth {
     /// By a call of all ranks of the parent. `ordinal` counts such calls.
+    #[default]
     Collective = 0,
     /// By a call of its members alone, with a tag.
     Group = 1,
@@ -177,7 +179,7 @@ impl CommunicatorBirth {
 }
 
 /// A communicator that was created.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewCommunicator {
     /// Library of the communicator.
     pub library: RecordedLibrary,

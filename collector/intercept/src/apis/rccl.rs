@@ -11,7 +11,7 @@
 //!   end. A communicator that is created from a non-blocking parent may still be in progress.
 
 use crate::interpose::inside::{CallOutcome, TracedCall};
-use crate::interpose::real::{LookupFallback, RCCL, RealFunction};
+use crate::interpose::real::{RCCL, RealFunction};
 use crate::interpose::sequence::{self, CommunicatorTable};
 use crate::runtime::errno;
 use rpd_ring::rccl::{self, RcclFunction};
@@ -113,7 +113,7 @@ macro_rules! rccl_functions {
                 Ok(name) => name,
                 Err(_) => c"",
             };
-            static REAL: RealFunction = RealFunction::new(NAME, LookupFallback::Loaded(&RCCL));
+            static REAL: RealFunction = RealFunction::new(NAME, Some(&RCCL));
             let Some(address) = REAL.address() else { return NO_RCCL };
             run(
                 RcclFunction::$name,
@@ -188,7 +188,7 @@ fn all_to_all(counts: Sizes, datatype: Enum, comm: Comm) -> Call {
 
 fn sum(counts: Sizes, comm: Comm) -> Option<u64> {
     type Count = unsafe extern "C-unwind" fn(Comm, *mut c_int) -> c_int;
-    static COMM_COUNT: RealFunction = RealFunction::new(c"ncclCommCount", LookupFallback::Loaded(&RCCL));
+    static COMM_COUNT: RealFunction = RealFunction::new(c"ncclCommCount", Some(&RCCL));
     if counts.is_null() || comm.is_null() {
         return None;
     }
@@ -216,7 +216,7 @@ impl UniqueId {
 /// Runs a function for the program. `describe` reads its arguments, `real` passes them on.
 #[inline]
 fn run(function: RcclFunction, describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int) -> c_int {
-    let mut inside = TracedCall::rccl();
+    let mut inside = TracedCall::begin(RecordedLibrary::Rccl);
     if !inside.is_traced() {
         let result = real();
         inside.end(|_| ());
@@ -278,11 +278,8 @@ impl Call {
             birth,
             handle: COMMUNICATORS.name(handle),
             parent: self.record.comm,
-            id: 0,
-            size_rank: None,
-            leader: 0,
-            tag: 0,
             ordinal,
+            ..NewCommunicator::default()
         };
         let size_rank = |size, rank| Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?));
         match self.effect {

@@ -20,20 +20,9 @@ pub(crate) struct TracedCall {
 }
 
 impl TracedCall {
-    /// An MPI function begins.
-    #[inline(always)]
-    pub(crate) fn mpi() -> TracedCall {
-        TracedCall::of(RecordedLibrary::Mpi)
-    }
-
-    /// An RCCL function begins.
-    #[inline(always)]
-    pub(crate) fn rccl() -> TracedCall {
-        TracedCall::of(RecordedLibrary::Rccl)
-    }
-
+    /// A function of the library begins.
     #[inline(always)] // `here` is in the frame of a function that runs as long as this.
-    fn of(library: RecordedLibrary) -> TracedCall {
+    pub(crate) fn begin(library: RecordedLibrary) -> TracedCall {
         let here = 0u8;
         // Stacks grow down: the frame of a called function is below.
         let frame = (&raw const here).addr();
@@ -52,7 +41,7 @@ impl TracedCall {
         TracedCall { library, outermost, remembered: 0 }
     }
 
-    fn sort(&self) -> TracedApi {
+    fn api(&self) -> TracedApi {
         match self.library {
             RecordedLibrary::Mpi => TracedApi::Mpi,
             RecordedLibrary::Rccl => TracedApi::Rccl,
@@ -63,13 +52,13 @@ impl TracedCall {
     /// counted even during a pause.
     #[inline]
     pub(crate) fn is_traced(&self) -> bool {
-        self.outermost && settings::is_traced(self.sort())
+        self.outermost && settings::is_traced(self.api())
     }
 
     /// Whether the call is to be recorded now.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
-        self.outermost && with_local(|local| local.records(self.sort()))
+        self.outermost && with_local(|local| local.records(self.api()))
     }
 
     /// Records the begin of an MPI call. Only if [`TracedCall::is_recorded`].

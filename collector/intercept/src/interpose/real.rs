@@ -11,15 +11,6 @@ const UNKNOWN: usize = 0;
 /// Searched, and not found.
 const ABSENT: usize = 1;
 
-/// Where to search if the libraries after ours lack the function.
-#[derive(Clone, Copy)]
-pub(crate) enum LookupFallback {
-    /// Nowhere.
-    Nowhere,
-    /// In a loaded library, which may be hidden from the global scope.
-    Loaded(&'static InterposedLibrary),
-}
-
 /// A library, identified by a symbol that no other library has, including ours.
 pub(crate) struct InterposedLibrary {
     symbol: &'static CStr,
@@ -38,13 +29,18 @@ pub(crate) static RCCL: InterposedLibrary = InterposedLibrary::with(c"ncclGetVer
 /// A function of another library, which is searched at its first use.
 pub(crate) struct RealFunction {
     name: &'static CStr,
-    fallback: LookupFallback,
+    /// A loaded library to search if the libraries after ours lack the function. It may be hidden from the
+    /// global scope.
+    fallback: Option<&'static InterposedLibrary>,
     address: AtomicUsize,
 }
 
 impl RealFunction {
     /// Names the function.
-    pub(crate) const fn new(name: &'static CStr, fallback: LookupFallback) -> RealFunction {
+    pub(crate) const fn new(
+        name: &'static CStr,
+        fallback: Option<&'static InterposedLibrary>,
+    ) -> RealFunction {
         RealFunction { name, fallback, address: AtomicUsize::new(UNKNOWN) }
     }
 
@@ -72,7 +68,7 @@ impl RealFunction {
     #[cold]
     fn look_up(&self) -> Option<usize> {
         let _errno = crate::runtime::errno::PreservedErrno::new();
-        if matches!(self.fallback, LookupFallback::Nowhere) && is_as_loaded() {
+        if self.fallback.is_none() && is_as_loaded() {
             self.address.store(ABSENT, Release);
             return None;
         }
@@ -83,7 +79,7 @@ impl RealFunction {
         // loaded.
         let mut absent = true;
         if address == 0
-            && let LookupFallback::Loaded(library) = self.fallback
+            && let Some(library) = self.fallback
         {
             (address, absent) = library.find(self.name).map_or((0, false), |address| (address, true));
         }
@@ -98,8 +94,8 @@ impl RealFunction {
             }
             found => {
                 match self.fallback {
-                    LookupFallback::Loaded(library) => library.keep(found),
-                    LookupFallback::Nowhere => keep_for_good(found),
+                    Some(library) => library.keep(found),
+                    None => keep_for_good(found),
                 }
                 self.address.store(found, Release);
                 Some(found)
@@ -111,7 +107,7 @@ impl RealFunction {
 /// Number of objects that the loader had loaded when our constructor ran, 0 before that.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
-/// The constructor has searched functions with [`LookupFallback::Nowhere`]. They are not searched again,
+/// The constructor has searched functions without a fallback. They are not searched again,
 /// which would allocate, unless an object was loaded since.
 pub(crate) fn prepare() {
     LOADED.store(loaded(), Release);

@@ -4,7 +4,7 @@
 //! Other families exist (the standard ABI of MPI 5, HPE MPT), to which none of this applies. Their calls are
 //! passed on without inspection.
 
-use crate::interpose::real::{LookupFallback, MPI, MPI_FORTRAN, RealFunction, variable};
+use crate::interpose::real::{MPI, MPI_FORTRAN, RealFunction, variable};
 use rpd_ring::record::{COMM_SELF, COMM_WORLD};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -296,18 +296,15 @@ struct MpichStatus {
     error: c_int,
 }
 
-static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", LookupFallback::Loaded(&MPI));
-static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", LookupFallback::Loaded(&MPI));
-static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", LookupFallback::Loaded(&MPI));
-static COMM_TEST_INTER: RealFunction =
-    RealFunction::new(c"PMPI_Comm_test_inter", LookupFallback::Loaded(&MPI));
-static COMM_REMOTE_SIZE: RealFunction =
-    RealFunction::new(c"PMPI_Comm_remote_size", LookupFallback::Loaded(&MPI));
+static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", Some(&MPI));
+static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", Some(&MPI));
+static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", Some(&MPI));
+static COMM_TEST_INTER: RealFunction = RealFunction::new(c"PMPI_Comm_test_inter", Some(&MPI));
+static COMM_REMOTE_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_remote_size", Some(&MPI));
 
-pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", LookupFallback::Loaded(&MPI));
-pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", LookupFallback::Loaded(&MPI));
-pub(super) static REQUEST_F2C: RealFunction =
-    RealFunction::new(c"PMPI_Request_f2c", LookupFallback::Loaded(&MPI));
+pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", Some(&MPI));
+pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", Some(&MPI));
+pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f2c", Some(&MPI));
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
 pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {

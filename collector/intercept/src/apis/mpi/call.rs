@@ -1,7 +1,7 @@
 //! Converts the arguments of a call to its record.
 
 use super::abi::{MpiAbi, MpiHandle};
-use super::making::CommunicatorCreation;
+use super::new_communicator::CommunicatorCreation;
 use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
 use crate::interpose::sequence::{self, CommunicatorTable};
 use rpd_ring::mpi::{self, MpiFunction};
@@ -177,9 +177,7 @@ impl CallArguments {
             seq,
         }
     }
-}
 
-impl CallArguments {
     /// On the root's side of a collective on an intercommunicator most arguments are not significant, and
     /// must not be passed to MPI: all arguments of processes that do not take part, and those for data that
     /// the root does not send.

@@ -3,7 +3,7 @@
 use super::abi::{MpiHandle, MpiPointer};
 use super::argument::{Address, ArgumentKind, Comm, CommPlace, Int, Opaque, Requests};
 use super::call::{CallArguments, CallEffect, DataVolume, collective, plain};
-use super::making::CommunicatorCreation;
+use super::new_communicator::CommunicatorCreation;
 use super::pointers::HandleArray;
 use super::{c_function, fortran_functions, mpi_functions};
 use rpd_ring::layout::NAME_LIMIT;
@@ -12,21 +12,19 @@ use std::ffi::c_int;
 
 /// All ranks of a communicator create another one.
 fn made(comm: MpiHandle, place: HandleArray) -> CallArguments {
-    let making = CommunicatorCreation { place, request: None, birth: CommunicatorBirth::Collective, tag: 0 };
-    collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making))
+    made_later(comm, place, None)
+}
+
+/// Like `made`. The communicator is complete when `request` is.
+fn made_later(comm: MpiHandle, place: HandleArray, request: Option<HandleArray>) -> CallArguments {
+    let creation = CommunicatorCreation { place, request, birth: CommunicatorBirth::Collective, tag: 0 };
+    collective(DataVolume::Unknown, comm).and(CallEffect::Makes(creation))
 }
 
 /// The ranks of a group create a communicator, or those of two groups.
 fn made_with_tag(comm: MpiHandle, tag: c_int, birth: CommunicatorBirth, place: HandleArray) -> CallArguments {
-    let making = CommunicatorCreation { place, request: None, birth, tag };
-    CallArguments { tag: Some(tag), ..collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making)) }
-}
-
-/// Like `made`, without waiting for completion.
-fn made_later(comm: MpiHandle, place: HandleArray, request: HandleArray) -> CallArguments {
-    let making =
-        CommunicatorCreation { place, request: Some(request), birth: CommunicatorBirth::Collective, tag: 0 };
-    collective(DataVolume::Unknown, comm).and(CallEffect::Makes(making))
+    let creation = CommunicatorCreation { place, request: None, birth, tag };
+    CallArguments { tag: Some(tag), ..collective(DataVolume::Unknown, comm).and(CallEffect::Makes(creation)) }
 }
 
 /// A communicator is freed.
@@ -39,7 +37,7 @@ mpi_functions! { plain:
     MPI_Comm_dup_with_info mpi_comm_dup_with_info(comm: Comm, info: Opaque, newcomm: CommPlace)
         => made(comm, newcomm);
     MPI_Comm_idup mpi_comm_idup(comm: Comm, newcomm: CommPlace, request: Requests)
-        => made_later(comm, newcomm, request);
+        => made_later(comm, newcomm, Some(request));
     MPI_Comm_create mpi_comm_create(comm: Comm, group: Opaque, newcomm: CommPlace) => made(comm, newcomm);
     MPI_Comm_create_group mpi_comm_create_group(comm: Comm, group: Opaque, tag: Int, newcomm: CommPlace)
         => made_with_tag(comm, tag, CommunicatorBirth::Group, newcomm);

@@ -35,7 +35,6 @@ mod call;
 mod collectives;
 mod communicators;
 mod files;
-mod making;
 mod narrow;
 mod new_communicator;
 mod one_sided;
@@ -82,7 +81,7 @@ macro_rules! c_function {
             type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::C),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
                 crate::apis::mpi::abi::c_name(concat!(stringify!($name), "\0")),
-                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::MPI),
+                Some(&crate::interpose::real::MPI),
             );
             let Some(address) = REAL.address() else { return crate::apis::mpi::NO_MPI };
             crate::apis::mpi::run::run(
@@ -113,7 +112,7 @@ macro_rules! large_function {
             type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::LargeCount),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
                 crate::apis::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
-                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::MPI),
+                Some(&crate::interpose::real::MPI),
             );
             let look = || {
                 $(let $argument = <$kind as ArgumentKind>::large($argument);)*
@@ -178,7 +177,7 @@ macro_rules! fortran_function {
             );
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
                 crate::apis::mpi::abi::c_name(concat!($exported, "\0")),
-                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::$library),
+                Some(&crate::interpose::real::$library),
             );
             // The error code is optional in Fortran 2008.
             let mut unasked = 0;

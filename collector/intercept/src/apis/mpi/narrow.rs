@@ -11,7 +11,7 @@
 use super::abi::{MpiAbi, MpiHandle, ask};
 use super::call::CallArguments;
 use super::pointers::HandleArray;
-use crate::interpose::real::{LookupFallback, MPI, RealFunction};
+use crate::interpose::real::{MPI, RealFunction};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -164,12 +164,11 @@ fn neighbours(comm: MpiHandle) -> Option<(c_int, c_int)> {
     }
 }
 
-static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", LookupFallback::Loaded(&MPI));
-static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", LookupFallback::Loaded(&MPI));
-static GRAPH_NEIGHBORS_COUNT: RealFunction =
-    RealFunction::new(c"PMPI_Graph_neighbors_count", LookupFallback::Loaded(&MPI));
+static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", Some(&MPI));
+static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", Some(&MPI));
+static GRAPH_NEIGHBORS_COUNT: RealFunction = RealFunction::new(c"PMPI_Graph_neighbors_count", Some(&MPI));
 static DIST_GRAPH_NEIGHBORS_COUNT: RealFunction =
-    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", LookupFallback::Loaded(&MPI));
+    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", Some(&MPI));
 
 /// Maximum number of requests whose arrays are stored.
 const MAX_KEPT_REQUESTS: usize = 1024;
@@ -253,9 +252,7 @@ fn release(request: u64) {
         if slot.request.load(Relaxed) == request
             && slot.request.compare_exchange(request, BUSY, AcqRel, Acquire).is_ok()
         {
-            free([0, 1, 2, 3].map(|at: usize| {
-                slot.arrays.get(at).map_or(ptr::null_mut(), |place| place.swap(ptr::null_mut(), Relaxed))
-            }));
+            free(slot.arrays.each_ref().map(|place| place.swap(ptr::null_mut(), Relaxed)));
             KEPT_COUNT.fetch_sub(1, Relaxed);
             slot.request.store(0, Release);
             return;

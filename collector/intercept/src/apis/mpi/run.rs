@@ -16,7 +16,7 @@ use std::slice;
 /// error class.
 #[inline]
 pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() -> c_int) -> c_int {
-    let mut inside = TracedCall::mpi();
+    let mut inside = TracedCall::begin(RecordedLibrary::Mpi);
     if !inside.is_traced() && !is_anything_kept() || !is_known() {
         let result = real();
         inside.end(|_| ());
