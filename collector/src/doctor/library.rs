@@ -13,8 +13,7 @@ const HARMLESS: &str = "/bin/true";
 
 /// Checks whether the library is found and loads into the command.
 pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
-    let executable = std::env::current_exe().unwrap_or_default();
-    let library = match preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable) {
+    let library = match preload::library_of_this_process() {
         Ok(library) => library,
         Err(error) => return vec![Finding::problem(error, "until then, nothing is recorded")],
     };

@@ -12,8 +12,8 @@ const AMD: &str = "0x1002";
 /// Number of temperature sensors to try, from `temp1` on.
 const MAX_SENSORS: usize = 8;
 
-/// Adds every device of AMD, in the order of PCI addresses.
-pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
+/// Returns the folders of all devices of AMD, in the order of PCI addresses.
+pub(crate) fn amd_devices(root: &Path) -> Vec<PathBuf> {
     let cards = root.join("sys/class/drm");
     let is_card = |name: &String| {
         name.strip_prefix("card").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -26,7 +26,12 @@ pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
         .collect();
     devices.sort();
     devices.dedup();
-    for (instance, device) in devices.iter().take(MAX_GPUS).enumerate() {
+    devices
+}
+
+/// Adds every device of AMD.
+pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
+    for (instance, device) in amd_devices(root).iter().take(MAX_GPUS).enumerate() {
         let agent = metrics.agents.len();
         metrics.agents.push(describe(device));
         add_files(device, agent, instance, metrics);

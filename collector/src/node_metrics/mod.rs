@@ -18,6 +18,8 @@ mod sampling_pace;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use gpu::amd_devices;
+
 use crate::host::claim::NodeClaim;
 use crate::host::machine;
 use crate::launcher::SourceDefaults;
