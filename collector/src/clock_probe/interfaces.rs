@@ -104,7 +104,7 @@ fn listed(there: &[(String, IpAddr)]) -> String {
 }
 
 /// An address of this node.
-struct RootFileContent {
+struct NodeAddress {
     name: String,
     address: IpAddr,
     /// The interface has hardware: it is no bridge, tunnel or end of a container.
@@ -116,7 +116,7 @@ struct RootFileContent {
 /// are. Returns at least one.
 pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
     let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
-    let found = up.map(|interface| RootFileContent {
+    let found = up.map(|interface| NodeAddress {
         address: interface.ip(),
         is_device: Path::new("/sys/class/net").join(&interface.name).join("device").exists(),
         name: interface.name,
@@ -125,18 +125,18 @@ pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, 
 }
 
 fn in_order(
-    mut found: Vec<RootFileContent>,
+    mut found: Vec<NodeAddress>,
     chosen: Option<&ProbeInterface>,
 ) -> Result<Vec<IpAddr>, AddressError> {
-    let usable = found.iter().filter(|found| is_global(found.address) && !found.address.is_loopback());
+    found.retain(|found| is_global(found.address));
+    let usable = found.iter().filter(|found| !found.address.is_loopback());
     let there: Vec<(String, IpAddr)> = usable.map(|found| (found.name.clone(), found.address)).collect();
-    found.retain(|RootFileContent { name, address, .. }| match chosen {
-        Some(chosen) => is_global(*address) && chosen.has(name, *address),
-        None => is_global(*address) && !address.is_loopback(),
+    found.retain(|NodeAddress { name, address, .. }| {
+        chosen.map_or(!address.is_loopback(), |chosen| chosen.has(name, *address))
     });
     found.sort_by_key(|found| (!found.is_device, found.address.is_ipv6()));
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for RootFileContent { address, .. } in found {
+    for NodeAddress { address, .. } in found {
         if !addresses.contains(&address) && addresses.len() < MAX_ADDRESSES {
             addresses.push(address);
         }
@@ -173,7 +173,7 @@ mod tests {
             ("eth1", "169.254.3.4", true),
             ("ib0", "10.1.3.5", true),
         ];
-        let found = interfaces.iter().map(|(name, address, is_device)| RootFileContent {
+        let found = interfaces.iter().map(|(name, address, is_device)| NodeAddress {
             name: (*name).to_owned(),
             address: address.parse().unwrap(),
             is_device: *is_device,
