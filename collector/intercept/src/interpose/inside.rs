@@ -6,7 +6,7 @@ use crate::runtime::settings::{self, TracedApi};
 use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorder, ThreadState, with_local};
 use rpd_ring::RingProducer;
 use rpd_ring::layout::{DropCause, DroppedKind};
-use rpd_ring::record::{MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion};
+use rpd_ring::record::{MpiCall, RcclCall, RecordedLibrary};
 use std::ptr;
 
 /// A running function. Its end is recorded when this is dropped, however the function returns, also by an
@@ -182,8 +182,9 @@ fn abandoned(local: &ThreadState, library: RecordedLibrary) {
 
 /// Records the outcome of a call, before its end.
 pub(crate) struct CallOutcome<'a> {
-    producer: &'a mut RingProducer,
-    time: i64,
+    pub(crate) producer: &'a mut RingProducer,
+    /// Time at which the call returned.
+    pub(crate) time: i64,
     is_entered: bool,
     handles: &'a [u64],
 }
@@ -208,31 +209,5 @@ impl CallOutcome<'_> {
         if self.is_entered {
             self.producer.mpi_request(self.time, request);
         }
-    }
-
-    /// Records that an operation is complete.
-    #[inline]
-    pub(crate) fn done(&mut self, completion: &RequestCompletion) {
-        self.producer.mpi_done(self.time, completion);
-    }
-
-    /// Records that a request was freed.
-    pub(crate) fn freed(&mut self, request: u64) {
-        self.producer.mpi_freed(self.time, request);
-    }
-
-    /// Records that a communicator was created.
-    pub(crate) fn communicator(&mut self, made: &NewCommunicator) {
-        self.producer.new_communicator(self.time, made);
-    }
-
-    /// Records the name of a communicator.
-    pub(crate) fn communicator_name(&mut self, library: RecordedLibrary, handle: u64, name: &[u8]) {
-        self.producer.communicator_name(self.time, library, handle, name);
-    }
-
-    /// Records that a communicator was freed.
-    pub(crate) fn communicator_freed(&mut self, library: RecordedLibrary, handle: u64) {
-        self.producer.communicator_freed(self.time, library, handle);
     }
 }

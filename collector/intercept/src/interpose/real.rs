@@ -26,6 +26,14 @@ pub(crate) static MPI_FORTRAN_2008: InterposedLibrary = InterposedLibrary::with(
 /// RCCL, or NCCL.
 pub(crate) static RCCL: InterposedLibrary = InterposedLibrary::with(c"ncclGetVersion");
 
+/// Checks that a literal ends in a zero byte, and returns it as a name for the loader.
+pub(crate) const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}
+
 /// A function of another library, which is searched at its first use.
 pub(crate) struct RealFunction {
     name: &'static CStr,

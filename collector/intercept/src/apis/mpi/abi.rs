@@ -4,8 +4,8 @@
 //! Other families exist (the standard ABI of MPI 5, HPE MPT), to which none of this applies. Their calls are
 //! passed on without inspection.
 
-use crate::interpose::real::{MPI, MPI_FORTRAN, RealFunction, variable};
-use rpd_ring::record::{COMM_SELF, COMM_WORLD};
+use crate::interpose::real::{MPI, MPI_FORTRAN, RealFunction, c_name, variable};
+use rpd_ring::record::{COMM_SELF, COMM_WORLD, RequestCompletion};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
@@ -247,7 +247,7 @@ impl MpiAbi {
     ///
     /// # Safety
     /// The address is that of an array of statuses with that many elements, which MPI has written.
-    pub(super) unsafe fn message(self, statuses: MpiPointer, at: usize) -> Option<ReceivedMessage> {
+    pub(super) unsafe fn message(self, statuses: MpiPointer, at: usize) -> Option<RequestCompletion> {
         // SAFETY: the caller's promise, and the layouts of the two families, 24 and 20 bytes. Those of
         // Fortran's statuses are the same.
         let (source, tag, cancelled, bytes) = unsafe {
@@ -265,17 +265,9 @@ impl MpiAbi {
         if cancelled {
             return None;
         }
-        Some(ReceivedMessage { source, tag: (tag >= 0).then_some(tag), bytes })
+        let tag = (tag >= 0).then_some(tag);
+        Some(RequestCompletion { request: 0, source: Some(source), tag, bytes: Some(bytes) })
     }
-}
-
-/// The content of a status about a received message.
-#[derive(Clone, Copy)]
-pub(super) struct ReceivedMessage {
-    /// Source rank, -1 for `MPI_PROC_NULL`.
-    pub(super) source: i32,
-    pub(super) tag: Option<i32>,
-    pub(super) bytes: i64,
 }
 
 #[repr(C)]
@@ -389,13 +381,5 @@ impl SentinelAddress {
             place.store(found.unwrap_or(0), Relaxed);
         }
         self.known.store(1, Release);
-    }
-}
-
-/// Checks that a literal ends in a zero byte, and returns it as a name for the loader.
-pub(super) const fn c_name(name: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(name.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => c"",
     }
 }

@@ -80,7 +80,7 @@ macro_rules! c_function {
         pub(super) unsafe extern "C-unwind" fn in_c($($argument: <$kind as ArgumentKind>::C),*) -> std::ffi::c_int {
             type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::C),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
-                crate::apis::mpi::abi::c_name(concat!(stringify!($name), "\0")),
+                crate::interpose::real::c_name(concat!(stringify!($name), "\0")),
                 Some(&crate::interpose::real::MPI),
             );
             let Some(address) = REAL.address() else { return crate::apis::mpi::NO_MPI };
@@ -111,7 +111,7 @@ macro_rules! large_function {
         unsafe extern "C-unwind" fn large($($argument: <$kind as ArgumentKind>::LargeCount),*) -> std::ffi::c_int {
             type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::LargeCount),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
-                crate::apis::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
+                crate::interpose::real::c_name(concat!(stringify!($name), "_c\0")),
                 Some(&crate::interpose::real::MPI),
             );
             let look = || {
@@ -176,7 +176,7 @@ macro_rules! fortran_function {
                 $(crate::apis::mpi::address_of!($argument),)* *mut std::ffi::c_int $(, $type)*
             );
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
-                crate::apis::mpi::abi::c_name(concat!($exported, "\0")),
+                crate::interpose::real::c_name(concat!($exported, "\0")),
                 Some(&crate::interpose::real::$library),
             );
             // The error code is optional in Fortran 2008.

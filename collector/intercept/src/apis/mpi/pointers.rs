@@ -1,7 +1,8 @@
 //! Addresses that a program passes to MPI: arrays of numbers and handles, and places for statuses and answers.
 
-use super::abi::{MpiAbi, MpiHandle, MpiPointer, ReceivedMessage};
+use super::abi::{MpiAbi, MpiHandle, MpiPointer};
 use crate::interpose::real::RealFunction;
+use rpd_ring::record::RequestCompletion;
 use std::ffi::c_int;
 
 /// An array of numbers.
@@ -78,7 +79,7 @@ impl StatusPlaces {
     }
 
     /// Reads what a status contains about a message. Called only for statuses that MPI has written.
-    pub(super) fn message(self, at: usize) -> Option<ReceivedMessage> {
+    pub(super) fn message(self, at: usize) -> Option<RequestCompletion> {
         // SAFETY: the function has returned without an error, so MPI has written this status.
         if self.wanted { unsafe { MpiAbi::get().message(self.address, at) } } else { None }
     }

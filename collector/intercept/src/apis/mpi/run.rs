@@ -1,6 +1,6 @@
 //! Runs one call of an MPI function: records it, passes it on, and records its outcome.
 
-use super::abi::{MpiAbi, MpiHandle, ReceivedMessage, is_known};
+use super::abi::{MpiAbi, MpiHandle, is_known};
 use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
 use super::narrow::{WaitingRequests, is_anything_kept};
 use super::new_communicator::world;
@@ -117,18 +117,18 @@ fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
         CallEffect::Completes(.., completed, statuses) => complete(outcome, completed, statuses),
         CallEffect::Frees(_) => {
             if abi.is_request(before.request) {
-                outcome.freed(abi.number(before.request));
+                outcome.producer.mpi_freed(outcome.time, abi.number(before.request));
             }
         }
         CallEffect::Receives(flag, status) => {
             let is_there = flag.is_none_or(AnswerPlaces::is_true);
             let is_from_any = call.peer.is_none_or(|peer| abi.peer(peer).is_none());
             let is_open = is_from_any || call.tag.is_none_or(|tag| tag < 0);
-            if is_there && is_open {
-                let message = status.message(0);
-                if message.is_some() {
-                    outcome.done(&completion(0, message));
-                }
+            if is_there
+                && is_open
+                && let Some(message) = status.message(0)
+            {
+                outcome.producer.mpi_done(outcome.time, &message);
             }
         }
         CallEffect::Makes(making) => {
@@ -136,23 +136,23 @@ fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
                 started(outcome, request.one());
             }
             if let Some(made) = making.outcome(call, before.ordinal) {
-                outcome.communicator(&made);
+                outcome.producer.new_communicator(outcome.time, &made);
             }
         }
         CallEffect::MakesWorld => {
             if let Some(world) = world(call.function) {
-                outcome.communicator(&world);
+                outcome.producer.new_communicator(outcome.time, &world);
             }
         }
         CallEffect::FreesComm if before.comm != 0 => {
-            outcome.communicator_freed(RecordedLibrary::Mpi, before.comm)
+            outcome.producer.communicator_freed(outcome.time, RecordedLibrary::Mpi, before.comm);
         }
         CallEffect::FreesComm => {}
         CallEffect::Names(name, bytes) => {
             // SAFETY: the description of the call has found so many bytes at an address that is not null,
             // and the program keeps them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
-            outcome.communicator_name(RecordedLibrary::Mpi, before.comm, name);
+            outcome.producer.communicator_name(outcome.time, RecordedLibrary::Mpi, before.comm, name);
         }
     }
 }
@@ -188,19 +188,11 @@ fn complete(outcome: &mut CallOutcome<'_>, completed: CompletedRequests, statuse
     }
 }
 
-fn done(outcome: &mut CallOutcome<'_>, at: usize, message: Option<ReceivedMessage>) {
+fn done(outcome: &mut CallOutcome<'_>, at: usize, message: Option<RequestCompletion>) {
     let Some(request) = outcome.remembered(at) else { return };
     if MpiAbi::get().is_request(request as MpiHandle) {
-        outcome.done(&completion(request, message.filter(|_| !SENDS.has(request))));
-    }
-}
-
-fn completion(request: u64, message: Option<ReceivedMessage>) -> RequestCompletion {
-    RequestCompletion {
-        request,
-        source: message.map(|message| message.source),
-        tag: message.and_then(|message| message.tag),
-        bytes: message.map(|message| message.bytes),
+        let message = message.filter(|_| !SENDS.has(request)).unwrap_or_default();
+        outcome.producer.mpi_done(outcome.time, &RequestCompletion { request, ..message });
     }
 }
 
