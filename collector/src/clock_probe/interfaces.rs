@@ -20,17 +20,15 @@ pub enum ProbeInterface {
     Network(IpAddr, u8),
 }
 
-/// A text that does not name an interface.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an interface; write its name, as ib0, or its network, as 10.1.0.0/16")]
-pub struct ProbeInterfaceError(String);
-
 impl FromStr for ProbeInterface {
-    type Err = ProbeInterfaceError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ProbeInterface, ProbeInterfaceError> {
+    fn from_str(text: &str) -> Result<ProbeInterface, String> {
         let text = text.trim();
-        let error = || ProbeInterfaceError(text.chars().take(100).collect());
+        let error = || {
+            let text: String = text.chars().take(100).collect();
+            format!("{text:?} is not an interface; write its name, as ib0, or its network, as 10.1.0.0/16")
+        };
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
         if let Ok(address) = address.parse::<IpAddr>() {
             let bits = if address.is_ipv4() { 32 } else { 128 };

@@ -190,20 +190,14 @@ pub(super) struct KernelTimes {
 impl KernelTimes {
     /// Prepares the sockets. Warns if the kernel's times cannot be used.
     pub(super) fn new(clock: NodeClock, sockets: &ProbeSockets) -> KernelTimes {
-        let count = sockets.all().count();
         let kernel = match sockets.stamp_error() {
             Some(error) => Err(format!("the kernel refuses SO_TIMESTAMPNS ({error})")),
             None => {
                 KernelClock::open().map_err(|error| format!("the kernel offers no clock for it ({error})"))
             }
         };
-        match kernel {
-            Ok(kernel) => KernelTimes::with(clock, Some(kernel), count),
-            Err(reason) => {
-                warn_of(&reason);
-                KernelTimes::with(clock, None, count)
-            }
-        }
+        let kernel = kernel.inspect_err(|reason| warn_of(reason)).ok();
+        KernelTimes::with(clock, kernel, sockets.all().count())
     }
 
     fn with(clock: NodeClock, kernel: Option<KernelClock>, sockets: usize) -> KernelTimes {

@@ -23,23 +23,20 @@ pub struct ProbePorts {
     last: u16,
 }
 
-/// A text that does not name ports.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a range of ports; write the first and the last port, from 1024 to 65535, as 40000-40100"
-)]
-pub struct ProbePortsError(String);
-
 impl FromStr for ProbePorts {
-    type Err = ProbePortsError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ProbePorts, ProbePortsError> {
-        let error = || ProbePortsError(text.chars().take(100).collect());
+    fn from_str(text: &str) -> Result<ProbePorts, String> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let number = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port >= LOWEST_PORT);
         match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => Ok(ProbePorts { first, last }),
-            _ => Err(error()),
+            _ => {
+                let text: String = text.chars().take(100).collect();
+                Err(format!(
+                    "{text:?} is not a range of ports; write the first and the last port, from 1024 to 65535, as 40000-40100"
+                ))
+            }
         }
     }
 }

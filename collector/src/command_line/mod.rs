@@ -235,36 +235,26 @@ pub enum ProbeSwitch {
     Off,
 }
 
-/// A text that is neither on nor off.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("probes are on or off, not {0:?}")]
-pub struct ProbeSwitchError(String);
-
 impl FromStr for ProbeSwitch {
-    type Err = ProbeSwitchError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ProbeSwitch, ProbeSwitchError> {
+    fn from_str(text: &str) -> Result<ProbeSwitch, String> {
         match text.trim() {
             "on" => Ok(ProbeSwitch::On),
             "off" => Ok(ProbeSwitch::Off),
-            _ => Err(ProbeSwitchError(text.to_owned())),
+            _ => Err(format!("probes are on or off, not {text:?}")),
         }
     }
 }
 
-/// A text that is neither user nor group.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("files can be shared with user or group, not with {0:?}")]
-pub struct FileSharingError(String);
-
 impl FromStr for FileSharing {
-    type Err = FileSharingError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<FileSharing, FileSharingError> {
+    fn from_str(text: &str) -> Result<FileSharing, String> {
         match text.trim() {
             "user" => Ok(FileSharing::User),
             "group" => Ok(FileSharing::Group),
-            _ => Err(FileSharingError(text.to_owned())),
+            _ => Err(format!("files can be shared with user or group, not with {text:?}")),
         }
     }
 }

@@ -29,11 +29,6 @@ pub enum CollectorCpus {
     List(CpuList),
 }
 
-/// A text that is neither a list of CPUs nor `auto`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("CPUs are a list as 0,4-7 of numbers below {MAX_CPU}, or auto, not {0:?}", MAX_CPU = CpuSet::MAX_CPU)]
-pub struct CpuListError(String);
-
 /// A list without any CPU that the job may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job may run on none of the CPUs {asked}; it may run on {allowed}")]
@@ -63,12 +58,17 @@ pub(crate) struct NodeCpus {
 }
 
 impl FromStr for CpuList {
-    type Err = CpuListError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<CpuList, CpuListError> {
+    fn from_str(text: &str) -> Result<CpuList, String> {
         let mut cpus = BTreeSet::new();
         for part in text.trim().split(',') {
-            cpus.extend(numbers(part.trim()).ok_or_else(|| CpuListError(text.to_owned()))?);
+            cpus.extend(numbers(part.trim()).ok_or_else(|| {
+                format!(
+                    "CPUs are a list as 0,4-7 of numbers below {}, or auto, not {text:?}",
+                    CpuSet::MAX_CPU
+                )
+            })?);
         }
         Ok(CpuList(cpus))
     }
@@ -126,9 +126,9 @@ impl CpuList {
 }
 
 impl FromStr for CollectorCpus {
-    type Err = CpuListError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<CollectorCpus, CpuListError> {
+    fn from_str(text: &str) -> Result<CollectorCpus, String> {
         match text.trim() {
             "auto" => Ok(CollectorCpus::Auto),
             list => list.parse().map(CollectorCpus::List),
