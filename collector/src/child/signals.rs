@@ -171,7 +171,7 @@ impl SignalForwarder {
         std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(move || {
             let mut stopped = false;
             for origin in signals.forever() {
-                if for_thread.is_alone() && stop_alone(origin.signal) {
+                if for_thread.state().alone && stop_alone(origin.signal) {
                     continue;
                 }
                 ENDING.fetch_or(ENDS.contains(&origin.signal), Relaxed);
@@ -248,10 +248,6 @@ impl Target {
 impl Aim {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_alone(&self) -> bool {
-        self.state().alone
     }
 
     /// Waits until there is a process to pass signals on to.

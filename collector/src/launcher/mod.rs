@@ -50,11 +50,10 @@ pub(crate) fn is_on_one_node(environment: &LauncherEnvironment, rank: &RankIdent
     if rank.rank.is_none() || rank.size == Some(1) {
         return true;
     }
-    if from == "SLURM_PROCID" {
-        return environment.number("SLURM_STEP_NUM_NODES") == Some(1);
-    }
-    if from == "FLUX_TASK_RANK" {
-        return environment.number("FLUX_JOB_NNODES") == Some(1);
+    match from.as_str() {
+        "SLURM_PROCID" => return environment.number("SLURM_STEP_NUM_NODES") == Some(1),
+        "FLUX_TASK_RANK" => return environment.number("FLUX_JOB_NNODES") == Some(1),
+        _ => {}
     }
     const RANKS_OF_NODE: [&str; 4] =
         ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
