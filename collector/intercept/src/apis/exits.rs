@@ -6,11 +6,7 @@
 //! packet; all other calls cost a comparison. Signal handlers may call all of them.
 
 use crate::interpose::real::RealFunction;
-use crate::runtime::errno;
-use crate::runtime::generation;
-use crate::runtime::handover;
-use crate::runtime::settings;
-use crate::runtime::unrecorded;
+use crate::runtime::{errno, generation, handover, settings, unrecorded};
 use rpd_ring::message::LibraryMessage;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{transmute, zeroed};

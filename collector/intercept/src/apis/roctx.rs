@@ -4,10 +4,7 @@
 //! The ABI is `C-unwind`: a thread that is cancelled in the real library unwinds through these.
 
 use crate::interpose::real::RealFunction;
-use crate::runtime::errno;
-use crate::runtime::process;
-use crate::runtime::settings;
-use crate::runtime::thread;
+use crate::runtime::{errno, process, settings, thread};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,9 +1,8 @@
 //! A running MPI or RCCL function of the program: its begin, its outcome and its end.
 
-use crate::runtime::clock;
-use crate::runtime::errno;
 use crate::runtime::settings::{self, TracedApi};
 use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorder, ThreadState, with_local};
+use crate::runtime::{clock, errno};
 use rpd_ring::RingProducer;
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::record::{MpiCall, RcclCall, RecordedLibrary};

@@ -7,10 +7,9 @@
 //! The first threads get rings of the full size. Beyond [`MAX_FULL_RINGS`] the size halves each time the
 //! number of threads doubles: many threads rarely have the event rate of one, and thousands must fit.
 
-use crate::runtime::generation;
-use crate::runtime::process;
 use crate::runtime::scratch::ScratchMemory;
 use crate::runtime::settings::TraceSettings;
+use crate::runtime::{generation, process};
 use rpd_ring::layout::{RING_MAX, RING_MIN};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;

@@ -5,13 +5,9 @@
 //! available later causes a SIGBUS; the file is sealed, so that neither side can truncate it; both
 //! descriptors are closed before the program continues.
 
-use crate::runtime::budget;
-use crate::runtime::cancellation;
-use crate::runtime::clock;
-use crate::runtime::generation;
-use crate::runtime::process;
 use crate::runtime::scratch::ScratchMemory;
 use crate::runtime::settings::TraceSettings;
+use crate::runtime::{budget, cancellation, clock, generation, process};
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
 use rpd_ring::layout::{self, IDENTITY_LIMIT, RING_MIN};
 use rpd_ring::memory::RingMemory;

@@ -1,14 +1,9 @@
 //! The state of the calling thread, which leads from an event to its ring.
 
-use crate::runtime::budget;
-use crate::runtime::cancellation;
-use crate::runtime::clock;
-use crate::runtime::errno;
-use crate::runtime::generation;
-use crate::runtime::handover;
-use crate::runtime::settings;
-use crate::runtime::settings::{TracedApi, is_open};
+use crate::runtime::scratch::map_private;
+use crate::runtime::settings::{self, TracedApi, is_open};
 use crate::runtime::unrecorded::{count_unrecorded, take_unrecorded};
+use crate::runtime::{budget, cancellation, clock, errno, generation, handover};
 use rpd_ring::RingProducer;
 use rpd_ring::header::{RingHeader, ThreadName};
 use rpd_ring::layout::{DEPTH_LIMIT, DropCause, DroppedKind, HEADER_BYTES};
@@ -289,16 +284,11 @@ fn new_recorder(
     ring_bytes: usize,
     floor: u32,
 ) -> Option<*mut ThreadRecorder> {
-    let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address that the kernel chooses, aligned to a page, which is enough for
-    // a Recorder. Zeroed memory is valid for `dropped` and `handles`; all other fields are written here,
-    // through pointers, before there is a reference.
+    let recorder = map_private(size_of::<ThreadRecorder>())?.cast::<ThreadRecorder>();
+    // SAFETY: a new mapping, aligned to a page, which is enough for a Recorder. Zeroed memory is valid for
+    // `dropped` and `handles`; all other fields are written here, through pointers, before there is a
+    // reference.
     unsafe {
-        let place = libc::mmap(ptr::null_mut(), size_of::<ThreadRecorder>(), read_write, private, -1, 0);
-        if place == libc::MAP_FAILED {
-            return None;
-        }
-        let recorder = place.cast::<ThreadRecorder>();
         (&raw mut (*recorder).producer).write(producer);
         (&raw mut (*recorder).generation).write(generation);
         (&raw mut (*recorder).ring_bytes).write(ring_bytes);
