@@ -61,15 +61,18 @@ impl ItemRows<'_> {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
             }
-            OutputItem::Mpi(span, call) => {
+            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
-                let [comm, peer, root, tag, bytes, seq] = self.call(call);
+                let (comm, bytes, seq) = (self.name(*comm), Value::from(*bytes), Value::from(*seq));
+                let [peer, root, tag] = [peer, root, tag].map(|number| int(*number));
                 let row = [thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }
-            OutputItem::Rccl(span, call) => {
+            OutputItem::Rccl(span, RcclRow { comm, peer, root, count, datatype, bytes, seq }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
-                let [comm, peer, root, count, datatype, bytes, seq] = self.rccl(call);
+                let [comm, datatype] = [comm, datatype].map(|name| self.name(*name));
+                let [peer, root] = [peer, root].map(|number| int(*number));
+                let [count, bytes, seq] = [count, bytes, seq].map(|number| Value::from(*number));
                 let row =
                     [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
                 self.writer.push(span.source, RCCL_CALL, &row)?;
@@ -112,29 +115,6 @@ impl ItemRows<'_> {
             self.name(Some(span.name)),
             Value::Int(span.stack),
             Value::Int(span.parent),
-        ]
-    }
-
-    fn call(&self, call: &MpiRow) -> [Value<'static>; 6] {
-        [
-            self.name(call.comm),
-            int(call.peer),
-            int(call.root),
-            int(call.tag),
-            Value::from(call.bytes),
-            Value::from(call.seq),
-        ]
-    }
-
-    fn rccl(&self, call: &RcclRow) -> [Value<'static>; 7] {
-        [
-            self.name(call.comm),
-            int(call.peer),
-            int(call.root),
-            Value::from(call.count),
-            self.name(call.datatype),
-            Value::from(call.bytes),
-            Value::from(call.seq),
         ]
     }
 
