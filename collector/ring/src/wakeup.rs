@@ -19,6 +19,7 @@
 //! between the two, which would cost every event. What slips through is noticed one part of the ring later.
 
 use crate::futex;
+pub use crate::futex::can_wait_for_many;
 use crate::layout::word;
 use crate::memory::RingMemory;
 use std::sync::Arc;
@@ -131,11 +132,6 @@ impl WakeupNotice {
     pub fn wait(&self, value: WakeupNoticeValue) {
         futex::wait(&self.0, value.0);
     }
-}
-
-/// Whether this kernel supports [`wait_for_any`].
-pub fn can_wait_for_many() -> bool {
-    futex::can_wait_for_many()
 }
 
 /// Waits for a change of the notice, or for a call of one of at most [`MAX_RINGS`] producers with these
