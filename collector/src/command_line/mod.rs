@@ -15,6 +15,7 @@ use crate::host::cpus::CollectorCpus;
 use crate::shard_output::DEFAULT_MAX_BYTES;
 use clap::Parser;
 use rpd_ring::message::TRACED;
+use rpd_shard::identity::masked_command;
 use rpd_shard::rank_set::RankSet;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -293,6 +294,13 @@ impl CollectOptions {
             ..self
         };
         (options, warnings)
+    }
+
+    /// Returns the command line with secrets masked.
+    pub fn masked_command(&self) -> String {
+        let words: Vec<String> =
+            self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        masked_command(&words)
     }
 
     /// Returns the ranks to record.

@@ -17,7 +17,6 @@ use crate::session::{self, SessionIdentity};
 use backends::PreparedBackends;
 use clap::Command;
 use rpd_shard::file::folder_of_ranks;
-use rpd_shard::identity::masked_command;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
@@ -133,9 +132,7 @@ pub fn parser() -> Command {
 fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepared: &PreparedBackends) {
     let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
     say(format_args!("\nwhat would happen"));
-    let command: Vec<String> =
-        options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let command = if command.is_empty() { "COMMAND".to_owned() } else { masked_command(&command) };
+    let command = if options.command.is_empty() { "COMMAND".to_owned() } else { options.masked_command() };
     let disabled =
         LauncherEnvironment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");
     if disabled {
