@@ -53,14 +53,8 @@ impl ChildAgents {
         }
         *word |= bit;
         (child.route, child.last, child.left) = (route, now, false);
-        Some(ProbePacket {
-            kind: PacketKind::Answer,
-            from: question.to,
-            to: question.from,
-            received,
-            sent: 0,
-            ..*question
-        })
+        let (kind, from, to) = (PacketKind::Answer, question.to, question.from);
+        Some(ProbePacket { kind, from, to, received, sent: 0, ..*question })
     }
 
     /// Removes a child that sends no more requests.

@@ -94,16 +94,8 @@ impl OpenBurst {
     pub(super) fn ask(&mut self) -> ProbePacket {
         let number = self.sent;
         self.sent += 1;
-        let (kind, burst) = (PacketKind::Ask, self.id);
-        ProbePacket {
-            kind,
-            burst,
-            number,
-            from: self.own,
-            to: self.peer,
-            received: ReceiveTime::default(),
-            sent: 0,
-        }
+        let (kind, burst, received) = (PacketKind::Ask, self.id, ReceiveTime::default());
+        ProbePacket { kind, burst, number, from: self.own, to: self.peer, received, sent: 0 }
     }
 
     /// Notes when the request was sent, or that it could not be sent.

@@ -116,14 +116,14 @@ impl FileMeaning {
             FileMeaning::Interfaces(flows) => flows.read(parse::interfaces(text), 1.0, time, values),
             FileMeaning::Disks(flows) => flows.read(parse::disks(text), SECTOR, time, values),
             FileMeaning::Rate(unit, last) => {
-                let Some(now) = parse::count(text) else { return false };
+                let Some(now) = parse::number(text) else { return false };
                 let before = last.replace((time, now));
                 let rate = before.and_then(|(at, before)| rate(before, now, time.saturating_sub(at)));
                 set(values, Some([rate.map(|rate| hundredths(rate * *unit))]));
                 true
             }
             FileMeaning::Value(divisor) => {
-                let value = parse::number(text).map(|value| value as f64 / *divisor);
+                let value = parse::number::<i64>(text).map(|value| value as f64 / *divisor);
                 set(values, Some([value]));
                 value.is_some()
             }
