@@ -58,16 +58,13 @@ fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut NodeMet
             MetricCounter { name: name.to_owned(), description, units, component: "gpu", agent, instance };
         metrics.add(BoundedFile::page(&path), FileMeaning::Value(divisor), vec![counter]);
     };
-    add(device.join("gpu_busy_percent"), 1.0, "gpu.busy", "Share of time in which the GPU was busy", "%");
-    add(
-        device.join("mem_busy_percent"),
-        1.0,
-        "gpu.memory_busy",
-        "Share of time in which its memory was busy",
-        "%",
-    );
-    add(device.join("mem_info_vram_used"), 1.0, "gpu.vram_used", "Memory of the GPU in use", "B");
-
+    for (file, name, description, units) in [
+        ("gpu_busy_percent", "gpu.busy", "Share of time in which the GPU was busy", "%"),
+        ("mem_busy_percent", "gpu.memory_busy", "Share of time in which its memory was busy", "%"),
+        ("mem_info_vram_used", "gpu.vram_used", "Memory of the GPU in use", "B"),
+    ] {
+        add(device.join(file), 1.0, name, description, units);
+    }
     let Some(sensors) = names_in(&device.join("hwmon")).into_iter().find(|name| name.starts_with("hwmon"))
     else {
         return;

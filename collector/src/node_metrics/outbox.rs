@@ -5,7 +5,7 @@ use super::changed_values::ChangedValues;
 use super::metrics::NodeMetrics;
 use crate::host::{machine, process};
 use crate::log::warn;
-use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput, SystemRows};
+use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput};
 use rpd_shard::record::{Exit, Process};
 use std::time::{Duration, Instant};
 
@@ -39,16 +39,16 @@ impl MetricsOutbox {
         output: SideOutput,
     ) -> MetricsOutbox {
         let process = describe(config);
-        let described = SystemRows::Described(MetricsDescription {
+        let description = MetricsDescription {
             source: config.source,
             agents: metrics.agents.clone(),
             counters: metrics.counters.clone(),
-        });
+        };
         // If the shard has no other process, no other thread sends the clocks.
         let items = vec![
             OutputItem::Clock(Box::new(machine::clock_set(&process.domain))),
             OutputItem::Process(Box::new(process.clone())),
-            OutputItem::System(Box::new(described)),
+            OutputItem::MetricsDescription(Box::new(description)),
         ];
         MetricsOutbox {
             process,
@@ -71,7 +71,7 @@ impl MetricsOutbox {
             values: self.steps.take(time, values),
         };
         if self.items.len() < MAX_KEPT_ITEMS {
-            self.items.push(OutputItem::System(Box::new(SystemRows::Tick(tick))));
+            self.items.push(OutputItem::MetricsTick(Box::new(tick)));
         } else {
             self.lose(&tick);
         }
@@ -158,11 +158,9 @@ mod tests {
         let (mut ticks, mut values, mut lost) = (0, 0, [0; 3]);
         for item in items {
             match item {
-                OutputItem::System(rows) => {
-                    if let SystemRows::Tick(tick) = &**rows {
-                        ticks += 1;
-                        values += tick.values.len() as u64;
-                    }
+                OutputItem::MetricsTick(tick) => {
+                    ticks += 1;
+                    values += tick.values.len() as u64;
                 }
                 OutputItem::Loss(loss) => {
                     let place = [EVENT, SAMPLE, PMC_EVENT].iter().position(|t| Some(*t) == loss.table);
@@ -218,7 +216,9 @@ mod tests {
         assert!(written.take().is_none(), "a batch for each tick would wake the writing thread as often");
         outbox.end();
         let end = written.take().unwrap();
-        let [OutputItem::System(_), OutputItem::Process(process)] = end.as_slice() else { panic!("{end:?}") };
+        let [OutputItem::MetricsTick(_), OutputItem::Process(process)] = end.as_slice() else {
+            panic!("{end:?}")
+        };
         assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
 
         let mut short = MetricsOutbox::new(&config(), &metrics, Instant::now(), output.side());

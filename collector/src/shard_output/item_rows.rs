@@ -90,7 +90,8 @@ impl ItemRows<'_> {
                 let row = [thread, time, name, stack, parent, comm, label, size, rank];
                 self.writer.push(span.source, COMMUNICATOR, &row)?;
             }
-            OutputItem::System(rows) => rows.write(self.writer)?,
+            OutputItem::MetricsDescription(description) => description.write(self.writer)?,
+            OutputItem::MetricsTick(tick) => tick.write(self.writer)?,
             OutputItem::Process(process) => self.writer.process(process)?,
             OutputItem::Command(command) => self.writer.command(command)?,
             OutputItem::Clock(set) => self.writer.clock(set)?,
@@ -137,7 +138,8 @@ fn row_of(item: &OutputItem) -> (u32, Option<TableId>) {
         OutputItem::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
         OutputItem::Request(span, _) => (span.source, Some(MPI_REQUEST)),
         OutputItem::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
-        OutputItem::System(_)
+        OutputItem::MetricsDescription(_)
+        | OutputItem::MetricsTick(_)
         | OutputItem::Process(_)
         | OutputItem::Command(_)
         | OutputItem::Clock(_)

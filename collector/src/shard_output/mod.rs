@@ -17,7 +17,7 @@ pub(crate) use rows::{CommunicatorRow, MpiRow, RcclRow, RequestRow};
 pub use rows::{EventSpan, NameId, OutputBatch, OutputItem};
 pub use shard_place::ShardPlace;
 pub(crate) use shard_place::{DEFAULT_MAX_BYTES, PlaceError};
-pub(crate) use system_rows::{MetricAgent, MetricCounter, MetricsDescription, MetricsTick, SystemRows};
+pub(crate) use system_rows::{MetricAgent, MetricCounter, MetricsDescription, MetricsTick};
 
 use std::io;
 use std::path::PathBuf;

@@ -48,15 +48,6 @@ pub(crate) struct MetricCounter {
     pub(crate) instance: usize,
 }
 
-/// Rows of the system metrics.
-#[derive(Clone, PartialEq, Debug)]
-pub enum SystemRows {
-    /// Description of the counters. Sent once, before the first tick.
-    Described(MetricsDescription),
-    /// The values of one tick.
-    Tick(MetricsTick),
-}
-
 /// Agents and counters of the node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricsDescription {
@@ -77,18 +68,8 @@ pub struct MetricsTick {
     pub(crate) values: Vec<(i64, f64)>,
 }
 
-impl SystemRows {
-    /// Writes the rows to a shard.
-    pub fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
-        match self {
-            SystemRows::Described(description) => description.write(writer),
-            SystemRows::Tick(tick) => tick.write(writer),
-        }
-    }
-}
-
 impl MetricsDescription {
-    fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+    pub(super) fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
         for (place, agent) in self.agents.iter().enumerate() {
             let type_index = int(place.saturating_sub(usize::from(agent.is_gpu)));
             let extdata = match agent.pci.as_str() {
@@ -123,7 +104,7 @@ impl MetricsDescription {
 }
 
 impl MetricsTick {
-    fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+    pub(super) fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
         let category = Value::Int(writer.string(CATEGORY)?);
         let extdata = self.period.map(|ms| format!(r#"{{"rpd":{{"period_ms":{ms}}}}}"#));
         let extdata = extdata.as_deref().map_or(NOTHING, Value::from);

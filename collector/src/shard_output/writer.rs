@@ -44,7 +44,9 @@ pub(super) fn write_all(
         match batches.receive(wait) {
             ReceivedBatch::Batch(batch) => {
                 end = batch.is_last();
-                metrics |= batch.items.iter().any(|item| matches!(item, OutputItem::System(_)));
+                metrics |= batch.items.iter().any(|item| {
+                    matches!(item, OutputItem::MetricsTick(_) | OutputItem::MetricsDescription(_))
+                });
                 events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
                 write_batch(place, &mut early, &mut shard, &batch);
                 if let Some(OutputItem::Keep { signal }) = batch.items.last() {
@@ -106,7 +108,8 @@ fn is_of_a_process(item: &OutputItem) -> bool {
             | OutputItem::Probes(_)
             | OutputItem::Keep { .. }
             | OutputItem::End
-            | OutputItem::System(_)
+            | OutputItem::MetricsDescription(_)
+            | OutputItem::MetricsTick(_)
             | OutputItem::Process(_)
             | OutputItem::Command(_)
     )
