@@ -8,10 +8,9 @@ mod fetch_file;
 mod gpu_fault;
 mod profiler_harvest;
 mod profiler_output;
-mod target;
 mod unrecorded_rows;
 
-pub(crate) use target::{HarvestTarget, ProfilerEnding};
+pub(crate) use profiler_harvest::{HarvestTarget, ProfilerEnding};
 
 use super::request::HarvestRequest;
 use super::scratch;

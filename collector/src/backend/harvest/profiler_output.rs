@@ -1,8 +1,7 @@
 //! Imports the files of one profiler, or explains why there are none.
 
 use super::fetch_file::MAX_LINES_PER_FILE;
-use super::profiler_harvest::{MAX_TEXT_BYTES, ProfilerHarvest};
-use super::target::ProfilerEnding;
+use super::profiler_harvest::{MAX_TEXT_BYTES, ProfilerEnding, ProfilerHarvest};
 use super::unrecorded_rows::{reason_with_files, reason_without_file};
 use crate::backend::BackendKind;
 use crate::backend::profiler_files::{ProfilerFiles, is_trace};
