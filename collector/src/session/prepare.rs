@@ -3,7 +3,7 @@
 use super::announcement::announced;
 use super::control::{ControlChannel, ToCollector};
 use super::identity::SessionIdentity;
-use super::launch::{LaunchedCommand, launch};
+use super::launch::{LaunchedCollector, launch};
 use super::profiler_launch::ProfilerLaunch;
 use super::spawn::{self, InheritedDescriptors};
 use super::start_message::start_of;
@@ -20,9 +20,7 @@ use crate::host::cpus::CpuPlacement;
 use crate::host::random::random;
 use crate::launcher::LauncherEnvironment;
 use crate::log::warn;
-use crate::shard_output::EarlyShard;
 use std::ffi::OsString;
-use std::process::Child;
 use std::sync::Arc;
 
 /// Prefix of a line of the collector that is not a warning.
@@ -42,11 +40,7 @@ pub(crate) struct CommandSession {
     pub(super) control: Arc<ControlChannel>,
     /// A signal that does not end the command.
     pub(super) warn_signal: Option<WarnSignal>,
-    pub(super) collector: Child,
-    /// The shard, which has its header before the command starts.
-    pub(super) early: Option<EarlyShard>,
-    /// The shard could not be created, and a rank printed that.
-    pub(super) refused: bool,
+    pub(super) launched: LaunchedCollector,
     /// This rank prints where the log is.
     pub(super) prints_for_all: bool,
     /// Number of warnings that were printed and are in the log as well.
@@ -121,8 +115,7 @@ impl CommandSession {
             }
             let start = start_of(options, placement, own, plan, (warnings, is_command_unseen));
             let spawn = || spawn::start(&inherited, theirs, socket);
-            let LaunchedCommand { collector, early, refused } =
-                launch(start, options.require, &control, spawn)?;
+            let launched = launch(start, options.require, &control, spawn)?;
             let channel = Arc::clone(&control);
             let warned = move |signal| drop(channel.send(&ToCollector::Warned { signal }));
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
@@ -134,9 +127,7 @@ impl CommandSession {
                 forwarder,
                 control,
                 warn_signal: options.warn_signal,
-                collector,
-                early,
-                refused,
+                launched,
                 prints_for_all,
                 printed_warnings,
             })
