@@ -1,7 +1,7 @@
 //! Reads records. For any content of the ring, it neither panics nor allocates more than the longest name.
 
 use crate::header::RingHeader;
-use crate::layout::{NAME_LIMIT, word};
+use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
     COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL,
@@ -27,7 +27,7 @@ pub struct DrainProgress {
     /// Number of records read.
     pub records: u64,
     /// The ring was empty at the end.
-    pub empty: bool,
+    pub is_empty: bool,
     /// Fill level of the ring at the start, from 0 to 1.
     pub fullness: f32,
 }
@@ -47,7 +47,7 @@ impl RingConsumer {
     /// Reads mapped memory; `None` if its header is invalid.
     pub fn new(memory: RingMemory) -> Option<RingConsumer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
-        let name = Vec::with_capacity(NAME_LIMIT + 8);
+        let name = Vec::with_capacity(MAX_NAME_BYTES + 8);
         let memory = Arc::new(memory);
         Some(RingConsumer { memory, ring: ring / 8, capacity: capacity as u64, tail: 0, name })
     }
@@ -72,7 +72,7 @@ impl RingConsumer {
     pub fn fall_asleep(&self) -> bool {
         wakeup::set_asleep(&self.memory);
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
-        head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS
+        head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS_PER_RING
     }
 
     /// Ends the request for a call. Returns whether the producer has called.
@@ -89,7 +89,7 @@ impl RingConsumer {
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
         let available = head.wrapping_sub(self.tail);
         if self.capacity == 0 {
-            return Ok(DrainProgress { records: 0, empty: true, fullness: 0.0 });
+            return Ok(DrainProgress { records: 0, is_empty: true, fullness: 0.0 });
         }
         if available > self.capacity || !head.is_multiple_of(16) {
             return Err(BadRecord { position: self.tail });
@@ -98,7 +98,7 @@ impl RingConsumer {
         let mut records = 0;
         let mut given_back = self.tail;
         while self.tail < stop {
-            records += u64::from(self.one(head, &mut each)?);
+            records += u64::from(self.read_record(head, &mut each)?);
             // Frees space for the producer early, but not after every record: both sides share the cache
             // line.
             if self.tail - given_back > self.capacity / 8 {
@@ -108,11 +108,11 @@ impl RingConsumer {
         }
         self.give_back();
         let fullness = available as f32 / self.capacity as f32;
-        Ok(DrainProgress { records, empty: self.tail == head, fullness })
+        Ok(DrainProgress { records, is_empty: self.tail == head, fullness })
     }
 
     /// Reads one record. Returns `false` for padding.
-    fn one(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
+    fn read_record(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
         let bad = BadRecord { position: self.tail };
         let offset = self.tail & (self.capacity - 1);
         let at = self.ring + offset as usize / 8;
@@ -129,14 +129,14 @@ impl RingConsumer {
                 self.tail += bytes;
                 return Ok(false);
             }
-            kind::PUSH => RingEvent::Push(self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
+            kind::PUSH => RingEvent::Push(self.read_name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
             kind::POP if bytes == END => RingEvent::Pop,
             kind::RANGE_START if bytes >= 32 => {
                 let id = self.load(at + 2);
-                RingEvent::RangeStart { id, name: self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)? }
+                RingEvent::RangeStart { id, name: self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)? }
             }
             kind::RANGE_STOP if bytes == 32 => RingEvent::RangeStop(self.load(at + 2)),
-            kind::MARK => RingEvent::Mark(self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
+            kind::MARK => RingEvent::Mark(self.read_name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
             kind::MPI_ENTER if bytes == MPI_ENTER => {
                 RingEvent::MpiEnter(MpiCall::from_words(aux, flags, self.load_words(at + 2)))
             }
@@ -151,7 +151,7 @@ impl RingConsumer {
             }
             kind::COMM_NAME if bytes >= HANDLE => {
                 let (library, handle) = (library(flags & NAME_OF_RCCL), self.load(at + 2));
-                let name = self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
+                let name = self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
                 RingEvent::CommunicatorName { library, handle, name }
             }
             kind::COMM_FREE if bytes == HANDLE => {
@@ -171,9 +171,9 @@ impl RingConsumer {
     }
 
     /// Copies a name, which the producer could change while it is inspected.
-    fn name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
+    fn read_name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
         let length = length as usize;
-        if length as u64 > room || length > NAME_LIMIT {
+        if length as u64 > room || length > MAX_NAME_BYTES {
             return None;
         }
         self.name.clear();
@@ -182,7 +182,7 @@ impl RingConsumer {
             self.name.extend_from_slice(&word.to_le_bytes());
         }
         if flags & CUT != 0 {
-            self.name.truncate(length.min(NAME_LIMIT - CUT_MARK.len()));
+            self.name.truncate(length.min(MAX_NAME_BYTES - CUT_MARK.len()));
             let whole = whole_characters(&self.name);
             self.name.truncate(whole);
             self.name.extend_from_slice(CUT_MARK.as_bytes());

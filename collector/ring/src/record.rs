@@ -37,9 +37,9 @@
 //! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
 //! the end of everything that is open.
 
-use crate::layout::NAME_LIMIT;
+use crate::layout::MAX_NAME_BYTES;
 
-/// Flag of a record whose name was longer than [`NAME_LIMIT`].
+/// Flag of a record whose name was longer than [`MAX_NAME_BYTES`].
 pub(crate) const CUT: u8 = 1;
 /// End of a truncated name, after whole characters.
 pub const CUT_MARK: &str = "\u{2026}";
@@ -68,7 +68,7 @@ pub(crate) const OF_RCCL: u8 = 0x80;
 /// The same flag in a record with a name, whose lowest bit is [`CUT`].
 pub(crate) const NAME_OF_RCCL: u8 = 2;
 /// Bytes of the longest record.
-pub(crate) const MAX_RECORD_BYTES: u64 = (24 + NAME_LIMIT as u64).next_multiple_of(16);
+pub(crate) const MAX_RECORD_BYTES: u64 = (24 + MAX_NAME_BYTES as u64).next_multiple_of(16);
 
 pub(crate) mod kind {
     pub(crate) const PADDING: u8 = 0;
@@ -213,7 +213,7 @@ pub struct RingRecord<'a> {
     pub event: RingEvent<'a>,
 }
 
-/// The event of a record. A name longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
+/// The event of a record. A name longer than [`MAX_NAME_BYTES`] is truncated and ends in [`CUT_MARK`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingEvent<'a> {
     /// `roctxRangePush` with this name.

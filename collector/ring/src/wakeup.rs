@@ -5,8 +5,8 @@
 //!   ^-----consumer------'-------------------'
 //! ```
 //!
-//! A consumer that will sleep for long notes that in the header. After every eighth of the ring ([`PARTS`])
-//! the producer checks that word: one relaxed load. If it is `ASLEEP`, the producer changes it to `CALLED`
+//! A consumer that will sleep for long notes that in the header. After every eighth of the ring
+//! ([`PARTS_PER_RING`]) the producer checks that word: one relaxed load. If it is `ASLEEP`, the producer changes it to `CALLED`
 //! and wakes the waiting threads by one system call. It makes no further call until the consumer sleeps
 //! again.
 //!
@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
 /// Number of parts of a ring. The producer checks after each of them.
-pub const PARTS: u64 = 8;
+pub const PARTS_PER_RING: u64 = 8;
 /// Maximum number of rings that [`wait_for_any`] waits for, besides a [`WakeupNotice`].
 pub const MAX_RINGS: usize = futex::MAX_WORDS - 1;
 

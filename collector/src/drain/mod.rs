@@ -38,7 +38,7 @@ pub(crate) struct CommandEnd {
 #[derive(Clone, Copy, Debug)]
 enum CollectorCommand {
     /// Write and sync all that was recorded so far, because this signal announces the end of the job.
-    Keep(i32),
+    Sync(i32),
     Finish(CommandEnd),
 }
 
@@ -71,9 +71,9 @@ impl RingCollector {
 
     /// Asks the thread to write and sync all that was recorded so far, because a signal announces the end of
     /// the job.
-    pub(crate) fn keep(&self, signal: i32) {
+    pub(crate) fn sync(&self, signal: i32) {
         // If the channel is full an earlier command is still pending.
-        let _ = self.commands.try_send(CollectorCommand::Keep(signal));
+        let _ = self.commands.try_send(CollectorCommand::Sync(signal));
         self.wake.set();
     }
 }

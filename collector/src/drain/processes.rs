@@ -22,7 +22,7 @@ pub(super) struct TracedProcess {
     /// Readable when the process has ended.
     pub(super) pidfd: Option<Arc<OwnedFd>>,
     /// The process sends no more threads and rows.
-    pub(super) ended: bool,
+    pub(super) has_ended: bool,
     /// Number of rows in the thread table.
     threads: i64,
     /// Process id that the process sees itself, in case it has no number in this namespace.
@@ -74,7 +74,7 @@ impl TracedProcesses {
     /// Marks a process as ended. Returns its record.
     pub(super) fn end(&mut self, at: usize, exit: Option<Exit>) -> Option<Process> {
         let source = self.all.get_mut(at)?;
-        source.ended = true;
+        source.has_ended = true;
         source.pidfd = None;
         source.process.last_seen = Some(machine::boottime());
         // An exit status that is known was reported by the process or its parent.
@@ -86,7 +86,7 @@ impl TracedProcesses {
         self.ended.push_back(at);
         if self.ended.len() > MAX_RECENTLY_ENDED
             && let Some(old) = self.ended.pop_front().and_then(|at| self.all.get_mut(at))
-            && old.ended
+            && old.has_ended
         {
             old.forget();
         }
@@ -114,7 +114,7 @@ impl TracedProcesses {
         };
         let source = self.all.iter_mut().rev().take(MAX_RECENTLY_ENDED).find(is_it)?;
         source.process.exit = Some(exit);
-        source.ended.then(|| source.process.clone())
+        source.has_ended.then(|| source.process.clone())
     }
 
     /// Whether a process is to be recorded, according to its own rank.
@@ -146,7 +146,7 @@ impl TracedProcesses {
         if let Some(at) = self.all.iter().rposition(same)
             && let Some(source) = self.all.get_mut(at)
         {
-            if std::mem::take(&mut source.ended) {
+            if std::mem::take(&mut source.has_ended) {
                 self.living.push(at);
             }
             let command = masked_command(&identity.arguments);
@@ -160,7 +160,14 @@ impl TracedProcesses {
         let pidfd = process::open_pidfd(pid).map(Arc::new);
         let log = ProcessLog::new(number);
         self.living.push(self.all.len());
-        self.all.push(TracedProcess { process, log, pidfd, ended: false, threads: 0, own_pid: facts.pid });
+        self.all.push(TracedProcess {
+            process,
+            log,
+            pidfd,
+            has_ended: false,
+            threads: 0,
+            own_pid: facts.pid,
+        });
         EnteredThread { at: self.all.len() - 1, changed: true }
     }
 
@@ -172,7 +179,7 @@ impl TracedProcesses {
             domain.time_namespace = facts.time_namespace;
         }
         Process {
-            worker: facts.forked || self.is_below_rank(ppid, rank.rank, rank.restart),
+            worker: facts.is_forked || self.is_below_rank(ppid, rank.rank, rank.restart),
             domain,
             ppid,
             start_ticks: facts.start_ticks,

@@ -154,9 +154,9 @@ impl RingDrain {
     }
 
     /// Reads all rings and asks the writing thread to sync everything.
-    pub(super) fn keep(&mut self, signal: i32) {
+    pub(super) fn sync(&mut self, signal: i32) {
         self.drain_all(WHOLE_RING);
-        self.out.push(OutputItem::Keep { signal });
+        self.out.push(OutputItem::Sync { signal });
         self.out.send();
     }
 
@@ -270,7 +270,7 @@ impl RingDrain {
     /// Reads a ring. Returns the progress, and whether the ring is finished: its thread has ended and it is
     /// empty, or its content is invalid.
     fn drain_one(&mut self, at: usize, budget: u64) -> (DrainProgress, bool) {
-        let nothing = DrainProgress { records: 0, empty: true, fullness: 0.0 };
+        let nothing = DrainProgress { records: 0, is_empty: true, fullness: 0.0 };
         let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
         let Some(source) = self.sources.get_mut(ring.source) else { return (nothing, true) };
         let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
@@ -289,7 +289,7 @@ impl RingDrain {
             self.lose(number, None, LossCause::BadRecord, Some(unmatched));
         }
         match drained {
-            Ok(drained) => (drained, thread_ended && drained.empty),
+            Ok(drained) => (drained, thread_ended && drained.is_empty),
             Err(_) => {
                 self.lose(number, None, LossCause::BadRecord, None);
                 (nothing, true)

@@ -32,7 +32,7 @@ pub(super) struct CollectingThread {
 }
 
 /// Result of a wait.
-struct News {
+struct SleepOutcome {
     /// Indices of the processes that have ended. Everything that they recorded is in their rings, or in the
     /// socket.
     ended: Vec<usize>,
@@ -46,7 +46,7 @@ impl CollectingThread {
         let mut pause = PAUSE_EMPTY;
         let (mut sent, mut clocks) = (Instant::now(), Instant::now());
         let finish = loop {
-            let News { ended, is_called } = self.sleep(pause);
+            let SleepOutcome { ended, is_called } = self.sleep(pause);
             let (finish, warned) = self.take_commands();
             if let Some(finish) = finish {
                 break finish;
@@ -55,7 +55,7 @@ impl CollectingThread {
             let mut drain = lock(&self.drain);
             let fullness = drain.drain_all(BYTES_PER_TURN).max(drain.take_called_fullness().unwrap_or(0.0));
             if let Some(signal) = warned {
-                drain.keep(signal);
+                drain.sync(signal);
                 sent = Instant::now();
             }
             for at in ended {
@@ -87,21 +87,21 @@ impl CollectingThread {
         for command in self.commands.try_iter() {
             match command {
                 CollectorCommand::Finish(last) => finish = Some(last),
-                CollectorCommand::Keep(signal) => warned = Some(signal),
+                CollectorCommand::Sync(signal) => warned = Some(signal),
             }
         }
         (finish, warned)
     }
 
     /// Waits for events, at most for the pause. In a long pause producers may call as well.
-    fn sleep(&self, pause: Duration) -> News {
+    fn sleep(&self, pause: Duration) -> SleepOutcome {
         if pause <= PAUSE_UNWOKEN {
-            return News { ended: self.wait(pause), is_called: false };
+            return SleepOutcome { ended: self.wait(pause), is_called: false };
         }
         let can_sleep = lock(&self.drain).fall_asleep();
         let ended = self.wait(if can_sleep { pause } else { Duration::ZERO });
         let is_called = lock(&self.drain).wake_up() || !can_sleep;
-        News { ended, is_called }
+        SleepOutcome { ended, is_called }
     }
 
     /// Waits for descriptors, at most for the pause. Returns the processes that have ended.

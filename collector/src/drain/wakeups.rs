@@ -166,14 +166,14 @@ impl Drop for WatchedRing {
 mod tests {
     use super::*;
     use rpd_ring::header::{RingHeader, ThreadFacts};
-    use rpd_ring::layout::{HEADER_BYTES, RING_MIN};
+    use rpd_ring::layout::{HEADER_BYTES, MIN_RING_BYTES};
     use rpd_ring::memory::RingMemory;
     use rpd_ring::{RingConsumer, RingProducer};
     use std::time::{Duration, Instant};
 
     fn ring() -> (RingProducer, RingConsumer) {
-        let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
-        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
+        let (left, right) = RingMemory::heap(HEADER_BYTES + MIN_RING_BYTES);
+        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], MIN_RING_BYTES);
         (RingProducer::new(left).unwrap(), RingConsumer::new(right).unwrap())
     }
 
@@ -185,12 +185,12 @@ mod tests {
     }
 
     fn write_an_eighth(producer: &mut RingProducer) {
-        (0..RING_MIN / 8 / 16 + 1).for_each(|_| assert!(producer.mark(1, b"")));
+        (0..MIN_RING_BYTES / 8 / 16 + 1).for_each(|_| assert!(producer.mark(1, b"")));
     }
 
     fn sleep(threads: &WakeupThreads, rings: &mut [(RingProducer, RingConsumer)]) {
         for (_, consumer) in &mut *rings {
-            while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
+            while !consumer.drain(u64::MAX, |_| ()).unwrap().is_empty {}
             consumer.wake_up();
         }
         assert!(rings.iter().all(|(_, consumer)| consumer.fall_asleep()));

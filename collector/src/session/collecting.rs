@@ -93,7 +93,7 @@ pub(crate) fn main() -> io::Result<()> {
     };
     let patience =
         start.harvest.as_ref().map_or(Duration::ZERO, |harvest| Duration::from_secs(harvest.wait_seconds));
-    let warned = |signal| collector.keep(signal);
+    let warned = |signal| collector.sync(signal);
     let Some((finish, profiler)) = until_the_end(&control, scratch.as_deref(), patience, started, warned)
     else {
         scratch.iter().for_each(|folder| scratch::remove(folder));

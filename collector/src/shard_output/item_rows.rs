@@ -97,7 +97,7 @@ impl ItemRows<'_> {
             OutputItem::Clock(set) => self.writer.clock(set)?,
             OutputItem::Probes(burst) => self.writer.probes(burst)?,
             OutputItem::Loss(loss) => self.writer.loss(loss.clone()),
-            OutputItem::Keep { .. } | OutputItem::End => {}
+            OutputItem::Sync { .. } | OutputItem::End => {}
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ fn row_of(item: &OutputItem) -> (u32, Option<TableId>) {
         | OutputItem::Clock(_)
         | OutputItem::Probes(_)
         | OutputItem::Loss(_)
-        | OutputItem::Keep { .. }
+        | OutputItem::Sync { .. }
         | OutputItem::End => (0, None),
     }
 }

@@ -22,7 +22,7 @@ struct State {
     bytes: usize,
     empty: Vec<OutputBatch>,
     /// One of the two ends is gone.
-    closed: bool,
+    is_closed: bool,
 }
 
 struct Shared {
@@ -47,18 +47,18 @@ impl Shared {
     }
 
     fn close(&self) {
-        self.lock().closed = true;
+        self.lock().is_closed = true;
         self.changed.notify_all();
     }
 }
 
 impl State {
     fn has_room(&self, bytes: usize) -> bool {
-        self.closed || self.bytes == 0 || self.bytes + bytes <= self.limit
+        self.is_closed || self.bytes == 0 || self.bytes + bytes <= self.limit
     }
 
     fn put(&mut self, batch: OutputBatch, bytes: usize) -> Result<(), OutputBatch> {
-        if self.closed {
+        if self.is_closed {
             return Err(batch);
         }
         self.bytes += bytes;
@@ -93,7 +93,7 @@ pub(super) fn queue() -> (ShardOutput, BatchReceiver) {
 
 /// Makes a queue in which at most `limit` bytes wait, or one batch.
 pub(super) fn with_limit(limit: usize) -> (ShardOutput, BatchReceiver) {
-    let state = State { limit, waiting: VecDeque::new(), bytes: 0, empty: Vec::new(), closed: false };
+    let state = State { limit, waiting: VecDeque::new(), bytes: 0, empty: Vec::new(), is_closed: false };
     let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
     (ShardOutput(Arc::clone(&shared)), BatchReceiver(shared))
 }
@@ -141,7 +141,7 @@ impl SideOutput {
 impl BatchReceiver {
     /// Removes the next batch. Waits for one at most `wait`.
     pub(super) fn receive(&self, wait: Duration) -> ReceivedBatch {
-        let nothing = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let nothing = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
         let state = self.0.changed.wait_timeout_while(self.0.lock(), wait, nothing);
         let (mut state, _) = state.unwrap_or_else(PoisonError::into_inner);
         match state.waiting.pop_front() {
@@ -151,7 +151,7 @@ impl BatchReceiver {
                 self.0.changed.notify_all();
                 ReceivedBatch::Batch(batch)
             }
-            None if state.closed => ReceivedBatch::Closed,
+            None if state.is_closed => ReceivedBatch::Closed,
             None => ReceivedBatch::Nothing,
         }
     }
@@ -206,7 +206,7 @@ mod tests {
         let mut most = 0;
         loop {
             // The sender is at its limit, or has ended.
-            while receiver.0.lock().bytes + (2 << 20) < QUEUE_BYTES && !receiver.0.lock().closed {
+            while receiver.0.lock().bytes + (2 << 20) < QUEUE_BYTES && !receiver.0.lock().is_closed {
                 std::thread::yield_now();
             }
             most = most.max(receiver.0.lock().bytes);

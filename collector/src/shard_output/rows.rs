@@ -128,7 +128,7 @@ pub enum OutputItem {
     /// An entry of the loss ledger.
     Loss(Loss),
     /// Asks the writing thread to sync everything before this item, because a signal announces the end.
-    Keep {
+    Sync {
         /// Number of the signal.
         signal: i32,
     },

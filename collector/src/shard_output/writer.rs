@@ -49,7 +49,7 @@ pub(super) fn write_all(
                 });
                 events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
                 write_batch(place, &mut early, &mut shard, &batch);
-                if let Some(OutputItem::Keep { signal }) = batch.items.last() {
+                if let Some(OutputItem::Sync { signal }) = batch.items.last() {
                     sync_shard(&mut shard, *signal);
                 }
                 batches.give_back(batch);
@@ -106,7 +106,7 @@ fn is_of_a_process(item: &OutputItem) -> bool {
         item,
         OutputItem::Clock(_)
             | OutputItem::Probes(_)
-            | OutputItem::Keep { .. }
+            | OutputItem::Sync { .. }
             | OutputItem::End
             | OutputItem::MetricsDescription(_)
             | OutputItem::MetricsTick(_)
@@ -126,14 +126,14 @@ fn write_batch(
     if shard.is_none() {
         // Clocks and the end alone do not create a shard, because nothing was recorded. A rank of a launcher
         // gets one nevertheless: otherwise a merge could not distinguish a silent rank from a missing one.
-        let something = !batch.ranges.is_empty()
+        let has_rows = !batch.ranges.is_empty()
             || batch.items.iter().any(|item| {
-                !matches!(item, OutputItem::Clock(_) | OutputItem::Keep { .. } | OutputItem::End)
+                !matches!(item, OutputItem::Clock(_) | OutputItem::Sync { .. } | OutputItem::End)
             });
-        let silent_end = batch.is_last() && !something;
+        let silent_end = batch.is_last() && !has_rows;
         // A rank that is not selected leaves no shard. The other shards record the selection.
         let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
-        if something || silent_end && (expected || place.always) {
+        if has_rows || silent_end && (expected || place.always) {
             *shard = Some(Recording::create(place, early.take()));
         }
     }

@@ -6,7 +6,7 @@ use crate::runtime::unrecorded::{count_unrecorded, take_unrecorded};
 use crate::runtime::{budget, cancellation, clock, errno, generation, handover};
 use rpd_ring::RingProducer;
 use rpd_ring::header::{RingHeader, ThreadName};
-use rpd_ring::layout::{DEPTH_LIMIT, DropCause, DroppedKind, HEADER_BYTES};
+use rpd_ring::layout::{DropCause, DroppedKind, HEADER_BYTES, MAX_DEPTH};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -84,7 +84,7 @@ pub(crate) struct ThreadRecorder {
     /// Pushes below this level are older than the ring: their pops are not recorded.
     floor: u32,
     /// One bit per level: the push was not recorded, so the pop must not be.
-    dropped: [u64; DEPTH_LIMIT / 64],
+    dropped: [u64; MAX_DEPTH / 64],
     /// Handles of requests, from the begin of an MPI call to its end: MPI overwrites them.
     pub(crate) handles: [u64; MAX_REMEMBERED_REQUESTS],
 }
@@ -110,8 +110,8 @@ pub(crate) fn with_local<R>(run: impl FnOnce(&ThreadState) -> R) -> R {
 impl ThreadState {
     /// Whether events of this kind are recorded now.
     #[inline(always)]
-    pub(crate) fn records(&self, sort: TracedApi) -> bool {
-        is_open(sort) && !self.paused.get()
+    pub(crate) fn records(&self, api: TracedApi) -> bool {
+        is_open(api) && !self.paused.get()
     }
 
     /// Runs `write` with the recorder, which is made if necessary. Counts the event and returns `None` if
@@ -434,12 +434,12 @@ pub(crate) fn name_thread(name: &[u8]) {
         if local.recorded(|_| ()).is_some() {
             return mark(name);
         }
-        let mut kept = ThreadName::default();
+        let mut stored = ThreadName::default();
         // The last byte stays zero.
-        for (place, byte) in kept.0.iter_mut().rev().skip(1).rev().zip(name) {
+        for (place, byte) in stored.0.iter_mut().rev().skip(1).rev().zip(name) {
             *place = *byte;
         }
-        local.name.set(kept);
+        local.name.set(stored);
     });
 }
 
