@@ -29,7 +29,7 @@ unsafe extern "C" {
 /// registered first run last, after those of the program.
 pub(crate) fn prepare() {
     for function in [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID, &EXIT_NOW] {
-        function.look();
+        function.search();
     }
     if settings::get().is_some() {
         // SAFETY: a handler of the right type, in a library that is never unloaded.

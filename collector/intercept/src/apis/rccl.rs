@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_told_apart_by_their_hash() {
+    fn ids_differ_by_their_hash() {
         // The published test vectors of FNV-1a are shorter than an id: this is the hash of 128 zero bytes.
         let expected = (0..128).fold(0xcbf2_9ce4_8422_2325u64, |hash, _| hash.wrapping_mul(0x100_0000_01b3));
         assert_eq!(UniqueId([0; 128]).hash(), expected);

@@ -16,7 +16,7 @@ macro_rules! real_functions {
         /// Looks for a real library now, because a signal handler that calls one of these first should not search. It
         /// still searches if a library was loaded in between.
         pub(crate) fn prepare() {
-            $($function.look();)*
+            $($function.search();)*
         }
     };
 }

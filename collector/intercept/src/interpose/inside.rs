@@ -13,7 +13,7 @@ use std::ptr;
 pub(crate) struct TracedCall {
     library: RecordedLibrary,
     /// This is the outermost function of the library. Libraries call their own functions.
-    outermost: bool,
+    is_outermost: bool,
     /// Number of request handles that were stored.
     remembered: usize,
 }
@@ -25,7 +25,7 @@ impl TracedCall {
         let here = 0u8;
         // Stacks grow down: the frame of a called function is below.
         let frame = (&raw const here).addr();
-        let outermost = with_local(|local| {
+        let is_outermost = with_local(|local| {
             let running = running(local, library);
             let outer = running.frame.get();
             if outer > frame {
@@ -37,7 +37,7 @@ impl TracedCall {
             running.frame.set(frame);
             true
         });
-        TracedCall { library, outermost, remembered: 0 }
+        TracedCall { library, is_outermost, remembered: 0 }
     }
 
     fn api(&self) -> TracedApi {
@@ -51,13 +51,13 @@ impl TracedCall {
     /// counted even during a pause.
     #[inline]
     pub(crate) fn is_traced(&self) -> bool {
-        self.outermost && settings::is_traced(self.api())
+        self.is_outermost && settings::is_traced(self.api())
     }
 
     /// Whether the call is to be recorded now.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
-        self.outermost && with_local(|local| local.records(self.api()))
+        self.is_outermost && with_local(|local| local.records(self.api()))
     }
 
     /// Records the begin of an MPI call. Only if [`TracedCall::is_recorded`].
@@ -139,7 +139,7 @@ impl TracedCall {
 impl Drop for TracedCall {
     #[inline]
     fn drop(&mut self) {
-        if !self.outermost {
+        if !self.is_outermost {
             return;
         }
         with_local(|local| {

@@ -63,7 +63,7 @@ impl RealFunction {
     }
 
     /// Searches the function now. If it is not found, its first use searches again.
-    pub(crate) fn look(&self) {
+    pub(crate) fn search(&self) {
         // SAFETY: as in `look_up`.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
         self.address.store(address, Release);
@@ -102,8 +102,8 @@ impl RealFunction {
             }
             found => {
                 match self.fallback {
-                    Some(library) => library.keep(found),
-                    None => keep_for_good(found),
+                    Some(library) => library.remember(found),
+                    None => pin_library(found),
                 }
                 self.address.store(found, Release);
                 Some(found)
@@ -195,7 +195,7 @@ impl InterposedLibrary {
     }
 
     /// Keeps the library loaded before an address in it is stored.
-    fn keep(&self, address: usize) {
+    fn remember(&self, address: usize) {
         if self.handle.load(Acquire) == UNKNOWN
             && let Some(library) = object_of(address).and_then(|name| self.open_if(name))
         {
@@ -205,7 +205,7 @@ impl InterposedLibrary {
 
     /// Opens a loaded object again, and keeps it, if it or one of its dependencies exports the symbol.
     fn open_if(&self, name: &CStr) -> Option<usize> {
-        // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not kept.
+        // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not stored.
         unsafe {
             let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if library.is_null() {
@@ -235,12 +235,12 @@ fn object_of<'a>(address: usize) -> Option<&'a CStr> {
 }
 
 /// Keeps an object loaded.
-fn keep_for_good(address: usize) {
+fn pin_library(address: usize) {
     let Some(name) = object_of(address) else { return };
     // SAFETY: a valid name. RTLD_NOLOAD loads nothing; the handle is not needed, as the object stays.
-    let kept =
+    let pinned =
         unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
-    if kept.is_null() {
+    if pinned.is_null() {
         // SAFETY: no arguments; forgets the error message.
         unsafe { libc::dlerror() };
     }

@@ -36,7 +36,7 @@ impl Special {
 
 static WORLD: Special = Special::new(c"ompi_mpi_comm_world", 0x4400_0000);
 static OWN: Special = Special::new(c"ompi_mpi_comm_self", 0x4400_0001);
-static NO_COMM: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_0000);
+static NO_COMMUNICATOR: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_0000);
 static NO_DATATYPE: Special = Special::new(c"ompi_mpi_datatype_null", 0x0c00_0000);
 static NO_REQUEST: Special = Special::new(c"ompi_request_null", 0x2c00_0000);
 
@@ -83,7 +83,7 @@ impl MpiAbi {
     #[cold]
     fn find() -> MpiAbi {
         let open_mpi = variable(WORLD.open_mpi, &MPI).is_some();
-        for special in [&WORLD, &OWN, &NO_COMM, &NO_DATATYPE, &NO_REQUEST] {
+        for special in [&WORLD, &OWN, &NO_COMMUNICATOR, &NO_DATATYPE, &NO_REQUEST] {
             let value = if open_mpi { variable(special.open_mpi, &MPI).unwrap_or(0) } else { special.mpich };
             special.value.store(value, Relaxed);
         }
@@ -107,8 +107,8 @@ impl MpiAbi {
     }
 
     /// Whether this is a communicator that may be passed to MPI.
-    pub(super) fn is_comm(self, handle: MpiHandle) -> bool {
-        self.value(handle) != 0 && !self.is(handle, &NO_COMM)
+    pub(super) fn is_communicator(self, handle: MpiHandle) -> bool {
+        self.value(handle) != 0 && !self.is(handle, &NO_COMMUNICATOR)
     }
 
     /// Whether this is a request.
@@ -122,12 +122,12 @@ impl MpiAbi {
     }
 
     /// Converts a communicator to its form in the ring, 0 for none.
-    pub(super) fn comm(self, handle: MpiHandle) -> u64 {
+    pub(super) fn communicator(self, handle: MpiHandle) -> u64 {
         if self.is(handle, &WORLD) {
             COMM_WORLD
         } else if self.is(handle, &OWN) {
             COMM_SELF
-        } else if self.is_comm(handle) {
+        } else if self.is_communicator(handle) {
             self.number(handle)
         } else {
             0
@@ -197,17 +197,17 @@ impl MpiAbi {
 
     /// Returns the number of processes in the local group of a communicator.
     pub(super) fn size(self, comm: MpiHandle) -> Option<c_int> {
-        if self.is_comm(comm) { ask(&COMM_SIZE, comm) } else { None }
+        if self.is_communicator(comm) { ask(&COMM_SIZE, comm) } else { None }
     }
 
     /// Returns the rank of this process in a communicator.
     pub(super) fn rank(self, comm: MpiHandle) -> Option<c_int> {
-        if self.is_comm(comm) { ask(&COMM_RANK, comm) } else { None }
+        if self.is_communicator(comm) { ask(&COMM_RANK, comm) } else { None }
     }
 
     /// Whether a communicator is an intercommunicator.
     pub(super) fn is_inter(self, comm: MpiHandle) -> bool {
-        !self.is(comm, &WORLD) && self.is_comm(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
+        !self.is(comm, &WORLD) && self.is_communicator(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
     }
 
     /// Returns the number of processes with which a collective exchanges data.

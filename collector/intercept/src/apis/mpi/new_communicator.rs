@@ -36,13 +36,13 @@ impl CommunicatorCreation {
     /// Describes the new communicator after a call that succeeded.
     pub(super) fn outcome(&self, call: &CallArguments, ordinal: u32) -> Option<NewCommunicator> {
         let (abi, parent) = (MpiAbi::get(), call.comm?);
-        let handle = COMMUNICATORS.name(abi.comm(self.place.one()));
+        let handle = COMMUNICATORS.name(abi.communicator(self.place.one()));
         let mut new = NewCommunicator {
             library: RecordedLibrary::Mpi,
             function: call.function as u32,
             birth: self.birth,
             handle,
-            parent: Some(call.comm()),
+            parent: Some(call.communicator()),
             leader: -1,
             tag: self.tag,
             ordinal,

@@ -2,7 +2,7 @@
 
 use super::abi::{MpiAbi, MpiHandle, is_known};
 use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
-use super::narrow::{WaitingRequests, is_anything_kept};
+use super::narrow::{WaitingRequests, has_held_arrays};
 use super::new_communicator::world;
 use super::pointers::{AnswerPlaces, StatusPlaces};
 use crate::interpose::inside::{CallOutcome, TracedCall};
@@ -17,7 +17,7 @@ use std::slice;
 #[inline]
 pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() -> c_int) -> c_int {
     let mut inside = TracedCall::begin(RecordedLibrary::Mpi);
-    if !inside.is_traced() && !is_anything_kept() || !is_known() {
+    if !inside.is_traced() && !has_held_arrays() || !is_known() {
         let result = real();
         inside.end(|_| ());
         return result;
@@ -34,7 +34,7 @@ struct Before {
     /// Ordinal of the communicator that is being created.
     ordinal: u32,
     /// The communicator of the call, in its form in the ring.
-    comm: u64,
+    communicator: u64,
     /// The request of the call.
     request: MpiHandle,
     /// Requests with arrays of ours.
@@ -45,9 +45,9 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
     // Reading arguments may call MPI, which may change errno.
     let _errno = errno::PreservedErrno::new();
     let abi = MpiAbi::get();
-    let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
+    let mut before = Before { ordinal: 0, communicator: 0, request: 0, waiting: None };
     if let CallEffect::Completes(requests, count, ..) = call.effect
-        && is_anything_kept()
+        && has_held_arrays()
     {
         before.waiting = Some(WaitingRequests::among(requests, length(count)));
     }
@@ -66,16 +66,16 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
             before.request = request.one();
             SENDS.end(abi.number(before.request));
         }
-        CallEffect::Makes(making) => {
-            before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
+        CallEffect::Makes(creation) => {
+            before.ordinal = creation.ordinal(call.comm.map_or(0, |comm| abi.communicator(comm)));
         }
         CallEffect::FreesComm => {
-            before.comm = call.comm();
+            before.communicator = call.communicator();
             // The program may not use the communicator from here on. After it is freed, another thread may
             // get its handle.
-            COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.comm(comm)));
+            COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.communicator(comm)));
         }
-        CallEffect::Names(..) => before.comm = call.comm(),
+        CallEffect::Names(..) => before.communicator = call.communicator(),
         _ => {}
     }
     before
@@ -96,7 +96,7 @@ fn end(inside: TracedCall, call: &CallArguments, before: &Before, result: c_int)
 fn count(call: &CallArguments) {
     let abi = MpiAbi::get();
     match call.effect {
-        CallEffect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
+        CallEffect::Makes(creation) => COMMUNICATORS.begin(abi.communicator(creation.place.one())),
         CallEffect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
         _ => {}
     }
@@ -131,11 +131,11 @@ fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
                 outcome.producer.mpi_done(outcome.time, &message);
             }
         }
-        CallEffect::Makes(making) => {
-            if let Some(request) = making.request {
+        CallEffect::Makes(creation) => {
+            if let Some(request) = creation.request {
                 started(outcome, request.one());
             }
-            if let Some(made) = making.outcome(call, before.ordinal) {
+            if let Some(made) = creation.outcome(call, before.ordinal) {
                 outcome.producer.new_communicator(outcome.time, &made);
             }
         }
@@ -144,15 +144,15 @@ fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
                 outcome.producer.new_communicator(outcome.time, &world);
             }
         }
-        CallEffect::FreesComm if before.comm != 0 => {
-            outcome.producer.communicator_freed(outcome.time, RecordedLibrary::Mpi, before.comm);
+        CallEffect::FreesComm if before.communicator != 0 => {
+            outcome.producer.communicator_freed(outcome.time, RecordedLibrary::Mpi, before.communicator);
         }
         CallEffect::FreesComm => {}
         CallEffect::Names(name, bytes) => {
             // SAFETY: the description of the call has found so many bytes at an address that is not null,
             // and the program keeps them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
-            outcome.producer.communicator_name(outcome.time, RecordedLibrary::Mpi, before.comm, name);
+            outcome.producer.communicator_name(outcome.time, RecordedLibrary::Mpi, before.communicator, name);
         }
     }
 }
