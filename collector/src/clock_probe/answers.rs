@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn children_wait_until_they_say_goodbye_or_are_long_silent() {
+    fn children_wait_until_goodbye_or_long_silence() {
         let (mut children, now) = (ChildAgents::default(), Instant::now());
         let second = Duration::from_secs(1);
         children.answer(&question(BURST, 0), RECEIVED, route(), now).unwrap();

@@ -165,8 +165,8 @@ impl ProbeAgent {
             #[cfg(test)]
             killed: EventFlag::new()?,
         };
-        let look_out = RendezvousThread::new(config, signals.clone(), output);
-        std::thread::Builder::new().name("rpd-clocks".to_owned()).spawn(move || look_out.run())?;
+        let thread = RendezvousThread::new(config, signals.clone(), output);
+        std::thread::Builder::new().name("rpd-clocks".to_owned()).spawn(move || thread.run())?;
         Ok(ProbeAgent { signals, stopped: None })
     }
 

@@ -21,10 +21,10 @@ use std::num::NonZeroU32;
 /// Length of every packet.
 pub(super) const PACKET_BYTES: usize = 96;
 /// Number of authenticated bytes: one block of BLAKE3.
-const COVERED: usize = 64;
+const COVERED_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"RPDP\x02\0\0\0";
 /// Position of the kind, which is zero in [`MAGIC`].
-const KIND: usize = 5;
+const KIND_OFFSET: usize = 5;
 
 /// Purpose of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ impl PacketKey {
     pub(super) fn seal(&self, packet: &ProbePacket) -> [u8; PACKET_BYTES] {
         let mut bytes = [0; PACKET_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[KIND] = packet.kind as u8;
+        bytes[KIND_OFFSET] = packet.kind as u8;
         bytes[8..16].copy_from_slice(&packet.burst.began.to_le_bytes());
         bytes[16..24].copy_from_slice(&packet.burst.nonce.to_le_bytes());
         bytes[24..28].copy_from_slice(&packet.number.to_le_bytes());
@@ -118,8 +118,8 @@ impl PacketKey {
         bytes[40..48].copy_from_slice(&packet.to.to_le_bytes());
         bytes[48..56].copy_from_slice(&packet.received.program.to_le_bytes());
         bytes[56..64].copy_from_slice(&packet.sent.to_le_bytes());
-        let code = self.code(&bytes[..COVERED]);
-        bytes[COVERED..].copy_from_slice(code.as_bytes());
+        let code = self.code(&bytes[..COVERED_BYTES]);
+        bytes[COVERED_BYTES..].copy_from_slice(code.as_bytes());
         bytes
     }
 
@@ -127,13 +127,13 @@ impl PacketKey {
     pub(super) fn open(&self, bytes: &[u8]) -> Option<ProbePacket> {
         let bytes: &[u8; PACKET_BYTES] = bytes.try_into().ok()?;
         let mut head: [u8; 8] = field(bytes, 0);
-        let kind = std::mem::take(&mut head[KIND]);
+        let kind = std::mem::take(&mut head[KIND_OFFSET]);
         let kind = KINDS.into_iter().find(|known| *known as u8 == kind)?;
         let delay = NonZeroU32::new(u32::from_le_bytes(field(bytes, 28)));
         let plain = head == MAGIC && (kind == PacketKind::Answer || delay.is_none());
         // Compares in constant time.
-        let authentic =
-            plain && self.code(&bytes[..COVERED]) == blake3::Hash::from_bytes(field(bytes, COVERED));
+        let authentic = plain
+            && self.code(&bytes[..COVERED_BYTES]) == blake3::Hash::from_bytes(field(bytes, COVERED_BYTES));
         authentic.then(|| ProbePacket {
             kind,
             burst: BurstId {

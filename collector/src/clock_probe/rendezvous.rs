@@ -155,7 +155,7 @@ impl RendezvousThread {
     /// Starts the agent thread. Its first order is in the mailbox.
     fn start_agent(&self, active: &ActiveAgent, sockets: ProbeSockets) -> io::Result<JoinHandle<bool>> {
         let key = active.key.clone().ok_or_else(|| io::Error::other("there is no secret of the run"))?;
-        let equipment = AgentConfig {
+        let config = AgentConfig {
             domain: self.config.domain.clone(),
             card: active.card.clone(),
             key,
@@ -166,7 +166,7 @@ impl RendezvousThread {
             board: Arc::clone(&active.board),
             signals: self.signals.clone(),
         };
-        let agent = AgentThread::new(equipment, self.output.clone());
+        let agent = AgentThread::new(config, self.output.clone());
         let thread = std::thread::Builder::new().name("rpd-probes".to_owned());
         thread.spawn(move || agent.run())
     }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::str::FromStr;
 
 /// Ports that any user may bind.
-const LOWEST_PORT: u16 = 1024;
+const MIN_PORT: u16 = 1024;
 
 /// Ports to bind, as in `--probe-ports 40000-40100`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl FromStr for ProbePorts {
 
     fn from_str(text: &str) -> Result<ProbePorts, String> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let number = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port >= LOWEST_PORT);
+        let number = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port >= MIN_PORT);
         match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => Ok(ProbePorts { first, last }),
             _ => {
@@ -260,7 +260,7 @@ mod tests {
         assert!(error.starts_with(&words), "{error}");
         let elsewhere = ProbeSockets::bind(&[IpAddr::from([192, 0, 2, 1])], None, 7).unwrap_err().to_string();
         assert!(elsewhere.starts_with("failed to open a socket at 192.0.2.1: "), "{elsewhere}");
-        let wide = ProbePorts { first: port.saturating_sub(20).max(LOWEST_PORT), last: port };
+        let wide = ProbePorts { first: port.saturating_sub(20).max(MIN_PORT), last: port };
         let bound = ProbeSockets::bind(&here, Some(wide), u64::MAX).unwrap().addresses();
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");
     }
