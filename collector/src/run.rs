@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 /// Exit status for invalid options.
-const MISTAKE: i32 = 2;
+const WRONG_OPTIONS: i32 = 2;
 
 /// Runs `rpd-collect` with its arguments, the name of the program first: the launcher, the collector process, the
 /// doctor, or what a profiler starts. Ends this process.
@@ -50,7 +50,7 @@ pub fn run(arguments: &[OsString]) -> ! {
 /// Ends the process because of an option.
 fn refuse(error: &dyn Display) -> ! {
     warn(format_args!("error: {error}"));
-    std::process::exit(MISTAKE)
+    std::process::exit(WRONG_OPTIONS)
 }
 
 /// Runs the collector process. Returns its exit status.

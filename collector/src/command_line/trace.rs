@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_understood_and_a_wrong_one_is_told_the_nearest() {
+    fn words_are_understood_and_a_wrong_one_names_the_nearest() {
         for (given, shown) in [
             ("all", "roctx,mpi,rccl,system"),
             ("mpi, ROCTX,mpi", "roctx,mpi"),

@@ -70,13 +70,13 @@ impl DoctorReport {
                     ("problem", format!("{what}: {next}"))
                 }
             };
-            say(format_args!("{kind:8} {about:9} {text}"));
+            print_line(format_args!("{kind:8} {about:9} {text}"));
         }
     }
 }
 
 /// Ignores a closed stdout: the exit status remains.
-fn say(line: std::fmt::Arguments<'_>) {
+fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let LoadedOptions { options, warnings, .. } = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            say(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
+            print_line(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
             return 1;
         }
     };
@@ -114,7 +114,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     match report.problems {
         0 => 0,
         n => {
-            say(format_args!("\n{n} problem{}, see above", if n > 1 { "s" } else { "" }));
+            print_line(format_args!("\n{n} problem{}, see above", if n > 1 { "s" } else { "" }));
             1
         }
     }
@@ -130,8 +130,8 @@ pub fn parser() -> Command {
 }
 
 fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepared: &PreparedBackends) {
-    let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
-    say(format_args!("\nwhat would happen"));
+    let line = |about: &str, text: &dyn Display| print_line(format_args!("  {about:9} {text}"));
+    print_line(format_args!("\nwhat would happen"));
     let command = if options.command.is_empty() { "COMMAND".to_owned() } else { options.masked_command() };
     let disabled =
         LauncherEnvironment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_the_probes_are_told() {
+    fn the_addresses_of_the_probes_are_reported() {
         let clocks = |variables: &str, typed: &str| {
             let environment: LauncherEnvironment =
                 variables.split(' ').filter_map(|v| v.split_once('=')).collect();

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launchers_say_whether_there_are_other_nodes() {
+    fn launchers_report_whether_there_are_other_nodes() {
         let alone = |variables: &str| {
             let environment: LauncherEnvironment =
                 variables.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();

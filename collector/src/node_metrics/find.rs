@@ -13,9 +13,9 @@ const MAX_DEVICES: usize = 16;
 const NODE: usize = 0;
 
 impl NodeMetrics {
-    /// Finds everything that can be sampled below `root`. At most `most_open` files stay open.
-    pub(super) fn find(root: &Path, most_open: usize) -> NodeMetrics {
-        let mut metrics = NodeMetrics::new(most_open);
+    /// Finds everything that can be sampled below `root`. At most `max_open_files` files stay open.
+    pub(super) fn find(root: &Path, max_open_files: usize) -> NodeMetrics {
+        let mut metrics = NodeMetrics::new(max_open_files);
         metrics.agents.push(MetricAgent {
             is_gpu: false,
             name: cpu_model(root),

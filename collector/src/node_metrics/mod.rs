@@ -91,7 +91,7 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
             Err(_) => return,
         }
     };
-    let mut metrics = NodeMetrics::find(&config.root, most_open_files());
+    let mut metrics = NodeMetrics::find(&config.root, max_open_files());
     let mut outbox = MetricsOutbox::new(config, &metrics, began, output);
     let mut pace = SamplingPace::new(Instant::now());
     let mut values = Vec::new();
@@ -109,7 +109,7 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
 }
 
 /// Returns a quarter of the descriptor limit. The others are for the traced threads.
-fn most_open_files() -> usize {
+fn max_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // The first descriptors are for the shard, the socket and the processes.
     usize::try_from(limit.saturating_sub(32) / 4).unwrap_or(usize::MAX)

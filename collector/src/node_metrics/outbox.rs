@@ -15,7 +15,7 @@ const _: () = assert!(SEND_EVERY.as_millis() >= HOLD_BACK.as_millis());
 /// Interval between two batches, each of which wakes the writing thread.
 const SEND_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of items that are kept while the writing thread is far behind: a minute.
-const MAX_KEPT_ITEMS: usize = 600;
+const MAX_PENDING_ITEMS: usize = 600;
 
 /// Converts values to items, and sends them when there is room.
 pub(super) struct MetricsOutbox {
@@ -23,12 +23,12 @@ pub(super) struct MetricsOutbox {
     began: Instant,
     output: SideOutput,
     items: Vec<OutputItem>,
-    steps: ChangedValues,
+    changed_values: ChangedValues,
     period: Option<Duration>,
     /// Time of the last batch, or of the start.
     last_sent: Instant,
     /// A batch was sent.
-    sent: bool,
+    has_sent: bool,
 }
 
 impl MetricsOutbox {
@@ -55,10 +55,10 @@ impl MetricsOutbox {
             began,
             output,
             items,
-            steps: ChangedValues::default(),
+            changed_values: ChangedValues::default(),
             period: None,
             last_sent: began,
-            sent: false,
+            has_sent: false,
         }
     }
 
@@ -68,9 +68,9 @@ impl MetricsOutbox {
             source: self.process.source,
             time,
             period: changed.then_some(period.as_millis()),
-            values: self.steps.take(time, values),
+            values: self.changed_values.take(time, values),
         };
-        if self.items.len() < MAX_KEPT_ITEMS {
+        if self.items.len() < MAX_PENDING_ITEMS {
             self.items.push(OutputItem::MetricsTick(Box::new(tick)));
         } else {
             self.lose(&tick);
@@ -92,20 +92,20 @@ impl MetricsOutbox {
                 None => self.items.push(OutputItem::Loss(loss)),
             }
         }
-        self.steps.forget();
+        self.changed_values.forget();
         self.period = None;
     }
 
     fn send(&mut self) {
         match self.output.try_send(OutputBatch::of(std::mem::take(&mut self.items))) {
-            Ok(()) => (self.sent, self.last_sent) = (true, Instant::now()),
+            Ok(()) => (self.has_sent, self.last_sent) = (true, Instant::now()),
             Err(batch) => self.items = batch.items,
         }
     }
 
     /// Sends the rest and the end of the process, if a batch was sent before. Waits for room.
     pub(super) fn end(mut self) {
-        if !self.sent && self.began.elapsed() < HOLD_BACK {
+        if !self.has_sent && self.began.elapsed() < HOLD_BACK {
             return;
         }
         self.process.last_seen = Some(machine::boottime());
@@ -191,7 +191,7 @@ mod tests {
         let first = written.take().unwrap();
         let (ticks, values, [events, samples, lost_values]) = count(&first);
         assert_eq!((ticks + events, events), (expected + 1, samples));
-        assert!(first.len() <= MAX_KEPT_ITEMS + 3 && events > 90, "{} items", first.len());
+        assert!(first.len() <= MAX_PENDING_ITEMS + 3 && events > 90, "{} items", first.len());
         assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
         assert!(values > ticks);
         assert!(matches!(&first[..2], [OutputItem::Clock(_), OutputItem::Process(_)]));

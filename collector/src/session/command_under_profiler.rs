@@ -75,7 +75,7 @@ impl CommandUnderProfiler {
         forwarder.spare();
         let mut notes = Vec::new();
         let mut ended = ProfilerEnding::AsTheCommand;
-        let (mut status, waited) = self.wait_behind(profiler);
+        let (mut status, waited) = self.wait_for_profiler(profiler);
         if status.is_none() {
             ended = ProfilerEnding::Killed;
             notes.push(format!(
@@ -115,7 +115,7 @@ impl CommandUnderProfiler {
 
     /// Waits for a profiler whose command has ended. Waits less after a signal that ends the job, since the
     /// batch system will kill everything soon. Returns the time limit as well.
-    fn wait_behind(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
+    fn wait_for_profiler(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
         let began = Instant::now();
         loop {
             let patience = match signals::is_ending() {

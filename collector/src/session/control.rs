@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_who_does_not_read() {
+    fn no_sender_waits_for_a_receiver_that_does_not_read() {
         let (ours, theirs) = pair();
         let text = "x".repeat(1000);
         let sent = (0..100_000).take_while(|_| ours.send(&ToLauncher::Say { text: text.clone() }).is_ok());
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_an_end_is_heard_also_if_the_other_end_did_not_listen() {
+    fn messages_before_an_end_arrive_at_an_end_that_did_not_wait() {
         let (ours, theirs) = pair();
         ours.send(&ToCollector::Warned { signal: 10 }).unwrap();
         theirs.send(&ToLauncher::Busy).unwrap();

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Maximum time that the launcher waits for the collector after the end of the command.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 /// Time within which a collector that has sent its last message ends.
-const LAST_MOMENT: Duration = Duration::from_millis(100);
+const TIME_TO_EXIT: Duration = Duration::from_millis(100);
 /// Maximum number of lines of the collector that no log could hold.
 const MAX_LINES: usize = 20;
 
@@ -89,7 +89,7 @@ impl CommandSession {
             None => {
                 let _ = self.control.send(&ToCollector::Nothing);
                 drop(self.control);
-                spawn::wait(&mut self.launched.collector, Instant::now() + LAST_MOMENT);
+                spawn::wait(&mut self.launched.collector, Instant::now() + TIME_TO_EXIT);
                 self.launched.early.iter().for_each(EarlyShard::remove);
                 self.scratch.iter().for_each(ScratchFolder::remove);
             }
@@ -145,7 +145,7 @@ impl CommandSession {
         // Otherwise the collector would be left to a process 1 that may not be an init.
         let ended = spawn::wait(
             &mut self.launched.collector,
-            if done { Instant::now() + LAST_MOMENT } else { until },
+            if done { Instant::now() + TIME_TO_EXIT } else { until },
         );
         if !done && lines.is_empty() {
             lines.push(why_it_died(ended));

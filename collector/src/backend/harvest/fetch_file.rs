@@ -20,7 +20,7 @@ const COPY_MODE: u32 = 0o600;
 
 impl ProfilerHarvest<'_> {
     /// Translates one file to a shard. Returns whether that succeeded.
-    pub(super) fn file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
+    pub(super) fn import_file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
         match self.translate_file(&format!("{backend}-{number}"), path, format) {
             Ok(notes) => {
                 for line in notes.warnings.iter().take(MAX_LINES_PER_FILE) {

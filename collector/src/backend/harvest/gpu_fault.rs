@@ -15,7 +15,7 @@ use std::path::Path;
 impl ProfilerHarvest<'_> {
     /// Imports the dump if a kernel faulted: as a file beside the shards, with its code objects, and as a
     /// mark at the end of the rank's time.
-    pub(super) fn dump(&mut self, folder: &Path) {
+    pub(super) fn import_fault(&mut self, folder: &Path) {
         let path = folder.join(DUMP);
         let text = read_at_most(&path, MAX_TEXT_BYTES);
         if !text.is_empty() {
@@ -33,13 +33,13 @@ impl ProfilerHarvest<'_> {
             "warning: kernel {} faulted{from}{reason}: see rank-*.debug-agent.txt",
             fault.kernel
         ));
-        if let Err(error) = self.mark(&fault) {
+        if let Err(error) = self.record_fault(&fault) {
             warn(format_args!("warning: the fault is not in a shard: {error}"));
         }
     }
 
     /// Writes a mark at the end of the rank's time.
-    fn mark(&self, fault: &KernelFault) -> Result<(), WriteError> {
+    fn record_fault(&self, fault: &KernelFault) -> Result<(), WriteError> {
         let (file, _) =
             self.target.place.create_beside("debug-agent", "rpdshard").map_err(io::Error::other)?;
         let mut shard = ShardWriter::of_owner(BufWriter::new(file), &self.owner())?;

@@ -38,15 +38,15 @@ pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTa
     if let Some(record) = StartRecord::read(scratch_folder).filter(|_| !target.without_front) {
         usual.pid = record.command.pid;
     }
-    let mut gathering = ProfilerHarvest { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
+    let mut gathered = ProfilerHarvest { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
     for backend in &harvest.backends {
-        gathering.import_backend(*backend, &scratch_folder.join(backend.name()));
+        gathered.import_backend(*backend, &scratch_folder.join(backend.name()));
     }
     if harvest.debug_agent {
-        gathering.dump(scratch_folder);
+        gathered.import_fault(scratch_folder);
     }
-    unrecorded_rows::record(&gathering.losses, target, &gathering.owner());
-    if harvest.keep || gathering.lost {
+    unrecorded_rows::record(&gathered.losses, target, &gathered.owner());
+    if harvest.keep || gathered.lost {
         let why = if harvest.keep { "--keep-scratch" } else { "what could not be read is still there" };
         warn(format_args!("{} stays on this node ({why})", scratch_folder.display()));
     } else {

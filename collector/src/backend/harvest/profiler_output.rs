@@ -64,7 +64,7 @@ impl ProfilerHarvest<'_> {
         let mut taken = 0;
         for (path, format) in &files {
             match format {
-                Ok(format) if self.file(backend, taken + 1, path, *format) => taken += 1,
+                Ok(format) if self.import_file(backend, taken + 1, path, *format) => taken += 1,
                 Ok(_) => self.lose(backend, ProfilerLossReason::Unreadable),
                 Err(reason) => {
                     self.lose(backend, ProfilerLossReason::Unreadable);
@@ -76,7 +76,7 @@ impl ProfilerHarvest<'_> {
             }
         }
         // A later line explains better what a signal did to the command's own process.
-        let is_told_below = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
+        let is_explained_later = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
         self.lose_without_file(kind, &files, !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
@@ -87,13 +87,13 @@ impl ProfilerHarvest<'_> {
                 ));
                 break;
             }
-            if !is_told_below || process.pid != self.usual.pid {
+            if !is_explained_later || process.pid != self.usual.pid {
                 warn(format_args!("warning: {}", process.line()));
             }
         }
         if files.is_empty() && self.was_not_started(kind) {
             warn(format_args!("{backend} did not run"));
-        } else if files.is_empty() && (unwritten.is_empty() || is_told_below) {
+        } else if files.is_empty() && (unwritten.is_empty() || is_explained_later) {
             let why = self.why_nothing(kind, folder);
             warn(format_args!("warning: {backend} wrote no file: {why}"));
         }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn why_there_is_nothing_is_told_by_how_far_the_hook_came() {
+    fn the_reason_for_no_file_follows_from_the_states_of_the_hook() {
         let folder = tempfile::tempdir().unwrap();
         let why = |exit| why_nothing(folder.path(), Some(exit));
         let came_to =
