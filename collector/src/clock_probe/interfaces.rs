@@ -71,25 +71,6 @@ fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     different.checked_shr(bits - u32::from(prefix)).unwrap_or(0) == 0
 }
 
-/// The reason why there is no address for probes.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AddressError {
-    /// The system does not list its interfaces.
-    #[error("the network interfaces cannot be listed: {0}")]
-    Io(#[from] io::Error),
-    /// There is only the loopback interface.
-    #[error("no network interface is up")]
-    NothingUp,
-    /// The chosen interface does not exist. Lists the others.
-    #[error("no address of {chosen} is up on this node{}", listed(.there))]
-    NotThere {
-        /// The choice.
-        chosen: ProbeInterface,
-        /// Name and address of each interface.
-        there: Vec<(String, IpAddr)>,
-    },
-}
-
 /// Names the first interfaces and the next step.
 fn listed(there: &[(String, IpAddr)]) -> String {
     let shown = there.iter().take(MAX_LISTED_INTERFACES).map(|(name, address)| format!("{name} ({address})"));
@@ -112,8 +93,11 @@ struct NodeAddress {
 /// Returns the addresses of interfaces that are up, in the order in which other agents try them: first those
 /// with hardware, IPv4 before IPv6. Loopback is included only if it was chosen; link-local addresses never
 /// are. Returns at least one.
-pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
-    let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
+pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> io::Result<Vec<IpAddr>> {
+    let listed = if_addrs::get_if_addrs();
+    let all = listed
+        .map_err(|error| io::Error::other(format!("the network interfaces cannot be listed: {error}")))?;
+    let up = all.into_iter().filter(if_addrs::Interface::is_oper_up);
     let found = up.map(|interface| NodeAddress {
         address: interface.ip(),
         is_device: Path::new("/sys/class/net").join(&interface.name).join("device").exists(),
@@ -122,10 +106,7 @@ pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, 
     in_order(found.collect(), chosen)
 }
 
-fn in_order(
-    mut found: Vec<NodeAddress>,
-    chosen: Option<&ProbeInterface>,
-) -> Result<Vec<IpAddr>, AddressError> {
+fn in_order(mut found: Vec<NodeAddress>, chosen: Option<&ProbeInterface>) -> io::Result<Vec<IpAddr>> {
     found.retain(|found| is_global(found.address));
     let usable = found.iter().filter(|found| !found.address.is_loopback());
     let there: Vec<(String, IpAddr)> = usable.map(|found| (found.name.clone(), found.address)).collect();
@@ -141,8 +122,11 @@ fn in_order(
     }
     match chosen {
         _ if !addresses.is_empty() => Ok(addresses),
-        None => Err(AddressError::NothingUp),
-        Some(chosen) => Err(AddressError::NotThere { chosen: chosen.clone(), there }),
+        None => Err(io::Error::other("no network interface is up")),
+        Some(chosen) => {
+            let listed = listed(&there);
+            Err(io::Error::other(format!("no address of {chosen} is up on this node{listed}")))
+        }
     }
 }
 

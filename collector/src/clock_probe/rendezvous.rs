@@ -130,9 +130,8 @@ impl RendezvousThread {
     fn prepare_agent(&self, run: Arc<HeldFolder>) -> io::Result<(ActiveAgent, ProbeSockets)> {
         let choice = &self.config.choice;
         let agent = AgentId(random()? as u64);
-        let addresses = interfaces::addresses(choice.interface.as_ref()).map_err(io::Error::other)?;
-        let bound = ProbeSockets::bind(&addresses, choice.ports, agent.0);
-        let sockets = bound.map_err(io::Error::other)?;
+        let addresses = interfaces::addresses(choice.interface.as_ref())?;
+        let sockets = ProbeSockets::bind(&addresses, choice.ports, agent.0)?;
         let card = AgentCard { agent, domain: self.config.domain.clone(), addresses: sockets.addresses() };
         if !card.is_sound() {
             return Err(io::Error::other("the boot id of this node is too long"));

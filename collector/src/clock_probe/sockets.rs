@@ -47,32 +47,6 @@ impl std::fmt::Display for ProbePorts {
     }
 }
 
-/// The reason why there is no socket at an address.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BindError {
-    /// All ports of the range are in use.
-    #[error(
-        "no port of {ports} is free on {address}; give --probe-ports a range with a port for each agent of this node"
-    )]
-    Taken {
-        /// The chosen ports.
-        ports: ProbePorts,
-        /// The address.
-        address: IpAddr,
-    },
-    /// The system refuses.
-    #[error("failed to open a socket at {address}: {source}")]
-    Io {
-        /// The address.
-        address: IpAddr,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// There is no address.
-    #[error("there is no address to bind")]
-    NoAddress,
-}
-
 /// All sockets of an agent.
 #[derive(Debug)]
 pub(super) struct ProbeSockets {
@@ -98,7 +72,7 @@ impl ProbeSockets {
         addresses: &[IpAddr],
         ports: Option<ProbePorts>,
         random: u64,
-    ) -> Result<ProbeSockets, BindError> {
+    ) -> io::Result<ProbeSockets> {
         let mut sockets = Vec::new();
         let mut failure = None;
         for address in addresses {
@@ -108,7 +82,7 @@ impl ProbeSockets {
             }
         }
         if sockets.is_empty() {
-            return Err(failure.unwrap_or(BindError::NoAddress));
+            return Err(io::Error::other(failure.unwrap_or("there is no address to bind".to_owned())));
         }
         // Enabled before the first packet, because the kernel does not stamp packets that are in the queue
         // already.
@@ -165,7 +139,7 @@ fn bind_one(
     address: IpAddr,
     ports: Option<ProbePorts>,
     random: u64,
-) -> Result<(UdpSocket, SocketAddr), BindError> {
+) -> Result<(UdpSocket, SocketAddr), String> {
     let bound = match ports {
         None => UdpSocket::bind((address, 0)),
         Some(ProbePorts { first, last }) => {
@@ -187,8 +161,10 @@ fn bind_one(
         Ok((socket, own))
     });
     ready.map_err(|source| match ports {
-        Some(ports) if source.kind() == io::ErrorKind::AddrInUse => BindError::Taken { ports, address },
-        _ => BindError::Io { address, source },
+        Some(ports) if source.kind() == io::ErrorKind::AddrInUse => format!(
+            "no port of {ports} is free on {address}; give --probe-ports a range with a port for each agent of this node"
+        ),
+        _ => format!("failed to open a socket at {address}: {source}"),
     })
 }
 
