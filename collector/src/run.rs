@@ -1,12 +1,11 @@
 //! Interprets the arguments of `rpd-collect` and returns its exit status.
 
 use crate::backend::start;
-use crate::child;
 use crate::command_line::{CollectOptions, LoadedOptions, TABLE, command_alone};
-use crate::doctor;
 use crate::host::cpus;
 use crate::log::warn;
 use crate::session::{self, CommandSession};
+use crate::{child, doctor};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;

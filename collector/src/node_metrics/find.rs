@@ -1,9 +1,8 @@
 //! Finds the files of this node to sample.
 
 use super::file::{BoundedFile, MAX_FILE_BYTES, MAX_NAME_BYTES, names_in, text_of};
-use super::gpu;
 use super::metrics::{DeviceFlows, FileMeaning, NodeMetrics};
-use super::parse;
+use super::{gpu, parse};
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::Path;
 

@@ -3,9 +3,8 @@
 
 use super::spawn;
 use super::watched_process::WatchedProcess;
-use crate::backend::ProfilerEnding;
-use crate::backend::processes;
 use crate::backend::start_mark::StartRecord;
+use crate::backend::{ProfilerEnding, processes};
 use crate::child::CommandEnding;
 use crate::child::signals::{self, SignalForwarder};
 use rustix::process::{Pid, Signal, kill_process};

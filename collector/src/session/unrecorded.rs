@@ -3,8 +3,7 @@
 use super::control::StartMessage;
 use crate::child::{self, CommandEnding, preload, signals};
 use crate::command_line::CollectOptions;
-use crate::log::TOO_MANY_FILES;
-use crate::log::warn;
+use crate::log::{TOO_MANY_FILES, warn};
 use crate::run_folder::RankFolder;
 use crate::shard_output::{PlaceError, ShardCreation};
 use rpd_shard::rank_set::RankSet;
