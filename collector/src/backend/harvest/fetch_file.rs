@@ -45,11 +45,8 @@ impl ProfilerHarvest<'_> {
         let created = identity(&file);
         let sink = BufWriter::with_capacity(WRITE_BYTES, file);
         let translated = translate(path, format, sink, &self.owner()).and_then(|(mut sink, notes)| {
-            let flushed = sink.flush();
-            flushed.map_or_else(
-                |error| Err(format!("{} cannot be written: {error}", name.display())),
-                |()| Ok(notes),
-            )
+            sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()))?;
+            Ok(notes)
         });
         // The blocks of a shard without an ending are intact. A shard without rows is removed. The file is not
         // copied, because a database contains the whole environment.
