@@ -95,7 +95,7 @@ fn is_of_a_process(item: &OutputItem) -> bool {
 enum RankShard {
     /// Nothing was recorded yet. The file may have been created before the command.
     Awaited(Option<(File, EarlyShard)>),
-    Open(Recording),
+    Open(Box<Recording>),
     /// The file could not be created, which was printed.
     Refused,
 }
@@ -119,7 +119,8 @@ impl RankShard {
             // A rank that is not selected leaves no shard. The other shards record the selection.
             let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
             if has_rows || silent_end && (expected || place.always) {
-                *self = Recording::create(place, early.take()).map_or(RankShard::Refused, RankShard::Open);
+                let created = Recording::create(place, early.take());
+                *self = created.map_or(RankShard::Refused, |open| RankShard::Open(Box::new(open)));
             }
         }
         if let Some(open) = self.open() {
