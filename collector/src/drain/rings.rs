@@ -17,8 +17,7 @@ use crate::shard_output::{OutputItem, ShardOutput};
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::message::UntracedReason;
 use rpd_ring::{DrainProgress, RingConsumer};
-use rpd_shard::model::TableId;
-use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
+use rpd_shard::model::{TableId, native};
 use rpd_shard::record::{ClockSet, Exit, Loss, LossCause, Process};
 use rustix::fd::OwnedFd;
 use std::collections::HashSet;
@@ -39,13 +38,13 @@ const DROP_CAUSES: [(DropCause, LossCause); 4] = [
 
 /// The tables that lack the rows of dropped events.
 const DROPPED_TABLES: [(DroppedKind, Option<TableId>); 7] = [
-    (DroppedKind::Range, Some(RANGE)),
-    (DroppedKind::Mark, Some(MARK)),
-    (DroppedKind::MpiCall, Some(MPI_CALL)),
+    (DroppedKind::Range, Some(native::RANGE)),
+    (DroppedKind::Mark, Some(native::MARK)),
+    (DroppedKind::MpiCall, Some(native::MPI_CALL)),
     (DroppedKind::Unknown, None),
-    (DroppedKind::RcclCall, Some(RCCL_CALL)),
-    (DroppedKind::MpiRequest, Some(MPI_REQUEST)),
-    (DroppedKind::Communicator, Some(COMMUNICATOR)),
+    (DroppedKind::RcclCall, Some(native::RCCL_CALL)),
+    (DroppedKind::MpiRequest, Some(native::MPI_REQUEST)),
+    (DroppedKind::Communicator, Some(native::COMMUNICATOR)),
 ];
 
 /// All rings and their processes.
@@ -404,7 +403,7 @@ impl RingDrain {
         // Requests that were started during a pause do not count. If calls were dropped, the requests that
         // they started are lost with them.
         if unmatched > 0 && self.dropped > 0 {
-            self.lose(number, Some(MPI_REQUEST), LossCause::RingFull, Some(unmatched));
+            self.lose(number, Some(native::MPI_REQUEST), LossCause::RingFull, Some(unmatched));
         }
     }
 
