@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_log_cannot_hold_is_said_elsewhere() {
+    fn what_a_log_cannot_hold_is_printed_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("other"), "mine").unwrap();
         std::fs::create_dir(folder.path().join("run")).unwrap();

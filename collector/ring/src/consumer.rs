@@ -1,13 +1,14 @@
 //! Reads records. For any content of the ring, it neither panics nor allocates more than the longest name.
 
 use crate::header::RingHeader;
-use crate::layout::{NAME_LIMIT, word};
+use crate::layout::{MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
     COMM_NEW, CUT, CUT_MARK, END, FIXED, HANDLE, MAX_RECORD_BYTES, MPI_ENTER, MpiCall, NAME_OF_RCCL,
-    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingRecord, kind,
+    NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary, RequestCompletion, RingEvent, RingRecord, kind,
 };
 use crate::wakeup::{self, RingWakeup};
+use std::array;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -26,7 +27,7 @@ pub struct DrainProgress {
     /// Number of records read.
     pub records: u64,
     /// The ring was empty at the end.
-    pub empty: bool,
+    pub is_empty: bool,
     /// Fill level of the ring at the start, from 0 to 1.
     pub fullness: f32,
 }
@@ -46,7 +47,7 @@ impl RingConsumer {
     /// Reads mapped memory; `None` if its header is invalid.
     pub fn new(memory: RingMemory) -> Option<RingConsumer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
-        let name = Vec::with_capacity(NAME_LIMIT + 8);
+        let name = Vec::with_capacity(MAX_NAME_BYTES + 8);
         let memory = Arc::new(memory);
         Some(RingConsumer { memory, ring: ring / 8, capacity: capacity as u64, tail: 0, name })
     }
@@ -71,7 +72,7 @@ impl RingConsumer {
     pub fn fall_asleep(&self) -> bool {
         wakeup::set_asleep(&self.memory);
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
-        head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS
+        head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS_PER_RING
     }
 
     /// Ends the request for a call. Returns whether the producer has called.
@@ -88,7 +89,7 @@ impl RingConsumer {
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
         let available = head.wrapping_sub(self.tail);
         if self.capacity == 0 {
-            return Ok(DrainProgress { records: 0, empty: true, fullness: 0.0 });
+            return Ok(DrainProgress { records: 0, is_empty: true, fullness: 0.0 });
         }
         if available > self.capacity || !head.is_multiple_of(16) {
             return Err(BadRecord { position: self.tail });
@@ -97,7 +98,7 @@ impl RingConsumer {
         let mut records = 0;
         let mut given_back = self.tail;
         while self.tail < stop {
-            records += u64::from(self.one(head, &mut each)?);
+            records += u64::from(self.read_record(head, &mut each)?);
             // Frees space for the producer early, but not after every record: both sides share the cache
             // line.
             if self.tail - given_back > self.capacity / 8 {
@@ -107,11 +108,11 @@ impl RingConsumer {
         }
         self.give_back();
         let fullness = available as f32 / self.capacity as f32;
-        Ok(DrainProgress { records, empty: self.tail == head, fullness })
+        Ok(DrainProgress { records, is_empty: self.tail == head, fullness })
     }
 
     /// Reads one record. Returns `false` for padding.
-    fn one(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
+    fn read_record(&mut self, head: u64, each: &mut impl FnMut(RingRecord<'_>)) -> Result<bool, BadRecord> {
         let bad = BadRecord { position: self.tail };
         let offset = self.tail & (self.capacity - 1);
         let at = self.ring + offset as usize / 8;
@@ -123,71 +124,56 @@ impl RingConsumer {
         }
         let (flags, aux) = ((first >> 24) as u8, (first >> 32) as u32);
         let time = self.load(at + 1) as i64;
-        let record = match (first >> 16) as u8 {
+        let event = match (first >> 16) as u8 {
             kind::PADDING if bytes == self.capacity - offset => {
                 self.tail += bytes;
                 return Ok(false);
             }
-            kind::PUSH => {
-                RingRecord::Push { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? }
-            }
-            kind::POP if bytes == END => RingRecord::Pop { time },
+            kind::PUSH => RingEvent::Push(self.read_name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
+            kind::POP if bytes == END => RingEvent::Pop,
             kind::RANGE_START if bytes >= 32 => {
                 let id = self.load(at + 2);
-                RingRecord::RangeStart {
-                    time,
-                    id,
-                    name: self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?,
-                }
+                RingEvent::RangeStart { id, name: self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)? }
             }
-            kind::RANGE_STOP if bytes == 32 => RingRecord::RangeStop { time, id: self.load(at + 2) },
-            kind::MARK => {
-                RingRecord::Mark { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? }
-            }
+            kind::RANGE_STOP if bytes == 32 => RingEvent::RangeStop(self.load(at + 2)),
+            kind::MARK => RingEvent::Mark(self.read_name(at + 2, aux, flags, bytes - 16).ok_or(bad)?),
             kind::MPI_ENTER if bytes == MPI_ENTER => {
-                let words = [2, 3, 4, 5].map(|i| self.load(at + i));
-                RingRecord::MpiEnter { time, call: MpiCall::from_words(aux, flags, words) }
+                RingEvent::MpiEnter(MpiCall::from_words(aux, flags, self.load_words(at + 2)))
             }
-            kind::MPI_EXIT if bytes == END => RingRecord::MpiExit { time },
-            kind::MPI_REQUEST if bytes == HANDLE => {
-                RingRecord::MpiRequest { time, request: self.load(at + 2) }
-            }
+            kind::MPI_EXIT if bytes == END => RingEvent::MpiExit,
+            kind::MPI_REQUEST if bytes == HANDLE => RingEvent::MpiRequest(self.load(at + 2)),
             kind::MPI_DONE if bytes == MPI_ENTER => {
-                let words = [2, 3, 4].map(|i| self.load(at + i));
-                RingRecord::MpiDone { time, completion: RequestCompletion::from_words(flags, words) }
+                RingEvent::MpiDone(RequestCompletion::from_words(flags, self.load_words(at + 2)))
             }
             kind::COMM_NEW if bytes == COMM_NEW => {
-                let words = [2, 3, 4, 5, 6, 7].map(|i| self.load(at + i));
-                let made = NewCommunicator::from_words(aux, flags, words).ok_or(bad)?;
-                RingRecord::NewCommunicator { time, made }
+                let made = NewCommunicator::from_words(aux, flags, self.load_words(at + 2));
+                RingEvent::NewCommunicator(made.ok_or(bad)?)
             }
             kind::COMM_NAME if bytes >= HANDLE => {
-                let handle = self.load(at + 2);
-                let library = library(flags & NAME_OF_RCCL);
-                let name = self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
-                RingRecord::CommunicatorName { time, library, handle, name }
+                let (library, handle) = (library(flags & NAME_OF_RCCL), self.load(at + 2));
+                let name = self.read_name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
+                RingEvent::CommunicatorName { library, handle, name }
             }
             kind::COMM_FREE if bytes == HANDLE => {
                 let library = library(flags & OF_RCCL);
-                RingRecord::CommunicatorFreed { time, library, handle: self.load(at + 2) }
+                RingEvent::CommunicatorFreed { library, handle: self.load(at + 2) }
             }
             kind::RCCL_ENTER if bytes == MPI_ENTER => {
-                let words = [2, 3, 4, 5].map(|i| self.load(at + i));
-                RingRecord::RcclEnter { time, call: RcclCall::from_words(aux, flags, words) }
+                RingEvent::RcclEnter(RcclCall::from_words(aux, flags, self.load_words(at + 2)))
             }
-            kind::MPI_FREED if bytes == HANDLE => RingRecord::MpiFreed { time, request: self.load(at + 2) },
-            kind::RCCL_EXIT if bytes == END => RingRecord::RcclExit { time },
+            kind::MPI_FREED if bytes == HANDLE => RingEvent::MpiFreed(self.load(at + 2)),
+            kind::RCCL_EXIT if bytes == END => RingEvent::RcclExit,
             _ => return Err(bad),
         };
-        each(record);
+        each(RingRecord { time, event });
         self.tail += bytes;
         Ok(true)
     }
 
     /// Copies a name, which the producer could change while it is inspected.
-    fn name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
+    fn read_name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
         let length = length as usize;
-        if length as u64 > room || length > NAME_LIMIT {
+        if length as u64 > room || length > MAX_NAME_BYTES {
             return None;
         }
         self.name.clear();
@@ -196,7 +182,7 @@ impl RingConsumer {
             self.name.extend_from_slice(&word.to_le_bytes());
         }
         if flags & CUT != 0 {
-            self.name.truncate(length.min(NAME_LIMIT - CUT_MARK.len()));
+            self.name.truncate(length.min(MAX_NAME_BYTES - CUT_MARK.len()));
             let whole = whole_characters(&self.name);
             self.name.truncate(whole);
             self.name.extend_from_slice(CUT_MARK.as_bytes());
@@ -208,6 +194,11 @@ impl RingConsumer {
     #[inline(always)]
     fn load(&self, at: usize) -> u64 {
         self.memory.get(at).map_or(0, |word| word.load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn load_words<const N: usize>(&self, at: usize) -> [u64; N] {
+        array::from_fn(|i| self.load(at + i))
     }
 
     fn give_back(&self) {

@@ -50,8 +50,8 @@ pub(crate) fn wait_for_any<'a>(words: impl Iterator<Item = (&'a AtomicU64, u32)>
     done >= 0 || matches!(error, Some(libc::EAGAIN | libc::EINTR))
 }
 
-/// Whether the kernel can wait for several words at once: Linux 5.16 and later.
-pub(crate) fn can_wait_for_many() -> bool {
+/// Whether the kernel can wait for several rings at once: Linux 5.16 and later.
+pub fn can_wait_for_many() -> bool {
     let (no_words, no_timeout) = (ptr::null::<Waited>(), ptr::null::<libc::timespec>());
     // SAFETY: no words and no timeout: the kernel refuses the number 0, if it knows the call.
     let done = unsafe { libc::syscall(libc::SYS_futex_waitv, no_words, 0, 0, no_timeout, 0) };

@@ -1,8 +1,8 @@
 //! The header of a ring, field by field.
 
 use crate::layout::{
-    DropCause, DroppedKind, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, THREAD_NAME_BYTES,
-    VERSION, identity_bytes, word,
+    DropCause, DroppedKind, HEADER_BYTES, MAGIC, MAX_IDENTITY_BYTES, MAX_RING_BYTES, MIN_RING_BYTES,
+    THREAD_NAME_BYTES, VERSION, identity_bytes, word,
 };
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -42,7 +42,7 @@ pub struct ThreadFacts {
     /// Inode of the time namespace, 0 if unknown.
     pub time_namespace: u64,
     /// Forked from a traced process, without an exec since.
-    pub forked: bool,
+    pub is_forked: bool,
 }
 
 /// The first page of a ring's memory.
@@ -60,7 +60,7 @@ impl<'a> RingHeader<'a> {
 
     /// Fills in a new ring: facts, identity, and finally the magic.
     pub fn write(self, facts: &ThreadFacts, identity: &[u8], ring_bytes: usize) {
-        let identity = identity.get(..IDENTITY_LIMIT).unwrap_or(identity);
+        let identity = identity.get(..MAX_IDENTITY_BYTES).unwrap_or(identity);
         let low = |value: i32| u64::from(value as u32);
         let reserved = identity_bytes(identity.len()) as u64;
         self.set(word::VERSION_IDENTITY, u64::from(VERSION) | reserved << 32);
@@ -71,7 +71,7 @@ impl<'a> RingHeader<'a> {
         self.set(word::START_NS, facts.start_ns as u64);
         self.set_bytes(word::THREAD_NAME, &facts.thread_name.0);
         self.set(word::TIME_NAMESPACE, facts.time_namespace);
-        self.set(word::FLAGS, u64::from(facts.forked));
+        self.set(word::FLAGS, u64::from(facts.is_forked));
         self.set_bytes(HEADER_BYTES / 8, identity);
         self.set(word::MAGIC, MAGIC);
     }
@@ -84,9 +84,9 @@ impl<'a> RingHeader<'a> {
         }
         let identity = (version_identity >> 32) as usize;
         let ring = usize::try_from(self.get(word::RING_BYTES)).ok()?;
-        let sane = identity <= IDENTITY_LIMIT
+        let sane = identity <= MAX_IDENTITY_BYTES
             && identity.is_multiple_of(4096)
-            && (ring == 0 || (RING_MIN..=RING_MAX).contains(&ring) && ring.is_power_of_two())
+            && (ring == 0 || (MIN_RING_BYTES..=MAX_RING_BYTES).contains(&ring) && ring.is_power_of_two())
             && HEADER_BYTES + identity + ring == self.words.len() * 8;
         sane.then_some((HEADER_BYTES + identity, ring))
     }
@@ -106,7 +106,7 @@ impl<'a> RingHeader<'a> {
             start_ns: self.get(word::START_NS) as i64,
             thread_name,
             time_namespace: self.get(word::TIME_NAMESPACE),
-            forked: self.get(word::FLAGS) & 1 == 1,
+            is_forked: self.get(word::FLAGS) & 1 == 1,
         }
     }
 
@@ -114,7 +114,7 @@ impl<'a> RingHeader<'a> {
     pub fn identity(self) -> Vec<u8> {
         let reserved = (self.get(word::VERSION_IDENTITY) >> 32) as usize;
         let used = (self.get(word::PPID_IDENTITY_USED) >> 32) as usize;
-        let used = used.min(reserved).min(IDENTITY_LIMIT);
+        let used = used.min(reserved).min(MAX_IDENTITY_BYTES);
         let mut bytes = Vec::with_capacity(used + 8);
         for i in 0..used.div_ceil(8) {
             bytes.extend_from_slice(&self.get(HEADER_BYTES / 8 + i).to_le_bytes());

@@ -7,10 +7,10 @@
 //! | 4 | n | arguments, each followed by a zero byte, as in `/proc/PID/cmdline` |
 //! | 4 + n | rest | `NAME=VALUE`, each followed by a zero byte |
 
-use crate::layout::IDENTITY_LIMIT;
+use crate::layout::MAX_IDENTITY_BYTES;
 
 /// Maximum number of bytes of the command line. The rest is cut off.
-const COMMAND_LIMIT: usize = 32 << 10;
+const MAX_COMMAND_BYTES: usize = 32 << 10;
 
 /// Prefixes of the names of recorded variables.
 const RECORDED_PREFIXES: [&str; 21] = [
@@ -51,7 +51,7 @@ const RECORDED_NAMES: [&str; 9] = [
 ];
 
 /// Parts of names that indicate a secret, whatever the rest of the name.
-const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
+const SECRET_WORDS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
 
 /// Whether a variable of this name is recorded.
 pub fn is_recorded(name: &str) -> bool {
@@ -61,7 +61,7 @@ pub fn is_recorded(name: &str) -> bool {
 
 /// Whether a name indicates a secret.
 pub fn is_secret(name: &str) -> bool {
-    contains_any_case(name, &SECRET_PARTS)
+    contains_any_case(name, &SECRET_WORDS)
 }
 
 fn contains_any_case(text: &str, parts: &[&str]) -> bool {
@@ -72,8 +72,8 @@ fn contains_any_case(text: &str, parts: &[&str]) -> bool {
 /// Writes an identity into `place` from the contents of `/proc/self/cmdline` and `environ`. Returns the
 /// number of bytes. Omits whole variables that do not fit.
 pub fn encode(command: &[u8], environment: &[u8], place: &mut [u8]) -> usize {
-    let limit = place.len().min(IDENTITY_LIMIT);
-    let command = command.get(..COMMAND_LIMIT).unwrap_or(command);
+    let limit = place.len().min(MAX_IDENTITY_BYTES);
+    let command = command.get(..MAX_COMMAND_BYTES).unwrap_or(command);
     let mut used = 0;
     let mut put = |bytes: &[u8]| {
         let Some(room) = place.get_mut(used..limit).and_then(|rest| rest.get_mut(..bytes.len())) else {

@@ -33,21 +33,21 @@ pub const VERSION: u32 = 3;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
 /// Maximum number of bytes of the identity.
-pub const IDENTITY_LIMIT: usize = 64 << 10;
+pub const MAX_IDENTITY_BYTES: usize = 64 << 10;
 /// Minimum number of bytes of a ring: room for a few records with the longest name.
-pub const RING_MIN: usize = 16 << 10;
+pub const MIN_RING_BYTES: usize = 16 << 10;
 /// Maximum number of bytes of a ring.
-pub const RING_MAX: usize = 256 << 20;
+pub const MAX_RING_BYTES: usize = 256 << 20;
 /// Default number of bytes of a ring.
-pub const RING_DEFAULT: usize = 1 << 20;
+pub const DEFAULT_RING_BYTES: usize = 1 << 20;
 /// Maximum length of a name in a record. The rest is cut off.
-pub const NAME_LIMIT: usize = 4096;
+pub const MAX_NAME_BYTES: usize = 4096;
 /// Default limit for the bytes of all rings of one process.
-pub const MEMORY_DEFAULT: usize = 64 << 20;
+pub const DEFAULT_MEMORY_BYTES: usize = 64 << 20;
 /// Length of a thread's name.
 pub const THREAD_NAME_BYTES: usize = 64;
 /// Maximum nesting of push and pop that is recorded.
-pub const DEPTH_LIMIT: usize = 64 << 10;
+pub const MAX_DEPTH: usize = 64 << 10;
 
 /// Word (8 bytes) numbers of the header.
 pub(crate) mod word {
@@ -77,16 +77,10 @@ pub enum DropCause {
     RingFull = 0,
     /// The event came from a signal handler, inside another event of the thread.
     Reentrant = 1,
-    /// Nested deeper than [`DEPTH_LIMIT`].
+    /// Nested deeper than [`MAX_DEPTH`].
     TooDeep = 2,
     /// There was no memory for a ring.
     NoMemory = 3,
-}
-
-impl DropCause {
-    /// All causes.
-    pub const ALL: [DropCause; 4] =
-        [DropCause::RingFull, DropCause::Reentrant, DropCause::TooDeep, DropCause::NoMemory];
 }
 
 /// Kind of a dropped event.
@@ -110,27 +104,18 @@ pub enum DroppedKind {
 }
 
 impl DroppedKind {
-    /// All kinds.
-    pub const ALL: [DroppedKind; 7] = [
-        DroppedKind::Range,
-        DroppedKind::Mark,
-        DroppedKind::MpiCall,
-        DroppedKind::Unknown,
-        DroppedKind::RcclCall,
-        DroppedKind::MpiRequest,
-        DroppedKind::Communicator,
-    ];
     /// Number of counters per cause in the header.
     pub(crate) const PLACES: usize = 8;
 }
 
-/// Returns the nearest valid size of a ring: a power of two between [`RING_MIN`] and [`RING_MAX`].
+/// Returns the nearest valid size of a ring: a power of two between [`MIN_RING_BYTES`] and
+/// [`MAX_RING_BYTES`].
 pub fn ring_bytes(wanted: usize) -> usize {
-    let wanted = wanted.clamp(RING_MIN, RING_MAX);
-    wanted.checked_next_power_of_two().unwrap_or(RING_MAX)
+    let wanted = wanted.clamp(MIN_RING_BYTES, MAX_RING_BYTES);
+    wanted.checked_next_power_of_two().unwrap_or(MAX_RING_BYTES)
 }
 
 /// Returns the bytes to reserve for an identity of this length.
 pub fn identity_bytes(used: usize) -> usize {
-    used.min(IDENTITY_LIMIT).next_multiple_of(4096)
+    used.min(MAX_IDENTITY_BYTES).next_multiple_of(4096)
 }

@@ -25,6 +25,7 @@
 //! change of layout, record or message.
 
 mod consumer;
+mod functions;
 mod futex;
 pub mod header;
 pub mod identity;

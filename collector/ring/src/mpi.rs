@@ -1,19 +1,10 @@
 //! The MPI functions that are recorded, with their numbers.
 
-macro_rules! functions {
-    ($($name:ident)*) => {
-        /// An MPI function. The numbers are part of the contract, not of any file.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[allow(non_camel_case_types, missing_docs)]
-        #[repr(u32)]
-        pub enum MpiFunction { $($name),* }
+use crate::functions::numbered_functions;
 
-        /// Names, indexed by number.
-        const NAMES: &[&str] = &[$(stringify!($name)),*];
-    };
-}
-
-functions! {
+numbered_functions! {
+    /// An MPI function. The numbers are part of the contract, not of any file.
+    MpiFunction:
     MPI_Init MPI_Init_thread MPI_Finalize
     MPI_Send MPI_Ssend MPI_Bsend MPI_Rsend MPI_Recv MPI_Isend MPI_Issend MPI_Ibsend MPI_Irsend MPI_Irecv
     MPI_Sendrecv MPI_Sendrecv_replace MPI_Probe MPI_Iprobe MPI_Mprobe MPI_Improbe MPI_Mrecv MPI_Imrecv
@@ -47,11 +38,6 @@ functions! {
     MPI_File_write_all_begin MPI_File_write_all_end MPI_File_write_at_all_begin MPI_File_write_at_all_end
     MPI_File_write_ordered_begin MPI_File_write_ordered_end
     MPI_Win_allocate MPI_Win_allocate_shared MPI_Win_create_dynamic
-}
-
-/// Returns the name of the function with this number.
-pub fn name(number: u32) -> Option<&'static str> {
-    NAMES.get(usize::try_from(number).ok()?).copied()
 }
 
 /// Whether the function with this number is a collective: the n-th one on a communicator is the same call in

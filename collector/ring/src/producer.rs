@@ -2,7 +2,7 @@
 //! sleep.
 
 use crate::header::RingHeader;
-use crate::layout::{DropCause, DroppedKind, NAME_LIMIT, word};
+use crate::layout::{DropCause, DroppedKind, MAX_NAME_BYTES, word};
 use crate::memory::RingMemory;
 use crate::record::{
     CUT, END, FIXED, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, RecordedLibrary,
@@ -33,7 +33,7 @@ impl RingProducer {
     pub fn new(memory: RingMemory) -> Option<RingProducer> {
         let (ring, capacity) = RingHeader::new(&memory)?.ring()?;
         let capacity = capacity as u64;
-        let look = capacity / wakeup::PARTS;
+        let look = capacity / wakeup::PARTS_PER_RING;
         Some(RingProducer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
     }
 
@@ -170,8 +170,9 @@ impl RingProducer {
 
     #[inline]
     fn named(&mut self, kind: u8, flags: u8, time: i64, id: Option<u64>, name: &[u8], extra: u64) -> bool {
-        let (name, cut) =
-            name.get(..NAME_LIMIT).map_or((name, 0), |kept| (kept, CUT * u8::from(kept.len() < name.len())));
+        let (name, cut) = name
+            .get(..MAX_NAME_BYTES)
+            .map_or((name, 0), |start| (start, CUT * u8::from(start.len() < name.len())));
         let flags = flags | cut;
         let fixed = FIXED + if id.is_some() { 8 } else { 0 };
         let bytes = (fixed + name.len() as u64).next_multiple_of(16);
@@ -324,7 +325,7 @@ impl RingProducer {
     /// was published so far, or the next part of the ring wakes it.
     #[cold]
     fn wake_consumer(&mut self) {
-        self.look = self.head + self.capacity / wakeup::PARTS;
+        self.look = self.head + self.capacity / wakeup::PARTS_PER_RING;
         wakeup::call(&self.memory);
     }
 }

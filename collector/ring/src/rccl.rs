@@ -1,29 +1,15 @@
 //! The RCCL functions that are recorded, with their numbers. NCCL has the same ones.
 
-macro_rules! functions {
-    ($($name:ident)*) => {
-        /// An RCCL function. The numbers are part of the contract, not of any file.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[allow(non_camel_case_types, missing_docs)]
-        #[repr(u32)]
-        pub enum RcclFunction { $($name),* }
+use crate::functions::numbered_functions;
 
-        /// Names, indexed by number.
-        const NAMES: &[&str] = &[$(stringify!($name)),*];
-    };
-}
-
-functions! {
+numbered_functions! {
+    /// An RCCL function. The numbers are part of the contract, not of any file.
+    RcclFunction:
     ncclCommInitRank ncclCommInitRankConfig ncclCommInitAll ncclCommSplit
     ncclCommFinalize ncclCommDestroy ncclCommAbort ncclGroupStart ncclGroupEnd
     ncclSend ncclRecv
     ncclAllReduce ncclBroadcast ncclBcast ncclReduce ncclAllGather ncclReduceScatter
     ncclGather ncclScatter ncclAllToAll ncclAllToAllv
-}
-
-/// Returns the name of the function with this number.
-pub fn name(number: u32) -> Option<&'static str> {
-    NAMES.get(usize::try_from(number).ok()?).copied()
 }
 
 /// Whether the function with this number is a collective: the n-th one on a communicator is the

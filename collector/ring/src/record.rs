@@ -37,9 +37,9 @@
 //! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
 //! the end of everything that is open.
 
-use crate::layout::NAME_LIMIT;
+use crate::layout::MAX_NAME_BYTES;
 
-/// Flag of a record whose name was longer than [`NAME_LIMIT`].
+/// Flag of a record whose name was longer than [`MAX_NAME_BYTES`].
 pub(crate) const CUT: u8 = 1;
 /// End of a truncated name, after whole characters.
 pub const CUT_MARK: &str = "\u{2026}";
@@ -68,7 +68,7 @@ pub(crate) const OF_RCCL: u8 = 0x80;
 /// The same flag in a record with a name, whose lowest bit is [`CUT`].
 pub(crate) const NAME_OF_RCCL: u8 = 2;
 /// Bytes of the longest record.
-pub(crate) const MAX_RECORD_BYTES: u64 = (24 + NAME_LIMIT as u64).next_multiple_of(16);
+pub(crate) const MAX_RECORD_BYTES: u64 = (24 + MAX_NAME_BYTES as u64).next_multiple_of(16);
 
 pub(crate) mod kind {
     pub(crate) const PADDING: u8 = 0;
@@ -141,19 +141,21 @@ pub struct RequestCompletion {
 }
 
 /// The library of a communicator. Handles of both may be equal.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum RecordedLibrary {
     /// MPI.
+    #[default]
     Mpi,
     /// RCCL, or NCCL.
     Rccl,
 }
 
 /// How a communicator was created. All its ranks know these values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum CommunicatorBirth {
     /// By a call of all ranks of the parent. `ordinal` counts such calls.
+    #[default]
     Collective = 0,
     /// By a call of its members alone, with a tag.
     Group = 1,
@@ -177,7 +179,7 @@ impl CommunicatorBirth {
 }
 
 /// A communicator that was created.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewCommunicator {
     /// Library of the communicator.
     pub library: RecordedLibrary,
@@ -202,88 +204,47 @@ pub struct NewCommunicator {
     pub ordinal: u32,
 }
 
-/// One record. Times in ns of `CLOCK_BOOTTIME`.
+/// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RingRecord<'a> {
-    /// `roctxRangePush`.
-    Push {
-        /// Time.
-        time: i64,
-        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
-        name: &'a [u8],
-    },
+pub struct RingRecord<'a> {
+    /// Time, ns of `CLOCK_BOOTTIME`.
+    pub time: i64,
+    /// What was called, or took place.
+    pub event: RingEvent<'a>,
+}
+
+/// The event of a record. A name longer than [`MAX_NAME_BYTES`] is truncated and ends in [`CUT_MARK`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RingEvent<'a> {
+    /// `roctxRangePush` with this name.
+    Push(&'a [u8]),
     /// `roctxRangePop`.
-    Pop {
-        /// Time.
-        time: i64,
-    },
+    Pop,
     /// `roctxRangeStart`.
     RangeStart {
-        /// Time.
-        time: i64,
         /// Id of the range in the process.
         id: u64,
-        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
+        /// Name of the range.
         name: &'a [u8],
     },
-    /// `roctxRangeStop`, from any thread of the process.
-    RangeStop {
-        /// Time.
-        time: i64,
-        /// Id of the range in the process.
-        id: u64,
-    },
-    /// `roctxMark`.
-    Mark {
-        /// Time.
-        time: i64,
-        /// Text. A text longer than [`NAME_LIMIT`] is truncated and ends in [`CUT_MARK`].
-        name: &'a [u8],
-    },
+    /// `roctxRangeStop` of the range with this id, from any thread of the process.
+    RangeStop(u64),
+    /// `roctxMark` with this name.
+    Mark(&'a [u8]),
     /// An MPI function was called.
-    MpiEnter {
-        /// Time.
-        time: i64,
-        /// Function and arguments.
-        call: MpiCall,
-    },
+    MpiEnter(MpiCall),
     /// The innermost MPI function returned.
-    MpiExit {
-        /// Time.
-        time: i64,
-    },
-    /// The innermost MPI function has started an operation.
-    MpiRequest {
-        /// Time.
-        time: i64,
-        /// Handle of the request.
-        request: u64,
-    },
+    MpiExit,
+    /// The innermost MPI function has started an operation with this handle of its request.
+    MpiRequest(u64),
     /// The innermost MPI function has observed the completion of an operation.
-    MpiDone {
-        /// Time.
-        time: i64,
-        /// The completed request.
-        completion: RequestCompletion,
-    },
-    /// A request was freed: its completion will not be observed.
-    MpiFreed {
-        /// Time.
-        time: i64,
-        /// Handle of the request.
-        request: u64,
-    },
+    MpiDone(RequestCompletion),
+    /// The request with this handle was freed: its completion will not be observed.
+    MpiFreed(u64),
     /// A communicator was created.
-    NewCommunicator {
-        /// Time.
-        time: i64,
-        /// The communicator, and how it was created.
-        made: NewCommunicator,
-    },
+    NewCommunicator(NewCommunicator),
     /// A communicator was named.
     CommunicatorName {
-        /// Time.
-        time: i64,
         /// Library of the communicator.
         library: RecordedLibrary,
         /// Handle of the communicator.
@@ -293,28 +254,17 @@ pub enum RingRecord<'a> {
     },
     /// A communicator was freed. Its handle may be reused.
     CommunicatorFreed {
-        /// Time.
-        time: i64,
         /// Library of the communicator.
         library: RecordedLibrary,
         /// Handle of the communicator.
         handle: u64,
     },
     /// An RCCL function was called.
-    RcclEnter {
-        /// Time.
-        time: i64,
-        /// Function and arguments.
-        call: RcclCall,
-    },
+    RcclEnter(RcclCall),
     /// The innermost RCCL function returned.
-    RcclExit {
-        /// Time.
-        time: i64,
-    },
+    RcclExit,
 }
 
-/// First word of a record.
 pub(crate) const fn first_word(bytes: u64, kind: u8, flags: u8, aux: u32) -> u64 {
     bytes | (kind as u64) << 16 | (flags as u64) << 24 | (aux as u64) << 32
 }

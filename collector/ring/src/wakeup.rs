@@ -5,8 +5,8 @@
 //!   ^-----consumer------'-------------------'
 //! ```
 //!
-//! A consumer that will sleep for long notes that in the header. After every eighth of the ring ([`PARTS`])
-//! the producer checks that word: one relaxed load. If it is `ASLEEP`, the producer changes it to `CALLED`
+//! A consumer that will sleep for long notes that in the header. After every eighth of the ring
+//! ([`PARTS_PER_RING`]) the producer checks that word: one relaxed load. If it is `ASLEEP`, the producer changes it to `CALLED`
 //! and wakes the waiting threads by one system call. It makes no further call until the consumer sleeps
 //! again.
 //!
@@ -19,6 +19,7 @@
 //! between the two, which would cost every event. What slips through is noticed one part of the ring later.
 
 use crate::futex;
+pub use crate::futex::can_wait_for_many;
 use crate::layout::word;
 use crate::memory::RingMemory;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 
 /// Number of parts of a ring. The producer checks after each of them.
-pub const PARTS: u64 = 8;
+pub const PARTS_PER_RING: u64 = 8;
 /// Maximum number of rings that [`wait_for_any`] waits for, besides a [`WakeupNotice`].
 pub const MAX_RINGS: usize = futex::MAX_WORDS - 1;
 
@@ -131,11 +132,6 @@ impl WakeupNotice {
     pub fn wait(&self, value: WakeupNoticeValue) {
         futex::wait(&self.0, value.0);
     }
-}
-
-/// Whether this kernel supports [`wait_for_any`].
-pub fn can_wait_for_many() -> bool {
-    futex::can_wait_for_many()
 }
 
 /// Waits for a change of the notice, or for a call of one of at most [`MAX_RINGS`] producers with these

@@ -4,12 +4,12 @@
 use proptest::prelude::*;
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
 use rpd_ring::layout::{
-    DropCause, DroppedKind, HEADER_BYTES, NAME_LIMIT, RING_MIN, identity_bytes, ring_bytes,
+    DropCause, DroppedKind, HEADER_BYTES, MAX_NAME_BYTES, MIN_RING_BYTES, identity_bytes, ring_bytes,
 };
 use rpd_ring::memory::RingMemory;
 use rpd_ring::record::{
     COMM_WORLD, CUT_MARK, CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary,
-    RequestCompletion, RingRecord,
+    RequestCompletion, RingEvent, RingRecord,
 };
 use rpd_ring::{
     RingConsumer, RingProducer, identity,
@@ -44,66 +44,66 @@ enum Event {
     RcclExit(i64),
 }
 
-fn owned(record: RingRecord<'_>) -> Event {
-    match record {
-        RingRecord::Push { time, name } => Event::Push(time, name.to_vec()),
-        RingRecord::Pop { time } => Event::Pop(time),
-        RingRecord::RangeStart { time, id, name } => Event::Start(time, id, name.to_vec()),
-        RingRecord::RangeStop { time, id } => Event::Stop(time, id),
-        RingRecord::Mark { time, name } => Event::Mark(time, name.to_vec()),
-        RingRecord::MpiEnter { time, call } => Event::Enter(time, call),
-        RingRecord::MpiExit { time } => Event::Exit(time),
-        RingRecord::MpiRequest { time, request } => Event::Request(time, request),
-        RingRecord::MpiDone { time, completion } => Event::Done(time, completion),
-        RingRecord::MpiFreed { time, request } => Event::Freed(time, request),
-        RingRecord::NewCommunicator { time, made } => Event::Made(time, made),
-        RingRecord::CommunicatorName { time, library, handle, name } => {
+fn owned(RingRecord { time, event }: RingRecord<'_>) -> Event {
+    match event {
+        RingEvent::Push(name) => Event::Push(time, name.to_vec()),
+        RingEvent::Pop => Event::Pop(time),
+        RingEvent::RangeStart { id, name } => Event::Start(time, id, name.to_vec()),
+        RingEvent::RangeStop(id) => Event::Stop(time, id),
+        RingEvent::Mark(name) => Event::Mark(time, name.to_vec()),
+        RingEvent::MpiEnter(call) => Event::Enter(time, call),
+        RingEvent::MpiExit => Event::Exit(time),
+        RingEvent::MpiRequest(request) => Event::Request(time, request),
+        RingEvent::MpiDone(completion) => Event::Done(time, completion),
+        RingEvent::MpiFreed(request) => Event::Freed(time, request),
+        RingEvent::NewCommunicator(made) => Event::Made(time, made),
+        RingEvent::CommunicatorName { library, handle, name } => {
             Event::Named(time, library, handle, name.to_vec())
         }
-        RingRecord::CommunicatorFreed { time, library, handle } => Event::Gone(time, library, handle),
-        RingRecord::RcclEnter { time, call } => Event::RcclEnter(time, call),
-        RingRecord::RcclExit { time } => Event::RcclExit(time),
+        RingEvent::CommunicatorFreed { library, handle } => Event::Gone(time, library, handle),
+        RingEvent::RcclEnter(call) => Event::RcclEnter(time, call),
+        RingEvent::RcclExit => Event::RcclExit(time),
     }
 }
 
 /// Returns the stored form of an ASCII name.
 fn cut(name: &[u8]) -> Vec<u8> {
-    match name.get(..NAME_LIMIT - CUT_MARK.len()) {
-        Some(kept) if name.len() > NAME_LIMIT => [kept, CUT_MARK.as_bytes()].concat(),
+    match name.get(..MAX_NAME_BYTES - CUT_MARK.len()) {
+        Some(kept) if name.len() > MAX_NAME_BYTES => [kept, CUT_MARK.as_bytes()].concat(),
         _ => name.to_vec(),
     }
 }
 
 #[test]
 fn a_name_is_cut_between_characters() {
-    let (mut producer, mut consumer) = ring(RING_MIN);
+    let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
     for front in 0..4 {
         for character in ["x", "\u{e9}", "\u{2026}", "\u{1f600}"] {
-            let whole = "x".repeat(front) + &character.repeat(NAME_LIMIT + 1);
+            let whole = "x".repeat(front) + &character.repeat(MAX_NAME_BYTES + 1);
             assert!(producer.mark(1, whole.as_bytes()));
             let [Event::Mark(1, name)] = &drained(&mut consumer)[..] else { panic!() };
             let name = std::str::from_utf8(name).unwrap();
-            assert!(name.len() <= NAME_LIMIT && name.len() > NAME_LIMIT - 4);
+            assert!(name.len() <= MAX_NAME_BYTES && name.len() > MAX_NAME_BYTES - 4);
             assert!(name.ends_with(CUT_MARK) && whole.starts_with(name.trim_end_matches(CUT_MARK)));
         }
     }
     // Bytes that are not text are cut at any position.
-    assert!(producer.mark(1, &[0xff; NAME_LIMIT + 1]) && producer.mark(1, &[0x80; NAME_LIMIT + 1]));
+    assert!(producer.mark(1, &[0xff; MAX_NAME_BYTES + 1]) && producer.mark(1, &[0x80; MAX_NAME_BYTES + 1]));
     assert_eq!(drained(&mut consumer).len(), 2);
     // A name of the maximum length is stored completely.
-    assert!(producer.mark(1, &[b'x'; NAME_LIMIT]));
-    assert_eq!(drained(&mut consumer), [Event::Mark(1, vec![b'x'; NAME_LIMIT])]);
+    assert!(producer.mark(1, &[b'x'; MAX_NAME_BYTES]));
+    assert_eq!(drained(&mut consumer), [Event::Mark(1, vec![b'x'; MAX_NAME_BYTES])]);
 }
 
 fn drained(consumer: &mut RingConsumer) -> Vec<Event> {
     let mut events = Vec::new();
-    while !consumer.drain(u64::MAX, |record| events.push(owned(record))).unwrap().empty {}
+    while !consumer.drain(u64::MAX, |record| events.push(owned(record))).unwrap().is_empty {}
     events
 }
 
 #[test]
 fn every_kind_comes_out_as_it_went_in() {
-    let (mut producer, mut consumer) = ring(RING_MIN);
+    let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
     let call = MpiCall {
         function: mpi::MpiFunction::MPI_Send as u32,
         comm: Some(COMM_WORLD),
@@ -149,7 +149,7 @@ fn every_kind_comes_out_as_it_went_in() {
     assert!(producer.mark(5, b""));
     assert!(producer.range_stop(6, u64::MAX));
     producer.pop(-7);
-    let long = vec![b'x'; NAME_LIMIT + 10];
+    let long = vec![b'x'; MAX_NAME_BYTES + 10];
     assert!(producer.mark(8, &long));
     assert!(producer.mpi_request(9, 1) && producer.mpi_done(10, &completion) && producer.mpi_freed(11, 2));
     assert!(producer.new_communicator(12, &made) && producer.new_communicator(13, &bare));
@@ -187,7 +187,7 @@ fn every_kind_comes_out_as_it_went_in() {
 
 #[test]
 fn ends_fit_into_a_ring_that_is_full_of_beginnings() {
-    let (mut producer, mut consumer) = ring(RING_MIN);
+    let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
     let mut open = 0;
     while producer.push(open, b"deeper") {
         open += 1;
@@ -202,7 +202,7 @@ fn ends_fit_into_a_ring_that_is_full_of_beginnings() {
 
 #[test]
 fn names_of_any_length_come_out_whole() {
-    let (mut producer, mut consumer) = ring(RING_MIN);
+    let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
     for length in 0..100 {
         let name: Vec<u8> = (0..length).map(|i| 255 - i).collect();
         assert!(producer.mark(1, &name) && producer.range_start(2, 3, &name));
@@ -223,7 +223,7 @@ fn without_memory_for_a_ring_everything_is_counted() {
 
 #[test]
 fn a_ring_that_nobody_wants_counts_nothing() {
-    let (mut producer, consumer) = ring(RING_MIN);
+    let (mut producer, consumer) = ring(MIN_RING_BYTES);
     consumer.header().unwrap().close();
     while producer.mark(1, b"unread") {}
     assert!(!producer.mark(2, b"unread"));
@@ -232,16 +232,16 @@ fn a_ring_that_nobody_wants_counts_nothing() {
 
 #[test]
 fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
-    let (mut producer, mut consumer) = ring(RING_MIN);
+    let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
     // Twelve eighths in total: the consumer has freed space.
     let mut write_an_eighth = |consumer: &mut RingConsumer| {
-        while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
-        (0..RING_MIN / 8 / 16).for_each(|_| assert!(producer.mark(1, b"")));
+        while !consumer.drain(u64::MAX, |_| ()).unwrap().is_empty {}
+        (0..MIN_RING_BYTES / 8 / 16).for_each(|_| assert!(producer.mark(1, b"")));
     };
     write_an_eighth(&mut consumer);
     assert!(!consumer.wake_up(), "it was awake");
     for _ in 0..5 {
-        while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
+        while !consumer.drain(u64::MAX, |_| ()).unwrap().is_empty {}
         assert!(consumer.fall_asleep() && !consumer.wakeup().state().is_called());
         write_an_eighth(&mut consumer);
         assert!(consumer.wakeup().state().is_called() && consumer.wake_up());
@@ -258,7 +258,7 @@ fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
 #[test]
 fn recorded_and_dropped_are_what_was_emitted() {
     let emitted: i64 = if cfg!(miri) { 300 } else { 300_000 };
-    let (mut producer, mut consumer) = ring(RING_MIN);
+    let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
     let thread = std::thread::spawn(move || {
         for i in 0..emitted {
             let name = vec![b'n'; (i % 90) as usize];
@@ -275,19 +275,19 @@ fn recorded_and_dropped_are_what_was_emitted() {
     loop {
         let ended = consumer.header().unwrap().ended();
         let drained = consumer
-            .drain(4096, |record| match record {
-                RingRecord::Push { time, name } => {
+            .drain(4096, |RingRecord { time, event }| match event {
+                RingEvent::Push(name) => {
                     assert!(time > last && name.len() as i64 == time % 90);
                     (last, pushes) = (time, pushes + 1);
                 }
-                RingRecord::Pop { time } => {
+                RingEvent::Pop => {
                     assert_eq!(time, last);
                     pops += 1;
                 }
-                other => assert_eq!(other, RingRecord::Mark { time: last, name: b"inside" }),
+                other => assert_eq!((time, other), (last, RingEvent::Mark(b"inside"))),
             })
             .unwrap();
-        if ended && drained.empty {
+        if ended && drained.is_empty {
             break;
         }
     }
@@ -317,9 +317,9 @@ fn an_identity_keeps_to_the_allow_list() {
 
 #[test]
 fn a_header_that_makes_no_sense_is_refused() {
-    let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
+    let (left, right) = RingMemory::heap(HEADER_BYTES + MIN_RING_BYTES);
     assert!(RingConsumer::new(right).is_none(), "no magic");
-    for wrong in [3, RING_MIN / 2, RING_MIN * 2, usize::MAX] {
+    for wrong in [3, MIN_RING_BYTES / 2, MIN_RING_BYTES * 2, usize::MAX] {
         RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], wrong);
         assert!(RingHeader::new(&left).unwrap().ring().is_none(), "{wrong}");
     }
@@ -332,15 +332,15 @@ proptest! {
 
     #[test]
     fn facts_survive(pid in any::<i32>(), tid in any::<i32>(), ppid in any::<i32>(), ticks in any::<u64>(),
-                     start_ns in any::<i64>(), name in any::<[u8; 32]>(), forked in any::<bool>(),
+                     start_ns in any::<i64>(), name in any::<[u8; 32]>(), is_forked in any::<bool>(),
                      identity in proptest::collection::vec(any::<u8>(), 0..9000)) {
         let mut thread_name = ThreadName::default();
         thread_name.0[..32].copy_from_slice(&name);
         let facts = ThreadFacts { pid, tid, ppid, start_ticks: ticks, start_ns, thread_name,
-                                  time_namespace: ticks ^ 1, forked };
-        let bytes = HEADER_BYTES + identity_bytes(identity.len()) + RING_MIN;
+                                  time_namespace: ticks ^ 1, is_forked };
+        let bytes = HEADER_BYTES + identity_bytes(identity.len()) + MIN_RING_BYTES;
         let (left, right) = RingMemory::heap(bytes);
-        RingHeader::new(&left).unwrap().write(&facts, &identity, RING_MIN);
+        RingHeader::new(&left).unwrap().write(&facts, &identity, MIN_RING_BYTES);
         let consumer = RingConsumer::new(right).unwrap();
         let header = consumer.header().unwrap();
         prop_assert_eq!(header.facts(), facts);
@@ -353,7 +353,7 @@ proptest! {
     fn accepted_events_come_out_in_order(
         rounds in proptest::collection::vec(proptest::collection::vec((0u8..5, 0usize..5000), 0..20), 1..20),
     ) {
-        let (mut producer, mut consumer) = ring(RING_MIN);
+        let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
         let (mut time, mut open) = (0, 0);
         for round in rounds {
             let mut expected = Vec::new();
@@ -384,20 +384,20 @@ proptest! {
 
     /// Random content of the whole ring: an end or an error, never a panic, and never more records than fit.
     #[test]
-    fn nonsense_is_survived(words in proptest::collection::vec(any::<u64>(), RING_MIN / 8), head in any::<u64>(),
+    fn nonsense_is_survived(words in proptest::collection::vec(any::<u64>(), MIN_RING_BYTES / 8), head in any::<u64>(),
                             plausible in any::<bool>()) {
-        let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
-        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
+        let (left, right) = RingMemory::heap(HEADER_BYTES + MIN_RING_BYTES);
+        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], MIN_RING_BYTES);
         for (i, word) in words.iter().enumerate() {
             // Records that look valid at first are parsed further.
             let word = if plausible { word & 0x0000_00ff_1f07_0070 } else { *word };
             left[HEADER_BYTES / 8 + i].store(word, Relaxed);
         }
-        left[16].store(if plausible { RING_MIN as u64 } else { head }, Relaxed);
+        left[16].store(if plausible { MIN_RING_BYTES as u64 } else { head }, Relaxed);
         let mut consumer = RingConsumer::new(right).unwrap();
         let mut records = 0usize;
         let _ = consumer.drain(u64::MAX, |_| records += 1);
-        prop_assert!(records <= RING_MIN / 16);
+        prop_assert!(records <= MIN_RING_BYTES / 16);
     }
 
     #[test]

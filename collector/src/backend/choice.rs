@@ -1,12 +1,13 @@
 //! Which backends the user chose, and whether they can run together.
 
 use super::rocm_tools;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A tool that records what a rank does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum BackendKind {
     /// Our own library: roctx, MPI and RCCL calls, and the counters of the node.
     Native,
@@ -55,13 +56,9 @@ impl BackendKind {
         }
     }
 
-    /// Whether it takes a configuration file.
-    pub fn has_configuration(self) -> bool {
-        matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
-    }
-
-    /// Whether it writes its files only when the process ends normally or by SIGTERM.
-    pub fn writes_at_exit(self) -> bool {
+    /// Whether it starts the command itself. Such a profiler takes a configuration file, and writes its files
+    /// only when the process ends normally or by SIGTERM.
+    pub fn starts_command(self) -> bool {
         matches!(self, BackendKind::Rocprofv3 | BackendKind::RocprofSys)
     }
 }

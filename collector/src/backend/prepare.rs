@@ -26,18 +26,16 @@ pub(crate) fn plan(request: &BackendRequest<'_>, rank: &str, is_recorded: bool) 
         chosen.iter().copied().filter(|backend| *backend != BackendKind::Native).collect();
     if request.library && !plan.native {
         plan.note(
-            "warning: --trace selects what native records, which was not chosen; add native to --backend"
-                .to_owned(),
+            "warning: --trace selects what native records, which was not chosen; add native to --backend",
         );
     }
     if !request.arguments.is_empty() && others.is_empty() {
         plan.note(
-            "warning: --backend-arg is for rocprofv3, rocprof-sys, rpd-tracer and torch: it has no effect"
-                .to_owned(),
+            "warning: --backend-arg is for rocprofv3, rocprof-sys, rpd-tracer and torch: it has no effect",
         );
     }
-    if request.config.is_some() && !others.iter().any(|backend| backend.has_configuration()) {
-        plan.note("warning: --backend-config is for rocprofv3 and rocprof-sys: it has no effect".to_owned());
+    if request.config.is_some() && !others.iter().any(|backend| backend.starts_command()) {
+        plan.note("warning: --backend-config is for rocprofv3 and rocprof-sys: it has no effect");
     }
     if others.is_empty() && !request.debug_agent || !is_recorded {
         return plan;
@@ -67,16 +65,15 @@ pub(crate) fn plan(request: &BackendRequest<'_>, rank: &str, is_recorded: bool) 
             });
         match prepared {
             Ok(()) => {
-                plan.ends_early |= backend.writes_at_exit();
-                used.push(backend.name().to_owned());
+                plan.ends_early |= backend.starts_command();
+                used.push(backend);
             }
             Err(why) => plan.refuse(why),
         }
     }
     let mut agent = false;
     if request.debug_agent {
-        let folder = scratch.path().to_owned();
-        match debug_agent::prepare(&folder, &mut plan) {
+        match debug_agent::prepare(scratch.path(), &mut plan) {
             Ok(()) => agent = true,
             Err(why) => plan.note(format!("warning: {}", why.0)),
         }

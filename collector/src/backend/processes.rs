@@ -4,12 +4,12 @@
 //! parents die.
 
 use crate::child::PROFILER;
-use crate::host::process_stat::process_stat;
+use crate::host::bounded_read::read_at_most;
+use crate::host::process;
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,9 +18,6 @@ use std::path::Path;
 const MAX_SCANS: usize = 20;
 /// Maximum number of bytes of an environment.
 const MAX_ENVIRONMENT_BYTES: u64 = 16 << 20;
-/// Maximum number of processes between a process and its ancestor.
-const MAX_ANCESTORS: usize = 64;
-
 /// Kills the profiler that was started as `top` and not waited for yet, and the processes that it started,
 /// except those of the command. `all_below` states that there is no command.
 pub(crate) fn kill(folder: &Path, top: Option<i32>, all_below: bool) {
@@ -33,8 +30,8 @@ pub(crate) fn kill(folder: &Path, top: Option<i32>, all_below: bool) {
                 continue;
             }
             // A pidfd cannot refer to a later process with this number.
-            let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-            let is_of_top = top.is_some_and(|top| pid == top || all_below && is_below(pid, top));
+            let pidfd = process::open_pidfd(pid);
+            let is_of_top = top.is_some_and(|top| pid == top || all_below && process::is_below(pid, top));
             if is_of_top || inherited(pid, folder) {
                 send(pid, pidfd.as_ref(), Signal::STOP);
                 stopped.insert(pid, pidfd);
@@ -82,24 +79,10 @@ fn inherited(pid: i32, folder: &Path) -> bool {
 }
 
 fn read(pid: i32, file: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let opened = File::open(format!("/proc/{pid}/{file}"));
     // A file that cannot be read completely belongs to another user.
-    let _ = opened.and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut bytes));
-    bytes
+    read_at_most(format!("/proc/{pid}/{file}"), MAX_ENVIRONMENT_BYTES)
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len().max(1)).any(|window| window == part)
-}
-
-fn is_below(mut pid: i32, ancestor: i32) -> bool {
-    for _ in 0..MAX_ANCESTORS {
-        match process_stat(pid) {
-            Some(stat) if stat.ppid == ancestor => return true,
-            Some(stat) if stat.ppid > 1 => pid = stat.ppid,
-            _ => return false,
-        }
-    }
-    false
 }

@@ -8,9 +8,9 @@ const MAX_DEPTH: usize = 6;
 /// Maximum number of files.
 const MAX_FILES: usize = 100_000;
 /// Endings of files for the hooks and profilers themselves.
-const INTERNAL: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
+const INTERNAL_ENDINGS: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
 /// Endings of files that a profiler writes for users.
-const FOR_PEOPLE: [&str; 3] = ["txt", "csv", "log"];
+const TEXT_ENDINGS: [&str; 3] = ["txt", "csv", "log"];
 /// Maximum length of a name that is made from a path.
 const MAX_NAME_LENGTH: usize = 120;
 
@@ -39,7 +39,7 @@ impl ProfilerFiles {
                 found.notes.push(path);
             } else if has_ending(&path, &["mark"]) {
                 found.marks.push(path);
-            } else if has_ending(&path, &FOR_PEOPLE) {
+            } else if has_ending(&path, &TEXT_ENDINGS) {
                 found.texts.push(path);
             } else {
                 found.traces.push(path);
@@ -71,7 +71,7 @@ pub(super) fn files_in(folder: &Path) -> (Vec<PathBuf>, bool) {
 /// of itself, with the whole environment.
 fn is_internal(path: &Path) -> bool {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-    has_ending(path, &INTERNAL)
+    has_ending(path, &INTERNAL_ENDINGS)
         || ["metadata-", "functions-"].iter().any(|part| name.contains(part) && name.ends_with(".json"))
         || ["-wal", "-shm", "-journal", ".rpd.json"].iter().any(|ending| name.ends_with(ending))
         || path.components().any(|part| part.as_os_str() == "__pycache__")
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_journals_and_traces_are_told_apart() {
+    fn texts_journals_and_traces_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let names = [
             "node/1_results.db",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_told() {
+    fn what_is_too_deep_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let deep = (0..=MAX_DEPTH).fold(folder.path().to_owned(), |path, _| path.join("d"));
         fs::create_dir_all(&deep).unwrap();

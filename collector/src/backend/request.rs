@@ -1,6 +1,6 @@
 //! The user's request for backends, and the plan for starting the command.
 
-use super::choice::BackendChoice;
+use super::choice::{BackendChoice, BackendKind};
 use super::scratch::ScratchFolder;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -114,8 +114,8 @@ impl BackendPlan {
         self.harvest.as_ref().is_some_and(|harvest| !harvest.backends.is_empty())
     }
 
-    pub(super) fn note(&mut self, line: String) {
-        self.notes.push(line);
+    pub(super) fn note(&mut self, line: impl Into<String>) {
+        self.notes.push(line.into());
     }
 
     /// Continues without a profiler. If `auto` chose it, the line about what records what has the reason.
@@ -132,8 +132,8 @@ impl BackendPlan {
 pub struct HarvestRequest {
     /// The folder on the node.
     pub scratch: OsString,
-    /// Names of backends, which are folders in it.
-    pub backends: Vec<String>,
+    /// The profilers. Each has a folder with its name in it.
+    pub backends: Vec<BackendKind>,
     /// The debug agent ran as well.
     pub debug_agent: bool,
     /// Keep the folder.

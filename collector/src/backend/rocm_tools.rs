@@ -3,7 +3,7 @@
 use crate::child::signals::cancelled;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,7 +52,7 @@ pub(crate) fn query(program: &Path, arguments: &[&OsStr], folder: &Path) -> Opti
     query_within(program, arguments, folder, TIME_TO_ANSWER)
 }
 
-/// Like [`query`], with a time limit for each output.
+/// Like [`query`], with a time limit for the output, and again for the end of the program.
 pub(super) fn query_within(
     program: &Path,
     arguments: &[&OsStr],
@@ -62,53 +62,37 @@ pub(super) fn query_within(
     if cancelled().is_some() {
         return None;
     }
-    let mut child = Command::new(program)
-        .args(arguments)
-        .current_dir(folder)
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .ok()?;
-    let (done, answers) = sync_channel(2);
-    let outputs: [Option<Box<dyn Read + Send>>; 2] = [
-        child.stdout.take().map(|out| Box::new(out) as _),
-        child.stderr.take().map(|out| Box::new(out) as _),
-    ];
-    for output in outputs.into_iter().flatten() {
-        let done = done.clone();
-        let reader = move || {
-            let mut text = Vec::new();
-            let read = output.take(MAX_ANSWER_BYTES).read_to_end(&mut text);
-            let _ = done.send(read.is_ok().then_some(text));
-        };
-        std::thread::Builder::new().name("rpd-ask".to_owned()).spawn(reader).ok()?;
-    }
-    let mut answer = String::new();
-    let mut in_time = true;
-    let mut until = Instant::now() + limit;
-    let mut answered = 0;
-    while answered < 2 && in_time {
+    let (output, input) = io::pipe().ok()?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder).env_remove("LD_PRELOAD").stdin(Stdio::null());
+    command.stdout(input.try_clone().ok()?).stderr(input).process_group(0);
+    let mut child = command.spawn().ok()?;
+    // Closes this process's copies of the pipe, which ends when the program has closed its own.
+    drop(command);
+    let (done, answers) = sync_channel(1);
+    let reader = move || {
+        let mut text = Vec::new();
+        let read = output.take(MAX_ANSWER_BYTES).read_to_end(&mut text);
+        let _ = done.send(read.map(|_| text).unwrap_or_default());
+    };
+    std::thread::Builder::new().name("rpd-ask".to_owned()).spawn(reader).ok()?;
+    let is_late = |until: Instant| cancelled().is_some() || Instant::now() >= until;
+    let until = Instant::now() + limit;
+    let answer = loop {
         match answers.recv_timeout(LOOK_EVERY) {
-            Ok(text) => {
-                answer += &String::from_utf8_lossy(&text.unwrap_or_default());
-                answered += 1;
-                until = Instant::now() + limit;
-            }
-            Err(RecvTimeoutError::Timeout) => in_time = cancelled().is_none() && Instant::now() < until,
-            Err(RecvTimeoutError::Disconnected) => in_time = false,
+            Err(RecvTimeoutError::Timeout) if !is_late(until) => {}
+            answer => break answer.ok(),
         }
-    }
+    };
+    let (mut in_time, until) = (answer.is_some(), Instant::now() + limit);
     // The program may close its outputs and keep running.
     while in_time && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(LOOK_EVERY / 10);
-        in_time = cancelled().is_none() && Instant::now() < until;
+        in_time = !is_late(until);
     }
     if !in_time && let Some(group) = Pid::from_raw(child.id() as i32) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
-    in_time.then_some(answer)
+    answer.filter(|_| in_time).map(|text| String::from_utf8_lossy(&text).into_owned())
 }

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_looks_after_is_removed_and_nothing_else() {
+    fn only_abandoned_folders_are_removed() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let make = |rank: &str| ScratchFolder::make(root, rank).unwrap();

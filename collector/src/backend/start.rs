@@ -170,13 +170,3 @@ pub(crate) fn record(scratch: &Path) -> Option<StartRecord> {
         std::thread::sleep(LOOK_EVERY);
     }
 }
-
-/// Whether a profiler tried to start the command again.
-pub(crate) fn was_asked_again(scratch: &Path) -> bool {
-    start_mark::was_asked_again(scratch)
-}
-
-/// Returns the process id of the command from its mark: a profiler may stay above it.
-pub(crate) fn pid(scratch: &Path) -> Option<i32> {
-    StartRecord::read(scratch).map(|record| record.command.pid)
-}

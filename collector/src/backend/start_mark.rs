@@ -12,7 +12,7 @@
 //! ```
 
 use crate::child::CommandEnding;
-use crate::host::process_stat::process_stat;
+use crate::host::process;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -23,12 +23,12 @@ const STARTED: &str = "started";
 /// Created when a process tries to start the command again.
 const AGAIN: &str = "again";
 /// Size of the file.
-const BYTES: usize = 256;
+const MARK_BYTES: usize = 256;
 
 /// Creates the mark in a new folder.
 pub(super) fn make(folder: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(READY))?;
-    file.write_all(&[b' '; BYTES])
+    file.write_all(&[b' '; MARK_BYTES])
 }
 
 /// Takes the mark. Returns `false` if another process has it, or if the folder is gone.
@@ -66,12 +66,12 @@ pub(crate) struct NamedProcess {
 
 impl NamedProcess {
     pub(super) fn of(pid: i32) -> NamedProcess {
-        NamedProcess { pid, ticks: process_stat(pid).map_or(0, |stat| stat.start_ticks) }
+        NamedProcess { pid, ticks: process::stat(pid).map_or(0, |stat| stat.start_ticks) }
     }
 
     /// Whether the process still runs. Its number may have been reused.
     pub(crate) fn is_there(self) -> bool {
-        process_stat(self.pid).is_some_and(|stat| stat.start_ticks == self.ticks)
+        process::stat(self.pid).is_some_and(|stat| stat.start_ticks == self.ticks)
     }
 }
 
@@ -116,7 +116,7 @@ impl StartRecord {
     /// Reads the mark. `None` until something is written.
     pub(crate) fn read(folder: &Path) -> Option<StartRecord> {
         let mut text = String::new();
-        File::open(folder.join(STARTED)).ok()?.take(BYTES as u64).read_to_string(&mut text).ok()?;
+        File::open(folder.join(STARTED)).ok()?.take(MARK_BYTES as u64).read_to_string(&mut text).ok()?;
         // After the last line end there is only padding.
         let mut lines = text.rsplit_once('\n')?.0.lines();
         let named = |words: &mut std::str::SplitWhitespace<'_>| {
@@ -175,11 +175,11 @@ mod tests {
             assert!(read.ending == ending || ending.is_none());
             assert!(read.is_of_here() && read.command.is_there());
         }
-        assert_eq!(std::fs::metadata(folder.join(STARTED)).unwrap().len(), BYTES as u64);
+        assert_eq!(std::fs::metadata(folder.join(STARTED)).unwrap().len(), MARK_BYTES as u64);
     }
 
     #[test]
-    fn a_mark_that_says_something_else_says_nothing() {
+    fn a_mark_with_other_content_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         for text in ["", "\n", "7", "7 8\n", "x 8\n0 0 1\n", "7 8\n0 0 x\n"] {
             std::fs::write(folder.path().join(STARTED), text).unwrap();

@@ -1,10 +1,8 @@
 //! Starts a program with signals ignored, so that an early signal of the batch system does not end it, unless
 //! it installs a handler.
 
-use super::{find, interpreter_of};
+use super::{find, first_line_of_script};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -50,18 +48,12 @@ pub(crate) fn words(way: &OsStr, signals: &str, command: &[OsString]) -> Option<
     Some(words.into_iter().chain(command.iter().cloned()).collect())
 }
 
-/// Whether a program is a shell, or a script for one.
+/// Whether a program is a shell, or a script whose first line is `#!/bin/bash`, `#!/usr/bin/env bash` or similar.
 fn is_shell(program: &Path) -> bool {
-    let named = |path: &Path| path.file_name().is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
-    let interpreter = interpreter_of(program).unwrap_or_default();
-    named(program) || named(Path::new(&interpreter)) || is_for_a_shell_by_env(program)
-}
-
-/// Whether the first line is `#!/usr/bin/env bash` or similar.
-fn is_for_a_shell_by_env(program: &Path) -> bool {
-    let mut line = Vec::new();
-    let read = File::open(program).and_then(|file| file.take(256).read_to_end(&mut line));
-    let text = String::from_utf8_lossy(&line);
-    let first = text.lines().next().unwrap_or_default();
-    read.is_ok() && first.starts_with("#!") && first.split_whitespace().any(|word| SHELLS.contains(&word))
+    let is_shell =
+        |path: &Path| path.file_name().is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
+    let words = first_line_of_script(program).unwrap_or_default();
+    is_shell(program)
+        || words.first().is_some_and(|interpreter| is_shell(Path::new(interpreter)))
+        || words.iter().any(|word| SHELLS.iter().any(|shell| word == *shell))
 }

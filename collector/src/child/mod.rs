@@ -5,12 +5,12 @@ pub(crate) mod preload;
 pub(crate) mod program;
 pub(crate) mod signals;
 
-use crate::log::next_step;
-use crate::log::warn;
+use crate::host::bounded_read::read_at_most;
+use crate::log::{next_step, warn};
 use rpd_shard::record::Exit;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -79,10 +79,11 @@ fn shell_for(program: &OsStr, arguments: &[OsString]) -> Command {
 fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
     let name = program.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
-        match find(program).map(|path| interpreter_of(&path)) {
+        match find(program).map(|path| first_line_of_script(&path)?.into_iter().next()) {
             None => warn(format_args!("{name}: command not found")),
             Some(Some(interpreter)) => warn(format_args!(
-                "{name}: its interpreter {interpreter} is not found: correct its first line or install it"
+                "{name}: its interpreter {} is not found: correct its first line or install it",
+                interpreter.display()
             )),
             Some(None) => warn(format_args!(
                 "{name}: its loader is not found: it was built for another system, see `readelf -l`"
@@ -103,12 +104,13 @@ pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Returns the interpreter that the first line of a script names.
-pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
-    let mut start = Vec::new();
-    std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
+/// Returns the words of the first line of a script: its interpreter and arguments. `None` for other files.
+pub(crate) fn first_line_of_script(path: &Path) -> Option<Vec<OsString>> {
+    const MAX_LINE_BYTES: u64 = 256;
+    let start = read_at_most(path, MAX_LINE_BYTES);
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_owned())
+    let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    Some(words.map(|word| OsStr::from_bytes(word).to_owned()).collect())
 }
 
 /// How the command ended, and how rpd-collect is to end.

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_space_has_another_name_that_nobody_else_made() {
+    fn a_path_with_a_space_gets_a_private_link() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("a prefix").join(LIBRARY);
         std::fs::create_dir(library.parent().unwrap()).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_library_is_said_with_the_next_step() {
+    fn a_missing_library_is_reported_with_the_next_step() {
         let folder = tempfile::tempdir().unwrap();
         let executable = folder.path().join("rpd-collect");
         let error = find_library(None, &executable).unwrap_err().to_string();

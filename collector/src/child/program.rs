@@ -1,11 +1,10 @@
 //! Inspects the command without running it: which file would run, and whether our library can be preloaded
 //! into it.
 
-use super::find;
+use super::{find, first_line_of_script};
 use rustix::process::{getegid, geteuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -145,14 +144,12 @@ fn rights_of(path: &Path) -> Option<ProgramRights> {
 
 /// Returns the interpreter in the first line of a script, or the program that `env` there looks for.
 fn interpreter(path: &Path) -> Option<OsString> {
-    let mut start = Vec::new();
-    File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
-    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let first = words.next()?;
-    let env = first.ends_with(b"/env");
-    let word = if env { words.find(|word| !word.starts_with(b"-") && !word.contains(&b'=')) } else { None };
-    Some(OsStr::from_bytes(word.unwrap_or(first)).to_owned())
+    let words = first_line_of_script(path)?;
+    let (first, arguments) = words.split_first()?;
+    let is_program =
+        |word: &&OsString| !word.as_bytes().starts_with(b"-") && !word.as_bytes().contains(&b'=');
+    let by_env = first.as_bytes().ends_with(b"/env").then(|| arguments.iter().find(is_program)).flatten();
+    Some(by_env.unwrap_or(first).clone())
 }
 
 fn is_elf(path: &Path) -> bool {

@@ -30,8 +30,9 @@
 //! Never passed on: signals that report an error or an event of this process itself (SIGSEGV, SIGBUS, SIGFPE,
 //! SIGILL, SIGSYS, SIGTRAP, SIGABRT, SIGPIPE, SIGXFSZ, SIGCHLD). The value of a real-time signal is lost.
 
+use crate::host::process;
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, getpid, kill_process, pidfd_send_signal};
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN,
     SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU, SIGXFSZ,
@@ -170,7 +171,7 @@ impl SignalForwarder {
         std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(move || {
             let mut stopped = false;
             for origin in signals.forever() {
-                if for_thread.is_alone() && stop_alone(origin.signal) {
+                if for_thread.state().alone && stop_alone(origin.signal) {
                     continue;
                 }
                 ENDING.fetch_or(ENDS.contains(&origin.signal), Relaxed);
@@ -226,8 +227,7 @@ impl SignalForwarder {
 
 impl Target {
     fn new(pid: i32, top: i32, is_command: bool) -> Target {
-        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Target { pid, pidfd, top, is_command }
+        Target { pid, pidfd: process::open_pidfd(pid), top, is_command }
     }
 
     fn send(&self, number: i32) {
@@ -248,10 +248,6 @@ impl Target {
 impl Aim {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_alone(&self) -> bool {
-        self.state().alone
     }
 
     /// Waits until there is a process to pass signals on to.
@@ -283,7 +279,7 @@ impl Aim {
             return;
         }
         let sender = origin.process.as_ref().map_or(0, |process| process.pid);
-        if target.is_some_and(|target| sender > 0 && is_below(sender, target.top)) {
+        if target.is_some_and(|target| sender > 0 && process::is_below(sender, target.top)) {
             return;
         }
         let ends = state.ends_early && EARLY.contains(&origin.signal);
@@ -349,7 +345,7 @@ fn is_for_us_alone(origin: &Origin, target: &Target) -> bool {
         return TIMERS.contains(&origin.signal);
     }
     let Some(sender) = origin.process.as_ref().map(|process| process.pid) else { return true };
-    if sender > 0 && is_below(sender, target.top) {
+    if sender > 0 && process::is_below(sender, target.top) {
         return false;
     }
     if !takes(command, origin.signal) {
@@ -379,20 +375,6 @@ fn waits_for_signals(pid: i32) -> bool {
 /// `timeout` creates a group of its own and signals all of it, unless it runs with `--foreground`.
 fn leads_our_group(pid: i32) -> bool {
     rustix::process::getpgrp().as_raw_nonzero().get() == pid
-}
-
-/// Whether a process is `ancestor` or below it.
-fn is_below(mut pid: i32, ancestor: i32) -> bool {
-    for _ in 0..64 {
-        if pid == ancestor {
-            return true;
-        }
-        match crate::host::process_stat::process_stat(pid) {
-            Some(stat) if stat.ppid > 1 => pid = stat.ppid,
-            _ => return false,
-        }
-    }
-    false
 }
 
 /// Whether a set of `/proc/PID/status` contains a signal.

@@ -7,18 +7,14 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeRate(pub u32);
 
-/// A text that is not a rate.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a number of answers per second; write an integer from 1 to 4294967295, as {DEFAULT_RATE}"
-)]
-pub struct ProbeRateError(String);
-
 impl FromStr for ProbeRate {
-    type Err = ProbeRateError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ProbeRate, ProbeRateError> {
+    fn from_str(text: &str) -> Result<ProbeRate, String> {
         let rate = text.trim().parse().ok().filter(|rate| *rate > 0);
-        rate.map(ProbeRate).ok_or_else(|| ProbeRateError(text.chars().take(100).collect()))
+        rate.map(ProbeRate).ok_or_else(|| {
+            let text: String = text.chars().take(100).collect();
+            format!("{text:?} is not a number of answers per second; write an integer from 1 to 4294967295, as {DEFAULT_RATE}")
+        })
     }
 }

@@ -53,14 +53,8 @@ impl ChildAgents {
         }
         *word |= bit;
         (child.route, child.last, child.left) = (route, now, false);
-        Some(ProbePacket {
-            kind: PacketKind::Answer,
-            from: question.to,
-            to: question.from,
-            received,
-            sent: 0,
-            ..*question
-        })
+        let (kind, from, to) = (PacketKind::Answer, question.to, question.from);
+        Some(ProbePacket { kind, from, to, received, sent: 0, ..*question })
     }
 
     /// Removes a child that sends no more requests.
@@ -143,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn children_wait_until_they_say_goodbye_or_are_long_silent() {
+    fn children_wait_until_goodbye_or_long_silence() {
         let (mut children, now) = (ChildAgents::default(), Instant::now());
         let second = Duration::from_secs(1);
         children.answer(&question(BURST, 0), RECEIVED, route(), now).unwrap();

@@ -9,10 +9,10 @@ use std::time::Instant;
 /// Maximum number of requests in one burst: the replying agent keeps a bit for each.
 pub(super) const MAX_QUESTIONS: u32 = 256;
 /// Number of consecutive requests without a reply that ends a burst.
-const SILENCE: u32 = 5;
+const MAX_SILENT_QUESTIONS: u32 = 5;
 
 /// Number of probes with kernel times on both sides that suffices to drop the others.
-const ENOUGH_KERNEL_PROBES: usize = 3;
+const MIN_KERNEL_PROBES: usize = 3;
 
 /// A route to another agent: one of its addresses, and our socket that reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ impl OpenBurst {
 
     /// Whether a request is still to be sent.
     pub(super) fn has_more(&self) -> bool {
-        self.sent < self.wanted && self.silent < SILENCE
+        self.sent < self.wanted && self.silent < MAX_SILENT_QUESTIONS
     }
 
     /// Whether no request waits for its reply.
@@ -87,23 +87,15 @@ impl OpenBurst {
 
     /// Whether the other agent has fallen silent.
     pub(super) fn is_in_vain(&self) -> bool {
-        self.silent >= SILENCE || self.answers() == 0
+        self.silent >= MAX_SILENT_QUESTIONS || self.answers() == 0
     }
 
     /// Makes the next request, without the time at which it is sent: see [`OpenBurst::sent`].
     pub(super) fn ask(&mut self) -> ProbePacket {
         let number = self.sent;
         self.sent += 1;
-        let (kind, burst) = (PacketKind::Ask, self.id);
-        ProbePacket {
-            kind,
-            burst,
-            number,
-            from: self.own,
-            to: self.peer,
-            received: ReceiveTime::default(),
-            sent: 0,
-        }
+        let (kind, burst, received) = (PacketKind::Ask, self.id, ReceiveTime::default());
+        ProbePacket { kind, burst, number, from: self.own, to: self.peer, received, sent: 0 }
     }
 
     /// Notes when the request was sent, or that it could not be sent.
@@ -168,7 +160,7 @@ impl OpenBurst {
     /// times of the programs. So no recorded burst mixes the two.
     pub(super) fn result(&self, from: &ClockDomain, to: &ClockDomain) -> Option<ProbeBurst> {
         let by_kernels: Vec<Probe> = self.probes.iter().filter_map(|probe| probe.kernel).collect();
-        let kernel_times = by_kernels.len() >= ENOUGH_KERNEL_PROBES.min(self.probes.len());
+        let kernel_times = by_kernels.len() >= MIN_KERNEL_PROBES.min(self.probes.len());
         let by_programs = || self.probes.iter().map(|probe| probe.program).collect();
         let mut probes = if kernel_times { by_kernels } else { by_programs() };
         let answered = self.probes.len() as u32;
@@ -285,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_the_answered_probes_are_kept() {
+    fn the_best_of_the_answered_probes_remain() {
         let mut burst = OpenBurst::new(ID, 1, 2, 20);
         let mut time = 0;
         while burst.has_more() {
@@ -354,7 +346,7 @@ mod tests {
             asked(&mut burst, 9, 1);
             burst.give_up(later);
         }
-        assert!(burst.sent == SILENCE && burst.is_in_vain());
+        assert!(burst.sent == MAX_SILENT_QUESTIONS && burst.is_in_vain());
         let mut search = OpenBurst::new(ID, 1, 2, 6);
         for port in [7, 8, 9] {
             let question = asked(&mut search, port, 100);

@@ -69,16 +69,12 @@ impl AgentCard {
         bytes.extend(self.domain.boot_id.as_bytes());
         bytes.push(self.addresses.len() as u8);
         for address in &self.addresses {
-            match address.ip() {
-                IpAddr::V4(ip) => {
-                    bytes.push(IPV4);
-                    bytes.extend(ip.octets());
-                }
-                IpAddr::V6(ip) => {
-                    bytes.push(IPV6);
-                    bytes.extend(ip.octets());
-                }
-            }
+            let (family, octets) = match address.ip() {
+                IpAddr::V4(ip) => (IPV4, ip.octets().to_vec()),
+                IpAddr::V6(ip) => (IPV6, ip.octets().to_vec()),
+            };
+            bytes.push(family);
+            bytes.extend(octets);
             bytes.extend(address.port().to_le_bytes());
         }
     }

@@ -35,7 +35,7 @@ const MAX_ROOT_FILE_BYTES: u64 = 4096;
 /// Maximum number of entries that the sweeper inspects.
 const MAX_SWEPT_ENTRIES: usize = 1 << 16;
 /// Age by which a shared file system may report outdated times.
-const STALE: Duration = Duration::from_secs(60);
+const MAX_TIME_ERROR: Duration = Duration::from_secs(60);
 
 /// The agent that assigns the others their places in the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -166,7 +166,7 @@ impl RendezvousFolder {
         }
         self.count(1);
         self.entries.remove(ROOT_FILE)?;
-        self.sweep(expiry + STALE)?;
+        self.sweep(expiry + MAX_TIME_ERROR)?;
         self.count(1);
         self.run.remove_folder(FOLDER_NAME)
     }

@@ -20,17 +20,15 @@ pub enum ProbeInterface {
     Network(IpAddr, u8),
 }
 
-/// A text that does not name an interface.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an interface; write its name, as ib0, or its network, as 10.1.0.0/16")]
-pub struct ProbeInterfaceError(String);
-
 impl FromStr for ProbeInterface {
-    type Err = ProbeInterfaceError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ProbeInterface, ProbeInterfaceError> {
+    fn from_str(text: &str) -> Result<ProbeInterface, String> {
         let text = text.trim();
-        let error = || ProbeInterfaceError(text.chars().take(100).collect());
+        let error = || {
+            let text: String = text.chars().take(100).collect();
+            format!("{text:?} is not an interface; write its name, as ib0, or its network, as 10.1.0.0/16")
+        };
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
         if let Ok(address) = address.parse::<IpAddr>() {
             let bits = if address.is_ipv4() { 32 } else { 128 };
@@ -73,25 +71,6 @@ fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     different.checked_shr(bits - u32::from(prefix)).unwrap_or(0) == 0
 }
 
-/// The reason why there is no address for probes.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AddressError {
-    /// The system does not list its interfaces.
-    #[error("the network interfaces cannot be listed: {0}")]
-    Io(#[from] io::Error),
-    /// There is only the loopback interface.
-    #[error("no network interface is up")]
-    NothingUp,
-    /// The chosen interface does not exist. Lists the others.
-    #[error("no address of {chosen} is up on this node{}", listed(.there))]
-    NotThere {
-        /// The choice.
-        chosen: ProbeInterface,
-        /// Name and address of each interface.
-        there: Vec<(String, IpAddr)>,
-    },
-}
-
 /// Names the first interfaces and the next step.
 fn listed(there: &[(String, IpAddr)]) -> String {
     let shown = there.iter().take(MAX_LISTED_INTERFACES).map(|(name, address)| format!("{name} ({address})"));
@@ -104,7 +83,7 @@ fn listed(there: &[(String, IpAddr)]) -> String {
 }
 
 /// An address of this node.
-struct RootFileContent {
+struct NodeAddress {
     name: String,
     address: IpAddr,
     /// The interface has hardware: it is no bridge, tunnel or end of a container.
@@ -114,9 +93,12 @@ struct RootFileContent {
 /// Returns the addresses of interfaces that are up, in the order in which other agents try them: first those
 /// with hardware, IPv4 before IPv6. Loopback is included only if it was chosen; link-local addresses never
 /// are. Returns at least one.
-pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
-    let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
-    let found = up.map(|interface| RootFileContent {
+pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> io::Result<Vec<IpAddr>> {
+    let listed = if_addrs::get_if_addrs();
+    let all = listed
+        .map_err(|error| io::Error::other(format!("the network interfaces cannot be listed: {error}")))?;
+    let up = all.into_iter().filter(if_addrs::Interface::is_oper_up);
+    let found = up.map(|interface| NodeAddress {
         address: interface.ip(),
         is_device: Path::new("/sys/class/net").join(&interface.name).join("device").exists(),
         name: interface.name,
@@ -124,27 +106,27 @@ pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, 
     in_order(found.collect(), chosen)
 }
 
-fn in_order(
-    mut found: Vec<RootFileContent>,
-    chosen: Option<&ProbeInterface>,
-) -> Result<Vec<IpAddr>, AddressError> {
-    let usable = found.iter().filter(|found| is_global(found.address) && !found.address.is_loopback());
+fn in_order(mut found: Vec<NodeAddress>, chosen: Option<&ProbeInterface>) -> io::Result<Vec<IpAddr>> {
+    found.retain(|found| is_global(found.address));
+    let usable = found.iter().filter(|found| !found.address.is_loopback());
     let there: Vec<(String, IpAddr)> = usable.map(|found| (found.name.clone(), found.address)).collect();
-    found.retain(|RootFileContent { name, address, .. }| match chosen {
-        Some(chosen) => is_global(*address) && chosen.has(name, *address),
-        None => is_global(*address) && !address.is_loopback(),
+    found.retain(|NodeAddress { name, address, .. }| {
+        chosen.map_or(!address.is_loopback(), |chosen| chosen.has(name, *address))
     });
     found.sort_by_key(|found| (!found.is_device, found.address.is_ipv6()));
     let mut addresses: Vec<IpAddr> = Vec::new();
-    for RootFileContent { address, .. } in found {
+    for NodeAddress { address, .. } in found {
         if !addresses.contains(&address) && addresses.len() < MAX_ADDRESSES {
             addresses.push(address);
         }
     }
     match chosen {
         _ if !addresses.is_empty() => Ok(addresses),
-        None => Err(AddressError::NothingUp),
-        Some(chosen) => Err(AddressError::NotThere { chosen: chosen.clone(), there }),
+        None => Err(io::Error::other("no network interface is up")),
+        Some(chosen) => {
+            let listed = listed(&there);
+            Err(io::Error::other(format!("no address of {chosen} is up on this node{listed}")))
+        }
     }
 }
 
@@ -173,7 +155,7 @@ mod tests {
             ("eth1", "169.254.3.4", true),
             ("ib0", "10.1.3.5", true),
         ];
-        let found = interfaces.iter().map(|(name, address, is_device)| RootFileContent {
+        let found = interfaces.iter().map(|(name, address, is_device)| NodeAddress {
             name: (*name).to_owned(),
             address: address.parse().unwrap(),
             is_device: *is_device,

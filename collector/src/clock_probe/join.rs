@@ -18,11 +18,11 @@ use super::registry::AgentRegistry;
 
 /// Length of every packet of this kind.
 pub(super) const JOIN_BYTES: usize = 640;
-const COVERED: usize = 608;
-const CARDS: usize = 48;
+const COVERED_BYTES: usize = 608;
+const CARDS_OFFSET: usize = 48;
 const MAGIC: [u8; 8] = *b"RPDJ\x01\0\0\0";
 /// Position of the kind, which is zero in [`MAGIC`].
-const KIND: usize = 5;
+const KIND_OFFSET: usize = 5;
 const JOIN: u8 = 1;
 const PLACE: u8 = 2;
 
@@ -73,7 +73,7 @@ impl TreePlace {
             let mut bytes = Vec::new();
             card.append_to(&mut bytes);
             length += bytes.len();
-            if length > COVERED - CARDS {
+            if length > COVERED_BYTES - CARDS_OFFSET {
                 break;
             }
             candidates.push(card.clone());
@@ -98,16 +98,16 @@ impl JoinPacket {
         };
         let mut bytes = Vec::with_capacity(JOIN_BYTES);
         bytes.extend(MAGIC);
-        bytes[KIND] = kind;
+        bytes[KIND_OFFSET] = kind;
         [from.0, to.0, nonce].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
         bytes.extend(number.to_le_bytes());
         [first, total, cards.len() as u16].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
-        bytes.resize(CARDS, 0);
+        bytes.resize(CARDS_OFFSET, 0);
         bytes.extend(cards);
-        if bytes.len() > COVERED {
+        if bytes.len() > COVERED_BYTES {
             return None;
         }
-        bytes.resize(COVERED, 0);
+        bytes.resize(COVERED_BYTES, 0);
         let code = key.code(&bytes);
         bytes.extend(code.as_bytes());
         bytes.try_into().ok()
@@ -116,9 +116,9 @@ impl JoinPacket {
     /// Reads a packet; `None` unless its sender knows the secret of the run and every field is valid.
     pub(super) fn open(key: &PacketKey, bytes: &[u8]) -> Option<JoinPacket> {
         let bytes: &[u8; JOIN_BYTES] = bytes.try_into().ok()?;
-        let (covered, code) = bytes.split_at(COVERED);
+        let (covered, code) = bytes.split_at(COVERED_BYTES);
         let (mut head, rest): ([u8; 8], &[u8]) = take(covered)?;
-        let kind = std::mem::take(&mut head[KIND]);
+        let kind = std::mem::take(&mut head[KIND_OFFSET]);
         if head != MAGIC || key.code(covered) != blake3::Hash::from_bytes(code.try_into().ok()?) {
             return None;
         }
@@ -226,8 +226,8 @@ mod tests {
     fn a_question_for_another_agent_or_with_several_cards_is_none() {
         let seal = |packet: JoinPacket| packet.seal(&key()).unwrap();
         let reseal = |mut bytes: [u8; JOIN_BYTES]| {
-            let code = key().code(&bytes[..COVERED]);
-            bytes[COVERED..].copy_from_slice(code.as_bytes());
+            let code = key().code(&bytes[..COVERED_BYTES]);
+            bytes[COVERED_BYTES..].copy_from_slice(code.as_bytes());
             JoinPacket::open(&key(), &bytes)
         };
         let question = seal(JoinPacket::Join(join(1, 0)));
@@ -238,16 +238,16 @@ mod tests {
         };
         assert!(reseal(question).is_some());
         assert_eq!(with(8, 9), None, "sender and card differ");
-        assert_eq!(with(KIND, 3), None, "an unknown kind");
+        assert_eq!(with(KIND_OFFSET, 3), None, "an unknown kind");
         assert_eq!(with(40, 1), None, "half a card");
         assert_eq!(with(41, 255), None, "longer than the packet");
-        assert_eq!(with(COVERED - 1, 1), None, "something after the cards");
+        assert_eq!(with(COVERED_BYTES - 1, 1), None, "something after the cards");
         let cards = vec![card(1), card(2)];
         let (from, to) = (AgentId(0), AgentId(1));
         let place = TreePlace { from, to, nonce: 1, number: 1, first: 0, total: 2, candidates: cards };
         let sealed = seal(JoinPacket::Place(place.clone()));
         let mut as_join = sealed;
-        as_join[KIND] = JOIN;
+        as_join[KIND_OFFSET] = JOIN;
         assert_eq!(reseal(as_join), None);
         let beyond = seal(JoinPacket::Place(TreePlace { first: 1, ..place }));
         assert_eq!(JoinPacket::open(&key(), &beyond), None, "more candidates than there are");
@@ -256,11 +256,11 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_with_the_right_key_is_read_without_a_panic(
-            bytes in proptest::collection::vec(any::<u8>(), COVERED), kind in 1u8..3, length in 0u16..600,
+            bytes in proptest::collection::vec(any::<u8>(), COVERED_BYTES), kind in 1u8..3, length in 0u16..600,
         ) {
             let mut bytes = bytes;
             bytes[..8].copy_from_slice(&MAGIC);
-            bytes[KIND] = kind;
+            bytes[KIND_OFFSET] = kind;
             bytes[40..42].copy_from_slice(&length.to_le_bytes());
             bytes[42..48].fill(0);
             let code = key().code(&bytes);

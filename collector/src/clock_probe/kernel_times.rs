@@ -29,7 +29,7 @@ const NARROW_NS: i64 = 1_000;
 /// Maximum width of a bracket, ns: its error is up to half of that.
 const MAX_BRACKET_NS: i64 = 5_000;
 /// Maximum difference of two readings of one clock by different ways, ns.
-const SLACK_NS: i64 = 1_000;
+const MAX_SLACK_NS: i64 = 1_000;
 /// Maximum time, ns, from the stamp of a packet to its arrival in the queue of the socket. On a busy core
 /// another thread may run in between, so that a read of the socket finds nothing although the packet has its
 /// stamp.
@@ -44,7 +44,7 @@ const MAX_RATE: f64 = 1e-3;
 /// Maximum change of a stamp by slewing, ns.
 const MAX_OFF_NS: f64 = 100.0;
 /// Maximum rate of slewing: a faster change of REALTIME is a step.
-const FASTEST_SLEWING: i64 = 10;
+const SLEWING_DIVISOR: i64 = 10;
 /// Number of disagreements between the program's and the kernel's REALTIME that count: a single one may be
 /// due to a step at that moment.
 const COMPARISONS: usize = 3;
@@ -155,8 +155,9 @@ impl KernelClock {
         let sent = self.ends.0.send(&[0]);
         let after = (clock.realtime)();
         let stamp = receive_stamp(&self.ends.1).and_then(clock.stamp);
-        let fits =
-            |stamp| (before.saturating_sub(SLACK_NS)..=after.saturating_add(SLACK_NS)).contains(&stamp);
+        let fits = |stamp| {
+            (before.saturating_sub(MAX_SLACK_NS)..=after.saturating_add(MAX_SLACK_NS)).contains(&stamp)
+        };
         sent.is_ok() && stamp.is_some_and(fits)
     }
 }
@@ -184,32 +185,26 @@ pub(super) struct KernelTimes {
     anchor: Option<Bracket>,
     /// Difference of the rates of REALTIME and the clock of the records; 0 until it is known.
     rate: f64,
-    stepped: bool,
+    has_stepped: bool,
 }
 
 impl KernelTimes {
     /// Prepares the sockets. Warns if the kernel's times cannot be used.
     pub(super) fn new(clock: NodeClock, sockets: &ProbeSockets) -> KernelTimes {
-        let count = sockets.all().count();
         let kernel = match sockets.stamp_error() {
             Some(error) => Err(format!("the kernel refuses SO_TIMESTAMPNS ({error})")),
             None => {
                 KernelClock::open().map_err(|error| format!("the kernel offers no clock for it ({error})"))
             }
         };
-        match kernel {
-            Ok(kernel) => KernelTimes::with(clock, Some(kernel), count),
-            Err(reason) => {
-                warn_of(&reason);
-                KernelTimes::with(clock, None, count)
-            }
-        }
+        let kernel = kernel.inspect_err(|reason| warn_of(reason)).ok();
+        KernelTimes::with(clock, kernel, sockets.all().count())
     }
 
     fn with(clock: NodeClock, kernel: Option<KernelClock>, sockets: usize) -> KernelTimes {
         let empty_at = vec![None; sockets];
         let mut times =
-            KernelTimes { clock, kernel, empty_at, last: None, anchor: None, rate: 0.0, stepped: false };
+            KernelTimes { clock, kernel, empty_at, last: None, anchor: None, rate: 0.0, has_stepped: false };
         times.compare(times.clock.bracket((times.clock.raw)()));
         times
     }
@@ -281,14 +276,14 @@ impl KernelTimes {
         let (passed, more) = now.since(empty);
         // All of the change may have happened since the stamp, at the maximum rate.
         let unexplained = (more as f64 - self.rate * passed as f64).abs();
-        let off = unexplained.min(age_ns as f64 / FASTEST_SLEWING as f64);
+        let off = unexplained.min(age_ns as f64 / SLEWING_DIVISOR as f64);
         let readings = (now.width + empty.width) as f64 / 2.0;
         off > readings + MAX_OFF_NS + MAX_RATE * age_ns as f64
     }
 
     /// Takes whether REALTIME was stepped since the last call.
     pub(super) fn take_step(&mut self) -> bool {
-        std::mem::take(&mut self.stepped)
+        std::mem::take(&mut self.has_stepped)
     }
 
     /// Whether REALTIME was stepped since the last bracket. The kernel reports a step with a delay, so the
@@ -297,13 +292,13 @@ impl KernelTimes {
     fn find_step(&mut self, bracket: &Bracket) -> bool {
         let moved = self.last.is_some_and(|last| {
             let (passed, more) = bracket.since(&last);
-            let most = (passed / FASTEST_SLEWING).saturating_add(bracket.width + last.width + SLACK_NS);
+            let most = (passed / SLEWING_DIVISOR).saturating_add(bracket.width + last.width + MAX_SLACK_NS);
             more.saturating_abs() > most
         });
         self.last = Some(*bracket);
         let reported = self.kernel.as_mut().is_some_and(|kernel| (kernel.was_set)());
         if moved || reported {
-            self.stepped = true;
+            self.has_stepped = true;
             self.empty_at.fill(None);
             (self.anchor, self.rate) = (None, 0.0);
         }
@@ -451,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timer_is_silent_while_nobody_sets_the_clock() {
+    fn the_timer_is_silent_while_the_clock_is_not_set() {
         let mut kernel = KernelClock::open().unwrap();
         assert!(!(kernel.was_set)() && !(kernel.was_set)());
     }

@@ -16,7 +16,6 @@ mod answer_rate;
 mod answers;
 mod burst;
 mod card;
-mod event_flag;
 mod folder;
 mod interfaces;
 mod join;
@@ -35,9 +34,9 @@ pub(crate) use interfaces::{ProbeInterface, addresses};
 pub(crate) use kernel_times::NodeClock;
 pub(crate) use sockets::ProbePorts;
 
+use crate::host::event_flag::EventFlag;
 use crate::shard_output::SideOutput;
 use agent::AgentSignals;
-use event_flag::EventFlag;
 use rendezvous::RendezvousThread;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
@@ -166,8 +165,8 @@ impl ProbeAgent {
             #[cfg(test)]
             killed: EventFlag::new()?,
         };
-        let look_out = RendezvousThread::new(config, signals.clone(), output);
-        std::thread::Builder::new().name("rpd-clocks".to_owned()).spawn(move || look_out.run())?;
+        let thread = RendezvousThread::new(config, signals.clone(), output);
+        std::thread::Builder::new().name("rpd-clocks".to_owned()).spawn(move || thread.run())?;
         Ok(ProbeAgent { signals, stopped: None })
     }
 

@@ -14,43 +14,40 @@
 //! ```
 
 use super::kernel_times::ReceiveTime;
-use std::fs::File;
-use std::io::{self, Read};
+use crate::host::random::random_bytes;
+use std::io;
 use std::num::NonZeroU32;
 
 /// Length of every packet.
 pub(super) const PACKET_BYTES: usize = 96;
 /// Number of authenticated bytes: one block of BLAKE3.
-const COVERED: usize = 64;
+const COVERED_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"RPDP\x02\0\0\0";
 /// Position of the kind, which is zero in [`MAGIC`].
-const KIND: usize = 5;
+const KIND_OFFSET: usize = 5;
 
 /// Purpose of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(super) enum PacketKind {
     /// A probe request, from a child to its parent.
-    Ask,
+    Ask = 1,
     /// The reply with the times.
-    Answer,
+    Answer = 2,
     /// The parent is about to leave: send the last requests.
-    Closing,
+    Closing = 3,
     /// The child sends no more requests. Its number is [`STAYS`] if the child continues without this parent.
-    Goodbye,
+    Goodbye = 4,
     /// The root leaves and offers its role to this child.
-    Handover,
+    Handover = 5,
     /// The child accepts the role of the root.
-    Heir,
+    Heir = 6,
 }
 
-const KINDS: [(PacketKind, u8); 6] = [
-    (PacketKind::Ask, 1),
-    (PacketKind::Answer, 2),
-    (PacketKind::Closing, 3),
-    (PacketKind::Goodbye, 4),
-    (PacketKind::Handover, 5),
-    (PacketKind::Heir, 6),
-];
+const KINDS: [PacketKind; 6] = {
+    use PacketKind::{Answer, Ask, Closing, Goodbye, Handover, Heir};
+    [Ask, Answer, Closing, Goodbye, Handover, Heir]
+};
 /// Number in a goodbye of a child that continues; 0 if the child ends.
 pub(super) const STAYS: u32 = 1;
 
@@ -89,9 +86,7 @@ impl PacketKey {
 
     /// A new secret.
     pub(super) fn random() -> io::Result<PacketKey> {
-        let mut secret = [0; PacketKey::BYTES];
-        File::open("/dev/urandom")?.read_exact(&mut secret)?;
-        Ok(PacketKey(secret))
+        random_bytes().map(PacketKey)
     }
 
     /// Returns the key in hexadecimal digits, for the file of the root.
@@ -112,9 +107,8 @@ impl PacketKey {
     /// Returns the bytes of a packet with its authentication code.
     pub(super) fn seal(&self, packet: &ProbePacket) -> [u8; PACKET_BYTES] {
         let mut bytes = [0; PACKET_BYTES];
-        let kind = KINDS.iter().find(|(kind, _)| *kind == packet.kind).map_or(0, |(_, code)| *code);
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[KIND] = kind;
+        bytes[KIND_OFFSET] = packet.kind as u8;
         bytes[8..16].copy_from_slice(&packet.burst.began.to_le_bytes());
         bytes[16..24].copy_from_slice(&packet.burst.nonce.to_le_bytes());
         bytes[24..28].copy_from_slice(&packet.number.to_le_bytes());
@@ -124,8 +118,8 @@ impl PacketKey {
         bytes[40..48].copy_from_slice(&packet.to.to_le_bytes());
         bytes[48..56].copy_from_slice(&packet.received.program.to_le_bytes());
         bytes[56..64].copy_from_slice(&packet.sent.to_le_bytes());
-        let code = self.code(&bytes[..COVERED]);
-        bytes[COVERED..].copy_from_slice(code.as_bytes());
+        let code = self.code(&bytes[..COVERED_BYTES]);
+        bytes[COVERED_BYTES..].copy_from_slice(code.as_bytes());
         bytes
     }
 
@@ -133,13 +127,13 @@ impl PacketKey {
     pub(super) fn open(&self, bytes: &[u8]) -> Option<ProbePacket> {
         let bytes: &[u8; PACKET_BYTES] = bytes.try_into().ok()?;
         let mut head: [u8; 8] = field(bytes, 0);
-        let kind = std::mem::take(&mut head[KIND]);
-        let kind = KINDS.iter().find(|(_, code)| *code == kind).map(|(kind, _)| *kind)?;
+        let kind = std::mem::take(&mut head[KIND_OFFSET]);
+        let kind = KINDS.into_iter().find(|known| *known as u8 == kind)?;
         let delay = NonZeroU32::new(u32::from_le_bytes(field(bytes, 28)));
         let plain = head == MAGIC && (kind == PacketKind::Answer || delay.is_none());
         // Compares in constant time.
-        let authentic =
-            plain && self.code(&bytes[..COVERED]) == blake3::Hash::from_bytes(field(bytes, COVERED));
+        let authentic = plain
+            && self.code(&bytes[..COVERED_BYTES]) == blake3::Hash::from_bytes(field(bytes, COVERED_BYTES));
         authentic.then(|| ProbePacket {
             kind,
             burst: BurstId {
@@ -193,7 +187,7 @@ pub(super) mod tests {
     #[test]
     fn a_packet_is_read_as_it_was_sealed_and_with_no_other_key() {
         let (key, other) = (PacketKey::new([7; 32]), PacketKey::new([8; 32]));
-        for (kind, _) in KINDS {
+        for kind in KINDS {
             let sealed = key.seal(&packet(kind));
             assert_eq!(key.open(&sealed), Some(packet(kind)));
             assert_eq!(other.open(&sealed), None);

@@ -130,9 +130,8 @@ impl RendezvousThread {
     fn prepare_agent(&self, run: Arc<HeldFolder>) -> io::Result<(ActiveAgent, ProbeSockets)> {
         let choice = &self.config.choice;
         let agent = AgentId(random()? as u64);
-        let addresses = interfaces::addresses(choice.interface.as_ref()).map_err(io::Error::other)?;
-        let bound = ProbeSockets::bind(&addresses, choice.ports, agent.0);
-        let sockets = bound.map_err(io::Error::other)?;
+        let addresses = interfaces::addresses(choice.interface.as_ref())?;
+        let sockets = ProbeSockets::bind(&addresses, choice.ports, agent.0)?;
         let card = AgentCard { agent, domain: self.config.domain.clone(), addresses: sockets.addresses() };
         if !card.is_sound() {
             return Err(io::Error::other("the boot id of this node is too long"));
@@ -155,7 +154,7 @@ impl RendezvousThread {
     /// Starts the agent thread. Its first order is in the mailbox.
     fn start_agent(&self, active: &ActiveAgent, sockets: ProbeSockets) -> io::Result<JoinHandle<bool>> {
         let key = active.key.clone().ok_or_else(|| io::Error::other("there is no secret of the run"))?;
-        let equipment = AgentConfig {
+        let config = AgentConfig {
             domain: self.config.domain.clone(),
             card: active.card.clone(),
             key,
@@ -166,7 +165,7 @@ impl RendezvousThread {
             board: Arc::clone(&active.board),
             signals: self.signals.clone(),
         };
-        let agent = AgentThread::new(equipment, self.output.clone());
+        let agent = AgentThread::new(config, self.output.clone());
         let thread = std::thread::Builder::new().name("rpd-probes".to_owned());
         thread.spawn(move || agent.run())
     }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::str::FromStr;
 
 /// Ports that any user may bind.
-const LOWEST_PORT: u16 = 1024;
+const MIN_PORT: u16 = 1024;
 
 /// Ports to bind, as in `--probe-ports 40000-40100`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -23,23 +23,20 @@ pub struct ProbePorts {
     last: u16,
 }
 
-/// A text that does not name ports.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a range of ports; write the first and the last port, from 1024 to 65535, as 40000-40100"
-)]
-pub struct ProbePortsError(String);
-
 impl FromStr for ProbePorts {
-    type Err = ProbePortsError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ProbePorts, ProbePortsError> {
-        let error = || ProbePortsError(text.chars().take(100).collect());
+    fn from_str(text: &str) -> Result<ProbePorts, String> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let number = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port >= LOWEST_PORT);
+        let number = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port >= MIN_PORT);
         match (number(first), number(last)) {
             (Some(first), Some(last)) if first <= last => Ok(ProbePorts { first, last }),
-            _ => Err(error()),
+            _ => {
+                let text: String = text.chars().take(100).collect();
+                Err(format!(
+                    "{text:?} is not a range of ports; write the first and the last port, from 1024 to 65535, as 40000-40100"
+                ))
+            }
         }
     }
 }
@@ -48,32 +45,6 @@ impl std::fmt::Display for ProbePorts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.first, self.last)
     }
-}
-
-/// The reason why there is no socket at an address.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BindError {
-    /// All ports of the range are in use.
-    #[error(
-        "no port of {ports} is free on {address}; give --probe-ports a range with a port for each agent of this node"
-    )]
-    Taken {
-        /// The chosen ports.
-        ports: ProbePorts,
-        /// The address.
-        address: IpAddr,
-    },
-    /// The system refuses.
-    #[error("failed to open a socket at {address}: {source}")]
-    Io {
-        /// The address.
-        address: IpAddr,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// There is no address.
-    #[error("there is no address to bind")]
-    NoAddress,
 }
 
 /// All sockets of an agent.
@@ -101,7 +72,7 @@ impl ProbeSockets {
         addresses: &[IpAddr],
         ports: Option<ProbePorts>,
         random: u64,
-    ) -> Result<ProbeSockets, BindError> {
+    ) -> io::Result<ProbeSockets> {
         let mut sockets = Vec::new();
         let mut failure = None;
         for address in addresses {
@@ -111,7 +82,7 @@ impl ProbeSockets {
             }
         }
         if sockets.is_empty() {
-            return Err(failure.unwrap_or(BindError::NoAddress));
+            return Err(io::Error::other(failure.unwrap_or("there is no address to bind".to_owned())));
         }
         // Enabled before the first packet, because the kernel does not stamp packets that are in the queue
         // already.
@@ -168,7 +139,7 @@ fn bind_one(
     address: IpAddr,
     ports: Option<ProbePorts>,
     random: u64,
-) -> Result<(UdpSocket, SocketAddr), BindError> {
+) -> Result<(UdpSocket, SocketAddr), String> {
     let bound = match ports {
         None => UdpSocket::bind((address, 0)),
         Some(ProbePorts { first, last }) => {
@@ -190,8 +161,10 @@ fn bind_one(
         Ok((socket, own))
     });
     ready.map_err(|source| match ports {
-        Some(ports) if source.kind() == io::ErrorKind::AddrInUse => BindError::Taken { ports, address },
-        _ => BindError::Io { address, source },
+        Some(ports) if source.kind() == io::ErrorKind::AddrInUse => format!(
+            "no port of {ports} is free on {address}; give --probe-ports a range with a port for each agent of this node"
+        ),
+        _ => format!("failed to open a socket at {address}: {source}"),
     })
 }
 
@@ -263,7 +236,7 @@ mod tests {
         assert!(error.starts_with(&words), "{error}");
         let elsewhere = ProbeSockets::bind(&[IpAddr::from([192, 0, 2, 1])], None, 7).unwrap_err().to_string();
         assert!(elsewhere.starts_with("failed to open a socket at 192.0.2.1: "), "{elsewhere}");
-        let wide = ProbePorts { first: port.saturating_sub(20).max(LOWEST_PORT), last: port };
+        let wide = ProbePorts { first: port.saturating_sub(20).max(MIN_PORT), last: port };
         let bound = ProbeSockets::bind(&here, Some(wide), u64::MAX).unwrap().addresses();
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");
     }

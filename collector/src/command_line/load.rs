@@ -3,7 +3,7 @@
 use super::{CollectOptions, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use rpd_configs::{ConfigError, LayeredSettings, Program, SettingOrigin, site_file};
-use rpd_ring::layout::{RING_MAX, RING_MIN, ring_bytes};
+use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
 /// Table of our options in a file.
@@ -103,7 +103,7 @@ fn other_ring_size(options: &CollectOptions, settings: &LayeredSettings) -> Opti
     let wanted = options.ring_size?;
     let taken = ring_bytes(wanted.as_usize());
     (taken as u64 != wanted.0).then(|| {
-        let [taken, least, most] = [taken, RING_MIN, RING_MAX].map(|bytes| Size(bytes as u64));
+        let [taken, least, most] = [taken, MIN_RING_BYTES, MAX_RING_BYTES].map(|bytes| Size(bytes as u64));
         format!(
             "warning: --{RING_SIZE} ({}): a ring of {} bytes is made as one of {taken}: its size is a power of two \
              from {least} to {most}",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_says_what_nobody_else_does() {
+    fn a_preset_sets_what_no_other_layer_sets() {
         let words = ["c", "--config", "low-overhead", "--max-size=3", "--", "a"];
         for (words, variable) in [(&words[..], ""), (&["c", "--max-size=3", "a"][..], "low-overhead")] {
             let options = load(words, variable).options;

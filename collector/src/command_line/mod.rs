@@ -15,6 +15,7 @@ use crate::host::cpus::CollectorCpus;
 use crate::shard_output::DEFAULT_MAX_BYTES;
 use clap::Parser;
 use rpd_ring::message::TRACED;
+use rpd_shard::identity::masked_command;
 use rpd_shard::rank_set::RankSet;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -235,36 +236,26 @@ pub enum ProbeSwitch {
     Off,
 }
 
-/// A text that is neither on nor off.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("probes are on or off, not {0:?}")]
-pub struct ProbeSwitchError(String);
-
 impl FromStr for ProbeSwitch {
-    type Err = ProbeSwitchError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<ProbeSwitch, ProbeSwitchError> {
+    fn from_str(text: &str) -> Result<ProbeSwitch, String> {
         match text.trim() {
             "on" => Ok(ProbeSwitch::On),
             "off" => Ok(ProbeSwitch::Off),
-            _ => Err(ProbeSwitchError(text.to_owned())),
+            _ => Err(format!("probes are on or off, not {text:?}")),
         }
     }
 }
 
-/// A text that is neither user nor group.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("files can be shared with user or group, not with {0:?}")]
-pub struct FileSharingError(String);
-
 impl FromStr for FileSharing {
-    type Err = FileSharingError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<FileSharing, FileSharingError> {
+    fn from_str(text: &str) -> Result<FileSharing, String> {
         match text.trim() {
             "user" => Ok(FileSharing::User),
             "group" => Ok(FileSharing::Group),
-            _ => Err(FileSharingError(text.to_owned())),
+            _ => Err(format!("files can be shared with user or group, not with {text:?}")),
         }
     }
 }
@@ -272,19 +263,18 @@ impl FromStr for FileSharing {
 impl CollectOptions {
     /// Adds the variables of the environment for options that were not typed. Returns messages about them. A
     /// variable must never stop a job: an empty one is ignored, and an invalid one causes a warning.
-    pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (CollectOptions, Vec<String>) {
+    pub fn or_variables(
+        mut self,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> (CollectOptions, Vec<String>) {
         let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
         let mut warnings = Vec::new();
+        self.output.take_if(|path| path.as_os_str().is_empty());
+        self.run_id.take_if(|id| id.is_empty());
+        self.scratch.take_if(|path| path.as_os_str().is_empty());
         let options = CollectOptions {
-            output: self
-                .output
-                .filter(|path| !path.as_os_str().is_empty())
-                .or_else(|| Some(set("RPD_OUTPUT")?.into())),
-            run_id: self
-                .run_id
-                .filter(|id| !id.is_empty())
-                .or_else(|| Some(set("RPD_RUN_ID")?.to_string_lossy().into_owned())),
-            rank_env: self.rank_env,
+            output: self.output.or_else(|| Some(set("RPD_OUTPUT")?.into())),
+            run_id: self.run_id.or_else(|| Some(set("RPD_RUN_ID")?.to_string_lossy().into_owned())),
             ranks: self.ranks.or_else(|| parsed("RPD_RANKS", set, &mut warnings)),
             trace: self.trace.or_else(|| parsed("RPD_TRACE", set, &mut warnings)),
             max_size: self.max_size.or_else(|| parsed("RPD_MAX_SIZE", set, &mut warnings)),
@@ -300,23 +290,22 @@ impl CollectOptions {
             probe_rate: self.probe_rate.or_else(|| parsed("RPD_PROBE_RATE", set, &mut warnings)),
             warn_signal: self.warn_signal.or_else(|| parsed("RPD_WARN_SIGNAL", set, &mut warnings)),
             backend: self.backend.or_else(|| parsed("RPD_BACKEND", set, &mut warnings)),
-            ask_merge: self.ask_merge,
-            require: self.require,
-            backend_arg: self.backend_arg,
-            backend_config: self.backend_config,
-            backend_wait: self.backend_wait,
-            scratch: self
-                .scratch
-                .filter(|path| !path.as_os_str().is_empty())
-                .or_else(|| Some(set("RPD_SCRATCH").or_else(|| set("TMPDIR"))?.into())),
-            keep_scratch: self.keep_scratch,
-            debug_agent: self.debug_agent,
-            config: self.config,
-            print_config: self.print_config,
-            without_profiler: self.without_profiler,
-            command: self.command,
+            scratch: self.scratch.or_else(|| Some(set("RPD_SCRATCH").or_else(|| set("TMPDIR"))?.into())),
+            ..self
         };
         (options, warnings)
+    }
+
+    /// Returns the command line with secrets masked.
+    pub fn masked_command(&self) -> String {
+        let words: Vec<String> =
+            self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        masked_command(&words)
+    }
+
+    /// Returns the ranks to record.
+    pub fn selected_ranks(&self) -> RankSet {
+        self.ranks.clone().unwrap_or_default()
     }
 
     /// Returns the settings of the clock probes; `None` if they are off.

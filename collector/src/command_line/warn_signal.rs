@@ -12,20 +12,15 @@ pub struct WarnSignal {
     pub number: i32,
 }
 
-/// A text that does not name such a signal.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid warning signal {0:?}; expected USR1, USR2 or XCPU")]
-pub struct WarnSignalError(String);
-
 impl FromStr for WarnSignal {
-    type Err = WarnSignalError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<WarnSignal, WarnSignalError> {
+    fn from_str(text: &str) -> Result<WarnSignal, String> {
         let word = text.trim().to_ascii_uppercase();
         let word = word.strip_prefix("SIG").unwrap_or(&word);
         let found = KNOWN.iter().find(|(name, number)| *name == word || number.to_string() == word);
-        let &(name, number) = found.ok_or_else(|| WarnSignalError(text.to_owned()))?;
-        Ok(WarnSignal { name, number })
+        let signal = found.map(|&(name, number)| WarnSignal { name, number });
+        signal.ok_or_else(|| format!("invalid warning signal {text:?}; expected USR1, USR2 or XCPU"))
     }
 }
 

@@ -21,13 +21,12 @@ impl PreparedBackends {
     /// Finds the profilers and queries their versions.
     pub(super) fn of(options: &CollectOptions, identity: &SessionIdentity) -> PreparedBackends {
         let backend_request = options.backend_request();
-        let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
+        let is_recorded = options.selected_ranks().contains(identity.rank.rank);
         let plan = backend::plan(&backend_request, &identity.label(), is_recorded);
         let ResolvedBackends { backends: mut usable, reason, .. } =
             backend_request.choice.resolve(backend_request.library);
         let prepared = |backend: &BackendKind| {
-            let mut harvested = plan.harvest.iter().flat_map(|harvest| &harvest.backends);
-            harvested.any(|name| name == backend.name())
+            plan.harvest.as_ref().is_some_and(|harvest| harvest.backends.contains(backend))
         };
         usable.retain(|backend| *backend == BackendKind::Native || !is_recorded || prepared(backend));
         let announced = announced(options, &plan).filter(|_| is_recorded);

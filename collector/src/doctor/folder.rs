@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// With less free space, even a short run does not fit.
 const MIN_FREE_BYTES: u64 = 16 << 20;
 /// Bytes of a test write. Quotas report errors only on a write.
-const TRIAL: usize = 64 << 10;
+const TRIAL_BYTES: usize = 64 << 10;
 const ELSEWHERE: &str = "choose another folder with -o DIR or RPD_OUTPUT";
 
 /// Names of file systems, by the magic number of `statfs`.
@@ -70,7 +70,7 @@ fn make_and_write(root: &Path) -> io::Result<()> {
     let folder = HeldFolder::open(root)?;
     let name = format!(".rpd-doctor-{}", std::process::id());
     let mut file = folder.create(&name, 0o600)?;
-    let written = file.write_all(&[0; TRIAL]).and_then(|()| file.sync_all());
+    let written = file.write_all(&[0; TRIAL_BYTES]).and_then(|()| file.sync_all());
     folder.remove(&name)?;
     written
 }

@@ -13,16 +13,15 @@ const HARMLESS: &str = "/bin/true";
 
 /// Checks whether the library is found and loads into the command.
 pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
-    let executable = std::env::current_exe().unwrap_or_default();
-    let library = match preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable) {
+    let library = match preload::library_of_this_process() {
         Ok(library) => library,
         Err(error) => return vec![Finding::problem(error, "until then, nothing is recorded")],
     };
     let shown = library.display();
     let mut findings = vec![match loads(&library) {
         Ok(()) => Finding::Ok(format!("{shown} loads")),
-        Err(said) => {
-            Finding::problem(format!("{shown} does not load: {said}"), "install the library of this system")
+        Err(error) => {
+            Finding::problem(format!("{shown} does not load: {error}"), "install the library of this system")
         }
     }];
     let next = "what it calls is not recorded; trace the program that it starts, or link it dynamically";
@@ -52,8 +51,8 @@ pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
                 Ok(_) => {
                     Finding::Note(format!("whether {} takes it cannot be seen from here", path.display()))
                 }
-                Err(said) => {
-                    Finding::problem(format!("{}: {said}", path.display()), "see `ldd` for what it lacks")
+                Err(error) => {
+                    Finding::problem(format!("{}: {error}", path.display()), "see `ldd` for what it lacks")
                 }
             })
         }
@@ -66,8 +65,8 @@ fn loads(library: &Path) -> Result<(), String> {
     let mut command = Command::new(HARMLESS);
     command.env("LD_PRELOAD", library).env_remove("RPD_SOCKET").stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{HARMLESS}: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match said.lines().next() {
+    let error = String::from_utf8_lossy(&output.stderr);
+    match error.lines().next() {
         Some(line) => Err(line.to_owned()),
         None if output.status.success() => Ok(()),
         None => Err(format!("{HARMLESS}: {}", output.status)),
@@ -91,8 +90,8 @@ pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> R
         None => drop(command.env_remove("LD_PRELOAD")),
     }
     let output = command.output().map_err(|error| format!("{}: {error}", loader.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match said.lines().next() {
+    let error = String::from_utf8_lossy(&output.stderr);
+    match error.lines().next() {
         Some(line) => Err(line.to_owned()),
         None => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
     }

@@ -3,18 +3,18 @@
 use super::Finding;
 use crate::command_line::{CollectOptions, Size};
 use crate::host::cgroup;
-use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_DEFAULT, ring_bytes};
+use rpd_ring::layout::{DEFAULT_RING_BYTES, HEADER_BYTES, MAX_IDENTITY_BYTES, ring_bytes};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::process::{Resource, getrlimit};
 
 /// Default limit for all rings of one process.
-const RING_MEMORY: Size = Size(rpd_ring::layout::MEMORY_DEFAULT as u64);
+const RING_MEMORY: Size = Size(rpd_ring::layout::DEFAULT_MEMORY_BYTES as u64);
 const SMALLER: &str = "give the job more memory, or choose smaller rings with --ring-size and --ring-memory";
 
 /// Checks whether a ring can be created, and how much memory the limits of the job leave for rings.
 pub(super) fn check(options: &CollectOptions) -> Vec<Finding> {
-    let ring = options.ring_size.map_or(RING_DEFAULT, |size| ring_bytes(size.as_usize()));
-    let bytes = (HEADER_BYTES + IDENTITY_LIMIT + ring) as u64;
+    let ring = options.ring_size.map_or(DEFAULT_RING_BYTES, |size| ring_bytes(size.as_usize()));
+    let bytes = (HEADER_BYTES + MAX_IDENTITY_BYTES + ring) as u64;
     let mut findings = vec![match reserve(bytes) {
         Ok(()) => Finding::Ok(format!("a ring of {} can be reserved", Size(ring as u64))),
         Err(error) => {

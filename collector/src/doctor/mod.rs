@@ -17,7 +17,6 @@ use crate::session::{self, SessionIdentity};
 use backends::PreparedBackends;
 use clap::Command;
 use rpd_shard::file::folder_of_ranks;
-use rpd_shard::identity::masked_command;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
@@ -71,13 +70,13 @@ impl DoctorReport {
                     ("problem", format!("{what}: {next}"))
                 }
             };
-            say(format_args!("{kind:8} {about:9} {text}"));
+            print_line(format_args!("{kind:8} {about:9} {text}"));
         }
     }
 }
 
 /// Ignores a closed stdout: the exit status remains.
-fn say(line: std::fmt::Arguments<'_>) {
+fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let LoadedOptions { options, warnings, .. } = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            say(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
+            print_line(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
             return 1;
         }
     };
@@ -115,7 +114,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     match report.problems {
         0 => 0,
         n => {
-            say(format_args!("\n{n} problem{}, see above", if n > 1 { "s" } else { "" }));
+            print_line(format_args!("\n{n} problem{}, see above", if n > 1 { "s" } else { "" }));
             1
         }
     }
@@ -131,11 +130,9 @@ pub fn parser() -> Command {
 }
 
 fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepared: &PreparedBackends) {
-    let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
-    say(format_args!("\nwhat would happen"));
-    let command: Vec<String> =
-        options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let command = if command.is_empty() { "COMMAND".to_owned() } else { masked_command(&command) };
+    let line = |about: &str, text: &dyn Display| print_line(format_args!("  {about:9} {text}"));
+    print_line(format_args!("\nwhat would happen"));
+    let command = if options.command.is_empty() { "COMMAND".to_owned() } else { options.masked_command() };
     let disabled =
         LauncherEnvironment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");
     if disabled {
@@ -153,7 +150,7 @@ fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepa
     let file = format!("rank-{:05}.rpdshard", identity.rank.rank.unwrap_or(0));
     let below = folder_of_ranks(identity.rank.rank, identity.rank.size).unwrap_or_default();
     line("shard", &identity.root.join(&run.id).join(below).join(file).display());
-    let ranks = options.ranks.clone().unwrap_or_default();
+    let ranks = options.selected_ranks();
     line("recorded", &format_args!("{}; ranks: {ranks}", prepared.recorded(options)));
     line("at most", &crate::command_line::Size(options.max_bytes()));
 }

@@ -7,6 +7,7 @@ use crate::clock_probe::{self, ProbeChoice};
 use crate::command_line::CollectOptions;
 use crate::host::cpus;
 use crate::launcher::{LauncherEnvironment, is_on_one_node};
+use crate::node_metrics::amd_devices;
 use crate::session::SessionIdentity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -115,14 +116,7 @@ pub(super) fn rocm() -> Vec<Finding> {
     let root =
         std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
     let software = Path::new(&root).is_dir();
-    let cards = std::fs::read_dir("/sys/class/drm").into_iter().flatten();
-    let is_card =
-        |name: &str| name.strip_prefix("card").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-    let vendor = |path: &Path| std::fs::read_to_string(path.join("device/vendor")).unwrap_or_default();
-    let devices = cards
-        .filter_map(Result::ok)
-        .filter(|card| card.file_name().to_str().is_some_and(is_card) && vendor(&card.path()).trim() == AMD)
-        .count();
+    let devices = amd_devices(Path::new("/")).len();
     let shown = Path::new(&root).display();
     vec![match (software, devices) {
         (true, 1..) => Finding::Ok(format!("{shown}, {devices} amdgpu devices")),
@@ -131,9 +125,6 @@ pub(super) fn rocm() -> Vec<Finding> {
         (false, 0) => Finding::Note(format!("no {shown}, and no amdgpu device on this node")),
     }]
 }
-
-/// PCI vendor number of AMD.
-const AMD: &str = "0x1002";
 
 #[cfg(test)]
 mod tests {
@@ -161,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_the_probes_are_told() {
+    fn the_addresses_of_the_probes_are_reported() {
         let clocks = |variables: &str, typed: &str| {
             let environment: LauncherEnvironment =
                 variables.split(' ').filter_map(|v| v.split_once('=')).collect();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_how_a_communicator_was_made_and_outlive_no_handle() {
+    fn names_follow_from_the_creation_and_outlive_no_handle() {
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let mut all = KnownCommunicators::default();
         let add = |all: &mut KnownCommunicators, out: &mut RowOutbox, made| {

@@ -1,7 +1,7 @@
 //! The socket to which threads send their rings.
 
 use rpd_ring::RingConsumer;
-use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_MAX};
+use rpd_ring::layout::{HEADER_BYTES, MAX_IDENTITY_BYTES, MAX_RING_BYTES};
 use rpd_ring::memory::RingMemory;
 use rpd_ring::message::{LibraryMessage, MESSAGE_BYTES, UntracedReason};
 use rpd_shard::record::Exit;
@@ -69,7 +69,7 @@ pub(crate) struct RingListener {
 }
 
 /// One for a connection, one for a ring.
-const SPARE: usize = 2;
+const SPARE_DESCRIPTORS: usize = 2;
 
 impl RingListener {
     /// Opens a socket on an abstract address that nobody can guess. Returns its name for
@@ -91,7 +91,7 @@ impl RingListener {
     }
 
     fn keep_spare(&mut self) {
-        while self.spare.len() < SPARE
+        while self.spare.len() < SPARE_DESCRIPTORS
             && let Ok(copy) = self.socket.try_clone()
         {
             self.spare.push(copy);
@@ -123,7 +123,7 @@ impl RingListener {
         while self.waiting.len() < MAX_WAITING_CONNECTIONS {
             let connection = match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(connection) => connection,
-                Err(Errno::MFILE | Errno::NFILE) if !given_up && self.spare.len() == SPARE => {
+                Err(Errno::MFILE | Errno::NFILE) if !given_up && self.spare.len() == SPARE_DESCRIPTORS => {
                     self.spare.pop();
                     given_up = true;
                     continue;
@@ -222,7 +222,8 @@ fn map(file: &OwnedFd) -> Option<RingConsumer> {
         return None;
     }
     let bytes = usize::try_from(fstat(file).ok()?.st_size).ok()?;
-    if !(HEADER_BYTES..=HEADER_BYTES + IDENTITY_LIMIT + RING_MAX).contains(&bytes) || !bytes.is_multiple_of(8)
+    if !(HEADER_BYTES..=HEADER_BYTES + MAX_IDENTITY_BYTES + MAX_RING_BYTES).contains(&bytes)
+        || !bytes.is_multiple_of(8)
     {
         return None;
     }

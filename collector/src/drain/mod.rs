@@ -16,14 +16,12 @@ mod wakeups;
 
 pub(crate) use listener::RingListener;
 
+use crate::host::event_flag::EventFlag;
 use crate::launcher::SourceDefaults;
 use crate::shard_output::ShardOutput;
 use rings::RingDrain;
 use rpd_shard::record::Exit;
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::OwnedFd;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use thread::CollectingThread;
 
@@ -40,14 +38,14 @@ pub(crate) struct CommandEnd {
 #[derive(Clone, Copy, Debug)]
 enum CollectorCommand {
     /// Write and sync all that was recorded so far, because this signal announces the end of the job.
-    Keep(i32),
+    Sync(i32),
     Finish(CommandEnd),
 }
 
 /// The collecting thread.
 pub(crate) struct RingCollector {
     commands: SyncSender<CollectorCommand>,
-    wake: Arc<OwnedFd>,
+    wake: EventFlag,
 }
 
 impl RingCollector {
@@ -57,10 +55,10 @@ impl RingCollector {
         defaults: SourceDefaults,
         output: ShardOutput,
     ) -> io::Result<RingCollector> {
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let wake = EventFlag::new()?;
         let (commands, incoming) = sync_channel(2);
-        let drain = RingDrain::new(defaults, output, Arc::clone(&wake));
-        let thread = CollectingThread { listener, commands: incoming, wake: Arc::clone(&wake), drain };
+        let drain = RingDrain::new(defaults, output, wake.clone());
+        let thread = CollectingThread { listener, commands: incoming, wake: wake.clone(), drain };
         std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || thread.run())?;
         Ok(RingCollector { commands, wake })
     }
@@ -68,14 +66,14 @@ impl RingCollector {
     /// Asks the thread to finish. The output reports when it has.
     pub(crate) fn finish(&self, finish: CommandEnd) {
         let _ = self.commands.send(CollectorCommand::Finish(finish));
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.wake.set();
     }
 
     /// Asks the thread to write and sync all that was recorded so far, because a signal announces the end of
     /// the job.
-    pub(crate) fn keep(&self, signal: i32) {
+    pub(crate) fn sync(&self, signal: i32) {
         // If the channel is full an earlier command is still pending.
-        let _ = self.commands.try_send(CollectorCommand::Keep(signal));
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        let _ = self.commands.try_send(CollectorCommand::Sync(signal));
+        self.wake.set();
     }
 }

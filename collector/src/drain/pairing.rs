@@ -5,7 +5,8 @@ use super::outbox::RowOutbox;
 use super::requests::{PendingRequests, StartedRequest};
 use crate::shard_output::{CommunicatorRow, EventSpan, MpiRow, NameId, OutputItem, RcclRow, RequestRow};
 use rpd_ring::record::{
-    CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingRecord,
+    CommunicatorBirth, MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion, RingEvent,
+    RingRecord,
 };
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
@@ -23,9 +24,9 @@ pub(super) struct ThreadLog {
 #[derive(Clone, Copy)]
 struct OpenSpan {
     span: EventSpan,
-    sort: OpenKind,
+    kind: OpenKind,
     /// Communicator of a call.
-    comm: Option<(RecordedLibrary, u64)>,
+    communicator: Option<(RecordedLibrary, u64)>,
 }
 
 /// Kind of an open range or call.
@@ -78,17 +79,17 @@ impl ProcessLog {
         record: RingRecord<'_>,
         out: &mut RowOutbox,
     ) -> Result<(), UnmatchedRecord> {
-        match record {
-            RingRecord::Push { time, name } => {
+        let RingRecord { time, event } = record;
+        match event {
+            RingEvent::Push(name) => {
                 let span = self.begin(log, thread, time, out.name(name));
-                log.push(OpenSpan { span, sort: OpenKind::Range, comm: None })
+                log.push(OpenSpan { span, kind: OpenKind::Range, communicator: None })?;
             }
-            RingRecord::Pop { time } => {
+            RingEvent::Pop => {
                 let open = log.close(OpenSpan::is_range).ok_or(UnmatchedRecord)?;
                 out.range(EventSpan { end: Some(time), ..open.span });
-                Ok(())
             }
-            RingRecord::RangeStart { time, id, name } => {
+            RingEvent::RangeStart { id, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
                 if let Some(end) = self.stops.remove(&id) {
                     out.range(EventSpan { end: Some(end), ..span });
@@ -97,94 +98,77 @@ impl ProcessLog {
                 } else {
                     return Err(UnmatchedRecord);
                 }
-                Ok(())
             }
-            RingRecord::RangeStop { time, id } => {
-                match self.ranges.remove(&id) {
-                    Some(span) => out.range(EventSpan { end: Some(time), ..span }),
-                    // The start may still arrive, or it was dropped and counted.
-                    None if self.stops.len() < MAX_OPEN_SPANS => {
-                        self.stops.insert(id, time);
-                    }
-                    None => {}
+            RingEvent::RangeStop(id) => match self.ranges.remove(&id) {
+                Some(span) => out.range(EventSpan { end: Some(time), ..span }),
+                // The start may still arrive, or it was dropped and counted.
+                None if self.stops.len() < MAX_OPEN_SPANS => {
+                    self.stops.insert(id, time);
                 }
-                Ok(())
-            }
-            RingRecord::Mark { time, name } => {
+                None => {}
+            },
+            RingEvent::Mark(name) => {
                 let span = self.begin(log, thread, time, out.name(name));
                 out.push(OutputItem::Mark(span));
-                Ok(())
             }
-            RingRecord::MpiEnter { time, call } => {
+            RingEvent::MpiEnter(call) => {
                 let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(UnmatchedRecord)?;
                 let span = self.begin(log, thread, time, name);
-                let sort =
+                let kind =
                     OpenKind::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
-                log.push(OpenSpan { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Mpi, comm)) })
+                let communicator = call.comm.map(|comm| (RecordedLibrary::Mpi, comm));
+                log.push(OpenSpan { span, kind, communicator })?;
             }
-            RingRecord::MpiExit { time } => {
+            RingEvent::MpiExit => {
                 let open = log.close(OpenSpan::is_mpi).ok_or(UnmatchedRecord)?;
                 self.emit(open, Some(time), out);
-                Ok(())
             }
-            RingRecord::RcclEnter { time, call } => {
+            RingEvent::RcclEnter(call) => {
                 let name = out.function(RecordedLibrary::Rccl, call.function).ok_or(UnmatchedRecord)?;
                 let span = self.begin(log, thread, time, name);
-                let sort = OpenKind::Rccl(rccl_row(&call, out));
-                log.push(OpenSpan { span, sort, comm: call.comm.map(|comm| (RecordedLibrary::Rccl, comm)) })
+                let kind = OpenKind::Rccl(rccl_row(&call, out));
+                let communicator = call.comm.map(|comm| (RecordedLibrary::Rccl, comm));
+                log.push(OpenSpan { span, kind, communicator })?;
             }
-            RingRecord::RcclExit { time } => {
+            RingEvent::RcclExit => {
                 let open = log.close(OpenSpan::is_rccl).ok_or(UnmatchedRecord)?;
                 self.emit(open, Some(time), out);
-                Ok(())
             }
-            RingRecord::MpiRequest { time, request } => {
-                let Some(call) = log.innermost(OpenSpan::is_mpi) else { return Err(UnmatchedRecord) };
-                let may_receive = matches!(call.sort, OpenKind::Mpi { may_receive: true, .. });
+            RingEvent::MpiRequest(request) => {
+                let call = log.innermost(OpenSpan::is_mpi).ok_or(UnmatchedRecord)?;
+                let may_receive = matches!(call.kind, OpenKind::Mpi { may_receive: true, .. });
                 let started =
                     StartedRequest { stack: call.span.stack, name: call.span.name, time, may_receive };
                 if let Some((completion, seen)) = self.requests.start(request, started) {
                     self.complete(started, &completion, seen, out);
                 }
-                Ok(())
             }
-            RingRecord::MpiDone { completion, .. } if completion.request == 0 => {
-                log.received(&completion);
-                Ok(())
-            }
-            RingRecord::MpiDone { time, completion } => {
+            RingEvent::MpiDone(completion) if completion.request == 0 => log.received(&completion),
+            RingEvent::MpiDone(completion) => {
                 let parent = log.innermost(OpenSpan::is_mpi).map_or(0, |call| call.span.stack);
                 let seen = EventSpan { parent, ..self.moment(thread, time) };
                 if let Some(started) = self.requests.complete(&completion, seen) {
                     self.complete(started, &completion, seen, out);
                 }
-                Ok(())
             }
-            RingRecord::MpiFreed { request, .. } => {
-                self.requests.free(request);
-                Ok(())
-            }
-            RingRecord::NewCommunicator { time, made } => {
+            RingEvent::MpiFreed(request) => self.requests.free(request),
+            RingEvent::NewCommunicator(made) => {
                 let name = out.function(made.library, made.function).ok_or(UnmatchedRecord)?;
                 self.communicator(log, thread, time, name, &made, out);
-                Ok(())
             }
-            RingRecord::CommunicatorName { time, library, handle, name } => {
-                let comm = self.communicators.get(library, handle, out);
+            RingEvent::CommunicatorName { library, handle, name } => {
+                let known = self.communicators.get(library, handle, out);
                 let row = CommunicatorRow {
-                    comm: comm.name,
+                    comm: known.name,
                     label: Some(out.name(name)),
-                    size_rank: comm.size_rank,
+                    size_rank: known.size_rank,
                 };
                 let span = self.in_call(log, thread, time, out.name(b"MPI_Comm_set_name"));
                 out.push(OutputItem::Communicator(span, row));
-                Ok(())
             }
-            RingRecord::CommunicatorFreed { library, handle, .. } => {
-                self.communicators.free(library, handle);
-                Ok(())
-            }
+            RingEvent::CommunicatorFreed { library, handle } => self.communicators.free(library, handle),
         }
+        Ok(())
     }
 
     fn begin(&mut self, log: &ThreadLog, thread: i64, start: i64, name: NameId) -> EventSpan {
@@ -214,12 +198,12 @@ impl ProcessLog {
     /// has not been read yet.
     fn emit(&mut self, open: OpenSpan, end: Option<i64>, out: &mut RowOutbox) {
         let span = EventSpan { end, ..open.span };
-        let item = match open.sort {
+        let item = match open.kind {
             OpenKind::Range => return out.range(span),
             OpenKind::Mpi { row, .. } => OutputItem::Mpi(span, row),
             OpenKind::Rccl(row) => OutputItem::Rccl(span, row),
         };
-        let Some((library, handle)) = open.comm else { return out.push(item) };
+        let Some((library, handle)) = open.communicator else { return out.push(item) };
         if self.communicators.is_to_come(library, handle) && self.waiting_count < MAX_OPEN_SPANS {
             self.waiting_count += 1;
             self.waiting.entry((library, handle)).or_default().push(item);
@@ -318,18 +302,18 @@ impl ThreadLog {
 
     /// Removes the innermost entry of a kind. It is usually the last one, but a range may begin in a callback
     /// within an MPI call and end after it, or the reverse.
-    fn close(&mut self, sort: impl Fn(&OpenSpan) -> bool) -> Option<OpenSpan> {
-        let at = self.open.iter().rposition(sort)?;
+    fn close(&mut self, is_wanted: impl Fn(&OpenSpan) -> bool) -> Option<OpenSpan> {
+        let at = self.open.iter().rposition(is_wanted)?;
         Some(self.open.remove(at))
     }
 
-    fn innermost(&self, sort: impl Fn(&OpenSpan) -> bool) -> Option<&OpenSpan> {
-        self.open.iter().rev().find(|open| sort(open))
+    fn innermost(&self, is_wanted: impl Fn(&OpenSpan) -> bool) -> Option<&OpenSpan> {
+        self.open.iter().rev().find(|open| is_wanted(open))
     }
 
     /// Adds the source of the message to a blocking receive from any source.
     fn received(&mut self, message: &RequestCompletion) {
-        if let Some(OpenSpan { sort: OpenKind::Mpi { row, .. }, .. }) =
+        if let Some(OpenSpan { kind: OpenKind::Mpi { row, .. }, .. }) =
             self.open.iter_mut().rev().find(|open| open.is_mpi())
         {
             row.peer = row.peer.or(message.source);
@@ -340,15 +324,15 @@ impl ThreadLog {
 
 impl OpenSpan {
     fn is_range(&self) -> bool {
-        matches!(self.sort, OpenKind::Range)
+        matches!(self.kind, OpenKind::Range)
     }
 
     fn is_mpi(&self) -> bool {
-        matches!(self.sort, OpenKind::Mpi { .. })
+        matches!(self.kind, OpenKind::Mpi { .. })
     }
 
     fn is_rccl(&self) -> bool {
-        matches!(self.sort, OpenKind::Rccl(_))
+        matches!(self.kind, OpenKind::Rccl(_))
     }
 }
 
@@ -403,7 +387,7 @@ mod tests {
     fn rows(log: &[RingRecord<'_>]) -> (Vec<Row>, usize) {
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
         let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
-        let misfits =
+        let unmatched =
             log.iter().filter(|record| process.apply(&mut thread, 1, **record, &mut out).is_err()).count();
         process.end_thread(thread, &mut out);
         process.end(&mut out);
@@ -423,7 +407,11 @@ mod tests {
             (name, span.start, span.end, span.stack, span.parent)
         });
         let rows = rows.collect();
-        (rows, misfits)
+        (rows, unmatched)
+    }
+
+    fn record(time: i64, event: RingEvent<'_>) -> RingRecord<'_> {
+        RingRecord { time, event }
     }
 
     fn call(function: mpi::MpiFunction, comm: Option<u64>) -> MpiCall {
@@ -431,17 +419,17 @@ mod tests {
     }
 
     #[test]
-    fn ends_close_the_innermost_of_their_sort() {
+    fn ends_close_the_innermost_of_their_kind() {
         let barrier = call(mpi::MpiFunction::MPI_Barrier, Some(COMM_WORLD));
         let log = [
-            RingRecord::Push { time: 1, name: b"a" },
-            RingRecord::MpiEnter { time: 2, call: barrier },
-            RingRecord::Mark { time: 3, name: b"in" },
-            RingRecord::Push { time: 4, name: b"b" },
-            RingRecord::MpiExit { time: 5 },
-            RingRecord::RangeStart { time: 6, id: 9, name: b"r" },
-            RingRecord::Pop { time: 7 },
-            RingRecord::Pop { time: 8 },
+            record(1, RingEvent::Push(b"a")),
+            record(2, RingEvent::MpiEnter(barrier)),
+            record(3, RingEvent::Mark(b"in")),
+            record(4, RingEvent::Push(b"b")),
+            record(5, RingEvent::MpiExit),
+            record(6, RingEvent::RangeStart { id: 9, name: b"r" }),
+            record(7, RingEvent::Pop),
+            record(8, RingEvent::Pop),
         ];
         let row = |name: &str, start, end, stack, parent| (name.to_owned(), start, end, stack, parent);
         let expected = vec![
@@ -455,12 +443,12 @@ mod tests {
     }
 
     #[test]
-    fn ends_without_beginning_are_misfits() {
+    fn ends_without_beginning_are_unmatched() {
         let unknown = MpiCall { function: 100_000, ..MpiCall::default() };
         let log = [
-            RingRecord::Pop { time: 1 },
-            RingRecord::MpiExit { time: 2 },
-            RingRecord::MpiEnter { time: 3, call: unknown },
+            record(1, RingEvent::Pop),
+            record(2, RingEvent::MpiExit),
+            record(3, RingEvent::MpiEnter(unknown)),
         ];
         assert_eq!(rows(&log), (Vec::new(), 3));
     }
@@ -486,11 +474,11 @@ mod tests {
         // one was dropped.
         for (time, comm) in [(10, COMM_MADE + 1), (20, COMM_MADE + 2)] {
             let call = call(mpi::MpiFunction::MPI_Barrier, Some(comm));
-            for record in [RingRecord::MpiEnter { time, call }, RingRecord::MpiExit { time: time + 1 }] {
+            for record in [record(time, RingEvent::MpiEnter(call)), record(time + 1, RingEvent::MpiExit)] {
                 process.apply(&mut user, 1, record, &mut out).unwrap();
             }
         }
-        let record = RingRecord::NewCommunicator { time: 5, made: made(COMM_MADE + 1, 1) };
+        let record = record(5, RingEvent::NewCommunicator(made(COMM_MADE + 1, 1)));
         process.apply(&mut maker, 2, record, &mut out).unwrap();
         process.end(&mut out);
         let names: Vec<_> = out
@@ -520,17 +508,17 @@ mod tests {
         #[test]
         fn every_beginning_is_one_row(kinds in proptest::collection::vec((0u8..7, 0u64..4), 0..200)) {
             let barrier = call(mpi::MpiFunction::MPI_Barrier, Some(5));
-            let log: Vec<RingRecord<'_>> = kinds.iter().zip(1i64..).map(|((kind, id), time)| match kind {
-                0 => RingRecord::Push { time, name: b"p" },
-                1 => RingRecord::Pop { time },
-                2 => RingRecord::RangeStart { time, id: *id + 10 * time as u64, name: b"s" },
-                3 => RingRecord::RangeStop { time, id: *id + 10 * (time as u64).saturating_sub(1) },
-                4 => RingRecord::Mark { time, name: b"m" },
-                5 => RingRecord::MpiEnter { time, call: barrier },
-                _ => RingRecord::MpiExit { time },
-            }).collect();
-            let begun = log.iter().filter(|record| matches!(record, RingRecord::Push { .. } | RingRecord::RangeStart { .. }
-                | RingRecord::Mark { .. } | RingRecord::MpiEnter { .. })).count();
+            let log: Vec<RingRecord<'_>> = kinds.iter().zip(1i64..).map(|((kind, id), time)| record(time, match kind {
+                0 => RingEvent::Push(b"p"),
+                1 => RingEvent::Pop,
+                2 => RingEvent::RangeStart { id: *id + 10 * time as u64, name: b"s" },
+                3 => RingEvent::RangeStop(*id + 10 * (time as u64).saturating_sub(1)),
+                4 => RingEvent::Mark(b"m"),
+                5 => RingEvent::MpiEnter(barrier),
+                _ => RingEvent::MpiExit,
+            })).collect();
+            let begun = log.iter().filter(|record| matches!(record.event, RingEvent::Push(_) | RingEvent::RangeStart { .. }
+                | RingEvent::Mark(_) | RingEvent::MpiEnter(_))).count();
             let (rows, _) = rows(&log);
             prop_assert_eq!(rows.len(), begun);
             let mut stacks: Vec<i64> = rows.iter().map(|row| row.3).collect();

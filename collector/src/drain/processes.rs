@@ -1,24 +1,20 @@
 //! The processes that have rings, and their identities.
 
 use super::pairing::ProcessLog;
-use crate::host::machine;
-use crate::host::process_stat::process_stat;
+use crate::host::{machine, process};
 use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank};
 use rpd_ring::header::{RingHeader, ThreadFacts};
 use rpd_ring::identity::{self, ProcessIdentity};
 use rpd_shard::identity::{masked_command, masked_environment};
-use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
+use rpd_shard::record::{ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::VecDeque;
+use std::iter;
 use std::sync::Arc;
 
 /// Maximum number of ended processes whose exit status may still arrive: their parents report it a moment
 /// later.
 const MAX_RECENTLY_ENDED: usize = 1024;
-/// Maximum number of ancestors that are searched for the rank of a worker.
-const MAX_ANCESTORS: usize = 32;
-
 /// A traced process.
 pub(super) struct TracedProcess {
     pub(super) process: Process,
@@ -26,7 +22,7 @@ pub(super) struct TracedProcess {
     /// Readable when the process has ended.
     pub(super) pidfd: Option<Arc<OwnedFd>>,
     /// The process sends no more threads and rows.
-    pub(super) ended: bool,
+    pub(super) has_ended: bool,
     /// Number of rows in the thread table.
     threads: i64,
     /// Process id that the process sees itself, in case it has no number in this namespace.
@@ -78,7 +74,7 @@ impl TracedProcesses {
     /// Marks a process as ended. Returns its record.
     pub(super) fn end(&mut self, at: usize, exit: Option<Exit>) -> Option<Process> {
         let source = self.all.get_mut(at)?;
-        source.ended = true;
+        source.has_ended = true;
         source.pidfd = None;
         source.process.last_seen = Some(machine::boottime());
         // An exit status that is known was reported by the process or its parent.
@@ -90,7 +86,7 @@ impl TracedProcesses {
         self.ended.push_back(at);
         if self.ended.len() > MAX_RECENTLY_ENDED
             && let Some(old) = self.ended.pop_front().and_then(|at| self.all.get_mut(at))
-            && old.ended
+            && old.has_ended
         {
             old.forget();
         }
@@ -118,7 +114,7 @@ impl TracedProcesses {
         };
         let source = self.all.iter_mut().rev().take(MAX_RECENTLY_ENDED).find(is_it)?;
         source.process.exit = Some(exit);
-        source.ended.then(|| source.process.clone())
+        source.has_ended.then(|| source.process.clone())
     }
 
     /// Whether a process is to be recorded, according to its own rank.
@@ -150,7 +146,7 @@ impl TracedProcesses {
         if let Some(at) = self.all.iter().rposition(same)
             && let Some(source) = self.all.get_mut(at)
         {
-            if std::mem::take(&mut source.ended) {
+            if std::mem::take(&mut source.has_ended) {
                 self.living.push(at);
             }
             let command = masked_command(&identity.arguments);
@@ -161,61 +157,46 @@ impl TracedProcesses {
         }
         let number = number_at(self.all.len());
         let process = self.describe(number, pid, &facts, identity);
-        let pidfd =
-            Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).map(Arc::new);
+        let pidfd = process::open_pidfd(pid).map(Arc::new);
         let log = ProcessLog::new(number);
         self.living.push(self.all.len());
-        self.all.push(TracedProcess { process, log, pidfd, ended: false, threads: 0, own_pid: facts.pid });
+        self.all.push(TracedProcess {
+            process,
+            log,
+            pidfd,
+            has_ended: false,
+            threads: 0,
+            own_pid: facts.pid,
+        });
         EnteredThread { at: self.all.len() - 1, changed: true }
     }
 
     fn describe(&self, source: u32, pid: i32, facts: &ThreadFacts, identity: ProcessIdentity) -> Process {
         let rank = self.rank_of(&identity);
-        let ppid = process_stat(pid).map_or(facts.ppid, |stat| stat.ppid);
-        let worker = facts.forked || self.is_below_rank(ppid, rank.rank, rank.restart);
+        let ppid = process::stat(pid).map_or(facts.ppid, |stat| stat.ppid);
         let mut domain = self.defaults.domain.clone();
         if facts.time_namespace != 0 {
             domain.time_namespace = facts.time_namespace;
         }
         Process {
-            source,
-            rank: rank.rank,
-            size: rank.size,
-            local_rank: rank.local_rank,
-            rank_from: rank.rank_from,
-            worker,
-            restart: rank.restart,
-            node: self.defaults.node.clone(),
+            worker: facts.is_forked || self.is_below_rank(ppid, rank.rank, rank.restart),
             domain,
-            clock: Clock::Boottime,
-            pid: if pid > 0 { pid } else { facts.pid },
             ppid,
             start_ticks: facts.start_ticks,
             first_seen: facts.start_ns,
-            last_seen: None,
             command: masked_command(&identity.arguments),
             environment: masked_environment(identity.environment),
-            exit: None,
+            ..self.defaults.describe_process(source, rank, if pid > 0 { pid } else { facts.pid })
         }
     }
 
     /// Whether an ancestor is a traced process of the same rank.
     fn is_below_rank(&self, ppid: i32, rank: Option<u32>, restart: u32) -> bool {
-        let mut ancestor = ppid;
-        for _ in 0..MAX_ANCESTORS {
-            let is_rank = |source: &TracedProcess| {
-                let process = &source.process;
+        iter::once(ppid).chain(process::ancestors(ppid)).any(|ancestor| {
+            self.living.iter().filter_map(|at| self.all.get(*at)).any(|TracedProcess { process, .. }| {
                 process.pid == ancestor && (process.rank, process.restart) == (rank, restart)
-            };
-            if self.living.iter().filter_map(|at| self.all.get(*at)).any(is_rank) {
-                return true;
-            }
-            match process_stat(ancestor) {
-                Some(stat) if stat.ppid > 1 => ancestor = stat.ppid,
-                _ => return false,
-            }
-        }
-        false
+            })
+        })
     }
 }
 

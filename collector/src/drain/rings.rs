@@ -9,17 +9,16 @@ use super::outbox::RowOutbox;
 use super::pairing::ThreadLog;
 use super::processes::{EnteredThread, TracedProcesses};
 use super::wakeups::{WakeupThreads, WatchedRing};
-use crate::host::machine;
-use crate::host::process_stat::process_stat;
+use crate::host::event_flag::EventFlag;
+use crate::host::{machine, process};
 use crate::launcher::SourceDefaults;
-use crate::log;
-use crate::log::warn;
+use crate::log::{self, warn};
 use crate::shard_output::{OutputItem, ShardOutput};
 use rpd_ring::layout::{DropCause, DroppedKind};
 use rpd_ring::message::UntracedReason;
 use rpd_ring::{DrainProgress, RingConsumer};
-use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
-use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
+use rpd_shard::model::{TableId, native};
+use rpd_shard::record::{ClockSet, Exit, Loss, LossCause, Process};
 use rustix::fd::OwnedFd;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Weak};
@@ -28,6 +27,25 @@ use std::sync::{Arc, Mutex, Weak};
 pub(super) const BYTES_PER_TURN: u64 = 1 << 20;
 /// Reads all that a ring contains at the start of the read.
 const WHOLE_RING: u64 = u64::MAX;
+
+/// Why events were not recorded, for the producer and for the loss ledger.
+const DROP_CAUSES: [(DropCause, LossCause); 4] = [
+    (DropCause::RingFull, LossCause::RingFull),
+    (DropCause::Reentrant, LossCause::Reentrant),
+    (DropCause::TooDeep, LossCause::OverLimit),
+    (DropCause::NoMemory, LossCause::NoMemory),
+];
+
+/// The tables that lack the rows of dropped events.
+const DROPPED_TABLES: [(DroppedKind, Option<TableId>); 7] = [
+    (DroppedKind::Range, Some(native::RANGE)),
+    (DroppedKind::Mark, Some(native::MARK)),
+    (DroppedKind::MpiCall, Some(native::MPI_CALL)),
+    (DroppedKind::Unknown, None),
+    (DroppedKind::RcclCall, Some(native::RCCL_CALL)),
+    (DroppedKind::MpiRequest, Some(native::MPI_REQUEST)),
+    (DroppedKind::Communicator, Some(native::COMMUNICATOR)),
+];
 
 /// All rings and their processes.
 pub(super) struct RingDrain {
@@ -69,7 +87,7 @@ impl RingDrain {
     pub(super) fn new(
         defaults: SourceDefaults,
         output: ShardOutput,
-        wake: Arc<OwnedFd>,
+        wake: EventFlag,
     ) -> Arc<Mutex<RingDrain>> {
         let start_clocks = Some(machine::clock_set(&defaults.domain));
         let (sources, out) = (TracedProcesses::new(defaults), RowOutbox::new(output));
@@ -135,9 +153,9 @@ impl RingDrain {
     }
 
     /// Reads all rings and asks the writing thread to sync everything.
-    pub(super) fn keep(&mut self, signal: i32) {
+    pub(super) fn sync(&mut self, signal: i32) {
         self.drain_all(WHOLE_RING);
-        self.out.push(OutputItem::Keep { signal });
+        self.out.push(OutputItem::Sync { signal });
         self.out.send();
     }
 
@@ -251,14 +269,14 @@ impl RingDrain {
     /// Reads a ring. Returns the progress, and whether the ring is finished: its thread has ended and it is
     /// empty, or its content is invalid.
     fn drain_one(&mut self, at: usize, budget: u64) -> (DrainProgress, bool) {
-        let nothing = DrainProgress { records: 0, empty: true, fullness: 0.0 };
+        let nothing = DrainProgress { records: 0, is_empty: true, fullness: 0.0 };
         let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
         let Some(source) = self.sources.get_mut(ring.source) else { return (nothing, true) };
         let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
         let (log, out, thread) = (&mut ring.log, &mut self.out, ring.thread);
-        let mut misfits = 0;
+        let mut unmatched = 0;
         let drained = ring.consumer.drain(budget, |record| {
-            misfits += u64::from(source.log.apply(log, thread, record, out).is_err());
+            unmatched += u64::from(source.log.apply(log, thread, record, out).is_err());
         });
         if let (Some(1), Some(launched @ 2..)) = (source.log.take_world_size(), source.process.size)
             && !source.process.worker
@@ -266,11 +284,11 @@ impl RingDrain {
             log::note_singleton(launched);
         }
         let number = source.process.source;
-        if misfits > 0 {
-            self.lose(number, None, LossCause::BadRecord, Some(misfits));
+        if unmatched > 0 {
+            self.lose(number, None, LossCause::BadRecord, Some(unmatched));
         }
         match drained {
-            Ok(drained) => (drained, thread_ended && drained.empty),
+            Ok(drained) => (drained, thread_ended && drained.is_empty),
             Err(_) => {
                 self.lose(number, None, LossCause::BadRecord, None);
                 (nothing, true)
@@ -300,41 +318,36 @@ impl RingDrain {
         source.log.end_thread(ring.log, &mut self.out);
         let number = source.process.source;
         let Some(header) = ring.consumer.header() else { return };
-        for cause in DropCause::ALL {
-            for what in DroppedKind::ALL {
+        for (cause, lost_by) in DROP_CAUSES {
+            for (what, table) in DROPPED_TABLES {
                 let rows = header.drops(cause, what);
                 if rows > 0 {
                     self.dropped += if cause == DropCause::RingFull { rows } else { 0 };
-                    self.lose(number, table_of(what), cause_of(cause), Some(rows));
+                    self.lose(number, table, lost_by, Some(rows));
                 }
             }
         }
     }
 
-    fn lose(
-        &mut self,
-        source: u32,
-        table: Option<rpd_shard::model::TableId>,
-        cause: LossCause,
-        rows: Option<u64>,
-    ) {
+    fn lose(&mut self, source: u32, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
         self.out.push(OutputItem::Loss(Loss { source, table, cause, rows }));
     }
 
     /// Ends a process: reads its rings to their ends.
     pub(super) fn end_source(&mut self, at: usize, exit: Exit) {
-        while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
-            self.end_ring(ring);
-        }
         self.end_log(at);
-        if let Some(process) = self.sources.end(at, Some(exit)) {
-            self.out.push(OutputItem::Process(Box::new(process)));
-        }
+        let ended = self.sources.end(at, Some(exit));
+        self.push_process(ended);
     }
 
     /// Notes how a process or its child ended, as the process reports.
     fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) {
-        if let Some(process) = self.sources.note_exit(from, pid, exit) {
+        let ended = self.sources.note_exit(from, pid, exit);
+        self.push_process(ended);
+    }
+
+    fn push_process(&mut self, changed: Option<Process>) {
+        if let Some(process) = changed {
             self.out.push(OutputItem::Process(Box::new(process)));
         }
     }
@@ -379,15 +392,18 @@ impl RingDrain {
         self.out.send();
     }
 
-    /// Ends the records of a process.
+    /// Reads the rings of a process to their ends, and ends its records.
     fn end_log(&mut self, at: usize) {
+        while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
+            self.end_ring(ring);
+        }
         let Some(source) = self.sources.get_mut(at) else { return };
         source.log.end(&mut self.out);
         let (number, unmatched) = (source.process.source, source.log.take_unmatched_requests());
         // Requests that were started during a pause do not count. If calls were dropped, the requests that
         // they started are lost with them.
         if unmatched > 0 && self.dropped > 0 {
-            self.lose(number, Some(MPI_REQUEST), LossCause::RingFull, Some(unmatched));
+            self.lose(number, Some(native::MPI_REQUEST), LossCause::RingFull, Some(unmatched));
         }
     }
 
@@ -404,41 +420,14 @@ impl RingDrain {
 
     /// Reads what a process has recorded so far and ignores it from now on.
     fn leave_source(&mut self, at: usize) {
-        while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
-            self.end_ring(ring);
-        }
         self.end_log(at);
-        if let Some(source) = self.sources.get_mut(at) {
-            let gone = process_stat(source.process.pid).is_none();
-            if !gone {
-                // Later activity of the process is in no shard.
-                let number = source.process.source;
-                self.lose(number, None, LossCause::Truncated, None);
-            }
-            if let Some(process) = self.sources.end(at, gone.then_some(Exit::Unknown)) {
-                self.out.push(OutputItem::Process(Box::new(process)));
-            }
+        let Some(source) = self.sources.get_mut(at) else { return };
+        let (number, is_gone) = (source.process.source, process::stat(source.process.pid).is_none());
+        if !is_gone {
+            // Later activity of the process is in no shard.
+            self.lose(number, None, LossCause::Truncated, None);
         }
-    }
-}
-
-fn table_of(what: DroppedKind) -> Option<rpd_shard::model::TableId> {
-    match what {
-        DroppedKind::Range => Some(RANGE),
-        DroppedKind::Mark => Some(MARK),
-        DroppedKind::MpiCall => Some(MPI_CALL),
-        DroppedKind::RcclCall => Some(RCCL_CALL),
-        DroppedKind::MpiRequest => Some(MPI_REQUEST),
-        DroppedKind::Communicator => Some(COMMUNICATOR),
-        DroppedKind::Unknown => None,
-    }
-}
-
-fn cause_of(cause: DropCause) -> LossCause {
-    match cause {
-        DropCause::RingFull => LossCause::RingFull,
-        DropCause::Reentrant => LossCause::Reentrant,
-        DropCause::TooDeep => LossCause::OverLimit,
-        DropCause::NoMemory => LossCause::NoMemory,
+        let ended = self.sources.end(at, is_gone.then_some(Exit::Unknown));
+        self.push_process(ended);
     }
 }

@@ -4,9 +4,11 @@ use super::listener::RingListener;
 use super::pause::{PAUSE_EMPTY, PAUSE_UNWOKEN, RingLook, longest_pause, next_pause};
 use super::rings::{BYTES_PER_TURN, RingDrain};
 use super::{CollectorCommand, CommandEnd};
+use crate::host::event_flag::EventFlag;
+use crate::host::poll::timespec;
 use rpd_shard::record::Exit;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,13 +26,13 @@ pub(super) struct CollectingThread {
     pub(super) listener: RingListener,
     pub(super) commands: Receiver<CollectorCommand>,
     /// An eventfd: a command was sent, or a producer has called.
-    pub(super) wake: Arc<OwnedFd>,
+    pub(super) wake: EventFlag,
     /// Not locked during a wait.
     pub(super) drain: Arc<Mutex<RingDrain>>,
 }
 
 /// Result of a wait.
-struct News {
+struct SleepOutcome {
     /// Indices of the processes that have ended. Everything that they recorded is in their rings, or in the
     /// socket.
     ended: Vec<usize>,
@@ -44,7 +46,7 @@ impl CollectingThread {
         let mut pause = PAUSE_EMPTY;
         let (mut sent, mut clocks) = (Instant::now(), Instant::now());
         let finish = loop {
-            let News { ended, is_called } = self.sleep(pause);
+            let SleepOutcome { ended, is_called } = self.sleep(pause);
             let (finish, warned) = self.take_commands();
             if let Some(finish) = finish {
                 break finish;
@@ -53,7 +55,7 @@ impl CollectingThread {
             let mut drain = lock(&self.drain);
             let fullness = drain.drain_all(BYTES_PER_TURN).max(drain.take_called_fullness().unwrap_or(0.0));
             if let Some(signal) = warned {
-                drain.keep(signal);
+                drain.sync(signal);
                 sent = Instant::now();
             }
             for at in ended {
@@ -80,37 +82,36 @@ impl CollectingThread {
     /// Returns the next command: to finish, or to write everything because of a signal.
     fn take_commands(&self) -> (Option<CommandEnd>, Option<i32>) {
         // Cleared before the commands are read, so that a later command wakes the thread again.
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.wake.clear();
         let (mut finish, mut warned) = (None, None);
         for command in self.commands.try_iter() {
             match command {
                 CollectorCommand::Finish(last) => finish = Some(last),
-                CollectorCommand::Keep(signal) => warned = Some(signal),
+                CollectorCommand::Sync(signal) => warned = Some(signal),
             }
         }
         (finish, warned)
     }
 
     /// Waits for events, at most for the pause. In a long pause producers may call as well.
-    fn sleep(&self, pause: Duration) -> News {
+    fn sleep(&self, pause: Duration) -> SleepOutcome {
         if pause <= PAUSE_UNWOKEN {
-            return News { ended: self.wait(pause), is_called: false };
+            return SleepOutcome { ended: self.wait(pause), is_called: false };
         }
         let can_sleep = lock(&self.drain).fall_asleep();
         let ended = self.wait(if can_sleep { pause } else { Duration::ZERO });
         let is_called = lock(&self.drain).wake_up() || !can_sleep;
-        News { ended, is_called }
+        SleepOutcome { ended, is_called }
     }
 
     /// Waits for descriptors, at most for the pause. Returns the processes that have ended.
     fn wait(&self, pause: Duration) -> Vec<usize> {
         let processes = lock(&self.drain).pidfds();
         let pidfds = processes.iter().map(|(_, pidfd)| pidfd.as_fd());
-        let others = std::iter::once(self.wake.as_fd()).chain(self.listener.descriptors());
+        let others = std::iter::once(self.wake.descriptor()).chain(self.listener.descriptors());
         let mut all: Vec<PollFd<'_>> =
             pidfds.chain(others).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
-        let ready = poll(&mut all, Some(&timeout)).unwrap_or(0);
+        let ready = poll(&mut all, Some(&timespec(pause))).unwrap_or(0);
         if ready == 0 {
             return Vec::new();
         }

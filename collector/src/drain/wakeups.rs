@@ -14,8 +14,8 @@
 
 use super::rings::RingDrain;
 use super::thread::lock;
+use crate::host::event_flag::EventFlag;
 use rpd_ring::wakeup::{self, MAX_RINGS, RingWakeup, WakeupNotice};
-use rustix::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -30,7 +30,7 @@ const MAX_MULTI_THREADS: usize = 8;
 pub(super) struct WakeupThreads {
     waiters: Vec<Arc<Waiter>>,
     /// The eventfd of the collecting thread.
-    wake: Arc<OwnedFd>,
+    wake: EventFlag,
     /// The rings to read.
     drain: Weak<Mutex<RingDrain>>,
     can_wait_for_many: bool,
@@ -46,7 +46,7 @@ struct Waiter {
     /// The collecting thread is awake: nothing is waited for until it sleeps again.
     has_reported: AtomicBool,
     is_ended: AtomicBool,
-    wake: Arc<OwnedFd>,
+    wake: EventFlag,
     drain: Weak<Mutex<RingDrain>>,
     can_wait_for_many: bool,
 }
@@ -58,7 +58,7 @@ pub(super) struct WatchedRing {
 }
 
 impl WakeupThreads {
-    pub(super) fn new(wake: Arc<OwnedFd>, drain: Weak<Mutex<RingDrain>>) -> WakeupThreads {
+    pub(super) fn new(wake: EventFlag, drain: Weak<Mutex<RingDrain>>) -> WakeupThreads {
         let can_wait_for_many = wakeup::can_wait_for_many();
         WakeupThreads { waiters: Vec::new(), wake, drain, can_wait_for_many, is_refused: false }
     }
@@ -84,7 +84,7 @@ impl WakeupThreads {
             notice: WakeupNotice::default(),
             has_reported: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
-            wake: Arc::clone(&self.wake),
+            wake: self.wake.clone(),
             drain: Weak::clone(&self.drain),
             can_wait_for_many: self.can_wait_for_many,
         });
@@ -137,7 +137,7 @@ impl Waiter {
             if states.iter().any(|(state, _)| state.is_called()) {
                 self.has_reported.store(true, Release);
                 // Starts the thread first, so that both may begin at once.
-                let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+                self.wake.set();
                 if let Some(drain) = self.drain.upgrade() {
                     lock(&drain).answer_call();
                 }
@@ -166,32 +166,31 @@ impl Drop for WatchedRing {
 mod tests {
     use super::*;
     use rpd_ring::header::{RingHeader, ThreadFacts};
-    use rpd_ring::layout::{HEADER_BYTES, RING_MIN};
+    use rpd_ring::layout::{HEADER_BYTES, MIN_RING_BYTES};
     use rpd_ring::memory::RingMemory;
     use rpd_ring::{RingConsumer, RingProducer};
-    use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+    use std::time::{Duration, Instant};
 
     fn ring() -> (RingProducer, RingConsumer) {
-        let (left, right) = RingMemory::heap(HEADER_BYTES + RING_MIN);
-        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
+        let (left, right) = RingMemory::heap(HEADER_BYTES + MIN_RING_BYTES);
+        RingHeader::new(&left).unwrap().write(&ThreadFacts::default(), &[], MIN_RING_BYTES);
         (RingProducer::new(left).unwrap(), RingConsumer::new(right).unwrap())
     }
 
-    /// Whether the eventfd was written within the time. Clears it.
-    fn is_woken(wake: &OwnedFd, ms: i64) -> bool {
-        let timeout = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
-        let ready = poll(&mut [PollFd::new(wake, PollFlags::IN)], Some(&timeout)).unwrap() > 0;
-        let _ = rustix::io::read(wake, &mut [0; 8]);
-        ready
+    /// Whether the flag is set within the time. Clears it.
+    fn is_woken(wake: &EventFlag, ms: u64) -> bool {
+        let is_set = wake.wait(Instant::now() + Duration::from_millis(ms));
+        wake.clear();
+        is_set
     }
 
     fn write_an_eighth(producer: &mut RingProducer) {
-        (0..RING_MIN / 8 / 16 + 1).for_each(|_| assert!(producer.mark(1, b"")));
+        (0..MIN_RING_BYTES / 8 / 16 + 1).for_each(|_| assert!(producer.mark(1, b"")));
     }
 
     fn sleep(threads: &WakeupThreads, rings: &mut [(RingProducer, RingConsumer)]) {
         for (_, consumer) in &mut *rings {
-            while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
+            while !consumer.drain(u64::MAX, |_| ()).unwrap().is_empty {}
             consumer.wake_up();
         }
         assert!(rings.iter().all(|(_, consumer)| consumer.fall_asleep()));
@@ -206,8 +205,8 @@ mod tests {
                 eprintln!("skipped: this kernel cannot wait for several futexes");
                 continue;
             }
-            let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
-            let mut threads = WakeupThreads::new(Arc::clone(&wake), Weak::new());
+            let wake = EventFlag::new().unwrap();
+            let mut threads = WakeupThreads::new(wake.clone(), Weak::new());
             threads.can_wait_for_many = can_wait_for_many;
             let mut rings: Vec<_> = (0..MAX_SINGLE_THREADS).map(|_| ring()).collect();
             let watch = |(_, consumer): &(RingProducer, RingConsumer)| threads.watch(consumer.wakeup());
@@ -241,8 +240,8 @@ mod tests {
     #[test]
     fn a_ring_that_calls_or_closes_by_itself_wakes_once() {
         for nonsense in [2u64, 3, 77, u64::MAX] {
-            let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
-            let mut threads = WakeupThreads::new(Arc::clone(&wake), Weak::new());
+            let wake = EventFlag::new().unwrap();
+            let mut threads = WakeupThreads::new(wake.clone(), Weak::new());
             let (producer, consumer) = ring();
             let watched = threads.watch(consumer.wakeup());
             producer.memory()[72].store(nonsense, std::sync::atomic::Ordering::SeqCst);

@@ -3,12 +3,14 @@
 //! The collector process changes its own affinity before it starts a second thread. The traced program keeps
 //! its affinity.
 
+use super::process;
 use rpd_configs::SettingOrigin;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::iter;
 use std::str::FromStr;
 
 /// Name of the option.
@@ -26,11 +28,6 @@ pub enum CollectorCpus {
     /// These CPUs.
     List(CpuList),
 }
-
-/// A text that is neither a list of CPUs nor `auto`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("CPUs are a list as 0,4-7 of numbers below {MAX_CPU}, or auto, not {0:?}", MAX_CPU = CpuSet::MAX_CPU)]
-pub struct CpuListError(String);
 
 /// A list without any CPU that the job may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,12 +58,17 @@ pub(crate) struct NodeCpus {
 }
 
 impl FromStr for CpuList {
-    type Err = CpuListError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<CpuList, CpuListError> {
+    fn from_str(text: &str) -> Result<CpuList, String> {
         let mut cpus = BTreeSet::new();
         for part in text.trim().split(',') {
-            cpus.extend(numbers(part.trim()).ok_or_else(|| CpuListError(text.to_owned()))?);
+            cpus.extend(numbers(part.trim()).ok_or_else(|| {
+                format!(
+                    "CPUs are a list as 0,4-7 of numbers below {}, or auto, not {text:?}",
+                    CpuSet::MAX_CPU
+                )
+            })?);
         }
         Ok(CpuList(cpus))
     }
@@ -124,9 +126,9 @@ impl CpuList {
 }
 
 impl FromStr for CollectorCpus {
-    type Err = CpuListError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<CollectorCpus, CpuListError> {
+    fn from_str(text: &str) -> Result<CollectorCpus, String> {
         match text.trim() {
             "auto" => Ok(CollectorCpus::Auto),
             list => list.parse().map(CollectorCpus::List),
@@ -200,35 +202,22 @@ const MAX_WRAPPERS: usize = 4;
 /// that may run on every CPU of the job counts as not bound. The launcher is the first process above this one
 /// with several children: a wrapper such as a shell has one.
 fn cpus_of_siblings(allowed: &CpuList) -> CpuList {
-    let (mut own, mut parent) = (std::process::id(), std::os::unix::process::parent_id());
-    let mut siblings = children_of(parent);
-    for _ in 0..MAX_WRAPPERS {
-        if siblings.len() > 1 {
-            break;
-        }
-        let Some(above) = parent_of(parent).filter(|above| *above > 1) else { break };
-        (own, parent) = (parent, above);
-        siblings = children_of(parent);
-    }
-    let lists = siblings.into_iter().filter(|pid| *pid != own).filter_map(|pid| {
+    let parent = std::os::unix::process::parent_id() as i32;
+    let parents: Vec<i32> =
+        iter::once(parent).chain(process::ancestors(parent)).take(1 + MAX_WRAPPERS).collect();
+    let own = iter::once(std::process::id() as i32).chain(parents.iter().copied());
+    let mut siblings = parents.iter().zip(own).map(|(parent, own)| {
+        let mut children = process::children(*parent);
+        children.retain(|pid| *pid != own);
+        children
+    });
+    let siblings = siblings.find(|siblings| !siblings.is_empty()).unwrap_or_default();
+    let lists = siblings.into_iter().filter_map(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
         list.parse::<CpuList>().ok().filter(|list| !allowed.without(list).0.is_empty())
     });
     CpuList(lists.flat_map(|list| list.0).collect())
-}
-
-fn children_of(parent: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    children
-        .flat_map(|pids| pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-        .collect()
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// Applies the option of a call, which comes from `origin`. A list that was typed must be possible; one from

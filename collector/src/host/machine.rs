@@ -71,6 +71,7 @@ pub(crate) fn clock_set(domain: &ClockDomain) -> ClockSet {
             bracket,
         }
     };
-    let first = read();
-    (1..READINGS).map(|_| read()).fold(first, |best, set| if set.bracket < best.bracket { set } else { best })
+    (1..READINGS)
+        .map(|_| read())
+        .fold(read(), |best, set| if set.bracket < best.bracket { set } else { best })
 }

@@ -3,28 +3,18 @@
 //! All ranks of a job share the address at which the proxies on all nodes call `mpiexec` back. The address is
 //! in the command line of the proxy, which is an ancestor of every rank.
 
-/// Maximum number of ancestors to search: a few shells may start a rank.
-const MAX_ANCESTORS: usize = 16;
+use crate::host::process;
+use std::iter;
 
 /// Returns the name of the Hydra job of this process, from the command lines of its ancestors.
 pub(crate) fn hydra_job() -> Option<String> {
-    let mut pid = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())?;
-    for _ in 0..MAX_ANCESTORS {
+    let parent = std::os::unix::process::parent_id() as i32;
+    iter::once(parent).chain(process::ancestors(parent)).find_map(|pid| {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let arguments: Vec<String> =
             command.split(|byte| *byte == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect();
-        if let Some(job) = job_of_proxy(&arguments) {
-            return Some(job);
-        }
-        pid = parent(pid).filter(|parent| *parent > 1)?;
-    }
-    None
-}
-
-/// Reads the process id of the parent: field 4 of `/proc/PID/stat`.
-fn parent(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+        job_of_proxy(&arguments)
+    })
 }
 
 /// Returns the job that a proxy serves: host and port of `mpiexec`, and the number of the process group. The

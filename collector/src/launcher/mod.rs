@@ -50,11 +50,10 @@ pub(crate) fn is_on_one_node(environment: &LauncherEnvironment, rank: &RankIdent
     if rank.rank.is_none() || rank.size == Some(1) {
         return true;
     }
-    if from == "SLURM_PROCID" {
-        return environment.number("SLURM_STEP_NUM_NODES") == Some(1);
-    }
-    if from == "FLUX_TASK_RANK" {
-        return environment.number("FLUX_JOB_NNODES") == Some(1);
+    match from.as_str() {
+        "SLURM_PROCID" => return environment.number("SLURM_STEP_NUM_NODES") == Some(1),
+        "FLUX_TASK_RANK" => return environment.number("FLUX_JOB_NNODES") == Some(1),
+        _ => {}
     }
     const RANKS_OF_NODE: [&str; 4] =
         ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launchers_say_whether_there_are_other_nodes() {
+    fn launchers_report_whether_there_are_other_nodes() {
         let alone = |variables: &str| {
             let environment: LauncherEnvironment =
                 variables.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();

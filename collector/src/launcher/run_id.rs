@@ -92,7 +92,7 @@ pub(crate) fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
 }
 
 /// Maximum length of a folder name that is made from a run id.
-const NAME_LENGTH: usize = 128;
+const MAX_NAME_LENGTH: usize = 128;
 
 /// Removes everything that is special in a path, for a shell or in hidden files. An id that had to change
 /// gets a hash, so that `a b` and `a/b` have different folders.
@@ -100,12 +100,12 @@ fn folder_name(id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-+=@".contains(c) { c } else { '-' };
     let name: String = id.chars().map(plain).collect();
     let name = name.trim_start_matches(['.', '-']);
-    if name == id && (1..=NAME_LENGTH).contains(&id.len()) {
+    if name == id && (1..=MAX_NAME_LENGTH).contains(&id.len()) {
         return id.to_owned();
     }
-    let kept: String = name.chars().take(NAME_LENGTH - 9).collect();
-    let kept = if kept.is_empty() { "run" } else { &kept };
-    format!("{kept}-{:08x}", XxHash3_64::oneshot(id.as_bytes()) as u32)
+    let shortened: String = name.chars().take(MAX_NAME_LENGTH - 9).collect();
+    let shortened = if shortened.is_empty() { "run" } else { &shortened };
+    format!("{shortened}-{:08x}", XxHash3_64::oneshot(id.as_bytes()) as u32)
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(folder_name("exp-a.1_b+c=d@e"), "exp-a.1_b+c=d@e");
         assert_ne!(folder_name("exp a"), folder_name("exp/a"));
         assert_ne!(folder_name(&"x".repeat(1000)), folder_name(&"x".repeat(1001)));
-        assert!(folder_name(&"x".repeat(1000)).len() <= NAME_LENGTH);
+        assert!(folder_name(&"x".repeat(1000)).len() <= MAX_NAME_LENGTH);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// Interval after which an unchanged value is written again, ns. So a reader that knows the period can
 /// distinguish an unchanged value from one that is no longer read.
-const AGAIN: i64 = 1_000_000_000;
+const REPEAT_AFTER_NS: i64 = 1_000_000_000;
 
 /// The last written value of each counter.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ impl ChangedValues {
         let mut out = Vec::new();
         for ((key, value), written) in (1..).zip(values).zip(&mut self.written) {
             let Some(value) = value.filter(|value| value.is_finite()) else { continue };
-            let stays =
-                written.is_some_and(|(before, at)| before == value && time.saturating_sub(at) < AGAIN);
+            let stays = written
+                .is_some_and(|(before, at)| before == value && time.saturating_sub(at) < REPEAT_AFTER_NS);
             if !stays {
                 *written = Some((value, time));
                 out.push((key, value));
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_value_is_written_when_it_changes_and_once_a_second() {
         let mut steps = ChangedValues::default();
-        let second = AGAIN;
+        let second = REPEAT_AFTER_NS;
         assert_eq!(steps.take(0, &[Some(1.0), None, Some(5.0)]), [(1, 1.0), (3, 5.0)]);
         assert_eq!(steps.take(second / 10, &[Some(1.0), None, Some(6.0)]), [(3, 6.0)]);
         assert_eq!(steps.take(second - 1, &[Some(1.0), Some(f64::NAN), Some(6.0)]), []);

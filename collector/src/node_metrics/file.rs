@@ -12,7 +12,7 @@ const MAX_FOLDER_ENTRIES: usize = 4096;
 /// Maximum length of a device name.
 pub(super) const MAX_NAME_BYTES: usize = 64;
 /// The kernel returns up to this many bytes in one read.
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// A file whose first bytes are read again each time.
 pub(super) struct BoundedFile {
@@ -25,7 +25,7 @@ pub(super) struct BoundedFile {
 impl BoundedFile {
     /// Opens a file of which one page is read.
     pub(super) fn page(path: &Path) -> Option<BoundedFile> {
-        BoundedFile::open(path, PAGE)
+        BoundedFile::open(path, PAGE_BYTES)
     }
 
     /// Opens a file with any number of lines, of which [`MAX_FILE_BYTES`] are read.
@@ -61,7 +61,7 @@ impl BoundedFile {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            if self.limit <= PAGE {
+            if self.limit <= PAGE_BYTES {
                 break;
             }
         }
@@ -73,7 +73,7 @@ impl BoundedFile {
 
 /// Returns the text of a small file, without the line end; `None` if the file cannot be read.
 pub(super) fn text_of(path: &Path) -> Option<String> {
-    let mut buffer = [0; PAGE];
+    let mut buffer = [0; PAGE_BYTES];
     let file = BoundedFile::page(path)?;
     Some(String::from_utf8_lossy(file.read(&mut buffer).ok()?).trim().to_owned())
 }
@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_files_are_cut_at_a_line_and_read_anew_each_time() {
+    fn long_files_are_cut_at_a_line_and_read_from_the_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "0123456789abcde\n".repeat(5000)).unwrap();
         let mut buffer = vec![0; MAX_FILE_BYTES];
         let file = BoundedFile::lines(&path).unwrap();
         assert_eq!(file.read(&mut buffer).unwrap().len(), MAX_FILE_BYTES - 1);
-        assert_eq!(BoundedFile::page(&path).unwrap().read(&mut buffer).unwrap().len(), PAGE - 1);
+        assert_eq!(BoundedFile::page(&path).unwrap().read(&mut buffer).unwrap().len(), PAGE_BYTES - 1);
         std::fs::write(&path, "short\n").unwrap();
         assert_eq!(file.read(&mut buffer).unwrap(), b"short\n");
         std::fs::write(&path, "x".repeat(70_000)).unwrap();

@@ -1,9 +1,8 @@
 //! Finds the files of this node to sample.
 
 use super::file::{BoundedFile, MAX_FILE_BYTES, MAX_NAME_BYTES, names_in, text_of};
-use super::gpu;
 use super::metrics::{DeviceFlows, FileMeaning, NodeMetrics};
-use super::parse;
+use super::{gpu, parse};
 use crate::shard_output::{MetricAgent, MetricCounter};
 use std::path::Path;
 
@@ -13,9 +12,9 @@ const MAX_DEVICES: usize = 16;
 const NODE: usize = 0;
 
 impl NodeMetrics {
-    /// Finds everything that can be sampled below `root`. At most `most_open` files stay open.
-    pub(super) fn find(root: &Path, most_open: usize) -> NodeMetrics {
-        let mut metrics = NodeMetrics::new(most_open);
+    /// Finds everything that can be sampled below `root`. At most `max_open_files` files stay open.
+    pub(super) fn find(root: &Path, max_open_files: usize) -> NodeMetrics {
+        let mut metrics = NodeMetrics::new(max_open_files);
         metrics.agents.push(MetricAgent {
             is_gpu: false,
             name: cpu_model(root),
@@ -81,15 +80,8 @@ fn find_interfaces(root: &Path, metrics: &mut NodeMetrics) {
     let names = names_of(&path, |text| {
         parse::interfaces(text).map(|(name, _)| name.to_owned()).filter(|name| name != "lo").collect()
     });
-    let counters = two_each(&names, "network", |name| {
-        [
-            (format!("network.{name}.rx"), "Bytes received by the interface"),
-            (format!("network.{name}.tx"), "Bytes sent by the interface"),
-        ]
-    });
-    if !names.is_empty() {
-        metrics.add(BoundedFile::lines(&path), FileMeaning::Interfaces(DeviceFlows::of(names)), counters);
-    }
+    let directions = [("rx", "Bytes received by the interface"), ("tx", "Bytes sent by the interface")];
+    add_flows(&path, names, "network", directions, FileMeaning::Interfaces, metrics);
 }
 
 fn find_disks(root: &Path, metrics: &mut NodeMetrics) {
@@ -98,15 +90,8 @@ fn find_disks(root: &Path, metrics: &mut NodeMetrics) {
         let names = parse::disks(text).map(|(name, _)| name.to_owned());
         names.filter(|name| is_whole_disk(root, name)).collect()
     });
-    let counters = two_each(&names, "disk", |name| {
-        [
-            (format!("disk.{name}.read"), "Bytes read from the device"),
-            (format!("disk.{name}.write"), "Bytes written to the device"),
-        ]
-    });
-    if !names.is_empty() {
-        metrics.add(BoundedFile::lines(&path), FileMeaning::Disks(DeviceFlows::of(names)), counters);
-    }
+    let directions = [("read", "Bytes read from the device"), ("write", "Bytes written to the device")];
+    add_flows(&path, names, "disk", directions, FileMeaning::Disks, metrics);
 }
 
 /// Partitions have no folder of their own below `/sys/block`. Loop and ram devices are not disks.
@@ -134,18 +119,25 @@ fn find_infiniband(root: &Path, metrics: &mut NodeMetrics) {
     }
 }
 
-fn two_each(
-    names: &[String],
+/// Adds a file with two counters for each device that it lists.
+fn add_flows(
+    path: &Path,
+    names: Vec<String>,
     component: &'static str,
-    of: impl Fn(&str) -> [(String, &'static str); 2],
-) -> Vec<MetricCounter> {
+    directions: [(&str, &'static str); 2],
+    meaning: fn(DeviceFlows) -> FileMeaning,
+    metrics: &mut NodeMetrics,
+) {
     let counters = names.iter().enumerate().flat_map(|(instance, device)| {
-        of(device).map(|(name, description)| MetricCounter {
-            instance,
-            ..of_node(name, description, "B/s", component)
+        directions.map(|(direction, description)| {
+            let name = format!("{component}.{device}.{direction}");
+            MetricCounter { instance, ..of_node(name, description, "B/s", component) }
         })
     });
-    counters.collect()
+    let counters = counters.collect();
+    if !names.is_empty() {
+        metrics.add(BoundedFile::lines(path), meaning(DeviceFlows::of(names)), counters);
+    }
 }
 
 /// Returns the devices that a file lists.

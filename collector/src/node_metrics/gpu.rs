@@ -12,8 +12,8 @@ const AMD: &str = "0x1002";
 /// Number of temperature sensors to try, from `temp1` on.
 const MAX_SENSORS: usize = 8;
 
-/// Adds every device of AMD, in the order of PCI addresses.
-pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
+/// Returns the folders of all devices of AMD, in the order of PCI addresses.
+pub(crate) fn amd_devices(root: &Path) -> Vec<PathBuf> {
     let cards = root.join("sys/class/drm");
     let is_card = |name: &String| {
         name.strip_prefix("card").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -26,7 +26,12 @@ pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
         .collect();
     devices.sort();
     devices.dedup();
-    for (instance, device) in devices.iter().take(MAX_GPUS).enumerate() {
+    devices
+}
+
+/// Adds every device of AMD.
+pub(super) fn find(root: &Path, metrics: &mut NodeMetrics) {
+    for (instance, device) in amd_devices(root).iter().take(MAX_GPUS).enumerate() {
         let agent = metrics.agents.len();
         metrics.agents.push(describe(device));
         add_files(device, agent, instance, metrics);
@@ -53,16 +58,13 @@ fn add_files(device: &Path, agent: usize, instance: usize, metrics: &mut NodeMet
             MetricCounter { name: name.to_owned(), description, units, component: "gpu", agent, instance };
         metrics.add(BoundedFile::page(&path), FileMeaning::Value(divisor), vec![counter]);
     };
-    add(device.join("gpu_busy_percent"), 1.0, "gpu.busy", "Share of time in which the GPU was busy", "%");
-    add(
-        device.join("mem_busy_percent"),
-        1.0,
-        "gpu.memory_busy",
-        "Share of time in which its memory was busy",
-        "%",
-    );
-    add(device.join("mem_info_vram_used"), 1.0, "gpu.vram_used", "Memory of the GPU in use", "B");
-
+    for (file, name, description, units) in [
+        ("gpu_busy_percent", "gpu.busy", "Share of time in which the GPU was busy", "%"),
+        ("mem_busy_percent", "gpu.memory_busy", "Share of time in which its memory was busy", "%"),
+        ("mem_info_vram_used", "gpu.vram_used", "Memory of the GPU in use", "B"),
+    ] {
+        add(device.join(file), 1.0, name, description, units);
+    }
     let Some(sensors) = names_in(&device.join("hwmon")).into_iter().find(|name| name.starts_with("hwmon"))
     else {
         return;

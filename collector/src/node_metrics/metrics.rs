@@ -10,15 +10,15 @@ pub(super) const MAX_COUNTERS: usize = 256;
 /// Number of consecutive failures after which a file is no longer read.
 const MAX_FAILURES: u32 = 3;
 /// Bytes of a sector in `/proc/diskstats`, independent of the device.
-const SECTOR: f64 = 512.0;
+const SECTOR_BYTES: f64 = 512.0;
 
 /// The counters of a node, and their files.
 pub(super) struct NodeMetrics {
     pub(super) agents: Vec<MetricAgent>,
     pub(super) counters: Vec<MetricCounter>,
-    probes: Vec<SampledFile>,
+    files: Vec<SampledFile>,
     /// Maximum number of files that stay open.
-    most_open: usize,
+    max_open_files: usize,
     buffer: Vec<u8>,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct DeviceFlows {
 }
 
 impl NodeMetrics {
-    pub(super) fn new(most_open: usize) -> NodeMetrics {
-        let (agents, counters, probes) = (Vec::new(), Vec::new(), Vec::new());
-        NodeMetrics { agents, counters, probes, most_open, buffer: vec![0; MAX_FILE_BYTES] }
+    pub(super) fn new(max_open_files: usize) -> NodeMetrics {
+        let (agents, counters, files) = (Vec::new(), Vec::new(), Vec::new());
+        NodeMetrics { agents, counters, files, max_open_files, buffer: vec![0; MAX_FILE_BYTES] }
     }
 
     /// Adds a file and its counters, unless there are too many.
@@ -68,13 +68,13 @@ impl NodeMetrics {
         counters: Vec<MetricCounter>,
     ) {
         let Some(mut file) = file else { return };
-        if self.probes.len() >= self.most_open {
+        if self.files.len() >= self.max_open_files {
             file.close();
         }
         if self.counters.len() + counters.len() <= MAX_COUNTERS {
             let first = self.counters.len();
             self.counters.extend(counters);
-            self.probes.push(SampledFile { file, meaning, first, failures: 0 });
+            self.files.push(SampledFile { file, meaning, first, failures: 0 });
         }
     }
 
@@ -83,18 +83,18 @@ impl NodeMetrics {
     pub(super) fn sample(&mut self, time: i64, until: Instant, values: &mut Vec<Option<f64>>) {
         values.clear();
         values.resize(self.counters.len(), None);
-        for probe in &mut self.probes {
+        for sampled in &mut self.files {
             if Instant::now() >= until {
                 break;
             }
-            let values = values.get_mut(probe.first..).unwrap_or_default();
-            let understood = probe
+            let values = values.get_mut(sampled.first..).unwrap_or_default();
+            let understood = sampled
                 .file
                 .read(&mut self.buffer)
-                .is_ok_and(|bytes| probe.meaning.read(&String::from_utf8_lossy(bytes), time, values));
-            probe.failures = if understood { 0 } else { probe.failures + 1 };
+                .is_ok_and(|bytes| sampled.meaning.read(&String::from_utf8_lossy(bytes), time, values));
+            sampled.failures = if understood { 0 } else { sampled.failures + 1 };
         }
-        self.probes.retain(|probe| probe.failures < MAX_FAILURES);
+        self.files.retain(|sampled| sampled.failures < MAX_FAILURES);
     }
 }
 
@@ -114,16 +114,16 @@ impl FileMeaning {
                 used.is_some()
             }
             FileMeaning::Interfaces(flows) => flows.read(parse::interfaces(text), 1.0, time, values),
-            FileMeaning::Disks(flows) => flows.read(parse::disks(text), SECTOR, time, values),
+            FileMeaning::Disks(flows) => flows.read(parse::disks(text), SECTOR_BYTES, time, values),
             FileMeaning::Rate(unit, last) => {
-                let Some(now) = parse::count(text) else { return false };
+                let Some(now) = parse::number(text) else { return false };
                 let before = last.replace((time, now));
                 let rate = before.and_then(|(at, before)| rate(before, now, time.saturating_sub(at)));
                 set(values, Some([rate.map(|rate| hundredths(rate * *unit))]));
                 true
             }
             FileMeaning::Value(divisor) => {
-                let value = parse::number(text).map(|value| value as f64 / *divisor);
+                let value = parse::number::<i64>(text).map(|value| value as f64 / *divisor);
                 set(values, Some([value]));
                 value.is_some()
             }

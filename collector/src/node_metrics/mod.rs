@@ -28,6 +28,8 @@ mod sampling_pace;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use gpu::amd_devices;
+
 use crate::host::claim::NodeClaim;
 use crate::host::machine;
 use crate::launcher::SourceDefaults;
@@ -99,7 +101,7 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
             Err(_) => return,
         }
     };
-    let mut metrics = NodeMetrics::find(&config.root, most_open_files());
+    let mut metrics = NodeMetrics::find(&config.root, max_open_files());
     let mut outbox = MetricsOutbox::new(config, &metrics, began, output);
     let mut pace = SamplingPace::new(Instant::now());
     let mut values = Vec::new();
@@ -117,7 +119,7 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
 }
 
 /// Returns a quarter of the descriptor limit. The others are for the traced threads.
-fn most_open_files() -> usize {
+fn max_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // The first descriptors are for the shard, the socket and the processes.
     usize::try_from(limit.saturating_sub(32) / 4).unwrap_or(usize::MAX)

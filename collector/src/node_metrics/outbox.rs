@@ -3,10 +3,10 @@
 use super::SystemConfig;
 use super::changed_values::ChangedValues;
 use super::metrics::NodeMetrics;
-use crate::host::machine;
+use crate::host::{machine, process};
 use crate::log::warn;
-use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput, SystemRows};
-use rpd_shard::record::{Clock, Exit, Process};
+use crate::shard_output::{MetricsDescription, MetricsTick, OutputBatch, OutputItem, SideOutput};
+use rpd_shard::record::{Exit, Process};
 use std::time::{Duration, Instant};
 
 /// A collector whose command ends within this time sends no metrics: they alone do not justify a shard.
@@ -15,7 +15,7 @@ const _: () = assert!(SEND_EVERY.as_millis() >= HOLD_BACK.as_millis());
 /// Interval between two batches, each of which wakes the writing thread.
 const SEND_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of items that are kept while the writing thread is far behind: a minute.
-const MAX_KEPT_ITEMS: usize = 600;
+const MAX_PENDING_ITEMS: usize = 600;
 
 /// Converts values to items, and sends them when there is room.
 pub(super) struct MetricsOutbox {
@@ -23,12 +23,12 @@ pub(super) struct MetricsOutbox {
     began: Instant,
     output: SideOutput,
     items: Vec<OutputItem>,
-    steps: ChangedValues,
+    changed_values: ChangedValues,
     period: Option<Duration>,
     /// Time of the last batch, or of the start.
     last_sent: Instant,
     /// A batch was sent.
-    sent: bool,
+    has_sent: bool,
 }
 
 impl MetricsOutbox {
@@ -39,26 +39,26 @@ impl MetricsOutbox {
         output: SideOutput,
     ) -> MetricsOutbox {
         let process = describe(config);
-        let described = SystemRows::Described(MetricsDescription {
+        let description = MetricsDescription {
             source: config.source,
             agents: metrics.agents.clone(),
             counters: metrics.counters.clone(),
-        });
+        };
         // If the shard has no other process, no other thread sends the clocks.
         let items = vec![
             OutputItem::Clock(Box::new(machine::clock_set(&process.domain))),
             OutputItem::Process(Box::new(process.clone())),
-            OutputItem::System(Box::new(described)),
+            OutputItem::MetricsDescription(Box::new(description)),
         ];
         MetricsOutbox {
             process,
             began,
             output,
             items,
-            steps: ChangedValues::default(),
+            changed_values: ChangedValues::default(),
             period: None,
             last_sent: began,
-            sent: false,
+            has_sent: false,
         }
     }
 
@@ -68,10 +68,10 @@ impl MetricsOutbox {
             source: self.process.source,
             time,
             period: changed.then_some(period.as_millis()),
-            values: self.steps.take(time, values),
+            values: self.changed_values.take(time, values),
         };
-        if self.items.len() < MAX_KEPT_ITEMS {
-            self.items.push(OutputItem::System(Box::new(SystemRows::Tick(tick))));
+        if self.items.len() < MAX_PENDING_ITEMS {
+            self.items.push(OutputItem::MetricsTick(Box::new(tick)));
         } else {
             self.lose(&tick);
         }
@@ -92,20 +92,20 @@ impl MetricsOutbox {
                 None => self.items.push(OutputItem::Loss(loss)),
             }
         }
-        self.steps.forget();
+        self.changed_values.forget();
         self.period = None;
     }
 
     fn send(&mut self) {
         match self.output.try_send(OutputBatch::of(std::mem::take(&mut self.items))) {
-            Ok(()) => (self.sent, self.last_sent) = (true, Instant::now()),
+            Ok(()) => (self.has_sent, self.last_sent) = (true, Instant::now()),
             Err(batch) => self.items = batch.items,
         }
     }
 
     /// Sends the rest and the end of the process, if a batch was sent before. Waits for room.
     pub(super) fn end(mut self) {
-        if !self.sent && self.began.elapsed() < HOLD_BACK {
+        if !self.has_sent && self.began.elapsed() < HOLD_BACK {
             return;
         }
         self.process.last_seen = Some(machine::boottime());
@@ -120,46 +120,14 @@ impl MetricsOutbox {
 }
 
 /// Describes the collector's own process, to which the rows belong.
-fn describe(config: &SystemConfig) -> Process {
-    let rank = &config.defaults.rank;
-    let stat = OwnStat::read();
+fn describe(SystemConfig { source, defaults, .. }: &SystemConfig) -> Process {
+    let stat = process::own_stat();
     Process {
-        source: config.source,
-        rank: rank.rank,
-        size: rank.size,
-        local_rank: rank.local_rank,
-        rank_from: rank.rank_from.clone(),
         worker: true,
-        restart: rank.restart,
-        node: config.defaults.node.clone(),
-        domain: config.defaults.domain.clone(),
-        clock: Clock::Boottime,
-        pid: std::process::id() as i32,
         ppid: stat.ppid,
         start_ticks: stat.start_ticks,
-        first_seen: machine::boottime(),
-        last_seen: None,
-        command: format!("rpd-collect: system metrics of {}", config.defaults.node.hostname),
-        environment: Vec::new(),
-        exit: None,
-    }
-}
-
-/// Fields of `/proc/self/stat`.
-struct OwnStat {
-    ppid: i32,
-    start_ticks: u64,
-}
-
-impl OwnStat {
-    /// Reads the file. Zeros if it cannot be read.
-    fn read() -> OwnStat {
-        let stat = super::file::text_of("/proc/self/stat".as_ref()).unwrap_or_default();
-        // The command in parentheses may contain any character, so the fields are counted from its end.
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
-        let number = |field: usize| fields.split_ascii_whitespace().nth(field)?.parse().ok();
-        let ppid = number(1).and_then(|ppid| i32::try_from(ppid).ok()).unwrap_or(0);
-        OwnStat { ppid, start_ticks: number(19).unwrap_or(0) }
+        command: format!("rpd-collect: system metrics of {}", defaults.node.hostname),
+        ..defaults.describe_process(*source, defaults.rank.clone(), std::process::id() as i32)
     }
 }
 
@@ -190,11 +158,9 @@ mod tests {
         let (mut ticks, mut values, mut lost) = (0, 0, [0; 3]);
         for item in items {
             match item {
-                OutputItem::System(rows) => {
-                    if let SystemRows::Tick(tick) = &**rows {
-                        ticks += 1;
-                        values += tick.values.len() as u64;
-                    }
+                OutputItem::MetricsTick(tick) => {
+                    ticks += 1;
+                    values += tick.values.len() as u64;
                 }
                 OutputItem::Loss(loss) => {
                     let place = [EVENT, SAMPLE, PMC_EVENT].iter().position(|t| Some(*t) == loss.table);
@@ -225,7 +191,7 @@ mod tests {
         let first = written.take().unwrap();
         let (ticks, values, [events, samples, lost_values]) = count(&first);
         assert_eq!((ticks + events, events), (expected + 1, samples));
-        assert!(first.len() <= MAX_KEPT_ITEMS + 3 && events > 90, "{} items", first.len());
+        assert!(first.len() <= MAX_PENDING_ITEMS + 3 && events > 90, "{} items", first.len());
         assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
         assert!(values > ticks);
         assert!(matches!(&first[..2], [OutputItem::Clock(_), OutputItem::Process(_)]));
@@ -250,7 +216,9 @@ mod tests {
         assert!(written.take().is_none(), "a batch for each tick would wake the writing thread as often");
         outbox.end();
         let end = written.take().unwrap();
-        let [OutputItem::System(_), OutputItem::Process(process)] = end.as_slice() else { panic!("{end:?}") };
+        let [OutputItem::MetricsTick(_), OutputItem::Process(process)] = end.as_slice() else {
+            panic!("{end:?}")
+        };
         assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
 
         let mut short = MetricsOutbox::new(&config(), &metrics, Instant::now(), output.side());

@@ -1,5 +1,7 @@
 //! Parses files of `/proc` and `/sys`. Skips what it cannot parse.
 
+use std::str::FromStr;
+
 /// Time that all CPUs together spent, clock ticks since boot. Only the total includes steal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CpuTimes {
@@ -82,12 +84,7 @@ pub(super) fn disks(diskstats: &str) -> impl Iterator<Item = DeviceFlow<'_>> {
 }
 
 /// Parses the first word of a file as a number.
-pub(super) fn number(text: &str) -> Option<i64> {
-    text.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Like [`number`], for counters that may use all 64 bits.
-pub(super) fn count(text: &str) -> Option<u64> {
+pub(super) fn number<N: FromStr>(text: &str) -> Option<N> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
@@ -120,7 +117,8 @@ mod tests {
 
         let diskstats = " 254 0 vda 30 13 179 52 37 25 273 18 0 28\n 254 1 vda1 1\n";
         assert_eq!(disks(diskstats).collect::<Vec<_>>(), [("vda", [179, 273])]);
-        assert_eq!((number("-40000\n"), number(""), count("7 8 9")), (Some(-40_000), None, Some(7)));
+        assert_eq!((number("-40000\n"), number("")), (Some(-40_000_i64), None::<i64>));
+        assert_eq!(number("7 8 9"), Some(7_u64));
     }
 
     /// Texts that resemble valid ones.
@@ -159,7 +157,7 @@ mod tests {
                 prop_assert!(used.iter().all(|bytes| *bytes >= 0.0 && bytes.is_finite()));
             }
             interfaces(&before).chain(disks(&before)).for_each(drop);
-            let _ = (number(&before), count(&before));
+            let _ = (number::<i64>(&before), number::<u64>(&before));
         }
     }
 }

@@ -7,7 +7,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Maximum interval, on a node whose files are slow.
 const MAX_PERIOD: Duration = Duration::from_secs(1);
 /// Duration of a sample above which the rate is halved.
-const SLOW: Duration = Duration::from_millis(50);
+const SLOW_SAMPLE: Duration = Duration::from_millis(50);
 
 /// Points in time that are whole periods apart, so that delays do not add up.
 pub(super) struct SamplingPace {
@@ -26,7 +26,7 @@ impl SamplingPace {
 
     /// Notes how long a sample took.
     pub(super) fn took(&mut self, time: Duration) {
-        if time > SLOW {
+        if time > SLOW_SAMPLE {
             self.period = (self.period * 2).min(MAX_PERIOD);
         }
     }

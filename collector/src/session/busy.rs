@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Maximum time that the launcher waits for the harvest, which continues without it after that.
 const TIME_TO_HARVEST: Duration = Duration::from_secs(30 * 60);
 /// Interval of the messages. The launcher gives up after some seconds without one.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const SEND_EVERY: Duration = Duration::from_secs(1);
 
 /// Sends a message to the launcher every second, up to a time limit.
 pub(super) struct BusySignal(Sender<()>);
@@ -21,7 +21,7 @@ impl BusySignal {
             let until = Instant::now() + TIME_TO_HARVEST;
             while Instant::now() < until
                 && control.send(&ToLauncher::Busy).is_ok()
-                && end.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout)
+                && end.recv_timeout(SEND_EVERY) == Err(RecvTimeoutError::Timeout)
             {}
         };
         // Without the thread the launcher ends earlier, and the harvest continues alone.

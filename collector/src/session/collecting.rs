@@ -6,8 +6,8 @@
 
 use super::busy::BusySignal;
 use super::command_end::until_the_end;
-use super::command_record::{describe_command, record_command, record_process};
-use super::control::{ControlChannel, ReceivedPacket, StartMessage, ToCollector, ToLauncher, WantedContent};
+use super::command_record::describe_command;
+use super::control::{ControlChannel, ReceivedPacket, ToCollector, ToLauncher, WantedContent};
 use super::empty_result::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
 use super::recorders::{ProbePlan, StartedRecorders, begin, beginning, step_aside};
@@ -17,6 +17,7 @@ use crate::clock_probe::ProbeAgent;
 use crate::host::machine;
 use crate::log::{self, LogPlace, next_step, warn};
 use crate::run_folder::RankFolder;
+use crate::shard_output::{OutputBatch, OutputItem};
 use rpd_shard::record::Process;
 use rustix::fd::AsFd;
 use std::io;
@@ -37,8 +38,10 @@ pub(crate) fn main() -> io::Result<()> {
     };
     let scratch = start.harvest.as_ref().map(|harvest| PathBuf::from(&harvest.scratch));
     let _held = scratch.as_deref().and_then(scratch::HeldScratch::join);
-    let log = log_path(&start);
-    open_log(&start, &control);
+    let folder = RankFolder::new(Path::new(&start.root), &start.run, start.share_group);
+    let log_name = format!("rank-{:05}.log", start.run.rank.unwrap_or(0));
+    let log = folder.path().join(&log_name);
+    open_log(folder, log_name, &control);
     if let Some(cpus) = &start.cpus
         && let Err(error) = cpus.apply()
     {
@@ -55,13 +58,23 @@ pub(crate) fn main() -> io::Result<()> {
     };
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
     let clearing = scratch.clone().and_then(clear_up_beside);
-    let (mut agent, mut own, mut without_front, mut is_recorded_as_process) = (None, None, false, false);
+    // Our own library numbers the processes that it sees. Without it, a profiler may record the command, but
+    // not if it crashes together with the command.
+    let is_recorded_as_process = start.wanted != WantedContent::Events && start.library.is_empty();
+    let record = |command: &Process| {
+        // Without a writing thread nothing can be written, which is reported elsewhere.
+        let send = |item| drop(side.send(OutputBatch::of(vec![item])));
+        if start.is_recorded() {
+            send(OutputItem::Command(Box::new(command.clone())));
+        }
+        if is_recorded_as_process {
+            send(OutputItem::Process(Box::new(command.clone())));
+        }
+    };
+    let (mut agent, mut own, mut without_front) = (None, None, false);
     let (mut check, library) = (None, start.preloaded.as_ref().map(PathBuf::from));
     let started = |pid: i32, without: Option<String>| {
         without_front = without.is_some();
-        // Our own library numbers the processes that it sees. Without it, a profiler may record the command,
-        // but not if it crashes together with the command.
-        is_recorded_as_process = start.wanted != WantedContent::Events && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
         // Now, because the job may be killed later.
         if start.ask_merge
@@ -75,29 +88,19 @@ pub(crate) fn main() -> io::Result<()> {
         agent = probes.and_then(ProbePlan::start);
         check = library.filter(|_| start.is_recorded()).and_then(|library| PreloadCheck::begin(pid, library));
         let process = describe_command(&defaults, pid, &start.command);
-        own = Some(process.clone());
-        if start.is_recorded() {
-            record_command(&side, process.clone());
-        }
-        if is_recorded_as_process {
-            record_process(&side, process);
-        }
+        record(&process);
+        own = Some(process);
     };
     let patience =
         start.harvest.as_ref().map_or(Duration::ZERO, |harvest| Duration::from_secs(harvest.wait_seconds));
-    let warned = |signal| collector.keep(signal);
+    let warned = |signal| collector.sync(signal);
     let Some((finish, profiler)) = until_the_end(&control, scratch.as_deref(), patience, started, warned)
     else {
         scratch.iter().for_each(|folder| scratch::remove(folder));
         return Ok(());
     };
     let own = own.map(|own| Process { last_seen: Some(machine::boottime()), exit: Some(finish.exit), ..own });
-    if let Some(own) = own.clone().filter(|_| start.is_recorded()) {
-        record_command(&side, own);
-    }
-    if let Some(own) = own.clone().filter(|_| is_recorded_as_process) {
-        record_process(&side, own);
-    }
+    own.iter().for_each(record);
     // The last burst continues while the metrics end.
     agent.iter_mut().for_each(ProbeAgent::stop);
     // Its last rows precede the end of the shard.
@@ -149,24 +152,12 @@ fn singleton_line(launched: u32) -> String {
     )
 }
 
-fn log_path(start: &StartMessage) -> PathBuf {
-    log_folder(start).path().join(log_name(start))
-}
-
-fn log_folder(start: &StartMessage) -> RankFolder {
-    RankFolder::new(Path::new(&start.root), &start.run, start.share_group)
-}
-
-fn log_name(start: &StartMessage) -> String {
-    format!("rank-{:05}.log", start.run.rank.unwrap_or(0))
-}
-
-fn open_log(start: &StartMessage, control: &Arc<ControlChannel>) {
+fn open_log(folder: RankFolder, name: String, control: &Arc<ControlChannel>) {
     let launcher = Arc::clone(control);
     let instead = Box::new(move |line: &str| {
         let _ = launcher.send(&ToLauncher::Say { text: line.to_owned() });
     });
-    log::open(LogPlace { folder: log_folder(start), name: log_name(start), instead });
+    log::open(LogPlace { folder, name, instead });
     // A panic message goes to the log, since stderr is closed.
     std::panic::set_hook(Box::new(|panic| {
         warn(format_args!("warning: internal error of rpd-collect: {panic}"))

@@ -3,9 +3,8 @@
 
 use super::spawn;
 use super::watched_process::WatchedProcess;
-use crate::backend::ProfilerEnding;
-use crate::backend::processes;
 use crate::backend::start_mark::StartRecord;
+use crate::backend::{ProfilerEnding, processes};
 use crate::child::CommandEnding;
 use crate::child::signals::{self, SignalForwarder};
 use rustix::process::{Pid, Signal, kill_process};
@@ -75,7 +74,7 @@ impl CommandUnderProfiler {
         forwarder.spare();
         let mut notes = Vec::new();
         let mut ended = ProfilerEnding::AsTheCommand;
-        let (mut status, waited) = self.wait_behind(profiler);
+        let (mut status, waited) = self.wait_for_profiler(profiler);
         if status.is_none() {
             ended = ProfilerEnding::Killed;
             notes.push(format!(
@@ -115,7 +114,7 @@ impl CommandUnderProfiler {
 
     /// Waits for a profiler whose command has ended. Waits less after a signal that ends the job, since the
     /// batch system will kill everything soon. Returns the time limit as well.
-    fn wait_behind(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
+    fn wait_for_profiler(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
         let began = Instant::now();
         loop {
             let patience = match signals::is_ending() {

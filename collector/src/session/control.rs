@@ -4,7 +4,6 @@
 //! No process blocks if the other one does not read.
 
 use rpd_shard::record::{ClockDomain, Exit, RunIdentity, wire};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -17,11 +16,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::backend::{HarvestRequest, ProfilerEnding};
 use crate::clock_probe::ProbeChoice;
 use crate::host::cpus::CpuList;
+use crate::host::poll::wait_readable;
 use crate::shard_output::{EarlyShard, ShardPlace};
 use rpd_shard::rank_set::RankSet;
 
@@ -234,7 +234,7 @@ impl ControlChannel {
     ) -> (ReceivedPacket<T>, Option<File>) {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            match self.wait(left) {
+            match wait_readable(&self.0, left) {
                 Ok(false) => return (ReceivedPacket::Nothing, None),
                 Ok(true) => {}
                 Err(Errno::INTR) => continue,
@@ -256,14 +256,6 @@ impl ControlChannel {
             return (message.map_or(ReceivedPacket::Closed, ReceivedPacket::Message), last_file(&mut rights));
         }
     }
-
-    /// Whether a message or the end of the channel can be received.
-    fn wait(&self, left: Option<Duration>) -> rustix::io::Result<bool> {
-        let timeout = left
-            .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
-        let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
-        Ok(poll(&mut descriptors, timeout.as_ref())? > 0)
-    }
 }
 
 /// Returns the file of a message.
@@ -279,6 +271,7 @@ fn last_file(rights: &mut RecvAncillaryBuffer<'_>) -> Option<File> {
 mod tests {
     use super::*;
     use rustix::net::send;
+    use std::time::Duration;
 
     fn pair() -> (ControlChannel, ControlChannel) {
         let (ours, theirs) = ControlChannel::pair().unwrap();
@@ -322,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_who_does_not_read() {
+    fn no_sender_waits_for_a_receiver_that_does_not_read() {
         let (ours, theirs) = pair();
         let text = "x".repeat(1000);
         let sent = (0..100_000).take_while(|_| ours.send(&ToLauncher::Say { text: text.clone() }).is_ok());
@@ -334,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_before_an_end_is_heard_also_if_the_other_end_did_not_listen() {
+    fn messages_before_an_end_arrive_at_an_end_that_did_not_wait() {
         let (ours, theirs) = pair();
         ours.send(&ToCollector::Warned { signal: 10 }).unwrap();
         theirs.send(&ToLauncher::Busy).unwrap();

@@ -3,8 +3,7 @@
 use super::control::{ControlChannel, StartMessage, ToLauncher};
 use super::preloaded::{UnseenProcess, hint_for_container};
 use crate::command_line::name_of;
-use crate::log;
-use crate::log::warn;
+use crate::log::{self, warn};
 use rpd_shard::record::Exit;
 use std::path::PathBuf;
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const TIME_TO_LEAVE: Duration = Duration::from_secs(1);
 
 /// The collector process and its shard.
-pub(super) struct LaunchedCommand {
+pub(super) struct LaunchedCollector {
     pub(super) collector: Child,
     /// The shard, which has its header by now.
     pub(super) early: Option<EarlyShard>,
@@ -30,9 +30,9 @@ pub(super) fn launch(
     require: bool,
     control: &ControlChannel,
     spawn: impl FnOnce() -> io::Result<Child>,
-) -> Result<LaunchedCommand, PrepareError> {
-    let is_recorded = start.ranks.contains(start.run.rank);
-    let creation = is_recorded.then(|| ShardCreation::begin(start.place(machine::clock_domain()))).flatten();
+) -> Result<LaunchedCollector, PrepareError> {
+    let place = start.is_recorded().then(|| start.place(machine::clock_domain()));
+    let creation = place.and_then(ShardCreation::begin);
     let mut collector = match spawn() {
         Ok(collector) => collector,
         Err(source) => {
@@ -56,7 +56,7 @@ pub(super) fn launch(
         }
     });
     match described {
-        Ok((early, refused)) => Ok(LaunchedCommand { collector, early, refused }),
+        Ok((early, refused)) => Ok(LaunchedCollector { collector, early, refused }),
         Err(error) => {
             let _ = control.send(&ToCollector::Nothing);
             spawn::wait(&mut collector, Instant::now() + TIME_TO_LEAVE);

@@ -27,7 +27,6 @@ mod run;
 mod spawn;
 mod start_message;
 mod unrecorded;
-mod unseen_program;
 mod variables;
 mod watched_process;
 

@@ -4,9 +4,11 @@
 //! A thread inspects the processes below the command several times after its start, until it finds one
 //! without the library. Only at the end it is known whether anything was recorded.
 
+use crate::host::bounded_read::read_at_most;
+use crate::host::process;
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -154,11 +156,7 @@ fn below(top: i32) -> Vec<i32> {
         && all.len() < MAX_PROCESSES
     {
         all.push(pid);
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        for task in tasks.take(MAX_PROCESSES) {
-            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            next.extend(children.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-        }
+        next.extend(process::children(pid));
     }
     all
 }
@@ -200,17 +198,14 @@ fn examine(pid: i32, library: &Path) -> Option<UnseenProcess> {
 /// `AT_SECURE` then.
 fn is_secure(auxiliary: &Path) -> bool {
     const AT_SECURE: u64 = 23;
-    let mut bytes = Vec::new();
-    let _ = File::open(auxiliary).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
+    let bytes = read_at_most(auxiliary, MAX_BYTES);
     let (words, _) = bytes.as_chunks::<8>();
     words.chunks_exact(2).any(|entry| u64::from_ne_bytes(entry[0]) == AT_SECURE && entry[1] != [0; 8])
 }
 
 /// Reads the start of a file. A file of another user cannot be read.
 fn read(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    let _ = File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&read_at_most(path, MAX_BYTES)).into_owned()
 }
 
 #[cfg(test)]

@@ -3,15 +3,15 @@
 use super::announcement::announced;
 use super::control::{ControlChannel, ToCollector};
 use super::identity::SessionIdentity;
-use super::launch::{LaunchedCommand, launch};
+use super::launch::{LaunchedCollector, launch};
 use super::profiler_launch::ProfilerLaunch;
 use super::spawn::{self, InheritedDescriptors};
 use super::start_message::start_of;
 use super::unrecorded::{MIN_CGROUP_BYTES, PrepareError, is_first};
-use super::unseen_program::{refuse_unseen, unseen_command};
 use super::variables::variables;
-use crate::backend::plan;
 use crate::backend::scratch::ScratchFolder;
+use crate::backend::{BackendPlan, plan};
+use crate::child::program::ProgramFile;
 use crate::child::signals::{self, SignalForwarder};
 use crate::command_line::{CollectOptions, WarnSignal};
 use crate::drain::RingListener;
@@ -20,9 +20,7 @@ use crate::host::cpus::CpuPlacement;
 use crate::host::random::random;
 use crate::launcher::LauncherEnvironment;
 use crate::log::warn;
-use crate::shard_output::EarlyShard;
 use std::ffi::OsString;
-use std::process::Child;
 use std::sync::Arc;
 
 /// Prefix of a line of the collector that is not a warning.
@@ -42,11 +40,7 @@ pub(crate) struct CommandSession {
     pub(super) control: Arc<ControlChannel>,
     /// A signal that does not end the command.
     pub(super) warn_signal: Option<WarnSignal>,
-    pub(super) collector: Child,
-    /// The shard, which has its header before the command starts.
-    pub(super) early: Option<EarlyShard>,
-    /// The shard could not be created, and a rank printed that.
-    pub(super) refused: bool,
+    pub(super) launched: LaunchedCollector,
     /// This rank prints where the log is.
     pub(super) prints_for_all: bool,
     /// Number of warnings that were printed and are in the log as well.
@@ -75,7 +69,8 @@ impl CommandSession {
             RingListener::bind(random).map_err(failed("open a socket for the traced processes"))?;
         let own = SessionIdentity::detect(options, &LauncherEnvironment::of_this_process(), random);
         let prints_for_all = own.prints_for_all();
-        let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
+        let ranks = options.selected_ranks();
+        let is_recorded = ranks.contains(own.rank.rank);
         // A process that is ended while it queries profilers must remove their files.
         let forwarder = SignalForwarder::install(true).map_err(failed("catch signals"))?;
         let mut plan = plan(&options.backend_request(), &own.label(), is_recorded);
@@ -86,18 +81,20 @@ impl CommandSession {
         };
         let started = prepared.and_then(|variables| {
             warnings.append(&mut plan.notes);
-            if options.require && is_recorded {
-                refuse_unseen(options, &plan, own.rank.rank)?;
-            }
             let unseen = unseen_command(options, &plan);
             let is_command_unseen = unseen.is_some();
-            warnings.extend(unseen);
+            if let Some((what, next)) = unseen {
+                if options.require && is_recorded {
+                    let prints_for_all = is_first(own.rank.rank, &ranks);
+                    return Err(PrepareError::Unseen { what, next, prints_for_all });
+                }
+                warnings.push(format!("warning: {what}; {next}"));
+            }
             let printed = warnings.iter().filter(|line| prints_for_all && line.starts_with("warning"));
             let mut printed_warnings = printed.inspect(|line| warn(format_args!("{line}"))).count() as u64;
             let mut announcement = None;
             if let Some(line) = announced(options, &plan).filter(|_| is_recorded) {
-                let is_printed = is_first(own.rank.rank, &options.ranks.clone().unwrap_or_default());
-                announcement = is_printed.then(|| line.clone());
+                announcement = is_first(own.rank.rank, &ranks).then(|| line.clone());
                 warnings.push(line);
             }
             if let Some(chosen) =
@@ -122,27 +119,21 @@ impl CommandSession {
             let channel = Arc::clone(&control);
             let warned = move |signal| drop(channel.send(&ToCollector::Warned { signal }));
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
-            Ok((variables, front, announcement, control, launched, printed_warnings))
+            Ok(CommandSession {
+                variables,
+                front,
+                announcement,
+                scratch: None,
+                forwarder,
+                control,
+                warn_signal: options.warn_signal,
+                launched,
+                prints_for_all,
+                printed_warnings,
+            })
         });
         match started {
-            Ok((variables, front, announcement, control, launched, printed_warnings)) => {
-                let warn_signal = options.warn_signal;
-                let LaunchedCommand { collector, early, refused } = launched;
-                Ok(CommandSession {
-                    variables,
-                    front,
-                    announcement,
-                    scratch,
-                    forwarder,
-                    control,
-                    warn_signal,
-                    collector,
-                    early,
-                    refused,
-                    prints_for_all,
-                    printed_warnings,
-                })
-            }
+            Ok(session) => Ok(CommandSession { scratch, ..session }),
             Err(error) => {
                 scratch.iter().for_each(ScratchFolder::remove);
                 // A signal that arrived meanwhile would be lost.
@@ -150,4 +141,10 @@ impl CommandSession {
             }
         }
     }
+}
+
+/// Returns why the calls of the command cannot be recorded, and what to do, if the library would be preloaded.
+fn unseen_command(options: &CollectOptions, plan: &BackendPlan) -> Option<(String, &'static str)> {
+    let is_wanted = plan.native && !options.recorded(plan).library.is_empty();
+    ProgramFile::find(options.command.first().filter(|_| is_wanted)?).unseen()
 }

@@ -14,7 +14,7 @@ use std::process::Child;
 use std::time::Duration;
 
 /// Signals that end a job. A profiler that died by one did not fail.
-const CANCELS: [i32; 8] = [1, 2, 3, 9, 10, 12, 15, 24];
+const CANCEL_SIGNALS: [i32; 8] = [1, 2, 3, 9, 10, 12, 15, 24];
 
 /// How to start the profiler.
 pub(super) struct ProfilerLaunch {
@@ -99,7 +99,7 @@ impl ProfilerLaunch {
                     StartOutcome::Yes => return Ok(self.running(child)),
                     StartOutcome::Cancelled(signal) => return Err(ended_by(signal)),
                     StartOutcome::Ended(status) => match CommandEnding::from(status) {
-                        CommandEnding::Signal(signal) if CANCELS.contains(&signal) => {
+                        CommandEnding::Signal(signal) if CANCEL_SIGNALS.contains(&signal) => {
                             return Err(ended_by(signal));
                         }
                         _ => format!("ended before it started the command ({status})"),

@@ -107,7 +107,7 @@ pub(super) fn begin(
     let (output, finished) = ShardOutput::start_with(place.clone(), beginning)?;
     let side = output.side();
     // A node without a recorded rank has no counters either.
-    let wanted = start.system && start.ranks.contains(start.run.rank);
+    let wanted = start.system && start.is_recorded();
     let system = wanted.then(|| SystemSampler::start(metrics, output.side())).transpose();
     let system = system.unwrap_or_else(|error| {
         warn(format_args!("warning: no system metrics are recorded: failed to start a thread: {error}"));

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Maximum time that the launcher waits for the collector after the end of the command.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 /// Time within which a collector that has sent its last message ends.
-const LAST_MOMENT: Duration = Duration::from_millis(100);
+const TIME_TO_EXIT: Duration = Duration::from_millis(100);
 /// Maximum number of lines of the collector that no log could hold.
 const MAX_LINES: usize = 20;
 
@@ -89,8 +89,8 @@ impl CommandSession {
             None => {
                 let _ = self.control.send(&ToCollector::Nothing);
                 drop(self.control);
-                spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
-                self.early.iter().for_each(EarlyShard::remove);
+                spawn::wait(&mut self.launched.collector, Instant::now() + TIME_TO_EXIT);
+                self.launched.early.iter().for_each(EarlyShard::remove);
                 self.scratch.iter().for_each(ScratchFolder::remove);
             }
         }
@@ -100,7 +100,7 @@ impl CommandSession {
     /// Whether another rank prints a line of the collector: a note, or a consequence of what was printed at
     /// the start.
     fn is_printed_elsewhere(&self, text: &str) -> bool {
-        !self.prints_for_all && (text.starts_with(NOTE) || self.refused && self.scratch.is_none())
+        !self.prints_for_all && (text.starts_with(NOTE) || self.launched.refused && self.scratch.is_none())
     }
 
     /// Waits for the collector, and prints what is in no log.
@@ -143,7 +143,10 @@ impl CommandSession {
             }
         }
         // Otherwise the collector would be left to a process 1 that may not be an init.
-        let ended = spawn::wait(&mut self.collector, if done { Instant::now() + LAST_MOMENT } else { until });
+        let ended = spawn::wait(
+            &mut self.launched.collector,
+            if done { Instant::now() + TIME_TO_EXIT } else { until },
+        );
         if !done && lines.is_empty() {
             lines.push(why_it_died(ended));
         }

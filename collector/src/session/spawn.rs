@@ -1,8 +1,8 @@
 //! Starts the collector process: this executable again, beside the command.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::host::poll::wait_readable;
+use crate::host::process::open_pidfd;
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -51,8 +51,7 @@ pub(super) fn start(
 
 /// Waits for a process that is about to end.
 pub(super) fn wait(process: &mut Child, until: Instant) -> Option<ExitStatus> {
-    let pid = Pid::from_raw(process.id() as i32);
-    let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let pidfd = open_pidfd(process.id() as i32);
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let ended = process.try_wait().ok()?;
@@ -60,11 +59,7 @@ pub(super) fn wait(process: &mut Child, until: Instant) -> Option<ExitStatus> {
             return ended;
         }
         match &pidfd {
-            Some(pidfd) => {
-                let timeout =
-                    Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-                let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
-            }
+            Some(pidfd) => drop(wait_readable(pidfd, Some(left))),
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     }

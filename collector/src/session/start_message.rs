@@ -6,7 +6,6 @@ use crate::backend::BackendPlan;
 use crate::child::preload;
 use crate::command_line::{CollectOptions, FileSharing};
 use crate::host::cpus::CpuPlacement;
-use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use std::path::PathBuf;
 
@@ -31,7 +30,7 @@ pub(super) fn start_of(
     let trace = options.recorded(&plan);
     let library = if plan.native { trace.library } else { Vec::new() };
     let preloaded = (!library.is_empty()).then(preload::library_of_this_process).and_then(Result::ok);
-    let ranks = options.ranks.clone().unwrap_or_default();
+    let ranks = options.selected_ranks();
     let wanted = match &plan.harvest {
         _ if !ranks.contains(own.rank.rank) => WantedContent::Events,
         Some(_) if !plan.nothing => WantedContent::Clocks,
@@ -39,8 +38,6 @@ pub(super) fn start_of(
         // Nothing was requested, or nothing of it is available.
         _ => WantedContent::Identity,
     };
-    let command: Vec<String> =
-        options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     StartMessage {
         run,
         root: own.root.into(),
@@ -61,7 +58,7 @@ pub(super) fn start_of(
         harvest: plan.harvest,
         wanted,
         // The command line must fit into a packet.
-        command: masked_command(&command).chars().take(MAX_COMMAND_CHARS).collect(),
+        command: options.masked_command().chars().take(MAX_COMMAND_CHARS).collect(),
         early: None,
         refused: false,
     }

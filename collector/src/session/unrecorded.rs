@@ -3,8 +3,7 @@
 use super::control::StartMessage;
 use crate::child::{self, CommandEnding, preload, signals};
 use crate::command_line::CollectOptions;
-use crate::log::TOO_MANY_FILES;
-use crate::log::warn;
+use crate::log::{TOO_MANY_FILES, warn};
 use crate::run_folder::RankFolder;
 use crate::shard_output::{PlaceError, ShardCreation};
 use rpd_shard::rank_set::RankSet;
@@ -78,7 +77,7 @@ pub(super) fn wait_for_shard(
     start: &mut StartMessage,
     require: bool,
 ) -> Result<Option<File>, PrepareError> {
-    if !start.ranks.contains(start.run.rank) {
+    if !start.is_recorded() {
         return Ok(None);
     }
     let limit = if require { MAX_REQUIRED_CREATE_TIME } else { MAX_CREATE_TIME };

@@ -1,9 +1,9 @@
 //! Waits for the end of a process that is not a child.
 
-use crate::host::process_stat::process_stat;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::host::poll::wait_readable;
+use crate::host::process;
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 use std::time::{Duration, Instant};
 
 /// Interval at which a process is checked if the kernel cannot report its end.
@@ -19,8 +19,7 @@ pub(super) struct WatchedProcess {
 
 impl WatchedProcess {
     pub(super) fn of(pid: i32) -> WatchedProcess {
-        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        WatchedProcess { pid, pidfd, is_gone: false }
+        WatchedProcess { pid, pidfd: process::open_pidfd(pid), is_gone: false }
     }
 
     /// A process that has ended.
@@ -55,10 +54,8 @@ impl WatchedProcess {
         }
         let Some(pidfd) = &self.pidfd else {
             std::thread::sleep(wait.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
-            return process_stat(self.pid).is_none();
+            return process::stat(self.pid).is_none();
         };
-        let timeout = wait
-            .map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) });
-        poll(&mut [PollFd::new(pidfd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
+        wait_readable(pidfd, wait).unwrap_or(false)
     }
 }

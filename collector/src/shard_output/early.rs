@@ -98,9 +98,7 @@ fn create(place: &ShardPlace) -> Result<(File, EarlyShard), PlaceError> {
     let made = folder.count_missing();
     let new = create_again_if_removed(place).inspect_err(|_| folder.remove_empty(made))?;
     let NewShard { file, path, beside } = new;
-    let id = identity(&file);
-    let failed = |source| PlaceError::File { path: path.clone(), source };
-    let id = id.map_err(failed)?;
+    let id = identity(&file).map_err(|source| PlaceError::File { path: path.clone(), source })?;
     let name = path.file_name().unwrap_or_default().to_owned();
     let early = EarlyShard { folder, name, id, beside, made };
     match write_header(file, place) {

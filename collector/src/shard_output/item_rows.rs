@@ -61,15 +61,18 @@ impl ItemRows<'_> {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
             }
-            OutputItem::Mpi(span, call) => {
+            OutputItem::Mpi(span, MpiRow { comm, peer, root, tag, bytes, seq }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
-                let [comm, peer, root, tag, bytes, seq] = self.call(call);
+                let (comm, bytes, seq) = (self.name(*comm), Value::from(*bytes), Value::from(*seq));
+                let [peer, root, tag] = [peer, root, tag].map(|number| int(*number));
                 let row = [thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }
-            OutputItem::Rccl(span, call) => {
+            OutputItem::Rccl(span, RcclRow { comm, peer, root, count, datatype, bytes, seq }) => {
                 let [thread, start, end, name, stack, parent] = self.span(span);
-                let [comm, peer, root, count, datatype, bytes, seq] = self.rccl(call);
+                let [comm, datatype] = [comm, datatype].map(|name| self.name(*name));
+                let [peer, root] = [peer, root].map(|number| int(*number));
+                let [count, bytes, seq] = [count, bytes, seq].map(|number| Value::from(*number));
                 let row =
                     [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
                 self.writer.push(span.source, RCCL_CALL, &row)?;
@@ -87,13 +90,14 @@ impl ItemRows<'_> {
                 let row = [thread, time, name, stack, parent, comm, label, size, rank];
                 self.writer.push(span.source, COMMUNICATOR, &row)?;
             }
-            OutputItem::System(rows) => rows.write(self.writer)?,
+            OutputItem::MetricsDescription(description) => description.write(self.writer)?,
+            OutputItem::MetricsTick(tick) => tick.write(self.writer)?,
             OutputItem::Process(process) => self.writer.process(process)?,
             OutputItem::Command(command) => self.writer.command(command)?,
             OutputItem::Clock(set) => self.writer.clock(set)?,
             OutputItem::Probes(burst) => self.writer.probes(burst)?,
             OutputItem::Loss(loss) => self.writer.loss(loss.clone()),
-            OutputItem::Keep { .. } | OutputItem::End => {}
+            OutputItem::Sync { .. } | OutputItem::End => {}
         }
         Ok(())
     }
@@ -112,29 +116,6 @@ impl ItemRows<'_> {
             self.name(Some(span.name)),
             Value::Int(span.stack),
             Value::Int(span.parent),
-        ]
-    }
-
-    fn call(&self, call: &MpiRow) -> [Value<'static>; 6] {
-        [
-            self.name(call.comm),
-            int(call.peer),
-            int(call.root),
-            int(call.tag),
-            Value::from(call.bytes),
-            Value::from(call.seq),
-        ]
-    }
-
-    fn rccl(&self, call: &RcclRow) -> [Value<'static>; 7] {
-        [
-            self.name(call.comm),
-            int(call.peer),
-            int(call.root),
-            Value::from(call.count),
-            self.name(call.datatype),
-            Value::from(call.bytes),
-            Value::from(call.seq),
         ]
     }
 
@@ -157,13 +138,14 @@ fn row_of(item: &OutputItem) -> (u32, Option<TableId>) {
         OutputItem::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
         OutputItem::Request(span, _) => (span.source, Some(MPI_REQUEST)),
         OutputItem::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
-        OutputItem::System(_)
+        OutputItem::MetricsDescription(_)
+        | OutputItem::MetricsTick(_)
         | OutputItem::Process(_)
         | OutputItem::Command(_)
         | OutputItem::Clock(_)
         | OutputItem::Probes(_)
         | OutputItem::Loss(_)
-        | OutputItem::Keep { .. }
+        | OutputItem::Sync { .. }
         | OutputItem::End => (0, None),
     }
 }

@@ -11,20 +11,17 @@ mod system_rows;
 mod writer;
 
 pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
+pub use queue::ShardOutput;
+pub(crate) use queue::SideOutput;
 pub(crate) use rows::{CommunicatorRow, MpiRow, RcclRow, RequestRow};
 pub use rows::{EventSpan, NameId, OutputBatch, OutputItem};
 pub use shard_place::ShardPlace;
 pub(crate) use shard_place::{DEFAULT_MAX_BYTES, PlaceError};
-pub(crate) use system_rows::{MetricAgent, MetricCounter, MetricsDescription, MetricsTick, SystemRows};
+pub(crate) use system_rows::{MetricAgent, MetricCounter, MetricsDescription, MetricsTick};
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
-
-/// Sends batches to the writing thread.
-pub struct ShardOutput {
-    batches: queue::BatchSender,
-}
 
 impl ShardOutput {
     /// Starts the thread. The receiver gets the path of the finished shard, or `None` if there is none.
@@ -38,56 +35,28 @@ impl ShardOutput {
         place: ShardPlace,
         beginning: ShardBeginning,
     ) -> io::Result<(ShardOutput, Receiver<Option<PathBuf>>)> {
-        let (batches, incoming) = queue::queue();
+        let (output, incoming) = queue::queue();
         let (done, finished) = sync_channel(1);
         std::thread::Builder::new().name("rpd-writer".to_owned()).spawn(move || {
             let _ = done.send(writer::write_all(&place, beginning, &incoming));
         })?;
-        Ok((ShardOutput { batches }, finished))
-    }
-
-    /// Sends a batch and returns an empty one. Blocks while the writing thread is far behind.
-    pub fn send(&self, batch: OutputBatch) -> OutputBatch {
-        // The writing thread ends early only by a panic. Then the rest is lost, and the command continues.
-        self.batches.send(batch)
-    }
-
-    /// Returns a second sender. The writing thread ignores what arrives after [`OutputItem::End`].
-    pub fn side(&self) -> SideOutput {
-        SideOutput { batches: self.batches.side() }
+        Ok((output, finished))
     }
 
     /// Makes an output without a writing thread, for tests that inspect the batch that they would send.
     #[cfg(test)]
     pub(crate) fn into_nothing() -> ShardOutput {
-        ShardOutput { batches: queue::queue().0 }
+        queue::queue().0
     }
 }
 
-/// Sends batches from threads that must not block for long. They must not send [`OutputItem::Name`],
-/// [`OutputItem::Thread`] or [`OutputItem::End`], whose order the collecting thread determines.
-#[derive(Clone)]
-pub struct SideOutput {
-    batches: queue::SideSender,
-}
-
+#[cfg(test)]
 impl SideOutput {
     /// Makes a queue of one batch for tests that inspect what they send.
-    #[cfg(test)]
     pub(crate) fn to_test() -> (ShardOutput, SideOutput, TestQueue) {
-        let (batches, taken) = queue::with_limit(1);
-        let side = SideOutput { batches: batches.side() };
-        (ShardOutput { batches }, side, TestQueue(taken))
-    }
-
-    /// Sends a batch if there is room; otherwise returns it.
-    pub fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
-        self.batches.try_send(batch)
-    }
-
-    /// Sends a batch and waits for room. Returns the batch if the writing thread has ended.
-    pub fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
-        self.batches.send(batch)
+        let (output, taken) = queue::with_limit(1);
+        let side = output.side();
+        (output, side, TestQueue(taken))
     }
 }
 

@@ -22,7 +22,7 @@ struct State {
     bytes: usize,
     empty: Vec<OutputBatch>,
     /// One of the two ends is gone.
-    closed: bool,
+    is_closed: bool,
 }
 
 struct Shared {
@@ -47,18 +47,18 @@ impl Shared {
     }
 
     fn close(&self) {
-        self.lock().closed = true;
+        self.lock().is_closed = true;
         self.changed.notify_all();
     }
 }
 
 impl State {
     fn has_room(&self, bytes: usize) -> bool {
-        self.closed || self.bytes == 0 || self.bytes + bytes <= self.limit
+        self.is_closed || self.bytes == 0 || self.bytes + bytes <= self.limit
     }
 
     fn put(&mut self, batch: OutputBatch, bytes: usize) -> Result<(), OutputBatch> {
-        if self.closed {
+        if self.is_closed {
             return Err(batch);
         }
         self.bytes += bytes;
@@ -67,12 +67,13 @@ impl State {
     }
 }
 
-/// Sending end. The queue closes when it is dropped.
-pub(super) struct BatchSender(Arc<Shared>);
+/// Sends batches to the writing thread. The queue closes when it is dropped.
+pub struct ShardOutput(Arc<Shared>);
 
-/// Another sending end. Dropping it does not close the queue.
+/// Sends batches from threads that must not block for long. They must not send [`OutputItem::Name`],
+/// [`OutputItem::Thread`] or [`OutputItem::End`], whose order the collecting thread determines.
 #[derive(Clone)]
-pub(super) struct SideSender(Arc<Shared>);
+pub struct SideOutput(Arc<Shared>);
 
 /// Receiving end.
 pub(super) struct BatchReceiver(Arc<Shared>);
@@ -86,21 +87,21 @@ pub(super) enum ReceivedBatch {
     Closed,
 }
 
-pub(super) fn queue() -> (BatchSender, BatchReceiver) {
+pub(super) fn queue() -> (ShardOutput, BatchReceiver) {
     with_limit(QUEUE_BYTES)
 }
 
 /// Makes a queue in which at most `limit` bytes wait, or one batch.
-pub(super) fn with_limit(limit: usize) -> (BatchSender, BatchReceiver) {
-    let state = State { limit, waiting: VecDeque::new(), bytes: 0, empty: Vec::new(), closed: false };
+pub(super) fn with_limit(limit: usize) -> (ShardOutput, BatchReceiver) {
+    let state = State { limit, waiting: VecDeque::new(), bytes: 0, empty: Vec::new(), is_closed: false };
     let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-    (BatchSender(Arc::clone(&shared)), BatchReceiver(shared))
+    (ShardOutput(Arc::clone(&shared)), BatchReceiver(shared))
 }
 
-impl BatchSender {
-    /// Sends a batch and returns an empty one. Waits while the queue is full. Drops the batch if the receiver
-    /// is gone.
-    pub(super) fn send(&self, batch: OutputBatch) -> OutputBatch {
+impl ShardOutput {
+    /// Sends a batch and returns an empty one. Blocks while the writing thread is far behind. That thread ends
+    /// early only by a panic. Then the batch is lost, and the command continues.
+    pub fn send(&self, batch: OutputBatch) -> OutputBatch {
         let (mut state, _) = self.0.put(batch);
         let empty = state.empty.pop();
         drop(state);
@@ -108,15 +109,15 @@ impl BatchSender {
         empty.unwrap_or_default()
     }
 
-    /// Returns another sending end.
-    pub(super) fn side(&self) -> SideSender {
-        SideSender(Arc::clone(&self.0))
+    /// Returns a second sender. The writing thread ignores what arrives after [`OutputItem::End`].
+    pub fn side(&self) -> SideOutput {
+        SideOutput(Arc::clone(&self.0))
     }
 }
 
-impl SideSender {
+impl SideOutput {
     /// Sends a batch if there is room; otherwise returns it.
-    pub(super) fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
+    pub fn try_send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let bytes = bytes_of(&batch);
         let mut state = self.0.lock();
         if !state.has_room(bytes) {
@@ -128,8 +129,8 @@ impl SideSender {
         put
     }
 
-    /// Sends a batch and waits for room. Returns the batch if the receiver is gone.
-    pub(super) fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
+    /// Sends a batch and waits for room. Returns the batch if the writing thread has ended.
+    pub fn send(&self, batch: OutputBatch) -> Result<(), OutputBatch> {
         let (state, put) = self.0.put(batch);
         drop(state);
         self.0.changed.notify_all();
@@ -140,7 +141,7 @@ impl SideSender {
 impl BatchReceiver {
     /// Removes the next batch. Waits for one at most `wait`.
     pub(super) fn receive(&self, wait: Duration) -> ReceivedBatch {
-        let nothing = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let nothing = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
         let state = self.0.changed.wait_timeout_while(self.0.lock(), wait, nothing);
         let (mut state, _) = state.unwrap_or_else(PoisonError::into_inner);
         match state.waiting.pop_front() {
@@ -150,7 +151,7 @@ impl BatchReceiver {
                 self.0.changed.notify_all();
                 ReceivedBatch::Batch(batch)
             }
-            None if state.closed => ReceivedBatch::Closed,
+            None if state.is_closed => ReceivedBatch::Closed,
             None => ReceivedBatch::Nothing,
         }
     }
@@ -165,7 +166,7 @@ impl BatchReceiver {
     }
 }
 
-impl Drop for BatchSender {
+impl Drop for ShardOutput {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -205,7 +206,7 @@ mod tests {
         let mut most = 0;
         loop {
             // The sender is at its limit, or has ended.
-            while receiver.0.lock().bytes + (2 << 20) < QUEUE_BYTES && !receiver.0.lock().closed {
+            while receiver.0.lock().bytes + (2 << 20) < QUEUE_BYTES && !receiver.0.lock().is_closed {
                 std::thread::yield_now();
             }
             most = most.max(receiver.0.lock().bytes);

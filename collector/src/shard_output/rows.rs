@@ -1,6 +1,6 @@
 //! Items that the collecting thread sends to the writing thread.
 
-use super::system_rows::SystemRows;
+use super::system_rows::{MetricsDescription, MetricsTick};
 use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 
 /// A string. Strings are numbered from 0 in the order of [`OutputItem::Name`].
@@ -121,12 +121,14 @@ pub enum OutputItem {
     Clock(Box<ClockSet>),
     /// A probe burst to another node.
     Probes(Box<ProbeBurst>),
-    /// Counters of the node.
-    System(Box<SystemRows>),
+    /// The counters of the node. Sent once, before the first tick.
+    MetricsDescription(Box<MetricsDescription>),
+    /// Values of counters at one time.
+    MetricsTick(Box<MetricsTick>),
     /// An entry of the loss ledger.
     Loss(Loss),
     /// Asks the writing thread to sync everything before this item, because a signal announces the end.
-    Keep {
+    Sync {
         /// Number of the signal.
         signal: i32,
     },

@@ -77,17 +77,11 @@ impl ShardPlace {
     /// Creates `rank-<rank>.rpdshard` in the folder of the rank, or `.1.rpdshard` and so on if that exists.
     /// The user alone may read the folder and the file, unless they are shared with the group.
     pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
-        let rank = self.run.rank.unwrap_or(0);
-        let (file, path, attempt) = self.create_numbered(|attempt| match attempt {
-            0 => format!("rank-{rank:05}.rpdshard"),
-            n => format!("rank-{rank:05}.{n}.rpdshard"),
-        })?;
-        let beside = (attempt > 0).then(|| self.taken_by(&format!("rank-{rank:05}.rpdshard")));
+        let (file, path, attempt) = self.create_numbered(&self.stem(), "rpdshard")?;
+        let beside = (attempt > 0).then(|| self.taken_by(&format!("{}.rpdshard", self.stem())));
         Ok(NewShard { file, path, beside })
     }
-}
 
-impl ShardPlace {
     /// Describes what has the usual name of a shard.
     fn taken_by(&self, name: &str) -> String {
         let trap = self.folder().open().ok().and_then(|folder| trap_in(&folder, name));
@@ -97,41 +91,40 @@ impl ShardPlace {
     /// Creates `rank-<rank>.<label>.<ending>` in the folder of the rank, with a number after the label if
     /// that exists.
     pub(crate) fn create_beside(&self, label: &str, ending: &str) -> Result<(File, PathBuf), PlaceError> {
-        let rank = self.run.rank.unwrap_or(0);
-        let (file, path, _) = self.create_numbered(|attempt| match attempt {
-            0 => format!("rank-{rank:05}.{label}.{ending}"),
-            n => format!("rank-{rank:05}.{label}.{n}.{ending}"),
-        })?;
+        let (file, path, _) = self.create_numbered(&format!("{}.{label}", self.stem()), ending)?;
         Ok((file, path))
     }
 
+    /// Returns the name of the rank's files, without their ending.
+    fn stem(&self) -> String {
+        format!("rank-{:05}", self.run.rank.unwrap_or(0))
+    }
+
     /// Creates the first file that does not exist, and returns the number of the attempt.
-    fn create_numbered(&self, name: impl Fn(u32) -> String) -> Result<(File, PathBuf, u32), PlaceError> {
+    fn create_numbered(&self, stem: &str, ending: &str) -> Result<(File, PathBuf, u32), PlaceError> {
         let place = self.folder();
-        let failed = |source| PlaceError::Folder { path: place.path(), source };
-        let folder = place.make().map_err(failed)?;
+        let folder = place.make().map_err(|source| PlaceError::Folder { path: place.path(), source })?;
         for attempt in 0..MAX_SHARDS_OF_ONE_RANK {
-            match create_in(&folder, &name(attempt), &place) {
-                Ok(file) => return Ok((file, place.path().join(name(attempt)), attempt)),
+            let name = match attempt {
+                0 => format!("{stem}.{ending}"),
+                n => format!("{stem}.{n}.{ending}"),
+            };
+            let path = place.path().join(&name);
+            match create_in(&folder, &name, &place) {
+                Ok(file) => return Ok((file, path, attempt)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => {
-                    return Err(PlaceError::File { path: place.path().join(name(attempt)), source });
-                }
+                Err(source) => return Err(PlaceError::File { path, source }),
             }
         }
-        Err(PlaceError::File {
-            path: place.path().join(name(0)),
-            source: io::ErrorKind::AlreadyExists.into(),
-        })
+        let path = place.path().join(format!("{stem}.{ending}"));
+        Err(PlaceError::File { path, source: io::ErrorKind::AlreadyExists.into() })
     }
 
     /// Returns the folder of the rank.
     pub(crate) fn folder(&self) -> RankFolder {
         RankFolder::new(&self.root, &self.run, self.share_group)
     }
-}
 
-impl ShardPlace {
     /// Asks the site to merge the run.
     pub(crate) fn ask_for_merge(&self) -> Result<(), PlaceError> {
         self.leave(MERGE_WANTED)

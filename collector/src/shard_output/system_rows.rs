@@ -24,6 +24,8 @@ const CATEGORY: &[u8] = b"SYSTEM_METRICS";
 const TRACK_NAME: &[u8] = b"system";
 /// Key of the only track, node and process of the source.
 const ONLY: Value<'static> = Value::Int(1);
+const ZERO: Value<'static> = Value::Int(0);
+const EMPTY: Value<'static> = Value::Text(b"");
 const NOTHING: Value<'static> = Value::Text(b"{}");
 
 /// Device that counters belong to.
@@ -56,15 +58,6 @@ pub(crate) struct MetricCounter {
     pub(crate) instance: usize,
 }
 
-/// Rows of the system metrics.
-#[derive(Clone, PartialEq, Debug)]
-pub enum SystemRows {
-    /// Description of the counters. Sent once, before the first tick.
-    Described(MetricsDescription),
-    /// The values of one tick.
-    Tick(MetricsTick),
-}
-
 /// Agents and counters of the node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricsDescription {
@@ -85,61 +78,32 @@ pub struct MetricsTick {
     pub(crate) values: Vec<(i64, f64)>,
 }
 
-impl SystemRows {
-    /// Writes the rows to a shard.
-    pub fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
-        match self {
-            SystemRows::Described(description) => description.write(writer),
-            SystemRows::Tick(tick) => tick.write(writer),
-        }
-    }
-}
-
 impl MetricsDescription {
-    fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+    pub(super) fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
         for (place, agent) in self.agents.iter().enumerate() {
-            let type_index = place.saturating_sub(usize::from(agent.is_gpu));
+            let type_index = int(place.saturating_sub(usize::from(agent.is_gpu)));
             let extdata = match agent.pci.as_str() {
                 "" => "{}".to_owned(),
                 pci => format!(r#"{{"rpd":{{"pci":"{pci}"}}}}"#),
             };
+            let [kind, name, product, extdata] =
+                [arch(agent), &agent.name, &agent.product, &extdata].map(Value::from);
+            let (vendor, place) = (Value::from(if agent.is_gpu { "AMD" } else { "CPU" }), int(place));
             let row = [
-                ONLY,
-                ONLY,
-                Value::from(arch(agent)),
-                int(place),
-                int(place),
-                int(type_index),
-                Value::Int(0),
-                Value::from(agent.name.as_str()),
-                Value::from(""),
-                Value::from(if agent.is_gpu { "AMD" } else { "CPU" }),
-                Value::from(agent.product.as_str()),
-                Value::from(""),
-                Value::from(extdata.as_str()),
+                ONLY, ONLY, kind, place, place, type_index, ZERO, name, EMPTY, vendor, product, EMPTY,
+                extdata,
             ];
             writer.push(self.source, INFO_AGENT, &row)?;
         }
         for counter in &self.counters {
+            let MetricCounter { name, description, units, component, .. } = counter;
+            let [name, text, units, component, value_type] =
+                [name.as_str(), description, units, component, "ABS"].map(Value::from);
+            let (agent, instance) = (int(counter.agent + 1), int(counter.instance));
+            let arch = Value::from(self.agents.get(counter.agent).map_or("CPU", arch));
             let row = [
-                ONLY,
-                ONLY,
-                int(counter.agent + 1),
-                Value::from(self.agents.get(counter.agent).map_or("CPU", arch)),
-                Value::Int(0),
-                int(counter.instance),
-                Value::from(counter.name.as_str()),
-                Value::from(counter.name.as_str()),
-                Value::from(counter.description),
-                Value::from(""),
-                Value::from(counter.component),
-                Value::from(counter.units),
-                Value::from("ABS"),
-                Value::from(""),
-                Value::from(""),
-                Value::Int(0),
-                Value::Int(0),
-                NOTHING,
+                ONLY, ONLY, agent, arch, ZERO, instance, name, name, text, EMPTY, component, units,
+                value_type, EMPTY, EMPTY, ZERO, ZERO, NOTHING,
             ];
             writer.push(self.source, INFO_PMC, &row)?;
         }
@@ -150,12 +114,11 @@ impl MetricsDescription {
 }
 
 impl MetricsTick {
-    fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
+    pub(super) fn write<W: Write>(&self, writer: &mut ShardWriter<W>) -> Result<(), WriteError> {
         let category = Value::Int(writer.string(CATEGORY)?);
-        let zero = Value::Int(0);
         let extdata = self.period.map(|ms| format!(r#"{{"rpd":{{"period_ms":{ms}}}}}"#));
         let extdata = extdata.as_deref().map_or(NOTHING, Value::from);
-        let event = [category, zero, zero, zero, NOTHING, NOTHING, extdata];
+        let event = [category, ZERO, ZERO, ZERO, NOTHING, NOTHING, extdata];
         let event = Value::Int(writer.push(self.source, EVENT, &event)?);
         writer.push(self.source, SAMPLE, &[ONLY, Value::Int(self.time), event, NOTHING])?;
         for (counter, value) in &self.values {

@@ -31,10 +31,10 @@ pub(super) fn write_all(
     beginning: ShardBeginning,
     batches: &BatchReceiver,
 ) -> Option<PathBuf> {
-    let (mut early, mut shard): (_, Option<Option<Recording>>) = match beginning {
-        ShardBeginning::Nothing => (None, None),
-        ShardBeginning::Shard(file, early) => (Some((file, early)), None),
-        ShardBeginning::Refused => (None, Some(None)),
+    let mut shard = match beginning {
+        ShardBeginning::Nothing => RankShard::Awaited(None),
+        ShardBeginning::Shard(file, early) => RankShard::Awaited(Some((file, early))),
+        ShardBeginning::Refused => RankShard::Refused,
     };
     let mut last_flush = Instant::now();
     let (mut events, mut metrics) = (false, false);
@@ -44,20 +44,20 @@ pub(super) fn write_all(
         match batches.receive(wait) {
             ReceivedBatch::Batch(batch) => {
                 end = batch.is_last();
-                metrics |= batch.items.iter().any(|item| matches!(item, OutputItem::System(_)));
+                metrics |= batch.items.iter().any(|item| {
+                    matches!(item, OutputItem::MetricsTick(_) | OutputItem::MetricsDescription(_))
+                });
                 events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
-                write_batch(place, &mut early, &mut shard, &batch);
-                if let Some(OutputItem::Keep { signal }) = batch.items.last() {
-                    sync_shard(&mut shard, *signal);
+                shard.write_batch(place, &batch);
+                if let (Some(OutputItem::Sync { signal }), Some(open)) = (batch.items.last(), shard.open()) {
+                    open.sync(*signal);
                 }
                 batches.give_back(batch);
             }
             ReceivedBatch::Nothing => {}
             ReceivedBatch::Closed => {
                 // The collecting thread ended without `End`, so the number of missing rows is unknown.
-                if let Some(Some(open)) = &mut shard {
-                    open.flush();
-                }
+                shard.open().into_iter().for_each(Recording::flush);
                 return None;
             }
         }
@@ -65,35 +65,13 @@ pub(super) fn write_all(
             if !events {
                 crate::log::note_empty(metrics);
             }
-            if let Some((_, unused)) = early {
-                unused.remove();
-            }
-            let open = shard.flatten()?;
-            let path = open.path.clone();
-            open.finish(place);
-            return Some(path);
+            return shard.finish(place);
         }
-        let many = matches!(&shard, Some(Some(open)) if open.file.writer.pending_rows() >= FLUSH_ROWS);
+        let many = shard.open().is_some_and(|open| open.file.writer.pending_rows() >= FLUSH_ROWS);
         if many || last_flush.elapsed() >= FLUSH_EVERY {
             last_flush = Instant::now();
-            if let Some(Some(open)) = &mut shard {
-                open.flush();
-            }
+            shard.open().into_iter().for_each(Recording::flush);
         }
-    }
-}
-
-/// Syncs what was received so far. Rows of the last moments follow within [`FLUSH_EVERY`].
-fn sync_shard(shard: &mut Option<Option<Recording>>, signal: i32) {
-    let Some(Some(open)) = shard else { return };
-    open.flush();
-    let signal = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-    match open.file.sync() {
-        Ok(()) => warn(format_args!("{signal}: everything recorded so far is written; recording continues")),
-        Err(error) => warn(format_args!(
-            "warning: {signal}: the file system failed to sync {}: {error}",
-            open.path.display()
-        )),
     }
 }
 
@@ -104,38 +82,64 @@ fn is_of_a_process(item: &OutputItem) -> bool {
         item,
         OutputItem::Clock(_)
             | OutputItem::Probes(_)
-            | OutputItem::Keep { .. }
+            | OutputItem::Sync { .. }
             | OutputItem::End
-            | OutputItem::System(_)
+            | OutputItem::MetricsDescription(_)
+            | OutputItem::MetricsTick(_)
             | OutputItem::Process(_)
             | OutputItem::Command(_)
     )
 }
 
-/// Writes a batch to the shard, and creates the shard for the first batch that needs one. An inner `None` is
-/// a shard that could not be created.
-fn write_batch(
-    place: &ShardPlace,
-    early: &mut Option<(File, EarlyShard)>,
-    shard: &mut Option<Option<Recording>>,
-    batch: &OutputBatch,
-) {
-    if shard.is_none() {
-        // Clocks and the end alone do not create a shard, because nothing was recorded. A rank of a launcher
-        // gets one nevertheless: otherwise a merge could not distinguish a silent rank from a missing one.
-        let something = !batch.ranges.is_empty()
-            || batch.items.iter().any(|item| {
-                !matches!(item, OutputItem::Clock(_) | OutputItem::Keep { .. } | OutputItem::End)
-            });
-        let silent_end = batch.is_last() && !something;
-        // A rank that is not selected leaves no shard. The other shards record the selection.
-        let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
-        if something || silent_end && (expected || place.always) {
-            *shard = Some(Recording::create(place, early.take()));
+/// The shard of the rank.
+enum RankShard {
+    /// Nothing was recorded yet. The file may have been created before the command.
+    Awaited(Option<(File, EarlyShard)>),
+    Open(Box<Recording>),
+    /// The file could not be created, which was printed.
+    Refused,
+}
+
+impl RankShard {
+    fn open(&mut self) -> Option<&mut Recording> {
+        if let RankShard::Open(recording) = self { Some(recording) } else { None }
+    }
+
+    /// Writes a batch, and creates the file for the first batch that needs one.
+    fn write_batch(&mut self, place: &ShardPlace, batch: &OutputBatch) {
+        if let RankShard::Awaited(early) = self {
+            // Clocks and the end alone do not create a shard, because nothing was recorded. A rank of a
+            // launcher gets one nevertheless: otherwise a merge could not distinguish a silent rank from a
+            // missing one.
+            let has_rows = !batch.ranges.is_empty()
+                || batch.items.iter().any(|item| {
+                    !matches!(item, OutputItem::Clock(_) | OutputItem::Sync { .. } | OutputItem::End)
+                });
+            let silent_end = batch.is_last() && !has_rows;
+            // A rank that is not selected leaves no shard. The other shards record the selection.
+            let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
+            if has_rows || silent_end && (expected || place.always) {
+                let created = Recording::create(place, early.take());
+                *self = created.map_or(RankShard::Refused, |open| RankShard::Open(Box::new(open)));
+            }
+        }
+        if let Some(open) = self.open() {
+            open.write(batch);
         }
     }
-    if let Some(Some(shard)) = shard {
-        shard.write(batch);
+
+    /// Completes the file and returns its path, or removes the one in which nothing was recorded.
+    fn finish(self, place: &ShardPlace) -> Option<PathBuf> {
+        match self {
+            RankShard::Awaited(early) => early.iter().for_each(|(_, unused)| unused.remove()),
+            RankShard::Open(open) => {
+                let path = open.path.clone();
+                open.finish(place);
+                return Some(path);
+            }
+            RankShard::Refused => {}
+        }
+        None
     }
 }
 
@@ -196,6 +200,21 @@ impl Recording {
             result = self.file.write_if_much();
         }
         self.warn_once(result.err());
+    }
+
+    /// Syncs what was received so far. Rows of the last moments follow within [`FLUSH_EVERY`].
+    fn sync(&mut self, signal: i32) {
+        self.flush();
+        let signal = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+        match self.file.sync() {
+            Ok(()) => {
+                warn(format_args!("{signal}: everything recorded so far is written; recording continues"))
+            }
+            Err(error) => warn(format_args!(
+                "warning: {signal}: the file system failed to sync {}: {error}",
+                self.path.display()
+            )),
+        }
     }
 
     fn flush(&mut self) {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of calls of one communicator that are evaluated, and of intervals of all of them (about 8 MB).
-const MAX_SAMPLED_CALLS: usize = 4_096;
+const MAX_EVALUATED_CALLS: usize = 4_096;
 const MOST_STAYS: usize = 1 << 18;
 /// Maximum number of communicators that are reported one by one.
 const MAX_SHOWN_COMMUNICATORS: usize = 5;
@@ -62,7 +62,7 @@ pub(super) fn prove(
     }
     let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
+    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_EVALUATED_CALLS);
     for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == WaitPattern::AllForAll) {
         let stays = domains.stays(one);
         if stays.len() > 1 {

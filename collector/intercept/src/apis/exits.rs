@@ -5,23 +5,19 @@
 //! recorded something reports its own exit status, through `on_exit(3)` and `_exit`. Each report is one
 //! packet; all other calls cost a comparison. Signal handlers may call all of them.
 
-use crate::interpose::real::{LookupFallback, RealFunction};
-use crate::runtime::errno;
-use crate::runtime::generation;
-use crate::runtime::handover;
-use crate::runtime::settings;
-use crate::runtime::unrecorded;
+use crate::interpose::real::RealFunction;
+use crate::runtime::{errno, generation, handover, settings, unrecorded};
 use rpd_ring::message::LibraryMessage;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{transmute, zeroed};
 use std::sync::atomic::Ordering::Relaxed;
 
-static WAIT: RealFunction = RealFunction::new(c"wait", LookupFallback::Nowhere);
-static WAITPID: RealFunction = RealFunction::new(c"waitpid", LookupFallback::Nowhere);
-static WAIT3: RealFunction = RealFunction::new(c"wait3", LookupFallback::Nowhere);
-static WAIT4: RealFunction = RealFunction::new(c"wait4", LookupFallback::Nowhere);
-static WAITID: RealFunction = RealFunction::new(c"waitid", LookupFallback::Nowhere);
-static EXIT_NOW: RealFunction = RealFunction::new(c"_exit", LookupFallback::Nowhere);
+static WAIT: RealFunction = RealFunction::new(c"wait", None);
+static WAITPID: RealFunction = RealFunction::new(c"waitpid", None);
+static WAIT3: RealFunction = RealFunction::new(c"wait3", None);
+static WAIT4: RealFunction = RealFunction::new(c"wait4", None);
+static WAITID: RealFunction = RealFunction::new(c"waitid", None);
+static EXIT_NOW: RealFunction = RealFunction::new(c"_exit", None);
 
 unsafe extern "C" {
     /// `on_exit(3)` of glibc.
@@ -33,7 +29,7 @@ unsafe extern "C" {
 /// registered first run last, after those of the program.
 pub(crate) fn prepare() {
     for function in [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID, &EXIT_NOW] {
-        function.look();
+        function.search();
     }
     if settings::get().is_some() {
         // SAFETY: a handler of the right type, in a library that is never unloaded.
@@ -97,69 +93,35 @@ fn missing() -> c_int {
 
 // The ABI is `C-unwind`: a thread that is cancelled during the wait unwinds through these.
 
-/// Passes on `wait(2)`.
-///
-/// # Safety
-/// As `wait(2)` says.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn wait(status: *mut c_int) -> libc::pid_t {
-    let Some(real) = WAIT.address() else { return missing() };
-    // SAFETY: the C library's function of this name and type, with the program's arguments, but for a
-    // place of ours instead of none.
-    unsafe {
-        wait_for(status, |status| {
-            transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> libc::pid_t>(real)(status)
-        })
-    }
+macro_rules! wait_functions {
+    ($($name:ident $real:ident($($before:ident: $before_type:ty)?; $($after:ident: $after_type:ty),*);)*) => {$(
+        #[doc = concat!("Passes on `", stringify!($name), "(2)`.")]
+        ///
+        /// # Safety
+        /// As the manual page says.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C-unwind" fn $name(
+            $($before: $before_type,)? status: *mut c_int $(, $after: $after_type)*
+        ) -> libc::pid_t {
+            type Real =
+                unsafe extern "C-unwind" fn($($before_type,)? *mut c_int $(, $after_type)*) -> libc::pid_t;
+            let Some(real) = $real.address() else { return missing() };
+            // SAFETY: the C library's function of this name and type, with the program's arguments, but for a
+            // place of ours instead of none.
+            unsafe {
+                wait_for(status, |status| {
+                    transmute::<usize, Real>(real)($($before,)? status $(, $after)*)
+                })
+            }
+        }
+    )*};
 }
 
-/// Passes on `waitpid(2)`.
-///
-/// # Safety
-/// As `waitpid(2)` says.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn waitpid(
-    pid: libc::pid_t,
-    status: *mut c_int,
-    options: c_int,
-) -> libc::pid_t {
-    type Real = unsafe extern "C-unwind" fn(libc::pid_t, *mut c_int, c_int) -> libc::pid_t;
-    let Some(real) = WAITPID.address() else { return missing() };
-    // SAFETY: as in `wait`.
-    unsafe { wait_for(status, |status| transmute::<usize, Real>(real)(pid, status, options)) }
-}
-
-/// Passes on `wait3(2)`.
-///
-/// # Safety
-/// As `wait3(2)` says.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn wait3(
-    status: *mut c_int,
-    options: c_int,
-    usage: *mut c_void,
-) -> libc::pid_t {
-    type Real = unsafe extern "C-unwind" fn(*mut c_int, c_int, *mut c_void) -> libc::pid_t;
-    let Some(real) = WAIT3.address() else { return missing() };
-    // SAFETY: as in `wait`.
-    unsafe { wait_for(status, |status| transmute::<usize, Real>(real)(status, options, usage)) }
-}
-
-/// Passes on `wait4(2)`.
-///
-/// # Safety
-/// As `wait4(2)` says.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn wait4(
-    pid: libc::pid_t,
-    status: *mut c_int,
-    options: c_int,
-    usage: *mut c_void,
-) -> libc::pid_t {
-    type Real = unsafe extern "C-unwind" fn(libc::pid_t, *mut c_int, c_int, *mut c_void) -> libc::pid_t;
-    let Some(real) = WAIT4.address() else { return missing() };
-    // SAFETY: as in `wait`.
-    unsafe { wait_for(status, |status| transmute::<usize, Real>(real)(pid, status, options, usage)) }
+wait_functions! {
+    wait WAIT(;);
+    waitpid WAITPID(pid: libc::pid_t; options: c_int);
+    wait3 WAIT3(; options: c_int, usage: *mut c_void);
+    wait4 WAIT4(pid: libc::pid_t; options: c_int, usage: *mut c_void);
 }
 
 /// Passes on `waitid(2)`.

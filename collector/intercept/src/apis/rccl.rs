@@ -11,12 +11,12 @@
 //!   end. A communicator that is created from a non-blocking parent may still be in progress.
 
 use crate::interpose::inside::{CallOutcome, TracedCall};
-use crate::interpose::real::{LookupFallback, RCCL, RealFunction};
+use crate::interpose::real::{RCCL, RealFunction, c_name};
 use crate::interpose::sequence::{self, CommunicatorTable};
 use crate::runtime::errno;
 use rpd_ring::rccl::{self, RcclFunction};
 use rpd_ring::record::{CommunicatorBirth, NewCommunicator, RcclCall, RecordedLibrary};
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 type Ptr = *mut c_void;
 /// `ncclComm_t`.
@@ -109,11 +109,8 @@ macro_rules! rccl_functions {
         #[allow(non_snake_case, unused_variables, clippy::too_many_arguments)]
         unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> c_int {
             type Real = unsafe extern "C-unwind" fn($($kind),*) -> c_int;
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => c"",
-            };
-            static REAL: RealFunction = RealFunction::new(NAME, LookupFallback::Loaded(&RCCL));
+            static REAL: RealFunction =
+                RealFunction::new(c_name(concat!(stringify!($name), "\0")), Some(&RCCL));
             let Some(address) = REAL.address() else { return NO_RCCL };
             run(
                 RcclFunction::$name,
@@ -188,7 +185,7 @@ fn all_to_all(counts: Sizes, datatype: Enum, comm: Comm) -> Call {
 
 fn sum(counts: Sizes, comm: Comm) -> Option<u64> {
     type Count = unsafe extern "C-unwind" fn(Comm, *mut c_int) -> c_int;
-    static COMM_COUNT: RealFunction = RealFunction::new(c"ncclCommCount", LookupFallback::Loaded(&RCCL));
+    static COMM_COUNT: RealFunction = RealFunction::new(c"ncclCommCount", Some(&RCCL));
     if counts.is_null() || comm.is_null() {
         return None;
     }
@@ -216,7 +213,7 @@ impl UniqueId {
 /// Runs a function for the program. `describe` reads its arguments, `real` passes them on.
 #[inline]
 fn run(function: RcclFunction, describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int) -> c_int {
-    let mut inside = TracedCall::rccl();
+    let mut inside = TracedCall::begin(RecordedLibrary::Rccl);
     if !inside.is_traced() {
         let result = real();
         inside.end(|_| ());
@@ -278,34 +275,32 @@ impl Call {
             birth,
             handle: COMMUNICATORS.name(handle),
             parent: self.record.comm,
-            id: 0,
-            size_rank: None,
-            leader: 0,
-            tag: 0,
             ordinal,
+            ..NewCommunicator::default()
         };
+        let mut record = |made: &NewCommunicator| outcome.producer.new_communicator(outcome.time, made);
         let size_rank = |size, rank| Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?));
         match self.effect {
             Effect::Nothing => {}
             Effect::Joins(place, id, size, rank) => {
                 let made = made(at(place, 0), CommunicatorBirth::Shared);
-                outcome.communicator(&NewCommunicator { id, size_rank: size_rank(size, rank), ..made });
+                record(&NewCommunicator { id, size_rank: size_rank(size, rank), ..made });
             }
             Effect::MakesAll(places, size) => {
                 for (i, rank) in (0..length(size)).zip(0..) {
                     let made = made(at(places, i), CommunicatorBirth::Alone);
-                    outcome.communicator(&NewCommunicator { size_rank: size_rank(size, rank), ..made });
+                    record(&NewCommunicator { size_rank: size_rank(size, rank), ..made });
                 }
             }
             Effect::Splits(place, color) => {
-                outcome.communicator(&NewCommunicator {
+                record(&NewCommunicator {
                     leader: color,
                     ..made(at(place, 0), CommunicatorBirth::Collective)
                 });
             }
             Effect::Frees => {
                 if let Some(comm) = self.record.comm {
-                    outcome.communicator_freed(RecordedLibrary::Rccl, comm);
+                    outcome.producer.communicator_freed(outcome.time, RecordedLibrary::Rccl, comm);
                 }
             }
         }
@@ -328,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_told_apart_by_their_hash() {
+    fn ids_differ_by_their_hash() {
         // The published test vectors of FNV-1a are shorter than an id: this is the hash of 128 zero bytes.
         let expected = (0..128).fold(0xcbf2_9ce4_8422_2325u64, |hash, _| hash.wrapping_mul(0x100_0000_01b3));
         assert_eq!(UniqueId([0; 128]).hash(), expected);

@@ -3,47 +3,37 @@
 //!
 //! The ABI is `C-unwind`: a thread that is cancelled in the real library unwinds through these.
 
-use crate::interpose::real::{LookupFallback, RealFunction};
-use crate::runtime::errno;
-use crate::runtime::process;
-use crate::runtime::settings;
-use crate::runtime::thread;
+use crate::interpose::real::RealFunction;
+use crate::runtime::{errno, process, settings, thread};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-static PUSH: RealFunction = RealFunction::new(c"roctxRangePushA", LookupFallback::Nowhere);
-static POP: RealFunction = RealFunction::new(c"roctxRangePop", LookupFallback::Nowhere);
-static START: RealFunction = RealFunction::new(c"roctxRangeStartA", LookupFallback::Nowhere);
-static STOP: RealFunction = RealFunction::new(c"roctxRangeStop", LookupFallback::Nowhere);
-static MARK: RealFunction = RealFunction::new(c"roctxMarkA", LookupFallback::Nowhere);
-static PAUSE: RealFunction = RealFunction::new(c"roctxProfilerPause", LookupFallback::Nowhere);
-static RESUME: RealFunction = RealFunction::new(c"roctxProfilerResume", LookupFallback::Nowhere);
-static GET_THREAD_ID: RealFunction = RealFunction::new(c"roctxGetThreadId", LookupFallback::Nowhere);
-static NAME_OS_THREAD: RealFunction = RealFunction::new(c"roctxNameOsThread", LookupFallback::Nowhere);
-static NAME_HSA_AGENT: RealFunction = RealFunction::new(c"roctxNameHsaAgent", LookupFallback::Nowhere);
-static NAME_HIP_DEVICE: RealFunction = RealFunction::new(c"roctxNameHipDevice", LookupFallback::Nowhere);
-static NAME_HIP_STREAM: RealFunction = RealFunction::new(c"roctxNameHipStream", LookupFallback::Nowhere);
+macro_rules! real_functions {
+    ($($function:ident = $name:literal;)*) => {
+        $(static $function: RealFunction = RealFunction::new($name, None);)*
 
-/// Looks for a real library now, because a signal handler that calls one of these first should not search. It
-/// still searches if a library was loaded in between.
-pub(crate) fn prepare() {
-    for function in [
-        &PUSH,
-        &POP,
-        &START,
-        &STOP,
-        &MARK,
-        &PAUSE,
-        &RESUME,
-        &GET_THREAD_ID,
-        &NAME_OS_THREAD,
-        &NAME_HSA_AGENT,
-        &NAME_HIP_DEVICE,
-        &NAME_HIP_STREAM,
-    ] {
-        function.look();
-    }
+        /// Looks for a real library now, because a signal handler that calls one of these first should not search. It
+        /// still searches if a library was loaded in between.
+        pub(crate) fn prepare() {
+            $($function.search();)*
+        }
+    };
+}
+
+real_functions! {
+    PUSH = c"roctxRangePushA";
+    POP = c"roctxRangePop";
+    START = c"roctxRangeStartA";
+    STOP = c"roctxRangeStop";
+    MARK = c"roctxMarkA";
+    PAUSE = c"roctxProfilerPause";
+    RESUME = c"roctxProfilerResume";
+    GET_THREAD_ID = c"roctxGetThreadId";
+    NAME_OS_THREAD = c"roctxNameOsThread";
+    NAME_HSA_AGENT = c"roctxNameHsaAgent";
+    NAME_HIP_DEVICE = c"roctxNameHipDevice";
+    NAME_HIP_STREAM = c"roctxNameHipStream";
 }
 
 /// Returns the text that the program passed. Null counts as an empty text.

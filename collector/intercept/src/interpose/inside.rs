@@ -1,12 +1,11 @@
 //! A running MPI or RCCL function of the program: its begin, its outcome and its end.
 
-use crate::runtime::clock;
-use crate::runtime::errno;
 use crate::runtime::settings::{self, TracedApi};
 use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorder, ThreadState, with_local};
+use crate::runtime::{clock, errno};
 use rpd_ring::RingProducer;
 use rpd_ring::layout::{DropCause, DroppedKind};
-use rpd_ring::record::{MpiCall, NewCommunicator, RcclCall, RecordedLibrary, RequestCompletion};
+use rpd_ring::record::{MpiCall, RcclCall, RecordedLibrary};
 use std::ptr;
 
 /// A running function. Its end is recorded when this is dropped, however the function returns, also by an
@@ -14,30 +13,19 @@ use std::ptr;
 pub(crate) struct TracedCall {
     library: RecordedLibrary,
     /// This is the outermost function of the library. Libraries call their own functions.
-    outermost: bool,
+    is_outermost: bool,
     /// Number of request handles that were stored.
     remembered: usize,
 }
 
 impl TracedCall {
-    /// An MPI function begins.
-    #[inline(always)]
-    pub(crate) fn mpi() -> TracedCall {
-        TracedCall::of(RecordedLibrary::Mpi)
-    }
-
-    /// An RCCL function begins.
-    #[inline(always)]
-    pub(crate) fn rccl() -> TracedCall {
-        TracedCall::of(RecordedLibrary::Rccl)
-    }
-
+    /// A function of the library begins.
     #[inline(always)] // `here` is in the frame of a function that runs as long as this.
-    fn of(library: RecordedLibrary) -> TracedCall {
+    pub(crate) fn begin(library: RecordedLibrary) -> TracedCall {
         let here = 0u8;
         // Stacks grow down: the frame of a called function is below.
         let frame = (&raw const here).addr();
-        let outermost = with_local(|local| {
+        let is_outermost = with_local(|local| {
             let running = running(local, library);
             let outer = running.frame.get();
             if outer > frame {
@@ -49,10 +37,10 @@ impl TracedCall {
             running.frame.set(frame);
             true
         });
-        TracedCall { library, outermost, remembered: 0 }
+        TracedCall { library, is_outermost, remembered: 0 }
     }
 
-    fn sort(&self) -> TracedApi {
+    fn api(&self) -> TracedApi {
         match self.library {
             RecordedLibrary::Mpi => TracedApi::Mpi,
             RecordedLibrary::Rccl => TracedApi::Rccl,
@@ -63,13 +51,13 @@ impl TracedCall {
     /// counted even during a pause.
     #[inline]
     pub(crate) fn is_traced(&self) -> bool {
-        self.outermost && settings::is_traced(self.sort())
+        self.is_outermost && settings::is_traced(self.api())
     }
 
     /// Whether the call is to be recorded now.
     #[inline]
     pub(crate) fn is_recorded(&self) -> bool {
-        self.outermost && with_local(|local| local.records(self.sort()))
+        self.is_outermost && with_local(|local| local.records(self.api()))
     }
 
     /// Records the begin of an MPI call. Only if [`TracedCall::is_recorded`].
@@ -151,7 +139,7 @@ impl TracedCall {
 impl Drop for TracedCall {
     #[inline]
     fn drop(&mut self) {
-        if !self.outermost {
+        if !self.is_outermost {
             return;
         }
         with_local(|local| {
@@ -193,8 +181,9 @@ fn abandoned(local: &ThreadState, library: RecordedLibrary) {
 
 /// Records the outcome of a call, before its end.
 pub(crate) struct CallOutcome<'a> {
-    producer: &'a mut RingProducer,
-    time: i64,
+    pub(crate) producer: &'a mut RingProducer,
+    /// Time at which the call returned.
+    pub(crate) time: i64,
     is_entered: bool,
     handles: &'a [u64],
 }
@@ -219,31 +208,5 @@ impl CallOutcome<'_> {
         if self.is_entered {
             self.producer.mpi_request(self.time, request);
         }
-    }
-
-    /// Records that an operation is complete.
-    #[inline]
-    pub(crate) fn done(&mut self, completion: &RequestCompletion) {
-        self.producer.mpi_done(self.time, completion);
-    }
-
-    /// Records that a request was freed.
-    pub(crate) fn freed(&mut self, request: u64) {
-        self.producer.mpi_freed(self.time, request);
-    }
-
-    /// Records that a communicator was created.
-    pub(crate) fn communicator(&mut self, made: &NewCommunicator) {
-        self.producer.new_communicator(self.time, made);
-    }
-
-    /// Records the name of a communicator.
-    pub(crate) fn communicator_name(&mut self, library: RecordedLibrary, handle: u64, name: &[u8]) {
-        self.producer.communicator_name(self.time, library, handle, name);
-    }
-
-    /// Records that a communicator was freed.
-    pub(crate) fn communicator_freed(&mut self, library: RecordedLibrary, handle: u64) {
-        self.producer.communicator_freed(self.time, library, handle);
     }
 }

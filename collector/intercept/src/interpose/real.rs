@@ -11,15 +11,6 @@ const UNKNOWN: usize = 0;
 /// Searched, and not found.
 const ABSENT: usize = 1;
 
-/// Where to search if the libraries after ours lack the function.
-#[derive(Clone, Copy)]
-pub(crate) enum LookupFallback {
-    /// Nowhere.
-    Nowhere,
-    /// In a loaded library, which may be hidden from the global scope.
-    Loaded(&'static InterposedLibrary),
-}
-
 /// A library, identified by a symbol that no other library has, including ours.
 pub(crate) struct InterposedLibrary {
     symbol: &'static CStr,
@@ -35,16 +26,29 @@ pub(crate) static MPI_FORTRAN_2008: InterposedLibrary = InterposedLibrary::with(
 /// RCCL, or NCCL.
 pub(crate) static RCCL: InterposedLibrary = InterposedLibrary::with(c"ncclGetVersion");
 
+/// Checks that a literal ends in a zero byte, and returns it as a name for the loader.
+pub(crate) const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}
+
 /// A function of another library, which is searched at its first use.
 pub(crate) struct RealFunction {
     name: &'static CStr,
-    fallback: LookupFallback,
+    /// A loaded library to search if the libraries after ours lack the function. It may be hidden from the
+    /// global scope.
+    fallback: Option<&'static InterposedLibrary>,
     address: AtomicUsize,
 }
 
 impl RealFunction {
     /// Names the function.
-    pub(crate) const fn new(name: &'static CStr, fallback: LookupFallback) -> RealFunction {
+    pub(crate) const fn new(
+        name: &'static CStr,
+        fallback: Option<&'static InterposedLibrary>,
+    ) -> RealFunction {
         RealFunction { name, fallback, address: AtomicUsize::new(UNKNOWN) }
     }
 
@@ -59,7 +63,7 @@ impl RealFunction {
     }
 
     /// Searches the function now. If it is not found, its first use searches again.
-    pub(crate) fn look(&self) {
+    pub(crate) fn search(&self) {
         // SAFETY: as in `look_up`.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
         self.address.store(address, Release);
@@ -72,7 +76,7 @@ impl RealFunction {
     #[cold]
     fn look_up(&self) -> Option<usize> {
         let _errno = crate::runtime::errno::PreservedErrno::new();
-        if matches!(self.fallback, LookupFallback::Nowhere) && is_as_loaded() {
+        if self.fallback.is_none() && is_as_loaded() {
             self.address.store(ABSENT, Release);
             return None;
         }
@@ -83,7 +87,7 @@ impl RealFunction {
         // loaded.
         let mut absent = true;
         if address == 0
-            && let LookupFallback::Loaded(library) = self.fallback
+            && let Some(library) = self.fallback
         {
             (address, absent) = library.find(self.name).map_or((0, false), |address| (address, true));
         }
@@ -98,8 +102,8 @@ impl RealFunction {
             }
             found => {
                 match self.fallback {
-                    LookupFallback::Loaded(library) => library.keep(found),
-                    LookupFallback::Nowhere => keep_for_good(found),
+                    Some(library) => library.remember(found),
+                    None => pin_library(found),
                 }
                 self.address.store(found, Release);
                 Some(found)
@@ -111,7 +115,7 @@ impl RealFunction {
 /// Number of objects that the loader had loaded when our constructor ran, 0 before that.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
-/// The constructor has searched functions with [`LookupFallback::Nowhere`]. They are not searched again,
+/// The constructor has searched functions without a fallback. They are not searched again,
 /// which would allocate, unless an object was loaded since.
 pub(crate) fn prepare() {
     LOADED.store(loaded(), Release);
@@ -191,7 +195,7 @@ impl InterposedLibrary {
     }
 
     /// Keeps the library loaded before an address in it is stored.
-    fn keep(&self, address: usize) {
+    fn remember(&self, address: usize) {
         if self.handle.load(Acquire) == UNKNOWN
             && let Some(library) = object_of(address).and_then(|name| self.open_if(name))
         {
@@ -201,7 +205,7 @@ impl InterposedLibrary {
 
     /// Opens a loaded object again, and keeps it, if it or one of its dependencies exports the symbol.
     fn open_if(&self, name: &CStr) -> Option<usize> {
-        // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not kept.
+        // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not stored.
         unsafe {
             let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if library.is_null() {
@@ -231,12 +235,12 @@ fn object_of<'a>(address: usize) -> Option<&'a CStr> {
 }
 
 /// Keeps an object loaded.
-fn keep_for_good(address: usize) {
+fn pin_library(address: usize) {
     let Some(name) = object_of(address) else { return };
     // SAFETY: a valid name. RTLD_NOLOAD loads nothing; the handle is not needed, as the object stays.
-    let kept =
+    let pinned =
         unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
-    if kept.is_null() {
+    if pinned.is_null() {
         // SAFETY: no arguments; forgets the error message.
         unsafe { libc::dlerror() };
     }

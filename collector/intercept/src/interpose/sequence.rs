@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 /// Maximum number of communicators at a time. Calls on others have no number.
 const SLOTS: usize = 4096;
 /// Number of slots to search for one handle.
-const PROBES: usize = 128;
+const MAX_PROBES: usize = 128;
 /// A slot that was never used.
 const EMPTY: u64 = 0;
 /// A slot whose communicator was freed. No handle has this value.
@@ -167,7 +167,7 @@ impl CommunicatorTable {
 fn slots(handle: u64) -> impl Iterator<Item = usize> {
     // Handles are addresses, or small numbers below a constant. The multiplication spreads both.
     let first = (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
-    (0..PROBES).map(move |step| first.wrapping_add(step) % SLOTS)
+    (0..MAX_PROBES).map(move |step| first.wrapping_add(step) % SLOTS)
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@
 //! The first threads get rings of the full size. Beyond [`MAX_FULL_RINGS`] the size halves each time the
 //! number of threads doubles: many threads rarely have the event rate of one, and thousands must fit.
 
-use crate::runtime::generation;
-use crate::runtime::process;
 use crate::runtime::scratch::ScratchMemory;
 use crate::runtime::settings::TraceSettings;
-use rpd_ring::layout::{RING_MAX, RING_MIN};
+use crate::runtime::{generation, process};
+use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -19,10 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 /// Number of rings of the full size.
 const MAX_FULL_RINGS: usize = 16;
 /// The rings may use one part in this many of the cgroup's limit.
-const SHARE: usize = 32;
+const LIMIT_DIVISOR: usize = 32;
 /// A ring may use one part in this many of the free memory of the cgroup, since other processes need some as
 /// well.
-const SHARE_OF_FREE: usize = 8;
+const FREE_DIVISOR: usize = 8;
 /// With less free memory in the cgroup a thread has no ring, not even one for counting.
 const MIN_FREE_BYTES: usize = 512 << 10;
 /// With a smaller limit of the cgroup no thread has a ring.
@@ -47,7 +46,7 @@ pub(crate) fn take(settings: &TraceSettings) -> Option<usize> {
         if cgroup.limit < MIN_CGROUP_BYTES || cgroup.free < MIN_FREE_BYTES {
             return None;
         }
-        most = cgroup.free / SHARE_OF_FREE;
+        most = cgroup.free / FREE_DIVISOR;
         // The first threads must leave some memory to the others.
         wanted = wanted.min(limit / (2 * MAX_FULL_RINGS)).checked_ilog2().map_or(0, |log| 1 << log);
     }
@@ -80,10 +79,10 @@ pub(crate) fn give_back(bytes: usize) {
 
 fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
     let halvings = (rings / MAX_FULL_RINGS).checked_ilog2().map_or(0, |log| log + 1);
-    let mut bytes = (wanted >> halvings.min(usize::BITS - 1)).clamp(RING_MIN, RING_MAX);
+    let mut bytes = (wanted >> halvings.min(usize::BITS - 1)).clamp(MIN_RING_BYTES, MAX_RING_BYTES);
     while bytes > free {
         bytes /= 2;
-        if bytes < RING_MIN {
+        if bytes < MIN_RING_BYTES {
             return 0;
         }
     }
@@ -93,7 +92,7 @@ fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
 fn limit(settings: &TraceSettings) -> usize {
     match LIMIT.load(Relaxed) {
         UNKNOWN => {
-            let share = cgroup_room().limit / SHARE;
+            let share = cgroup_room().limit / LIMIT_DIVISOR;
             IS_TIGHT.store(share < settings.memory, Relaxed);
             let limit = settings.memory.min(share);
             LIMIT.store(limit, Relaxed);
@@ -231,11 +230,11 @@ mod tests {
         }
         assert_eq!(total, 32 << 20);
         assert_eq!(fitting(full, 0, usize::MAX), full);
-        assert_eq!(fitting(full, 100_000, usize::MAX), RING_MIN);
+        assert_eq!(fitting(full, 100_000, usize::MAX), MIN_RING_BYTES);
         assert_eq!(fitting(full, 0, 300 << 10), 256 << 10);
-        assert_eq!(fitting(full, 0, RING_MIN), RING_MIN);
-        assert_eq!(fitting(full, 0, RING_MIN - 1), 0);
-        assert_eq!(fitting(RING_MIN, 40, usize::MAX), RING_MIN);
+        assert_eq!(fitting(full, 0, MIN_RING_BYTES), MIN_RING_BYTES);
+        assert_eq!(fitting(full, 0, MIN_RING_BYTES - 1), 0);
+        assert_eq!(fitting(MIN_RING_BYTES, 40, usize::MAX), MIN_RING_BYTES);
     }
 
     #[test]

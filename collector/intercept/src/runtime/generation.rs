@@ -5,6 +5,7 @@
 //! the child. So zero means "forked since", which one load per event detects. A vfork child shares the memory
 //! of its parent and so this page. It may only exec or call `_exit`, so it has no events of its own.
 
+use super::scratch::map_private;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -31,20 +32,7 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 /// Maps the page. Called by the constructor, with one thread. `after_fork` runs in the child of fork(3), in
 /// the thread that forked, before fork returns; it touches only atomics and what a signal handler may.
 pub(crate) fn prepare(after_fork: extern "C" fn()) {
-    // SAFETY: a new private mapping at an address that the kernel chooses, of zeros.
-    let page = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            size_of::<ProcessPage>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if page == libc::MAP_FAILED {
-        return;
-    }
+    let Some(page) = map_private(size_of::<ProcessPage>()) else { return };
     // Before Linux 4.14 the library detects only fork(3), and no other way to fork.
     // SAFETY: the range is the mapping made above: both calls round up to whole pages.
     let wiped = unsafe { libc::madvise(page, size_of::<ProcessPage>(), libc::MADV_WIPEONFORK) } == 0;

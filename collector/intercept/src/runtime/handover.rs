@@ -5,15 +5,11 @@
 //! available later causes a SIGBUS; the file is sealed, so that neither side can truncate it; both
 //! descriptors are closed before the program continues.
 
-use crate::runtime::budget;
-use crate::runtime::cancellation;
-use crate::runtime::clock;
-use crate::runtime::generation;
-use crate::runtime::process;
 use crate::runtime::scratch::ScratchMemory;
 use crate::runtime::settings::TraceSettings;
+use crate::runtime::{budget, cancellation, clock, generation, process};
 use rpd_ring::header::{RingHeader, ThreadFacts, ThreadName};
-use rpd_ring::layout::{self, IDENTITY_LIMIT, RING_MIN};
+use rpd_ring::layout::{self, MAX_IDENTITY_BYTES, MIN_RING_BYTES};
 use rpd_ring::memory::RingMemory;
 use rpd_ring::message::{
     LibraryMessage, UntracedReason, UntracedReason::FileLimit, UntracedReason::NoMemory,
@@ -39,7 +35,7 @@ pub(crate) fn make(
         match reserve(ring_bytes, generation, tid, name) {
             // A smaller ring may still be possible, and finally a header alone, which counts what is dropped.
             Err(_) if ring_bytes > 0 => {
-                let smaller = if ring_bytes / 4 < RING_MIN { 0 } else { ring_bytes / 4 };
+                let smaller = if ring_bytes / 4 < MIN_RING_BYTES { 0 } else { ring_bytes / 4 };
                 budget::shrink(ring_bytes - smaller);
                 ring_bytes = smaller;
             }
@@ -76,7 +72,7 @@ fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
     // SAFETY: plain system call; the descriptor is new and owned from here on.
     let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
     let socket = owned(socket)?;
-    for attempt in 0..=PAUSES {
+    for attempt in 0..=MAX_CONNECT_PAUSES {
         // SAFETY: the address is valid for `address_bytes`.
         let done = unsafe {
             libc::connect(socket.as_raw_fd(), (&raw const settings.address).cast(), settings.address_bytes)
@@ -85,7 +81,7 @@ fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
             return same_user(&socket).then_some(socket);
         }
         // SAFETY: errno of this thread.
-        if unsafe { *libc::__errno_location() } != libc::EAGAIN || attempt == PAUSES {
+        if unsafe { *libc::__errno_location() } != libc::EAGAIN || attempt == MAX_CONNECT_PAUSES {
             return None;
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 << attempt };
@@ -97,7 +93,7 @@ fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
 
 /// Pauses between attempts to connect, each twice as long as the one before: 25 ms in total at worst, once
 /// per thread and message.
-const PAUSES: u32 = 9;
+const MAX_CONNECT_PAUSES: u32 = 9;
 
 /// Whether the other side runs as the same user: any process may listen on an abstract address.
 fn same_user(socket: &OwnedFd) -> bool {
@@ -124,8 +120,8 @@ fn reserve(
     name: Option<ThreadName>,
 ) -> Result<(RingProducer, OwnedFd), UntracedReason> {
     let mut scratch = ScratchMemory::new(SCRATCH_BYTES).ok_or(NoMemory)?;
-    let (identity, files) = scratch.bytes().split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
-    let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
+    let (identity, files) = scratch.bytes().split_at_mut_checked(MAX_IDENTITY_BYTES).ok_or(NoMemory)?;
+    let (command, environment) = files.split_at_mut_checked(MAX_IDENTITY_BYTES).ok_or(NoMemory)?;
     let command_used = process::read(c"/proc/self/cmdline", command);
     let environment_used = process::read(c"/proc/self/environ", environment);
     let (command, environment) = (command.get(..command_used), environment.get(..environment_used));
@@ -163,7 +159,7 @@ fn reserve(
         start_ns: clock::boottime(),
         thread_name: name.unwrap_or_else(process::thread_name),
         time_namespace: process::time_namespace(),
-        forked: generation::is_forked(generation),
+        is_forked: generation::is_forked(generation),
     };
     // A child of a fork must write nothing: its parent does.
     if is_child(generation) {
@@ -242,4 +238,4 @@ fn owned(descriptor: i32) -> Option<OwnedFd> {
 }
 
 /// The identity, and its sources: command line and environment.
-const SCRATCH_BYTES: usize = 2 * IDENTITY_LIMIT + (1 << 20);
+const SCRATCH_BYTES: usize = 2 * MAX_IDENTITY_BYTES + (1 << 20);

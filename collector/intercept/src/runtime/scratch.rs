@@ -1,5 +1,13 @@
 //! Temporary memory: a thread's stack may be small, and the caller may be inside an allocator.
 
+/// Maps zeroed memory that this process does not share. `None` if there is none.
+pub(crate) fn map_private(len: usize) -> Option<*mut libc::c_void> {
+    let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), len, read_write, private, -1, 0) };
+    (address != libc::MAP_FAILED).then_some(address)
+}
+
 /// Zeroed memory that comes neither from the stack nor from the allocator.
 pub(crate) struct ScratchMemory {
     address: *mut libc::c_void,
@@ -8,11 +16,7 @@ pub(crate) struct ScratchMemory {
 
 impl ScratchMemory {
     pub(crate) fn new(len: usize) -> Option<ScratchMemory> {
-        let (read_write, private) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), len, read_write, private, -1, 0) };
-        (address != libc::MAP_FAILED).then_some(ScratchMemory { address, len })
+        map_private(len).map(|address| ScratchMemory { address, len })
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [u8] {

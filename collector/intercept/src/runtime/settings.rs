@@ -39,12 +39,12 @@ static GATE: AtomicU8 = AtomicU8::new(0);
 /// Reads the settings. Called once, by the constructor.
 pub(crate) fn read() {
     let Some((address, address_bytes)) = variable(SOCKET_VARIABLE).and_then(address) else { return };
-    let ring_bytes = number(RING_VARIABLE).unwrap_or(layout::RING_DEFAULT);
+    let ring_bytes = number(RING_VARIABLE).unwrap_or(layout::DEFAULT_RING_BYTES);
     let settings = TraceSettings {
         address,
         address_bytes,
         ring_bytes: layout::ring_bytes(ring_bytes),
-        memory: number(MEMORY_VARIABLE).unwrap_or(layout::MEMORY_DEFAULT),
+        memory: number(MEMORY_VARIABLE).unwrap_or(layout::DEFAULT_MEMORY_BYTES),
         traced: variable(TRACE_VARIABLE).map_or(u8::MAX, traced),
     };
     GATE.store(settings.traced, Relaxed);
@@ -60,14 +60,14 @@ pub(crate) fn get() -> Option<&'static TraceSettings> {
 
 /// Whether this is to be recorded, paused or not.
 #[inline]
-pub(crate) fn is_traced(what: TracedApi) -> bool {
-    get().is_some_and(|settings| settings.traced & what as u8 != 0)
+pub(crate) fn is_traced(api: TracedApi) -> bool {
+    get().is_some_and(|settings| settings.traced & api as u8 != 0)
 }
 
 /// Whether this is recorded now.
 #[inline(always)]
-pub(crate) fn is_open(what: TracedApi) -> bool {
-    GATE.load(Relaxed) & what as u8 != 0
+pub(crate) fn is_open(api: TracedApi) -> bool {
+    GATE.load(Relaxed) & api as u8 != 0
 }
 
 /// Pauses or resumes recording in this process.

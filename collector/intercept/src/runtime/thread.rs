@@ -1,17 +1,12 @@
 //! The state of the calling thread, which leads from an event to its ring.
 
-use crate::runtime::budget;
-use crate::runtime::cancellation;
-use crate::runtime::clock;
-use crate::runtime::errno;
-use crate::runtime::generation;
-use crate::runtime::handover;
-use crate::runtime::settings;
-use crate::runtime::settings::{TracedApi, is_open};
+use crate::runtime::scratch::map_private;
+use crate::runtime::settings::{self, TracedApi, is_open};
 use crate::runtime::unrecorded::{count_unrecorded, take_unrecorded};
+use crate::runtime::{budget, cancellation, clock, errno, generation, handover};
 use rpd_ring::RingProducer;
 use rpd_ring::header::{RingHeader, ThreadName};
-use rpd_ring::layout::{DEPTH_LIMIT, DropCause, DroppedKind, HEADER_BYTES};
+use rpd_ring::layout::{DropCause, DroppedKind, HEADER_BYTES, MAX_DEPTH};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -89,7 +84,7 @@ pub(crate) struct ThreadRecorder {
     /// Pushes below this level are older than the ring: their pops are not recorded.
     floor: u32,
     /// One bit per level: the push was not recorded, so the pop must not be.
-    dropped: [u64; DEPTH_LIMIT / 64],
+    dropped: [u64; MAX_DEPTH / 64],
     /// Handles of requests, from the begin of an MPI call to its end: MPI overwrites them.
     pub(crate) handles: [u64; MAX_REMEMBERED_REQUESTS],
 }
@@ -115,8 +110,8 @@ pub(crate) fn with_local<R>(run: impl FnOnce(&ThreadState) -> R) -> R {
 impl ThreadState {
     /// Whether events of this kind are recorded now.
     #[inline(always)]
-    pub(crate) fn records(&self, sort: TracedApi) -> bool {
-        is_open(sort) && !self.paused.get()
+    pub(crate) fn records(&self, api: TracedApi) -> bool {
+        is_open(api) && !self.paused.get()
     }
 
     /// Runs `write` with the recorder, which is made if necessary. Counts the event and returns `None` if
@@ -289,16 +284,11 @@ fn new_recorder(
     ring_bytes: usize,
     floor: u32,
 ) -> Option<*mut ThreadRecorder> {
-    let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address that the kernel chooses, aligned to a page, which is enough for
-    // a Recorder. Zeroed memory is valid for `dropped` and `handles`; all other fields are written here,
-    // through pointers, before there is a reference.
+    let recorder = map_private(size_of::<ThreadRecorder>())?.cast::<ThreadRecorder>();
+    // SAFETY: a new mapping, aligned to a page, which is enough for a Recorder. Zeroed memory is valid for
+    // `dropped` and `handles`; all other fields are written here, through pointers, before there is a
+    // reference.
     unsafe {
-        let place = libc::mmap(ptr::null_mut(), size_of::<ThreadRecorder>(), read_write, private, -1, 0);
-        if place == libc::MAP_FAILED {
-            return None;
-        }
-        let recorder = place.cast::<ThreadRecorder>();
         (&raw mut (*recorder).producer).write(producer);
         (&raw mut (*recorder).generation).write(generation);
         (&raw mut (*recorder).ring_bytes).write(ring_bytes);
@@ -444,12 +434,12 @@ pub(crate) fn name_thread(name: &[u8]) {
         if local.recorded(|_| ()).is_some() {
             return mark(name);
         }
-        let mut kept = ThreadName::default();
+        let mut stored = ThreadName::default();
         // The last byte stays zero.
-        for (place, byte) in kept.0.iter_mut().rev().skip(1).rev().zip(name) {
+        for (place, byte) in stored.0.iter_mut().rev().skip(1).rev().zip(name) {
             *place = *byte;
         }
-        local.name.set(kept);
+        local.name.set(stored);
     });
 }
 

@@ -4,7 +4,7 @@ use super::profiler_harvest::ProfilerHarvest;
 use crate::backend::profiler_files::flat_name;
 use crate::log::warn;
 use crate::run_folder::identity;
-use rpd_foreign::{Format, contains_environment, translate};
+use rpd_foreign::{ForeignNotes, Format, contains_environment, translate};
 use rpd_shard::Shard;
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -20,50 +20,45 @@ const COPY_MODE: u32 = 0o600;
 
 impl ProfilerHarvest<'_> {
     /// Translates one file to a shard. Returns whether that succeeded.
-    pub(super) fn file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
-        let label = format!("{backend}-{number}");
-        let (file, name) = match self.target.place.create_beside(&label, "rpdshard") {
-            Ok(created) => created,
-            Err(error) => {
-                self.lost = true;
-                warn(format_args!("warning: {backend}: {error}"));
-                return false;
-            }
-        };
-        let created = identity(&file);
-        let sink = BufWriter::with_capacity(WRITE_BYTES, file);
-        let done = translate(path, format, sink, &self.owner()).and_then(|(mut sink, account)| {
-            let written =
-                sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()));
-            written.map(|()| account)
-        });
-        match done {
-            Ok(account) => {
-                let lines = account.warnings.len();
-                for line in account.warnings.iter().take(MAX_LINES_PER_FILE) {
+    pub(super) fn import_file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
+        match self.translate_file(&format!("{backend}-{number}"), path, format) {
+            Ok(notes) => {
+                for line in notes.warnings.iter().take(MAX_LINES_PER_FILE) {
                     warn(format_args!("warning: {backend}: {line}"));
                 }
-                if lines > MAX_LINES_PER_FILE {
-                    warn(format_args!(
-                        "warning: {backend}: and {} more such lines",
-                        lines - MAX_LINES_PER_FILE
-                    ));
+                if let Some(more @ 1..) = notes.warnings.len().checked_sub(MAX_LINES_PER_FILE) {
+                    warn(format_args!("warning: {backend}: and {more} more such lines"));
                 }
                 true
             }
             Err(reason) => {
-                // The blocks of a shard without an ending are intact. A shard without rows is removed.
-                let has_rows = Shard::open(&name)
-                    .is_ok_and(|shard| shard.blocks().iter().any(|block| block.header.rows > 0));
-                if !has_rows && let Ok(created) = created {
-                    self.target.place.folder().remove_file(&name, created);
-                }
-                // The file is not copied, because a database contains the whole environment.
                 self.lost = true;
                 warn(format_args!("warning: {backend}: {reason}"));
                 false
             }
         }
+    }
+
+    fn translate_file(&self, label: &str, path: &Path, format: Format) -> Result<ForeignNotes, String> {
+        let place = &self.target.place;
+        let (file, name) = place.create_beside(label, "rpdshard").map_err(|error| error.to_string())?;
+        let created = identity(&file);
+        let sink = BufWriter::with_capacity(WRITE_BYTES, file);
+        let translated = translate(path, format, sink, &self.owner()).and_then(|(mut sink, notes)| {
+            sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()))?;
+            Ok(notes)
+        });
+        // The blocks of a shard without an ending are intact. A shard without rows is removed. The file is not
+        // copied, because a database contains the whole environment.
+        let has_rows =
+            || Shard::open(&name).is_ok_and(|shard| shard.blocks().iter().any(|block| block.header.rows > 0));
+        if translated.is_err()
+            && !has_rows()
+            && let Ok(created) = created
+        {
+            place.folder().remove_file(&name, created);
+        }
+        translated
     }
 
     /// Copies a file unchanged to the folder of the run. Only the user may read the copy, since nothing in it

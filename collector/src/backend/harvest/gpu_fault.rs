@@ -1,8 +1,9 @@
 //! Imports the dump of the ROCm Debug Agent, which describes a kernel that faulted.
 
-use super::profiler_harvest::{ProfilerHarvest, bytes_of};
+use super::profiler_harvest::{MAX_TEXT_BYTES, ProfilerHarvest};
 use crate::backend::profiler_files::files_in;
 use crate::backend::profilers::debug_agent::{self, DUMP, KernelFault};
+use crate::host::bounded_read::read_at_most;
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
@@ -14,16 +15,13 @@ use std::path::Path;
 impl ProfilerHarvest<'_> {
     /// Imports the dump if a kernel faulted: as a file beside the shards, with its code objects, and as a
     /// mark at the end of the rank's time.
-    pub(super) fn dump(&mut self, folder: &Path) {
+    pub(super) fn import_fault(&mut self, folder: &Path) {
         let path = folder.join(DUMP);
-        let text = bytes_of(&path);
-        let Some(fault) = debug_agent::fault_in(&text) else {
-            if !text.is_empty() {
-                self.keep_as("debug-agent", "txt", &path);
-            }
-            return;
-        };
-        self.keep_as("debug-agent", "txt", &path);
+        let text = read_at_most(&path, MAX_TEXT_BYTES);
+        if !text.is_empty() {
+            self.keep_as("debug-agent", "txt", &path);
+        }
+        let Some(fault) = debug_agent::fault_in(&text) else { return };
         let (objects, more) = files_in(&folder.join(debug_agent::CODE_OBJECTS));
         self.lost |= more;
         for (number, object) in objects.iter().enumerate() {
@@ -35,13 +33,13 @@ impl ProfilerHarvest<'_> {
             "warning: kernel {} faulted{from}{reason}: see rank-*.debug-agent.txt",
             fault.kernel
         ));
-        if let Err(error) = self.mark(&fault) {
+        if let Err(error) = self.record_fault(&fault) {
             warn(format_args!("warning: the fault is not in a shard: {error}"));
         }
     }
 
     /// Writes a mark at the end of the rank's time.
-    fn mark(&self, fault: &KernelFault) -> Result<(), WriteError> {
+    fn record_fault(&self, fault: &KernelFault) -> Result<(), WriteError> {
         let (file, _) =
             self.target.place.create_beside("debug-agent", "rpdshard").map_err(io::Error::other)?;
         let mut shard = ShardWriter::of_owner(BufWriter::new(file), &self.owner())?;

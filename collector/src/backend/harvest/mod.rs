@@ -8,13 +8,13 @@ mod fetch_file;
 mod gpu_fault;
 mod profiler_harvest;
 mod profiler_output;
-mod target;
 mod unrecorded_rows;
 
-pub(crate) use target::{HarvestTarget, ProfilerEnding};
+pub(crate) use profiler_harvest::{HarvestTarget, ProfilerEnding};
 
 use super::request::HarvestRequest;
-use super::{scratch, start};
+use super::scratch;
+use super::start_mark::{self, StartRecord};
 use crate::log::warn;
 use profiler_harvest::ProfilerHarvest;
 use rpd_shard::Shard;
@@ -30,23 +30,23 @@ pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTa
         (shard.processes.into_values().filter(|process| !is_of_the_node(process)).collect(), shard.clocks)
     });
     let mut usual = target.usual.clone();
-    if start::was_asked_again(scratch_folder) {
+    if start_mark::was_asked_again(scratch_folder) {
         warn(format_args!(
             "warning: the profiler tried to run the command several times, as for several passes of counters; the command ran once; run each pass in a job of its own"
         ));
     }
-    if let Some(pid) = start::pid(scratch_folder).filter(|_| !target.without_front) {
-        usual.pid = pid;
+    if let Some(record) = StartRecord::read(scratch_folder).filter(|_| !target.without_front) {
+        usual.pid = record.command.pid;
     }
-    let mut gathering = ProfilerHarvest { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
+    let mut gathered = ProfilerHarvest { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
     for backend in &harvest.backends {
-        gathering.backend(backend, &scratch_folder.join(backend));
+        gathered.import_backend(*backend, &scratch_folder.join(backend.name()));
     }
     if harvest.debug_agent {
-        gathering.dump(scratch_folder);
+        gathered.import_fault(scratch_folder);
     }
-    unrecorded_rows::record(&gathering.losses, target, &gathering.owner());
-    if harvest.keep || gathering.lost {
+    unrecorded_rows::record(&gathered.losses, target, &gathered.owner());
+    if harvest.keep || gathered.lost {
         let why = if harvest.keep { "--keep-scratch" } else { "what could not be read is still there" };
         warn(format_args!("{} stays on this node ({why})", scratch_folder.display()));
     } else {

@@ -1,16 +1,42 @@
 //! State of the harvest of a rank.
 
-use super::target::HarvestTarget;
 use crate::shard_output::ShardPlace;
 use rpd_shard::file::{KnownProcesses, Owner};
 use rpd_shard::record::{ClockSet, Process, ProfilerLoss, ProfilerLossReason, RunIdentity};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Maximum number of bytes to read from a note of a hook, or from a dump.
-const MAX_TEXT_BYTES: u64 = 64 << 20;
+pub(super) const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// Destination and owner of the harvested rows.
+pub(crate) struct HarvestTarget<'a> {
+    /// Location of the rank's shard.
+    pub place: &'a ShardPlace,
+    /// The rank's shard, if there is one. It has the clocks and the traced processes.
+    pub shard: Option<PathBuf>,
+    /// Process of the command.
+    pub usual: Process,
+    /// The profiler that should have started the command did not.
+    pub without_front: bool,
+    /// How the profiler above the command ended.
+    pub profiler: ProfilerEnding,
+}
+
+/// How a profiler above the command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum ProfilerEnding {
+    /// No profiler stayed above the command, or its end was not observed.
+    #[default]
+    Unseen,
+    /// It had the status of the command.
+    AsTheCommand,
+    /// The command succeeded and the profiler failed, or a signal ended the profiler.
+    Failed,
+    /// It did not end after the command and was killed.
+    Killed,
+}
 
 pub(super) struct ProfilerHarvest<'a> {
     pub(super) target: &'a HarvestTarget<'a>,
@@ -38,10 +64,4 @@ impl ProfilerHarvest<'_> {
             most_bytes: *max_bytes,
         }
     }
-}
-
-pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let _ = File::open(path).and_then(|file| file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes));
-    bytes
 }

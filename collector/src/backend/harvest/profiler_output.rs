@@ -1,11 +1,12 @@
 //! Imports the files of one profiler, or explains why there are none.
 
 use super::fetch_file::MAX_LINES_PER_FILE;
-use super::profiler_harvest::{ProfilerHarvest, bytes_of};
-use super::target::{HarvestTarget, ProfilerEnding};
+use super::profiler_harvest::{MAX_TEXT_BYTES, ProfilerEnding, ProfilerHarvest};
 use super::unrecorded_rows::{reason_with_files, reason_without_file};
+use crate::backend::BackendKind;
 use crate::backend::profiler_files::{ProfilerFiles, is_trace};
 use crate::backend::profilers::torch;
+use crate::host::bounded_read::read_at_most;
 use crate::log::warn;
 use rpd_foreign::{Format, format_of};
 use rpd_shard::record::{Exit, ProfilerLossReason};
@@ -20,18 +21,15 @@ const MAX_TEXTS: usize = 200;
 /// A file of a profiler, and its format or why it has none.
 type ProfilerFile = (PathBuf, Result<Format, &'static str>);
 
-fn target_is_without(target: &HarvestTarget<'_>, backend: &str) -> bool {
-    target.without_front && is_front(backend)
-}
-
-/// Whether this backend starts the command.
-fn is_front(backend: &str) -> bool {
-    matches!(backend, "rocprofv3" | "rocprof-sys")
-}
-
 impl ProfilerHarvest<'_> {
+    /// Whether this profiler should have started the command, and did not.
+    fn was_not_started(&self, kind: BackendKind) -> bool {
+        self.target.without_front && kind.starts_command()
+    }
+
     /// Imports the files of one profiler.
-    pub(super) fn backend(&mut self, backend: &str, folder: &Path) {
+    pub(super) fn import_backend(&mut self, kind: BackendKind, folder: &Path) {
+        let backend = kind.name();
         let found = ProfilerFiles::in_folder(folder);
         for note in &found.notes {
             for line in text_of(note).lines().take(MAX_LINES_PER_FILE) {
@@ -57,7 +55,7 @@ impl ProfilerHarvest<'_> {
             .map(|(path, _)| pid_in(path))
             .collect();
         files.retain(|(path, format)| {
-            let again = backend == "rocprof-sys"
+            let again = kind == BackendKind::RocprofSys
                 && is_trace(path)
                 && format.is_ok()
                 && databases.contains(&pid_in(path));
@@ -66,7 +64,7 @@ impl ProfilerHarvest<'_> {
         let mut taken = 0;
         for (path, format) in &files {
             match format {
-                Ok(format) if self.file(backend, taken + 1, path, *format) => taken += 1,
+                Ok(format) if self.import_file(backend, taken + 1, path, *format) => taken += 1,
                 Ok(_) => self.lose(backend, ProfilerLossReason::Unreadable),
                 Err(reason) => {
                     self.lose(backend, ProfilerLossReason::Unreadable);
@@ -78,9 +76,9 @@ impl ProfilerHarvest<'_> {
             }
         }
         // A later line explains better what a signal did to the command's own process.
-        let is_told_below = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
+        let is_explained_later = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
-        self.lose_without_file(backend, &files, !unwritten.is_empty());
+        self.lose_without_file(kind, &files, !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
             if number == MAX_LINES_PER_FILE {
                 warn(format_args!(
@@ -89,22 +87,23 @@ impl ProfilerHarvest<'_> {
                 ));
                 break;
             }
-            if !is_told_below || process.pid != self.usual.pid {
+            if !is_explained_later || process.pid != self.usual.pid {
                 warn(format_args!("warning: {}", process.line()));
             }
         }
-        if files.is_empty() && target_is_without(self.target, backend) {
+        if files.is_empty() && self.was_not_started(kind) {
             warn(format_args!("{backend} did not run"));
-        } else if files.is_empty() && (unwritten.is_empty() || is_told_below) {
-            let why = self.why_nothing(backend, folder);
+        } else if files.is_empty() && (unwritten.is_empty() || is_explained_later) {
+            let why = self.why_nothing(kind, folder);
             warn(format_args!("warning: {backend} wrote no file: {why}"));
         }
     }
 
     /// Records that a profiler wrote some rows to no file, or no complete file.
-    fn lose_without_file(&mut self, backend: &str, files: &[ProfilerFile], some_are_unwritten: bool) {
-        let profiler = if is_front(backend) { self.target.profiler } else { ProfilerEnding::Unseen };
-        if target_is_without(self.target, backend) {
+    fn lose_without_file(&mut self, kind: BackendKind, files: &[ProfilerFile], some_are_unwritten: bool) {
+        let backend = kind.name();
+        let profiler = if kind.starts_command() { self.target.profiler } else { ProfilerEnding::Unseen };
+        if self.was_not_started(kind) {
             self.lose(backend, ProfilerLossReason::NotStarted);
         } else if some_are_unwritten {
             self.lose(backend, ProfilerLossReason::NoFile);
@@ -123,9 +122,9 @@ impl ProfilerHarvest<'_> {
         files.iter().any(|(path, _)| pid_in(path).as_ref() == Some(&own))
     }
 
-    fn why_nothing(&self, backend: &str, folder: &Path) -> String {
-        match (backend, self.target.usual.exit) {
-            ("torch", exit) => torch::why_nothing(folder, exit),
+    fn why_nothing(&self, kind: BackendKind, folder: &Path) -> String {
+        match (kind, self.target.usual.exit) {
+            (BackendKind::Torch, exit) => torch::why_nothing(folder, exit),
             (_, Some(Exit::Code(0))) => {
                 "the program used no GPU through ROCm, or ended by _exit before the profiler could write"
                     .to_owned()
@@ -165,7 +164,7 @@ fn pid_in(path: &Path) -> Option<String> {
 }
 
 fn text_of(path: &Path) -> String {
-    String::from_utf8_lossy(&bytes_of(path)).into_owned()
+    String::from_utf8_lossy(&read_at_most(path, MAX_TEXT_BYTES)).into_owned()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Decides whether rows of a profiler are missing, and records that in the run.
 
-use super::target::{HarvestTarget, ProfilerEnding};
+use super::profiler_harvest::{HarvestTarget, ProfilerEnding};
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{Owner, WriteError};

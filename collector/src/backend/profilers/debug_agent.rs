@@ -72,8 +72,8 @@ pub(crate) fn fault_in(dump: &[u8]) -> Option<KernelFault> {
     };
     let reason = text.lines().find(is_fault);
     let named = reason.and_then(|line| {
-        let (_, behind) = line.split_once("kernel_code_entry=")?;
-        let inside = behind.split_once('<')?.1.split_once(">)")?.0;
+        let (_, after) = line.split_once("kernel_code_entry=")?;
+        let inside = after.split_once('<')?.1.split_once(">)")?.0;
         Some(inside.split('+').next().unwrap_or(inside).trim())
     });
     let kernel_of =

@@ -12,10 +12,10 @@ const SETTINGS: &str = "rocprof-sys-avail";
 /// Name before ROCm 6.3, with other variables.
 const PREDECESSOR: &str = "omnitrace-sample";
 /// Values of `-I` and `-E` before ROCm 6.4, and since.
-const RENAMED: [(&[&str], &str); 2] =
+const RENAMED_VALUES: [(&[&str], &str); 2] =
     [(&["rocm-smi"], "amd-smi"), (&["roctracer", "rocprofiler", "roctx"], "rocm")];
 /// Options with such values.
-const TAKING: [&str; 4] = ["-I", "--include", "-E", "--exclude"];
+const RENAMING_OPTIONS: [&str; 4] = ["-I", "--include", "-E", "--exclude"];
 
 /// Adds the words before the command and the variables to the plan.
 pub(crate) fn prepare(
@@ -85,12 +85,12 @@ fn renamed(arguments: &[OsString], is_old: bool) -> Vec<OsString> {
     for argument in arguments {
         let text = argument.to_string_lossy();
         if text.starts_with('-') {
-            takes = TAKING.contains(&text.as_ref());
+            takes = RENAMING_OPTIONS.contains(&text.as_ref());
             new.push(argument.clone());
             continue;
         }
         let before = new.len();
-        for (old, now) in RENAMED.iter().filter(|_| takes) {
+        for (old, now) in RENAMED_VALUES.iter().filter(|_| takes) {
             match is_old {
                 true if text == *now => new.extend(old.iter().map(OsString::from)),
                 false if old.contains(&text.as_ref()) => new.push(OsStr::new(now).to_owned()),

@@ -2,17 +2,16 @@
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
 use crate::backend::rocm_tools;
+use crate::host::bounded_read::read_at_most;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 const PROGRAM: &str = "rocprofv3";
 /// Options that rpd-collect sets itself.
-const OURS: [&str; 6] = ["-d", "--output-directory", "-o", "--output-file", "-f", "--output-format"];
+const OUR_OPTIONS: [&str; 6] = ["-d", "--output-directory", "-o", "--output-file", "-f", "--output-format"];
 /// Options that select what is traced. If the user sets one, rpd-collect selects nothing.
-const SELECTING: [&str; 9] = [
+const SELECTING_OPTIONS: [&str; 9] = [
     "-r",
     "-s",
     "--pmc",
@@ -24,9 +23,9 @@ const SELECTING: [&str; 9] = [
     "--pc-sampling-beta-enabled",
 ];
 /// Traces host calls of the GPU's libraries, roctx and RCCL, and GPU work.
-const ALL: &str = "--runtime-trace";
+const ALL_OPTION: &str = "--runtime-trace";
 /// The options that `--runtime-trace` combines, without RCCL. A release may lack some of them.
-const ALL_BUT_RCCL: [&str; 9] = [
+const OPTIONS_WITHOUT_RCCL: [&str; 9] = [
     "--hip-runtime-trace",
     "--marker-trace",
     "--kernel-trace",
@@ -38,9 +37,9 @@ const ALL_BUT_RCCL: [&str; 9] = [
     "--rocjpeg-trace",
 ];
 /// Words of [`rpd_ring::message::TRACED`] that an option records, as written on a command line.
-const RECORDS: [(&str, &[&str]); 7] = [
+const RECORDED_BY_OPTION: [(&str, &[&str]); 7] = [
     ("-r", &["roctx", "rccl"]),
-    (ALL, &["roctx", "rccl"]),
+    (ALL_OPTION, &["roctx", "rccl"]),
     ("-s", &["roctx", "rccl"]),
     ("--sys-trace", &["roctx", "rccl"]),
     ("--marker-trace", &["roctx"]),
@@ -48,7 +47,7 @@ const RECORDS: [(&str, &[&str]); 7] = [
     ("--rccl-trace", &["rccl"]),
 ];
 /// Values that disable an option.
-const OFF: [&str; 5] = ["false", "off", "no", "n", "0"];
+const OFF_WORDS: [&str; 5] = ["false", "off", "no", "n", "0"];
 /// Maximum number of bytes of a configuration to read.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Bounds for the time in which rocprofv3 must print its options. Within them it has as long as it has to
@@ -72,9 +71,9 @@ pub(crate) fn prepare(
             ours.display()
         )));
     }
-    let [least, most] = TIME_TO_ANSWER;
+    let [min, max] = TIME_TO_ANSWER;
     let query = |option: &str| {
-        rocm_tools::query_within(&program, &[option.as_ref()], folder, request.wait.clamp(least, most))
+        rocm_tools::query_within(&program, &[option.as_ref()], folder, request.wait.clamp(min, max))
     };
     let Some(help) = query("--help").filter(|text| text.contains("--output-format")) else {
         return Err(UnavailableBackend(format!(
@@ -122,8 +121,8 @@ pub(crate) fn prepare(
 /// does not list them, returns the option that combines all.
 fn options_beside(native: &[&str], help: &str) -> Vec<&'static str> {
     let names: Vec<&str> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
-    let each: Vec<_> = ALL_BUT_RCCL.into_iter().filter(|option| names.contains(option)).collect();
-    if native.contains(&"rccl") && each.contains(&"--kernel-trace") { each } else { vec![ALL] }
+    let each: Vec<_> = OPTIONS_WITHOUT_RCCL.into_iter().filter(|option| names.contains(option)).collect();
+    if native.contains(&"rccl") && each.contains(&"--kernel-trace") { each } else { vec![ALL_OPTION] }
 }
 
 /// Returns what of roctx and RCCL these arguments and this configuration make rocprofv3 record.
@@ -132,21 +131,19 @@ fn recorded_by(arguments: &[OsString], config: Option<&Path>) -> Vec<&'static st
     for argument in arguments {
         words.extend(argument.to_string_lossy().split('=').map(str::to_owned));
     }
-    let mut text = Vec::new();
-    if let Some(Ok(file)) = config.map(File::open)
-        && file.take(MAX_CONFIG_BYTES).read_to_end(&mut text).is_ok()
-    {
+    if let Some(config) = config {
         // YAML or JSON. The keys are the names of the options.
-        let text = String::from_utf8_lossy(&text).replace('_', "-");
+        let text = String::from_utf8_lossy(&read_at_most(config, MAX_CONFIG_BYTES)).replace('_', "-");
         let keys = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|key| !key.is_empty());
         words.extend(keys.map(|key| format!("--{key}")));
     }
-    let is_off = |word: &String| OFF.iter().any(|off| word.trim_start_matches('-').eq_ignore_ascii_case(off));
+    let is_off =
+        |word: &String| OFF_WORDS.iter().any(|off| word.trim_start_matches('-').eq_ignore_ascii_case(off));
     let is_on = |option: &str| {
         let mut found = words.iter().enumerate().filter(|(_, word)| *word == option);
         found.any(|(at, _)| !words.get(at + 1).is_some_and(is_off))
     };
-    let given = RECORDS.iter().filter(|(option, _)| is_on(option));
+    let given = RECORDED_BY_OPTION.iter().filter(|(option, _)| is_on(option));
     let mut recorded: Vec<_> = given.flat_map(|(_, recorded)| recorded.iter().copied()).collect();
     recorded.sort_unstable();
     recorded.dedup();
@@ -155,13 +152,15 @@ fn recorded_by(arguments: &[OsString], config: Option<&Path>) -> Vec<&'static st
 
 fn is_ours(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
-    OURS.iter().any(|ours| text == *ours || text.strip_prefix(ours).is_some_and(|rest| rest.starts_with('=')))
+    OUR_OPTIONS
+        .iter()
+        .any(|ours| text == *ours || text.strip_prefix(ours).is_some_and(|rest| rest.starts_with('=')))
 }
 
 fn is_selecting(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
     let name = text.split('=').next().unwrap_or_default();
-    SELECTING.contains(&name) || name.starts_with("--") && name.ends_with("-trace")
+    SELECTING_OPTIONS.contains(&name) || name.starts_with("--") && name.ends_with("-trace")
 }
 
 /// Returns the first word that looks like a version: `1.0.0`, `version: 0.5.0`.
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_told_apart() {
+    fn options_are_distinguished() {
         assert!(is_ours(OsStr::new("-d")) && is_ours(OsStr::new("--output-format=csv")));
         assert!(!is_ours(OsStr::new("--demangle")));
         assert!(is_selecting(OsStr::new("--hip-trace")) && is_selecting(OsStr::new("--pmc")));
@@ -200,8 +199,8 @@ mod tests {
         let help = "  -r, --runtime-trace [BOOL]\n --hip-runtime-trace [BOOL] --kernel-trace\n--marker-trace, --rccl-trace";
         let each = ["--hip-runtime-trace", "--marker-trace", "--kernel-trace"];
         assert_eq!(options_beside(&["mpi", "rccl"], help), each);
-        assert_eq!(options_beside(&["mpi"], help), [ALL]);
-        assert_eq!(options_beside(&["rccl"], "--output-format {csv}"), [ALL]);
+        assert_eq!(options_beside(&["mpi"], help), [ALL_OPTION]);
+        assert_eq!(options_beside(&["rccl"], "--output-format {csv}"), [ALL_OPTION]);
     }
 
     #[test]

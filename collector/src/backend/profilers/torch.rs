@@ -1,9 +1,9 @@
 //! PyTorch's profiler, started by a `sitecustomize` that Python imports at its start.
 
 use crate::backend::request::{BackendPlan, BackendRequest, UnavailableBackend};
+use crate::host::bounded_read::read_at_most;
 use rpd_shard::record::Exit;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
 /// The hook. It runs in the user's program; its own comments list its guarantees.
@@ -49,7 +49,7 @@ pub(crate) fn prepare(
     written.map_err(|error| UnavailableBackend(format!("{}: cannot be written: {error}", hook.display())))?;
     plan.variables.push(("RPD_TORCH_OUTPUT".to_owned(), folder.into()));
     plan.python = Some(python);
-    plan.note("backend torch: torch.profiler from the import of torch to the end of the program".to_owned());
+    plan.note("backend torch: torch.profiler from the import of torch to the end of the program");
     Ok(())
 }
 
@@ -78,8 +78,7 @@ pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<UnwrittenProcess> {
     let of_mark = |path: &std::path::PathBuf| {
         let name = path.file_stem()?.to_str()?;
         let pid = name.strip_prefix("torch-")?.parse().ok()?;
-        let mut text = Vec::new();
-        File::open(path).ok()?.take(MAX_MARK_BYTES).read_to_end(&mut text).ok()?;
+        let text = read_at_most(path, MAX_MARK_BYTES);
         let label = String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect();
         Some(UnwrittenProcess { pid, label })
     };
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn why_there_is_nothing_is_told_by_how_far_the_hook_came() {
+    fn the_reason_for_no_file_follows_from_the_states_of_the_hook() {
         let folder = tempfile::tempdir().unwrap();
         let why = |exit| why_nothing(folder.path(), Some(exit));
         let came_to =

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// First interval between two requests to the root, as a fraction of the patience. Each later interval is
 /// twice as long, which gives five requests.
-const GAPS: u32 = 30;
+const FIRST_GAP_DIVISOR: u32 = 30;
 /// Maximum time before an agent asks a silent root again, unless the rendezvous thread finds another root.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
@@ -98,7 +98,7 @@ impl AgentThread {
         let Some(root) = &self.membership.root else { return };
         self.known.entry(root.agent).or_default();
         let (patience, nonce) = (self.with.pace.patience, random().unwrap_or_default() as u64);
-        let (candidates, gap, until) = (Vec::new(), patience / GAPS, now + patience);
+        let (candidates, gap, until) = (Vec::new(), patience / FIRST_GAP_DIVISOR, now + patience);
         self.membership.joining = Some(Joining { nonce, candidates, next: now, gap, until });
         self.ask_root(now);
     }
@@ -168,7 +168,7 @@ impl AgentThread {
         joining.candidates.extend(place.candidates);
         if has_more && joining.candidates.len() < place.total.into() {
             let patience = self.with.pace.patience;
-            (joining.next, joining.gap, joining.until) = (now, patience / GAPS, now + patience);
+            (joining.next, joining.gap, joining.until) = (now, patience / FIRST_GAP_DIVISOR, now + patience);
             return self.ask_root(now);
         }
         self.enter_place(now);

@@ -10,15 +10,15 @@ use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
 
 /// Time that a leaving agent has for its last burst and its children.
-const LEAVING: Duration = Duration::from_millis(300);
+const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
 /// Time that a leaving root has. It needs the rest to write or remove the file.
-const LEAVING_AS_ROOT: Duration = Duration::from_millis(240);
+const TIME_TO_LEAVE_AS_ROOT: Duration = Duration::from_millis(240);
 /// Time after which a root stops waiting for the last probes of its children and looks for an heir.
-const BEFORE_HANDOVER: Duration = Duration::from_millis(180);
+const TIME_BEFORE_HANDOVER: Duration = Duration::from_millis(180);
 /// Interval between two messages to children of a leaving agent.
-const REMIND: Duration = Duration::from_millis(40);
+const REMIND_EVERY: Duration = Duration::from_millis(40);
 /// Interval between two messages to an heir, and their maximum number.
-const OFFER_AGAIN: Duration = Duration::from_millis(15);
+const OFFER_EVERY: Duration = Duration::from_millis(15);
 const MAX_OFFERS: u32 = 2;
 
 /// State of an agent whose command has ended.
@@ -43,7 +43,7 @@ impl AgentThread {
         if !self.with.signals.stop.is_set() || self.leaving.is_some() {
             return;
         }
-        let until = now + if self.membership.is_root() { LEAVING_AS_ROOT } else { LEAVING };
+        let until = now + if self.membership.is_root() { TIME_TO_LEAVE_AS_ROOT } else { TIME_TO_LEAVE };
         self.leaving = Some(LeavingState { began: now, until, remind: now, offer: None, handed_over: false });
         self.membership.stop_joining();
         self.to_try.clear();
@@ -65,11 +65,11 @@ impl AgentThread {
         self.offer_root(now);
         let within = self.patience_with_children();
         match &mut self.leaving {
-            Some(leaving) if now >= leaving.remind => leaving.remind = now + REMIND,
+            Some(leaving) if now >= leaving.remind => leaving.remind = now + REMIND_EVERY,
             _ => return,
         }
         for (child, burst, route) in self.children.waiting(within, now) {
-            self.say(PacketKind::Closing, child, burst, route);
+            self.send_message(PacketKind::Closing, child, burst, route);
         }
     }
 
@@ -88,9 +88,9 @@ impl AgentThread {
             }
             if offer.sent < MAX_OFFERS {
                 offer.sent += 1;
-                offer.again = now + OFFER_AGAIN;
+                offer.again = now + OFFER_EVERY;
                 leaving.offer = Some(offer);
-                return self.say(PacketKind::Handover, heir, burst, route);
+                return self.send_message(PacketKind::Handover, heir, burst, route);
             }
             self.children.pass_over(heir);
         }
@@ -101,7 +101,7 @@ impl AgentThread {
         let Some(leaving) = self.leaving.as_ref().filter(|leaving| !leaving.handed_over) else {
             return false;
         };
-        let are_done = !self.has_children(now) || now >= leaving.began + BEFORE_HANDOVER;
+        let are_done = !self.has_children(now) || now >= leaving.began + TIME_BEFORE_HANDOVER;
         self.membership.is_root() && self.measured && are_done
     }
 
@@ -119,16 +119,16 @@ impl AgentThread {
             return;
         }
         let kind = if self.inherit(from) { PacketKind::Heir } else { PacketKind::Goodbye };
-        self.send_word(kind, 0, packet.from, packet.burst, route);
+        self.send_numbered(kind, 0, packet.from, packet.burst, route);
     }
 
     /// Makes a goodbye packet that names the last burst between two agents.
-    pub(super) fn say(&self, kind: PacketKind, to: u64, burst: BurstId, route: PeerRoute) {
+    pub(super) fn send_message(&self, kind: PacketKind, to: u64, burst: BurstId, route: PeerRoute) {
         let stays = kind == PacketKind::Goodbye && self.leaving.is_none();
-        self.send_word(kind, if stays { STAYS } else { 0 }, to, burst, route);
+        self.send_numbered(kind, if stays { STAYS } else { 0 }, to, burst, route);
     }
 
-    fn send_word(&self, kind: PacketKind, number: u32, to: u64, burst: BurstId, route: PeerRoute) {
+    fn send_numbered(&self, kind: PacketKind, number: u32, to: u64, burst: BurstId, route: PeerRoute) {
         let received = ReceiveTime::default();
         let word = ProbePacket { kind, burst, number, from: self.own, to, received, sent: 0 };
         let _ = self.stamp_and_send(word, route);
@@ -157,7 +157,7 @@ impl AgentThread {
     pub(super) fn next_of_leaving(&self) -> Option<Instant> {
         let leaving = self.leaving.as_ref()?;
         let offer = leaving.offer.as_ref().filter(|_| !leaving.handed_over).map(|offer| offer.again);
-        let handover = leaving.began + BEFORE_HANDOVER;
+        let handover = leaving.began + TIME_BEFORE_HANDOVER;
         let is_ahead = self.membership.is_root() && handover > Instant::now();
         let handover = is_ahead.then_some(handover);
         [Some(leaving.until), Some(leaving.remind), offer, handover].into_iter().flatten().min()

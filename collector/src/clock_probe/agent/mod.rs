@@ -8,14 +8,15 @@ use super::ProbePace;
 use super::answers::ChildAgents;
 use super::burst::{OpenBurst, PeerRoute};
 use super::card::{AgentCard, AgentId};
-use super::event_flag::{EventFlag, timespec};
 use super::folder::RootAgent;
 use super::join::{JOIN_BYTES, JoinPacket};
 use super::kernel_times::{KernelTimes, NodeClock, ReceiveTime};
 use super::packet::{BurstId, PacketKey, PacketKind, ProbePacket};
 use super::rate_limit::RateLimit;
 use super::sockets::ProbeSockets;
+use crate::host::event_flag::EventFlag;
 use crate::host::machine;
+use crate::host::poll::timespec;
 use crate::shard_output::{OutputBatch, OutputItem, SideOutput};
 use joining::TreeMembership;
 use leaving::LeavingState;
@@ -30,9 +31,9 @@ use std::time::{Duration, Instant};
 /// Maximum number of packets to read from one socket before any other work.
 const MAX_PACKETS_PER_READ: usize = 64;
 /// Packets that may be read for each reply that may be sent.
-const READ_PER_ANSWER: u32 = 2;
+const PACKETS_PER_ANSWER: u32 = 2;
 /// Time for which packets stay unread when more arrive than may be read.
-const TOO_MANY: Duration = Duration::from_millis(2);
+const FLOOD_PAUSE: Duration = Duration::from_millis(2);
 
 /// An order of the rendezvous thread to the agent thread.
 #[derive(Debug)]
@@ -152,7 +153,7 @@ impl AgentThread {
             output,
             items,
             children: ChildAgents::default(),
-            may_read: RateLimit::new(rate.saturating_mul(READ_PER_ANSWER), now),
+            may_read: RateLimit::new(rate.saturating_mul(PACKETS_PER_ANSWER), now),
             may_answer: RateLimit::new(rate, now),
             membership: TreeMembership::default(),
             candidates: Vec::new(),
@@ -250,7 +251,7 @@ impl AgentThread {
     fn wait(&mut self, until: Instant) -> Vec<usize> {
         let now = Instant::now();
         let flooded = self.may_read.is_empty(now);
-        let until = if flooded { until.min(now + TOO_MANY) } else { until };
+        let until = if flooded { until.min(now + FLOOD_PAUSE) } else { until };
         let sockets = self.with.sockets.all().map(|socket| socket.as_fd());
         let sockets = sockets.take(if flooded { 0 } else { usize::MAX });
         let all = sockets.chain(std::iter::once(self.with.signals.wake.descriptor()));

@@ -10,12 +10,12 @@ use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
 
 /// Requests in the first burst to a parent and in the last one; requests in the bursts between them.
-const MANY: u32 = 200;
-const FEW: u32 = 20;
+const MANY_QUESTIONS: u32 = 200;
+const FEW_QUESTIONS: u32 = 20;
 /// Requests to each address of another agent, to find the shortest route.
-const SEARCH: u32 = 3;
+const QUESTIONS_PER_ROUTE: u32 = 3;
 /// Minimum time before a request is given up: this or four round trips.
-const PATIENCE: Duration = Duration::from_millis(10);
+const MIN_PATIENCE: Duration = Duration::from_millis(10);
 /// Maximum duration of a search for a route.
 const SEARCH_TIME: Duration = Duration::from_millis(40);
 /// Maximum duration of the last burst.
@@ -23,9 +23,10 @@ const LAST_BURST: Duration = Duration::from_millis(150);
 /// Maximum time before an agent that does not reply is probed again.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Maximum number of items that are kept while the writing thread is far behind.
-const MAX_KEPT_ITEMS: usize = 512;
+const MAX_PENDING_ITEMS: usize = 512;
 
-const _: () = assert!(MANY <= MAX_QUESTIONS && SEARCH * MAX_ADDRESSES as u32 <= MAX_QUESTIONS);
+const _: () =
+    assert!(MANY_QUESTIONS <= MAX_QUESTIONS && QUESTIONS_PER_ROUTE * MAX_ADDRESSES as u32 <= MAX_QUESTIONS);
 
 impl AgentThread {
     /// Starts a round when it is due, and continues it: sends requests that are due, and gives up others.
@@ -63,7 +64,7 @@ impl AgentThread {
         while !self.to_try.is_empty() && self.open_question.is_none() {
             let card = self.to_try.remove(0);
             match self.known.get(&card.agent).and_then(|standing| standing.route) {
-                Some(_) => self.ask_times(card, now),
+                Some(_) => self.ask_times(card),
                 None => self.ask_the_way(card, now),
             }
         }
@@ -79,8 +80,8 @@ impl AgentThread {
     fn ask_the_way(&mut self, card: AgentCard, now: Instant) {
         let routes: Vec<PeerRoute> =
             card.addresses.iter().filter_map(|to| self.with.sockets.route(*to)).collect();
-        let mut burst = self.burst(card.agent, SEARCH * routes.len() as u32);
-        for route in std::iter::repeat_n(&routes, SEARCH as usize).flatten() {
+        let mut burst = self.burst(card.agent, QUESTIONS_PER_ROUTE * routes.len() as u32);
+        for route in std::iter::repeat_n(&routes, QUESTIONS_PER_ROUTE as usize).flatten() {
             self.send_question(&mut burst, *route, SEARCH_TIME);
         }
         self.known.entry(card.agent).or_default().last_burst = burst.id;
@@ -91,13 +92,13 @@ impl AgentThread {
     }
 
     /// Starts a burst by the route that was found before.
-    fn ask_times(&mut self, card: AgentCard, _now: Instant) {
+    fn ask_times(&mut self, card: AgentCard) {
         let is_new = self.last_parent.as_ref().is_none_or(|parent| parent.agent != card.agent);
-        let burst = self.burst(card.agent, if is_new { MANY } else { FEW });
+        let burst = self.burst(card.agent, if is_new { MANY_QUESTIONS } else { FEW_QUESTIONS });
         let standing = self.known.entry(card.agent).or_default();
         let Some((route, trip)) = standing.route else { return };
         standing.last_burst = burst.id;
-        let wait = PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
+        let wait = MIN_PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
         self.open_question =
             Some(OpenQuestion::Times { burst, card, route, wait, until: None, goodbye: false });
     }
@@ -107,10 +108,10 @@ impl AgentThread {
         let is_asked = matches!(&self.open_question, Some(OpenQuestion::Times { burst, .. }) if burst.peer == card.agent.0);
         if !is_asked {
             self.open_question = None;
-            self.ask_times(card, now);
+            self.ask_times(card);
         }
         if let Some(OpenQuestion::Times { burst, until, goodbye, .. }) = &mut self.open_question {
-            burst.extend(MANY);
+            burst.extend(MANY_QUESTIONS);
             *until = Some(now + LAST_BURST);
             *goodbye = true;
         }
@@ -147,7 +148,7 @@ impl AgentThread {
         match burst.best_route() {
             Some(found) => {
                 self.known.entry(peer).or_default().route = Some(found);
-                self.ask_times(card, now);
+                self.ask_times(card);
                 self.go_on(now);
             }
             None => {
@@ -160,7 +161,7 @@ impl AgentThread {
     fn conclude_times(&mut self, burst: &OpenBurst, card: AgentCard, goodbye: bool, now: Instant) {
         let peer = card.agent;
         if let Some(result) = burst.result(&self.with.domain, &card.domain) {
-            if self.items.len() < MAX_KEPT_ITEMS {
+            if self.items.len() < MAX_PENDING_ITEMS {
                 self.items.push(OutputItem::Probes(Box::new(result)));
             }
             self.hand_over(false);
@@ -170,7 +171,7 @@ impl AgentThread {
             standing.not_before = Some(now + MAX_PAUSE);
             if let Some((route, _)) = standing.route.take() {
                 // Sent twice, because one may get lost.
-                (0..2).for_each(|_| self.say(PacketKind::Goodbye, peer.0, burst.id, route));
+                (0..2).for_each(|_| self.send_message(PacketKind::Goodbye, peer.0, burst.id, route));
             }
             self.last_parent = None;
             self.to_try.clear();

@@ -4,8 +4,8 @@
 //! Other families exist (the standard ABI of MPI 5, HPE MPT), to which none of this applies. Their calls are
 //! passed on without inspection.
 
-use crate::interpose::real::{LookupFallback, MPI, MPI_FORTRAN, RealFunction, variable};
-use rpd_ring::record::{COMM_SELF, COMM_WORLD};
+use crate::interpose::real::{MPI, MPI_FORTRAN, RealFunction, c_name, variable};
+use rpd_ring::record::{COMM_SELF, COMM_WORLD, RequestCompletion};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
@@ -36,7 +36,7 @@ impl Special {
 
 static WORLD: Special = Special::new(c"ompi_mpi_comm_world", 0x4400_0000);
 static OWN: Special = Special::new(c"ompi_mpi_comm_self", 0x4400_0001);
-static NO_COMM: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_0000);
+static NO_COMMUNICATOR: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_0000);
 static NO_DATATYPE: Special = Special::new(c"ompi_mpi_datatype_null", 0x0c00_0000);
 static NO_REQUEST: Special = Special::new(c"ompi_request_null", 0x2c00_0000);
 
@@ -83,7 +83,7 @@ impl MpiAbi {
     #[cold]
     fn find() -> MpiAbi {
         let open_mpi = variable(WORLD.open_mpi, &MPI).is_some();
-        for special in [&WORLD, &OWN, &NO_COMM, &NO_DATATYPE, &NO_REQUEST] {
+        for special in [&WORLD, &OWN, &NO_COMMUNICATOR, &NO_DATATYPE, &NO_REQUEST] {
             let value = if open_mpi { variable(special.open_mpi, &MPI).unwrap_or(0) } else { special.mpich };
             special.value.store(value, Relaxed);
         }
@@ -107,8 +107,8 @@ impl MpiAbi {
     }
 
     /// Whether this is a communicator that may be passed to MPI.
-    pub(super) fn is_comm(self, handle: MpiHandle) -> bool {
-        self.value(handle) != 0 && !self.is(handle, &NO_COMM)
+    pub(super) fn is_communicator(self, handle: MpiHandle) -> bool {
+        self.value(handle) != 0 && !self.is(handle, &NO_COMMUNICATOR)
     }
 
     /// Whether this is a request.
@@ -122,12 +122,12 @@ impl MpiAbi {
     }
 
     /// Converts a communicator to its form in the ring, 0 for none.
-    pub(super) fn comm(self, handle: MpiHandle) -> u64 {
+    pub(super) fn communicator(self, handle: MpiHandle) -> u64 {
         if self.is(handle, &WORLD) {
             COMM_WORLD
         } else if self.is(handle, &OWN) {
             COMM_SELF
-        } else if self.is_comm(handle) {
+        } else if self.is_communicator(handle) {
             self.number(handle)
         } else {
             0
@@ -197,17 +197,17 @@ impl MpiAbi {
 
     /// Returns the number of processes in the local group of a communicator.
     pub(super) fn size(self, comm: MpiHandle) -> Option<c_int> {
-        if self.is_comm(comm) { ask(&COMM_SIZE, comm) } else { None }
+        if self.is_communicator(comm) { ask(&COMM_SIZE, comm) } else { None }
     }
 
     /// Returns the rank of this process in a communicator.
     pub(super) fn rank(self, comm: MpiHandle) -> Option<c_int> {
-        if self.is_comm(comm) { ask(&COMM_RANK, comm) } else { None }
+        if self.is_communicator(comm) { ask(&COMM_RANK, comm) } else { None }
     }
 
     /// Whether a communicator is an intercommunicator.
     pub(super) fn is_inter(self, comm: MpiHandle) -> bool {
-        !self.is(comm, &WORLD) && self.is_comm(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
+        !self.is(comm, &WORLD) && self.is_communicator(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
     }
 
     /// Returns the number of processes with which a collective exchanges data.
@@ -247,7 +247,7 @@ impl MpiAbi {
     ///
     /// # Safety
     /// The address is that of an array of statuses with that many elements, which MPI has written.
-    pub(super) unsafe fn message(self, statuses: MpiPointer, at: usize) -> Option<ReceivedMessage> {
+    pub(super) unsafe fn message(self, statuses: MpiPointer, at: usize) -> Option<RequestCompletion> {
         // SAFETY: the caller's promise, and the layouts of the two families, 24 and 20 bytes. Those of
         // Fortran's statuses are the same.
         let (source, tag, cancelled, bytes) = unsafe {
@@ -265,17 +265,9 @@ impl MpiAbi {
         if cancelled {
             return None;
         }
-        Some(ReceivedMessage { source, tag: (tag >= 0).then_some(tag), bytes })
+        let tag = (tag >= 0).then_some(tag);
+        Some(RequestCompletion { request: 0, source: Some(source), tag, bytes: Some(bytes) })
     }
-}
-
-/// The content of a status about a received message.
-#[derive(Clone, Copy)]
-pub(super) struct ReceivedMessage {
-    /// Source rank, -1 for `MPI_PROC_NULL`.
-    pub(super) source: i32,
-    pub(super) tag: Option<i32>,
-    pub(super) bytes: i64,
 }
 
 #[repr(C)]
@@ -296,18 +288,15 @@ struct MpichStatus {
     error: c_int,
 }
 
-static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", LookupFallback::Loaded(&MPI));
-static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", LookupFallback::Loaded(&MPI));
-static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", LookupFallback::Loaded(&MPI));
-static COMM_TEST_INTER: RealFunction =
-    RealFunction::new(c"PMPI_Comm_test_inter", LookupFallback::Loaded(&MPI));
-static COMM_REMOTE_SIZE: RealFunction =
-    RealFunction::new(c"PMPI_Comm_remote_size", LookupFallback::Loaded(&MPI));
+static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", Some(&MPI));
+static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", Some(&MPI));
+static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", Some(&MPI));
+static COMM_TEST_INTER: RealFunction = RealFunction::new(c"PMPI_Comm_test_inter", Some(&MPI));
+static COMM_REMOTE_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_remote_size", Some(&MPI));
 
-pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", LookupFallback::Loaded(&MPI));
-pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", LookupFallback::Loaded(&MPI));
-pub(super) static REQUEST_F2C: RealFunction =
-    RealFunction::new(c"PMPI_Request_f2c", LookupFallback::Loaded(&MPI));
+pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", Some(&MPI));
+pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", Some(&MPI));
+pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f2c", Some(&MPI));
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
 pub(super) fn ask(function: &RealFunction, handle: MpiHandle) -> Option<c_int> {
@@ -392,13 +381,5 @@ impl SentinelAddress {
             place.store(found.unwrap_or(0), Relaxed);
         }
         self.known.store(1, Release);
-    }
-}
-
-/// Checks that a literal ends in a zero byte, and returns it as a name for the loader.
-pub(super) const fn c_name(name: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(name.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => c"",
     }
 }

@@ -96,11 +96,11 @@ same_in_c! {
     Requests(MpiPointer) -> HandleArray { HandleArray::of_c, |address| HandleArray { address, convert: Some(&REQUEST_F2C) } }
     /// Address of a status.
     Status(MpiPointer) -> StatusPlaces {
-        StatusPlaces::of_c, |address| StatusPlaces { address, wanted: !FORTRAN_STATUS_IGNORE.is(address) }
+        StatusPlaces::of_c, |address| StatusPlaces { address, is_wanted: !FORTRAN_STATUS_IGNORE.is(address) }
     }
     /// Address of statuses.
     StatusArray(MpiPointer) -> StatusPlaces {
-        StatusPlaces::of_c, |address| StatusPlaces { address, wanted: !FORTRAN_STATUSES_IGNORE.is(address) }
+        StatusPlaces::of_c, |address| StatusPlaces { address, is_wanted: !FORTRAN_STATUSES_IGNORE.is(address) }
     }
     /// Address of a number or a logical value.
     IntPlace(MpiPointer) -> AnswerPlaces { |address| AnswerPlaces { address, first: 0 }, |address| AnswerPlaces { address, first: 0 } }
@@ -151,14 +151,14 @@ macro_rules! arrays {
 
             #[inline(always)]
             fn c(address: *const c_int) -> NumberArray {
-                NumberArray { address: address.cast_mut().cast(), large: false }
+                NumberArray { address: address.cast_mut().cast(), is_large: false }
             }
             #[inline(always)]
             fn large(address: *const i64) -> NumberArray {
-                NumberArray { address: address.cast_mut().cast(), large: true }
+                NumberArray { address: address.cast_mut().cast(), is_large: true }
             }
             unsafe fn fortran(place: MpiPointer) -> NumberArray {
-                NumberArray { address: place, large: false }
+                NumberArray { address: place, is_large: false }
             }
             fn narrow(address: *const i64, narrowing: &mut NarrowedArguments) -> Option<*const c_int> {
                 narrowing.array(address, $length)

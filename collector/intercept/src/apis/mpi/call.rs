@@ -1,7 +1,7 @@
 //! Converts the arguments of a call to its record.
 
 use super::abi::{MpiAbi, MpiHandle};
-use super::making::CommunicatorCreation;
+use super::new_communicator::CommunicatorCreation;
 use super::pointers::{AnswerPlaces, HandleArray, NumberArray, StatusPlaces};
 use crate::interpose::sequence::{self, CommunicatorTable};
 use rpd_ring::mpi::{self, MpiFunction};
@@ -153,13 +153,13 @@ impl CallArguments {
     }
 
     /// Returns the communicator in its form in the ring, 0 for none.
-    pub(super) fn comm(&self) -> u64 {
-        self.comm.map_or(0, |comm| COMMUNICATORS.name(MpiAbi::get().comm(comm)))
+    pub(super) fn communicator(&self) -> u64 {
+        self.comm.map_or(0, |comm| COMMUNICATORS.name(MpiAbi::get().communicator(comm)))
     }
 
     /// Assigns the number of the call on its communicator.
     pub(super) fn seq(&self) -> Option<u32> {
-        let numbers = COMMUNICATORS.of(MpiAbi::get().comm(self.comm?))?;
+        let numbers = COMMUNICATORS.of(MpiAbi::get().communicator(self.comm?))?;
         let is_collective = mpi::is_collective(self.function as u32);
         Some(sequence::next(if is_collective { &numbers.collectives } else { &numbers.others }))
     }
@@ -169,7 +169,7 @@ impl CallArguments {
         let abi = MpiAbi::get();
         MpiCall {
             function: self.function as u32,
-            comm: Some(self.comm()).filter(|comm| *comm != 0),
+            comm: Some(self.communicator()).filter(|comm| *comm != 0),
             peer: self.peer.and_then(|peer| abi.peer(peer)),
             root: self.root.filter(|root| *root >= 0),
             tag: self.tag.filter(|tag| *tag >= 0),
@@ -177,9 +177,7 @@ impl CallArguments {
             seq,
         }
     }
-}
 
-impl CallArguments {
     /// On the root's side of a collective on an intercommunicator most arguments are not significant, and
     /// must not be passed to MPI: all arguments of processes that do not take part, and those for data that
     /// the root does not send.

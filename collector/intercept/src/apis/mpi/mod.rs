@@ -35,7 +35,6 @@ mod call;
 mod collectives;
 mod communicators;
 mod files;
-mod making;
 mod narrow;
 mod new_communicator;
 mod one_sided;
@@ -81,8 +80,8 @@ macro_rules! c_function {
         pub(super) unsafe extern "C-unwind" fn in_c($($argument: <$kind as ArgumentKind>::C),*) -> std::ffi::c_int {
             type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::C),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
-                crate::apis::mpi::abi::c_name(concat!(stringify!($name), "\0")),
-                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::MPI),
+                crate::interpose::real::c_name(concat!(stringify!($name), "\0")),
+                Some(&crate::interpose::real::MPI),
             );
             let Some(address) = REAL.address() else { return crate::apis::mpi::NO_MPI };
             crate::apis::mpi::run::run(
@@ -112,8 +111,8 @@ macro_rules! large_function {
         unsafe extern "C-unwind" fn large($($argument: <$kind as ArgumentKind>::LargeCount),*) -> std::ffi::c_int {
             type Real = unsafe extern "C-unwind" fn($(<$kind as ArgumentKind>::LargeCount),*) -> std::ffi::c_int;
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
-                crate::apis::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
-                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::MPI),
+                crate::interpose::real::c_name(concat!(stringify!($name), "_c\0")),
+                Some(&crate::interpose::real::MPI),
             );
             let look = || {
                 $(let $argument = <$kind as ArgumentKind>::large($argument);)*
@@ -177,8 +176,8 @@ macro_rules! fortran_function {
                 $(crate::apis::mpi::address_of!($argument),)* *mut std::ffi::c_int $(, $type)*
             );
             static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
-                crate::apis::mpi::abi::c_name(concat!($exported, "\0")),
-                crate::interpose::real::LookupFallback::Loaded(&crate::interpose::real::$library),
+                crate::interpose::real::c_name(concat!($exported, "\0")),
+                Some(&crate::interpose::real::$library),
             );
             // The error code is optional in Fortran 2008.
             let mut unasked = 0;

@@ -6,12 +6,12 @@
 //!
 //! The arrays of a non-blocking call must exist until its request is complete. They are stored with the
 //! request, and freed when a function that completes it has set it to `MPI_REQUEST_NULL`. Beyond
-//! [`MAX_KEPT_REQUESTS`] such requests at a time the arrays are never freed.
+//! [`MAX_HELD_REQUESTS`] such requests at a time the arrays are never freed.
 
 use super::abi::{MpiAbi, MpiHandle, ask};
 use super::call::CallArguments;
 use super::pointers::HandleArray;
-use crate::interpose::real::{LookupFallback, MPI, RealFunction};
+use crate::interpose::real::{MPI, RealFunction};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -110,7 +110,7 @@ impl NarrowedArguments {
     pub(super) fn finish(self, result: Option<c_int>) -> c_int {
         let request = self.request.filter(|_| result == Some(0)).map(HandleArray::one);
         match request.filter(|request| MpiAbi::get().is_request(*request) && self.used > 0) {
-            Some(request) => keep(request, self.arrays),
+            Some(request) => hold(request, self.arrays),
             None => free(self.arrays),
         }
         result.unwrap_or(self.failure)
@@ -164,38 +164,37 @@ fn neighbours(comm: MpiHandle) -> Option<(c_int, c_int)> {
     }
 }
 
-static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", LookupFallback::Loaded(&MPI));
-static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", LookupFallback::Loaded(&MPI));
-static GRAPH_NEIGHBORS_COUNT: RealFunction =
-    RealFunction::new(c"PMPI_Graph_neighbors_count", LookupFallback::Loaded(&MPI));
+static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", Some(&MPI));
+static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", Some(&MPI));
+static GRAPH_NEIGHBORS_COUNT: RealFunction = RealFunction::new(c"PMPI_Graph_neighbors_count", Some(&MPI));
 static DIST_GRAPH_NEIGHBORS_COUNT: RealFunction =
-    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", LookupFallback::Loaded(&MPI));
+    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", Some(&MPI));
 
 /// Maximum number of requests whose arrays are stored.
-const MAX_KEPT_REQUESTS: usize = 1024;
+const MAX_HELD_REQUESTS: usize = 1024;
 /// A slot that a thread is filling or emptying.
 const BUSY: u64 = 1;
 
-struct Kept {
+struct HeldArrays {
     /// 0 for a free slot.
     request: AtomicU64,
     arrays: [AtomicPtr<c_int>; MAX_ARRAYS],
 }
 
-static KEPT: [Kept; MAX_KEPT_REQUESTS] = [const {
-    Kept { request: AtomicU64::new(0), arrays: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_ARRAYS] }
-}; MAX_KEPT_REQUESTS];
-static KEPT_COUNT: AtomicUsize = AtomicUsize::new(0);
+static HELD_ARRAYS: [HeldArrays; MAX_HELD_REQUESTS] = [const {
+    HeldArrays { request: AtomicU64::new(0), arrays: [const { AtomicPtr::new(ptr::null_mut()) }; MAX_ARRAYS] }
+}; MAX_HELD_REQUESTS];
+static HELD_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Stores the arrays of a request.
-fn keep(request: MpiHandle, arrays: [*mut c_int; MAX_ARRAYS]) {
-    for slot in &KEPT {
+fn hold(request: MpiHandle, arrays: [*mut c_int; MAX_ARRAYS]) {
+    for slot in &HELD_ARRAYS {
         if slot.request.load(Relaxed) == 0 && slot.request.compare_exchange(0, BUSY, AcqRel, Acquire).is_ok()
         {
             for (place, array) in slot.arrays.iter().zip(arrays) {
                 place.store(array, Relaxed);
             }
-            KEPT_COUNT.fetch_add(1, Relaxed);
+            HELD_COUNT.fetch_add(1, Relaxed);
             slot.request.store(MpiAbi::get().number(request), Release);
             return;
         }
@@ -204,8 +203,8 @@ fn keep(request: MpiHandle, arrays: [*mut c_int; MAX_ARRAYS]) {
 
 /// Whether arrays are stored for any request.
 #[inline]
-pub(super) fn is_anything_kept() -> bool {
-    KEPT_COUNT.load(Relaxed) != 0
+pub(super) fn has_held_arrays() -> bool {
+    HELD_COUNT.load(Relaxed) != 0
 }
 
 /// Requests of one call that have arrays.
@@ -225,9 +224,9 @@ impl WaitingRequests {
         let abi = MpiAbi::get();
         for at in 0..count {
             let request = requests.at(at);
-            let is_kept = || KEPT.iter().any(|slot| slot.request.load(Relaxed) == abi.number(request));
+            let is_held = || HELD_ARRAYS.iter().any(|slot| slot.request.load(Relaxed) == abi.number(request));
             if abi.is_request(request)
-                && is_kept()
+                && is_held()
                 && let Some(place) = waiting.requests.get_mut(waiting.used)
             {
                 *place = (at, request);
@@ -249,14 +248,12 @@ impl WaitingRequests {
 }
 
 fn release(request: u64) {
-    for slot in &KEPT {
+    for slot in &HELD_ARRAYS {
         if slot.request.load(Relaxed) == request
             && slot.request.compare_exchange(request, BUSY, AcqRel, Acquire).is_ok()
         {
-            free([0, 1, 2, 3].map(|at: usize| {
-                slot.arrays.get(at).map_or(ptr::null_mut(), |place| place.swap(ptr::null_mut(), Relaxed))
-            }));
-            KEPT_COUNT.fetch_sub(1, Relaxed);
+            free(slot.arrays.each_ref().map(|place| place.swap(ptr::null_mut(), Relaxed)));
+            HELD_COUNT.fetch_sub(1, Relaxed);
             slot.request.store(0, Release);
             return;
         }

@@ -3,14 +3,25 @@
 
 use super::abi::{MpiAbi, MpiHandle};
 use super::call::{COMMUNICATORS, CallArguments};
-use super::making::CommunicatorCreation;
-use crate::interpose::real::{LookupFallback, MPI, RealFunction};
+use super::pointers::HandleArray;
+use crate::interpose::real::{MPI, RealFunction};
 use crate::interpose::sequence;
 use rpd_ring::mpi::MpiFunction;
 use rpd_ring::record::{COMM_WORLD, CommunicatorBirth, NewCommunicator, RecordedLibrary};
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+/// A call that creates a communicator.
+#[derive(Clone, Copy)]
+pub(super) struct CommunicatorCreation {
+    /// Address of the new communicator.
+    pub(super) place: HandleArray,
+    /// Address of a request. The communicator must not be used before the request is complete.
+    pub(super) request: Option<HandleArray>,
+    pub(super) birth: CommunicatorBirth,
+    pub(super) tag: c_int,
+}
 
 impl CommunicatorCreation {
     /// Returns the ordinal of the new communicator on its parent. All ranks of the parent count it, whether
@@ -25,18 +36,17 @@ impl CommunicatorCreation {
     /// Describes the new communicator after a call that succeeded.
     pub(super) fn outcome(&self, call: &CallArguments, ordinal: u32) -> Option<NewCommunicator> {
         let (abi, parent) = (MpiAbi::get(), call.comm?);
-        let handle = COMMUNICATORS.name(abi.comm(self.place.one()));
+        let handle = COMMUNICATORS.name(abi.communicator(self.place.one()));
         let mut new = NewCommunicator {
             library: RecordedLibrary::Mpi,
             function: call.function as u32,
             birth: self.birth,
             handle,
-            parent: Some(call.comm()),
-            id: 0,
-            size_rank: None,
+            parent: Some(call.communicator()),
             leader: -1,
             tag: self.tag,
             ordinal,
+            ..NewCommunicator::default()
         };
         if handle == 0 {
             return Some(new);
@@ -67,12 +77,8 @@ pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
         function: function as u32,
         birth: CommunicatorBirth::World,
         handle: COMM_WORLD,
-        parent: None,
-        id: 0,
         size_rank: Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?)),
-        leader: 0,
-        tag: 0,
-        ordinal: 0,
+        ..NewCommunicator::default()
     })
 }
 
@@ -141,11 +147,9 @@ fn free_group(mut group: MpiHandle) {
     unsafe { std::mem::transmute::<usize, Free>(address)(&raw mut group) };
 }
 
-static INITIALIZED: RealFunction = RealFunction::new(c"PMPI_Initialized", LookupFallback::Loaded(&MPI));
-static FINALIZED: RealFunction = RealFunction::new(c"PMPI_Finalized", LookupFallback::Loaded(&MPI));
-static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", LookupFallback::Loaded(&MPI));
-static COMM_REMOTE_GROUP: RealFunction =
-    RealFunction::new(c"PMPI_Comm_remote_group", LookupFallback::Loaded(&MPI));
-static GROUP_TRANSLATE_RANKS: RealFunction =
-    RealFunction::new(c"PMPI_Group_translate_ranks", LookupFallback::Loaded(&MPI));
-static GROUP_FREE: RealFunction = RealFunction::new(c"PMPI_Group_free", LookupFallback::Loaded(&MPI));
+static INITIALIZED: RealFunction = RealFunction::new(c"PMPI_Initialized", Some(&MPI));
+static FINALIZED: RealFunction = RealFunction::new(c"PMPI_Finalized", Some(&MPI));
+static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", Some(&MPI));
+static COMM_REMOTE_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_remote_group", Some(&MPI));
+static GROUP_TRANSLATE_RANKS: RealFunction = RealFunction::new(c"PMPI_Group_translate_ranks", Some(&MPI));
+static GROUP_FREE: RealFunction = RealFunction::new(c"PMPI_Group_free", Some(&MPI));

@@ -1,14 +1,15 @@
 //! Addresses that a program passes to MPI: arrays of numbers and handles, and places for statuses and answers.
 
-use super::abi::{MpiAbi, MpiHandle, MpiPointer, ReceivedMessage};
+use super::abi::{MpiAbi, MpiHandle, MpiPointer};
 use crate::interpose::real::RealFunction;
+use rpd_ring::record::RequestCompletion;
 use std::ffi::c_int;
 
 /// An array of numbers.
 #[derive(Clone, Copy)]
 pub(super) struct NumberArray {
     pub(super) address: MpiPointer,
-    pub(super) large: bool,
+    pub(super) is_large: bool,
 }
 
 impl NumberArray {
@@ -20,7 +21,7 @@ impl NumberArray {
         // SAFETY: MPI wants one for every process of the communicator, and `at` is below their number.
         // Here as everywhere, MPI may read it whatever its alignment, and so do we.
         Some(unsafe {
-            if self.large {
+            if self.is_large {
                 self.address.cast::<i64>().add(at).read_unaligned()
             } else {
                 i64::from(self.address.cast::<c_int>().add(at).read_unaligned())
@@ -69,18 +70,18 @@ impl HandleArray {
 #[derive(Clone, Copy)]
 pub(super) struct StatusPlaces {
     pub(super) address: MpiPointer,
-    pub(super) wanted: bool,
+    pub(super) is_wanted: bool,
 }
 
 impl StatusPlaces {
     pub(super) fn of_c(address: MpiPointer) -> StatusPlaces {
-        StatusPlaces { address, wanted: !address.is_null() && !MpiAbi::get().is_ignored(address) }
+        StatusPlaces { address, is_wanted: !address.is_null() && !MpiAbi::get().is_ignored(address) }
     }
 
     /// Reads what a status contains about a message. Called only for statuses that MPI has written.
-    pub(super) fn message(self, at: usize) -> Option<ReceivedMessage> {
+    pub(super) fn message(self, at: usize) -> Option<RequestCompletion> {
         // SAFETY: the function has returned without an error, so MPI has written this status.
-        if self.wanted { unsafe { MpiAbi::get().message(self.address, at) } } else { None }
+        if self.is_wanted { unsafe { MpiAbi::get().message(self.address, at) } } else { None }
     }
 }
 

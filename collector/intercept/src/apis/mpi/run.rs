@@ -1,8 +1,8 @@
 //! Runs one call of an MPI function: records it, passes it on, and records its outcome.
 
-use super::abi::{MpiAbi, MpiHandle, ReceivedMessage, is_known};
+use super::abi::{MpiAbi, MpiHandle, is_known};
 use super::call::{COMMUNICATORS, CallArguments, CallEffect, CompletedRequests};
-use super::narrow::{WaitingRequests, is_anything_kept};
+use super::narrow::{WaitingRequests, has_held_arrays};
 use super::new_communicator::world;
 use super::pointers::{AnswerPlaces, StatusPlaces};
 use crate::interpose::inside::{CallOutcome, TracedCall};
@@ -16,8 +16,8 @@ use std::slice;
 /// error class.
 #[inline]
 pub(super) fn run(describe: impl FnOnce() -> CallArguments, real: impl FnOnce() -> c_int) -> c_int {
-    let mut inside = TracedCall::mpi();
-    if !inside.is_traced() && !is_anything_kept() || !is_known() {
+    let mut inside = TracedCall::begin(RecordedLibrary::Mpi);
+    if !inside.is_traced() && !has_held_arrays() || !is_known() {
         let result = real();
         inside.end(|_| ());
         return result;
@@ -34,7 +34,7 @@ struct Before {
     /// Ordinal of the communicator that is being created.
     ordinal: u32,
     /// The communicator of the call, in its form in the ring.
-    comm: u64,
+    communicator: u64,
     /// The request of the call.
     request: MpiHandle,
     /// Requests with arrays of ours.
@@ -45,9 +45,9 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
     // Reading arguments may call MPI, which may change errno.
     let _errno = errno::PreservedErrno::new();
     let abi = MpiAbi::get();
-    let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
+    let mut before = Before { ordinal: 0, communicator: 0, request: 0, waiting: None };
     if let CallEffect::Completes(requests, count, ..) = call.effect
-        && is_anything_kept()
+        && has_held_arrays()
     {
         before.waiting = Some(WaitingRequests::among(requests, length(count)));
     }
@@ -66,16 +66,16 @@ fn begin(inside: &mut TracedCall, call: &CallArguments) -> Before {
             before.request = request.one();
             SENDS.end(abi.number(before.request));
         }
-        CallEffect::Makes(making) => {
-            before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
+        CallEffect::Makes(creation) => {
+            before.ordinal = creation.ordinal(call.comm.map_or(0, |comm| abi.communicator(comm)));
         }
         CallEffect::FreesComm => {
-            before.comm = call.comm();
+            before.communicator = call.communicator();
             // The program may not use the communicator from here on. After it is freed, another thread may
             // get its handle.
-            COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.comm(comm)));
+            COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.communicator(comm)));
         }
-        CallEffect::Names(..) => before.comm = call.comm(),
+        CallEffect::Names(..) => before.communicator = call.communicator(),
         _ => {}
     }
     before
@@ -96,7 +96,7 @@ fn end(inside: TracedCall, call: &CallArguments, before: &Before, result: c_int)
 fn count(call: &CallArguments) {
     let abi = MpiAbi::get();
     match call.effect {
-        CallEffect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
+        CallEffect::Makes(creation) => COMMUNICATORS.begin(abi.communicator(creation.place.one())),
         CallEffect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
         _ => {}
     }
@@ -117,42 +117,42 @@ fn note(call: &CallArguments, before: &Before, outcome: &mut CallOutcome<'_>) {
         CallEffect::Completes(.., completed, statuses) => complete(outcome, completed, statuses),
         CallEffect::Frees(_) => {
             if abi.is_request(before.request) {
-                outcome.freed(abi.number(before.request));
+                outcome.producer.mpi_freed(outcome.time, abi.number(before.request));
             }
         }
         CallEffect::Receives(flag, status) => {
             let is_there = flag.is_none_or(AnswerPlaces::is_true);
             let is_from_any = call.peer.is_none_or(|peer| abi.peer(peer).is_none());
             let is_open = is_from_any || call.tag.is_none_or(|tag| tag < 0);
-            if is_there && is_open {
-                let message = status.message(0);
-                if message.is_some() {
-                    outcome.done(&completion(0, message));
-                }
+            if is_there
+                && is_open
+                && let Some(message) = status.message(0)
+            {
+                outcome.producer.mpi_done(outcome.time, &message);
             }
         }
-        CallEffect::Makes(making) => {
-            if let Some(request) = making.request {
+        CallEffect::Makes(creation) => {
+            if let Some(request) = creation.request {
                 started(outcome, request.one());
             }
-            if let Some(made) = making.outcome(call, before.ordinal) {
-                outcome.communicator(&made);
+            if let Some(made) = creation.outcome(call, before.ordinal) {
+                outcome.producer.new_communicator(outcome.time, &made);
             }
         }
         CallEffect::MakesWorld => {
             if let Some(world) = world(call.function) {
-                outcome.communicator(&world);
+                outcome.producer.new_communicator(outcome.time, &world);
             }
         }
-        CallEffect::FreesComm if before.comm != 0 => {
-            outcome.communicator_freed(RecordedLibrary::Mpi, before.comm)
+        CallEffect::FreesComm if before.communicator != 0 => {
+            outcome.producer.communicator_freed(outcome.time, RecordedLibrary::Mpi, before.communicator);
         }
         CallEffect::FreesComm => {}
         CallEffect::Names(name, bytes) => {
             // SAFETY: the description of the call has found so many bytes at an address that is not null,
             // and the program keeps them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
-            outcome.communicator_name(RecordedLibrary::Mpi, before.comm, name);
+            outcome.producer.communicator_name(outcome.time, RecordedLibrary::Mpi, before.communicator, name);
         }
     }
 }
@@ -188,19 +188,11 @@ fn complete(outcome: &mut CallOutcome<'_>, completed: CompletedRequests, statuse
     }
 }
 
-fn done(outcome: &mut CallOutcome<'_>, at: usize, message: Option<ReceivedMessage>) {
+fn done(outcome: &mut CallOutcome<'_>, at: usize, message: Option<RequestCompletion>) {
     let Some(request) = outcome.remembered(at) else { return };
     if MpiAbi::get().is_request(request as MpiHandle) {
-        outcome.done(&completion(request, message.filter(|_| !SENDS.has(request))));
-    }
-}
-
-fn completion(request: u64, message: Option<ReceivedMessage>) -> RequestCompletion {
-    RequestCompletion {
-        request,
-        source: message.map(|message| message.source),
-        tag: message.and_then(|message| message.tag),
-        bytes: message.map(|message| message.bytes),
+        let message = message.filter(|_| !SENDS.has(request)).unwrap_or_default();
+        outcome.producer.mpi_done(outcome.time, &RequestCompletion { request, ..message });
     }
 }
 

@@ -1,47 +1,48 @@
 //! A flag that threads wait for with `poll`. Unlike those of a condition variable, its time-outs are correct
 //! even if the clocks of the job are replaced.
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use super::poll::wait_readable;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Stays set until it is cleared.
 #[derive(Clone, Debug)]
-pub(super) struct EventFlag(Arc<OwnedFd>);
+pub(crate) struct EventFlag(Arc<OwnedFd>);
 
 impl EventFlag {
-    pub(super) fn new() -> io::Result<EventFlag> {
+    pub(crate) fn new() -> io::Result<EventFlag> {
         Ok(EventFlag(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    pub(super) fn set(&self) {
+    pub(crate) fn set(&self) {
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0u8; 8]);
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.wait(Instant::now())
     }
 
     /// Waits until the flag is set, at most until `until`. Returns whether it is set.
-    pub(super) fn wait(&self, until: Instant) -> bool {
+    pub(crate) fn wait(&self, until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match poll(&mut [PollFd::new(&*self.0, PollFlags::IN)], Some(&timespec(left))) {
-                Ok(ready) if ready > 0 => return true,
-                Ok(_) if left.is_zero() => return false,
+            match wait_readable(&*self.0, Some(left)) {
+                Ok(true) => return true,
+                Ok(false) if left.is_zero() => return false,
                 _ => {}
             }
         }
     }
 
     /// Waits until one of two flags is set.
-    pub(super) fn wait_for_either(&self, other: &EventFlag) {
+    pub(crate) fn wait_for_either(&self, other: &EventFlag) {
         loop {
             let mut both = [PollFd::new(&*self.0, PollFlags::IN), PollFd::new(&*other.0, PollFlags::IN)];
             if poll(&mut both, None).is_ok_and(|ready| ready > 0) {
@@ -50,19 +51,15 @@ impl EventFlag {
         }
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// Converts a duration to a time-out of `poll`.
-pub(super) fn timespec(time: Duration) -> Timespec {
-    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_signal_is_waited_for_and_stays() {
