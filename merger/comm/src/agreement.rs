@@ -60,8 +60,8 @@ pub fn agree_on_result<T>(comm: &impl Comm, result: Result<T, Failure>) -> Resul
     };
     let mut all_vanished = Vec::new();
     let mut failed = None;
-    for (rank, message) in comm.all_gather(wire::encode(&of_this_rank)).iter().enumerate() {
-        match wire::decode_message(message).map_err(Failure::message)? {
+    for (rank, theirs) in gather_values(comm, &of_this_rank)?.into_iter().enumerate() {
+        match theirs {
             PhaseResult::Ok => {}
             PhaseResult::InputsVanished(inputs) => {
                 all_vanished.extend(inputs.into_iter().map(|input| VanishedInput { rank, ..input }));
@@ -83,6 +83,18 @@ pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
         0 => failure.ending_all_ranks(),
         _ => Failure::printed_by_rank_0(failure.exit()),
     }
+}
+
+/// Sends a value to every rank and returns those of all ranks, by rank.
+///
+/// # Errors
+/// If a message is damaged.
+pub fn gather_values<T: Serialize + DeserializeOwned>(
+    comm: &impl Comm,
+    value: &T,
+) -> Result<Vec<T>, Failure> {
+    let all = comm.all_gather(wire::encode(value));
+    all.iter().map(|message| wire::decode_message(message).map_err(Failure::message)).collect()
 }
 
 /// Sends numbers to every rank and returns those of each rank, by rank. All ranks must send the same number of

@@ -8,7 +8,7 @@ mod launcher;
 mod solo;
 pub mod threads;
 
-pub use agreement::{agree_on_result, broadcast_result, gather_counts, shared_failure};
+pub use agreement::{agree_on_result, broadcast_result, gather_counts, gather_values, shared_failure};
 pub use launcher::{Launcher, exec_mpi_twin};
 pub use solo::Solo;
 
