@@ -1,6 +1,6 @@
 //! Names of a unit: its threads, agents, queues, streams, counters, kernels and sample tracks.
 
-use super::processes::text;
+use super::processes::{json_object, text};
 use super::tables::RunTables;
 use super::units::RowUnit;
 use rpd_console::Failure;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// Maximum number of rows of one of these tables in a unit.
 const MAX_ROWS: usize = 1 << 22;
 /// Maximum number of characters in the name of a queue or stream.
-const LONGEST_LANE: usize = 256;
+const MAX_LANE_CHARS: usize = 256;
 
 /// Rows by their ids, which ascend.
 #[derive(Debug)]
@@ -161,27 +161,27 @@ impl UnitNames {
             })?,
         })
     }
-}
 
-/// Passes the names of a unit's kernels to `number` and returns its results by symbol id. A name that is not
-/// UTF-8 is an owned string with replacement characters.
-///
-/// # Errors
-/// If rows cannot be read.
-pub fn kernel_names<T>(
-    tables: &RunTables,
-    unit: &RowUnit,
-    mut number: impl FnMut(Cow<'_, str>) -> T,
-) -> Result<ById<T>, Failure> {
-    let wanted = &["display_name", "kernel_name"];
-    rows(tables, unit, rocpd::INFO_KERNEL_SYMBOL, wanted, |row| {
-        let names = ["display_name", "kernel_name"].map(|column| row.value(column));
-        let name = names.into_iter().find_map(|value| match value {
-            Value::Text(text) if !text.is_empty() => Some(text),
-            _ => None,
-        });
-        number(String::from_utf8_lossy(name.unwrap_or_default()))
-    })
+    /// Passes the names of a unit's kernels to `number` and returns its results by symbol id. A name that is not
+    /// UTF-8 is an owned string with replacement characters.
+    ///
+    /// # Errors
+    /// If rows cannot be read.
+    pub fn read_kernels<T>(
+        tables: &RunTables,
+        unit: &RowUnit,
+        mut number: impl FnMut(Cow<'_, str>) -> T,
+    ) -> Result<ById<T>, Failure> {
+        let wanted = &["display_name", "kernel_name"];
+        rows(tables, unit, rocpd::INFO_KERNEL_SYMBOL, wanted, |row| {
+            let names = ["display_name", "kernel_name"].map(|column| row.value(column));
+            let name = names.into_iter().find_map(|value| match value {
+                Value::Text(text) if !text.is_empty() => Some(text),
+                _ => None,
+            });
+            number(String::from_utf8_lossy(name.unwrap_or_default()))
+        })
+    }
 }
 
 const AGENT: &[&str] = &[
@@ -216,11 +216,6 @@ impl<'a> Row<'a> {
         text(self.value(column))
     }
 
-    fn json(&self) -> Map<String, Json> {
-        let text = self.value("extdata");
-        text.text_lossy().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
-    }
-
     fn id(&self) -> i64 {
         self.rows.keys.get(self.at)
     }
@@ -238,9 +233,7 @@ fn rows<T>(
         for at in places {
             let row = Row { rows, at };
             if found.last().is_some_and(|(before, _)| *before >= row.id()) {
-                return Err(
-                    tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
-                );
+                return Err(tables.descending_ids(table));
             }
             if found.len() == MAX_ROWS {
                 return Err(
@@ -263,8 +256,9 @@ fn lanes(tables: &RunTables, unit: &RowUnit, table: TableId, word: &str) -> Resu
 
 fn lane(row: &Row<'_>) -> QueueLane {
     // A merge that renumbered a lane stores the original number.
-    let noted = row.json().get("rpd").and_then(|noted| noted.get("id")).and_then(Json::as_i64);
-    QueueLane { handle: noted.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
+    let extdata = json_object(row.value("extdata"));
+    let original = extdata.get("rpd").and_then(|stored| stored.get("id")).and_then(Json::as_i64);
+    QueueLane { handle: original.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
 }
 
 /// Names queues or streams as in the input (`Stream 3`), or by their place in the process (`stream 3`). If
@@ -275,7 +269,7 @@ fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, word: &str) {
     let mut known: HashMap<(Option<i64>, String), u32> = HashMap::new();
     for lane in &mut lanes {
         let place = places.entry(lane.process).or_insert(0);
-        let name: String = lane.name.chars().take(LONGEST_LANE).collect();
+        let name: String = lane.name.chars().take(MAX_LANE_CHARS).collect();
         lane.name = match name.to_lowercase().contains(word) {
             true => name,
             false if name.is_empty() => format!("{word} {place}"),
@@ -292,20 +286,19 @@ fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, word: &str) {
 }
 
 fn agent(row: &Row<'_>) -> ComputeAgent {
-    let extdata = row.json();
     let number = ["type_index", "logical_index", "absolute_index"].into_iter().find_map(|name| row.int(name));
     let models = ["product_name", "model_name", "name"].into_iter().map(|name| row.text(name));
     ComputeAgent {
         is_gpu: row.text("type") == "GPU",
         number,
         model: models.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
-        pci: pci(&extdata),
+        pci: pci(&json_object(row.value("extdata"))),
     }
 }
 
 /// Returns the PCI address, as our collector stores it or from rocprofv3's numbers.
 fn pci(extdata: &Map<String, Json>) -> Option<String> {
-    if let Some(Json::String(address)) = extdata.get("rpd").and_then(|noted| noted.get("pci")) {
+    if let Some(Json::String(address)) = extdata.get("rpd").and_then(|stored| stored.get("pci")) {
         return Some(address.chars().take(32).collect());
     }
     let location =

@@ -8,7 +8,7 @@ use rpd_shard::model::{TableId, rocpd};
 use std::collections::HashMap;
 
 /// Tables whose rows are drawn, in drawing order, and the tables joined with them.
-pub const DRAWN: [TableId; 7] = [
+pub const DRAWN_TABLES: [TableId; 7] = [
     rocpd::REGION,
     rocpd::SAMPLE,
     rocpd::KERNEL_DISPATCH,
@@ -17,13 +17,9 @@ pub const DRAWN: [TableId; 7] = [
     rocpd::PMC_EVENT,
     rocpd::ARG,
 ];
-/// Returns the index of a table in [`DRAWN`], or its length for other tables.
-pub fn place_of(table: TableId) -> usize {
-    DRAWN.iter().position(|drawn| *drawn == table).unwrap_or(DRAWN.len())
-}
 
 /// Tables that name the objects of a process.
-pub const NAMING: [TableId; 7] = [
+const NAMING_TABLES: [TableId; 7] = [
     rocpd::INFO_THREAD,
     rocpd::INFO_AGENT,
     rocpd::INFO_QUEUE,
@@ -32,6 +28,11 @@ pub const NAMING: [TableId; 7] = [
     rocpd::INFO_KERNEL_SYMBOL,
     rocpd::TRACK,
 ];
+
+/// Returns the tables whose rows are divided into units.
+pub(crate) fn unit_tables() -> impl Iterator<Item = TableId> {
+    DRAWN_TABLES.into_iter().chain(NAMING_TABLES).chain([rocpd::EVENT])
+}
 
 /// A part of the job's rows.
 #[derive(Debug)]
@@ -63,11 +64,11 @@ pub(crate) fn units(
     processes: &[RunProcess],
 ) -> Result<(Vec<RowUnit>, HashMap<TableId, u64>), Failure> {
     let mut units: Vec<RowUnit> = Vec::new();
-    let mut unasked: HashMap<TableId, u64> = HashMap::new();
+    let mut unselected: HashMap<TableId, u64> = HashMap::new();
     let mut rest: HashMap<TableId, IdRanges> = HashMap::new();
     let mut believed: Vec<bool> = vec![true; processes.len()];
     let mut bounds: HashMap<TableId, (i64, i64)> = HashMap::new();
-    for table in DRAWN.into_iter().chain(NAMING).chain([rocpd::EVENT]) {
+    for table in unit_tables() {
         let Some((first, last)) = tables.bounds(table)? else { continue };
         bounds.insert(table, (first, last));
         let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
@@ -89,7 +90,7 @@ pub(crate) fn units(
         }
     }
     let believes = |place: usize| believed.get(place).copied().unwrap_or(false);
-    let there = |(table, (first, last)): (&TableId, &(i64, i64))| {
+    let claimed_ids = |(table, (first, last)): (&TableId, &(i64, i64))| {
         let (from, to) = bounds.get(table)?;
         Some((*table, IdRanges::range(*first.max(from), *last.min(to)))).filter(|(_, ids)| !ids.is_empty())
     };
@@ -108,16 +109,16 @@ pub(crate) fn units(
             continue;
         }
         if !process.selected {
-            for (table, ids) in process.claims.iter().filter_map(there) {
-                let sum = unasked.entry(table).or_default();
+            for (table, ids) in process.claims.iter().filter_map(claimed_ids) {
+                let sum = unselected.entry(table).or_default();
                 *sum = sum.saturating_add(ids.count());
             }
             continue;
         }
-        let ids = process.claims.iter().filter_map(there).collect();
+        let ids = process.claims.iter().filter_map(claimed_ids).collect();
         units.push(RowUnit { processes: vec![place as u32], by_pid: false, ids });
     }
-    if DRAWN.iter().any(|table| rest.contains_key(table)) {
+    if DRAWN_TABLES.iter().any(|table| rest.contains_key(table)) {
         let all = (0..processes.len() as u32).collect();
         units.push(RowUnit { processes: all, by_pid: true, ids: rest });
     }
@@ -126,5 +127,5 @@ pub(crate) fn units(
         (unit.by_pid, first.map(|process| process.info.order))
     };
     units.sort_by_key(order);
-    Ok((units, unasked))
+    Ok((units, unselected))
 }

@@ -1,7 +1,8 @@
 //! Compressed pieces of files, made by all threads and stored until their positions are known.
 
+use super::item::EventCounts;
 use super::spool::ItemSpool;
-use super::write_items::{FileCounts, SlicePieces};
+use super::write_items::SlicePieces;
 use rayon::Scope;
 use rpd_console::Failure;
 use rpd_perfetto::{Checksum, gzip_piece};
@@ -44,7 +45,7 @@ pub(super) struct PieceStore {
     /// Pieces of each unit of this rank, in order.
     units: Vec<Mutex<Vec<CompressedPiece>>>,
     /// Number of events in each file.
-    tallies: Mutex<Vec<FileCounts>>,
+    tallies: Mutex<Vec<EventCounts>>,
     /// Number of further pieces that may wait for compression.
     room: AtomicUsize,
     spare: Mutex<Vec<Vec<u8>>>,
@@ -64,7 +65,7 @@ impl PieceStore {
         Ok(PieceStore {
             spool: ItemSpool::create(folder, &format!("pieces-{rank}"))?,
             units: (0..units).map(|_| Mutex::default()).collect(),
-            tallies: Mutex::new(vec![FileCounts::default(); windows]),
+            tallies: Mutex::new(vec![EventCounts::default(); windows]),
             room: AtomicUsize::new(waiting),
             spare: Mutex::default(),
             failed: AtomicBool::new(false),
@@ -85,7 +86,7 @@ impl PieceStore {
 
     /// Returns all pieces by time slice, and within it in the order of the units. Also returns the number of
     /// events in each slice, and the spool that holds the pieces.
-    pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<FileCounts>, ItemSpool), Failure> {
+    pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<EventCounts>, ItemSpool), Failure> {
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
         }
@@ -166,7 +167,7 @@ impl SlicePieces for UnitPieces<'_, '_> {
         Ok(lock(&store.spare).pop().unwrap_or_default())
     }
 
-    fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure> {
+    fn done(&mut self, window: usize, tally: &EventCounts) -> Result<(), Failure> {
         if let Some(sum) = lock(&self.store.tallies).get_mut(window) {
             sum.add(tally);
         }

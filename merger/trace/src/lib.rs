@@ -1,15 +1,19 @@
 //! Draws a merged database as traces for Perfetto and Chrome: one file, or time slices of the run.
 //!
-//! [`slices`] reads as the algorithm. `draw` turns rows of the database into items (`item`); the trace writers
-//! do not depend on the tables.
+//! [`draw_trace`] writes the [`TraceFiles`] of a [`TraceRequest`] and returns a [`TraceOutcome`]; it reads as the
+//! algorithm. [`WrittenTrace`] is a finished trace, for opening it. [`JobRows`] passes on the items of a trace
+//! instead of writing them.
+//!
+//! `draw` turns rows of the database into items (`item`); the trace writers do not depend on the tables.
 
 mod chrome;
 mod compressed_pieces;
-pub mod draw;
+mod described_tracks;
+mod draw;
 mod files;
 mod format;
 mod index;
-pub mod item;
+mod item;
 mod memory;
 mod open;
 mod options;
@@ -25,34 +29,33 @@ mod track_numbers;
 mod units;
 mod write_items;
 
-pub use item::{ItemExclusion, TraceSelection};
-pub use memory::DrawingMemory;
-pub use open::{WrittenTrace, open};
-pub use options::{DEFAULT_MAX_FILE_BYTES, MAX_FILES, PERFETTO_PORT, TraceFormat, TraceRequest, TraceSplit};
+pub use draw::JobRows;
+pub use item::{ArgValue, ItemExclusion, ItemKind, TraceSelection, TrackKind, UnitFacts, UnitLayout};
+pub use open::WrittenTrace;
+pub use options::{TraceFormat, TraceRequest, TraceSplit};
 pub use outcome::TraceOutcome;
-pub use output_files::{TraceFiles, TraceTarget, refuse_name_of_database};
+pub use output_files::TraceFiles;
 
-use draw::JobRows;
 use files::FileFrame;
-use index::INDEX;
 use outcome::NO_PLACE;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
 use rpd_console::wording::{duration, noun, one_line, rank_list, rank_ranges};
 use rpd_console::{Failure, Progress, TimeWindow, WallClock};
-use rpd_files::{create_output, open_input};
 use rpd_shard::record::wire;
 use split::SliceCutter;
-use std::io::{Read, Write};
 use std::path::Path;
 use time_slices::{TimeHistogram, TimeSlices};
 use units::{RankUnits, RunTimes};
 
 /// Writes the traces of a merged database into the working folder, as finished files without their final names.
-/// All ranks must call this.
-pub fn slices(
+/// `memory` is the number of bytes that this rank may use. All ranks must call this.
+///
+/// # Errors
+/// If the database cannot be read, a file cannot be written, or the request does not fit the run.
+pub fn draw_trace(
     comm: &impl Comm,
     order: &TraceRequest,
-    memory: DrawingMemory,
+    memory: u64,
     database: &Path,
     place: &TraceFiles,
     progress: &mut Progress,
@@ -105,55 +108,23 @@ pub fn slices(
     let files = files::write(comm, &frame, (&made.pieces, &made.spool), &parts, &path)?;
     let ranks = index::gather_ranks(comm, &own.ranks_of_files(&made.pieces))?;
     let mut facts = units::gather_facts(comm, &made)?;
-    facts.0.add(&rows.unasked());
+    facts.add(&rows.unselected());
     let mut drawn = TraceOutcome::new(place.target().path(), &frame, &parts, &facts);
     drawn.warnings = warnings(&rows);
     drawn.note_empty_files(order.split, &parts, |number| place.target().name(number, count));
-    for (table, count) in broadcast_result(comm, || rows.others())? {
+    for (table, count) in broadcast_result(comm, || rows.carried_tables())? {
         drawn.not_drawn.insert(format!("{} of {table}{NO_PLACE}", noun(count, "row")), count);
     }
     if comm.rank() == 0 {
         drawn.warnings.iter().for_each(|line| eprintln!("warning: {}", one_line(line)));
     }
     let written = match comm.rank() == 0 && place.target().has_index() {
+        true => index::write(place.work(), rows.run(), &drawn, &frame, place.target(), &files, &ranks),
         false => Ok(()),
-        true => {
-            let TraceOutcome { not_drawn, empty_files, .. } = &drawn;
-            let job = index::IndexedRun {
-                run_id: rows.run().run_id(),
-                clock: rows.run().clock(),
-                not_drawn,
-                empty_files,
-            };
-            let text = index::text(&job, &frame, place.target(), &files, &ranks);
-            text.and_then(|text| write_index(&place.work().join(INDEX), &text))
-        }
     };
     agree_on_result(comm, written)?;
     drawn.bytes = files.iter().map(|file| file.bytes).sum();
     Ok(drawn)
-}
-
-/// Returns whether a merge wrote this file beside databases and Perfetto traces: a Chrome trace, an index of
-/// traces, or the output of `--json`.
-pub fn is_result(path: &Path) -> bool {
-    TraceFormat::is_ours(path) || index::is_ours(path) || is_report(path)
-}
-
-/// Returns whether a file begins like the output of `--json`.
-fn is_report(path: &Path) -> bool {
-    let begin = b"{\n  \"run_id\": ";
-    let mut head = [0; 14];
-    open_input(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *begin
-}
-
-fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
-    let file = create_output(path, 0o600);
-    file.and_then(|mut file| {
-        writeln!(file, "{text}")?;
-        file.sync_all()
-    })
-    .map_err(|error| Failure::write(path, &error))
 }
 
 /// Adds the histograms of all ranks, in pairs; all ranks get the sum.

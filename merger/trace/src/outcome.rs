@@ -1,10 +1,10 @@
 //! Result of a trace, for the summary and for `--json`.
 
 use super::files::{FileFrame, FilePart};
-use super::item::{TableFacts, UnitFacts};
-use super::write_items::FileCounts;
+use super::item::{EventCounts, UnitFacts};
 use crate::options::TraceSplit;
 use rpd_console::wording::{counted, duration, grouped, noun};
+use rpd_run::DRAWN_TABLES;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,6 +15,10 @@ const NOT_DRAWN: &str = ": not drawn";
 const AS_CHOSEN: &str = "left out, as chosen";
 /// End of a reason for rows of tables that traces do not show.
 pub(super) const NO_PLACE: &str = ": a trace has no place for them";
+
+/// Name of the rows of each table of [`DRAWN_TABLES`].
+const ROW_NAMES: [&str; DRAWN_TABLES.len()] =
+    ["region", "sample", "kernel", "copy", "allocation", "counter value", "argument"];
 
 /// A trace that was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -32,7 +36,7 @@ pub struct TraceOutcome {
     /// Size of the largest file before compression, bytes.
     pub largest_raw_bytes: u64,
     /// Number of events in the files.
-    events: FileCounts,
+    events: EventCounts,
     /// Duration that the files show, ns.
     pub duration_ns: i64,
     /// Rows that are missing in the trace or changed, by reason. Zero counts are omitted.
@@ -45,18 +49,18 @@ pub struct TraceOutcome {
 }
 
 /// Maximum number of empty files that are listed.
-const MAX_EMPTY: usize = 1_000;
+const MAX_EMPTY_FILES: usize = 1_000;
 /// Maximum number of empty files that the warning names.
-const SHOWN_EMPTY: usize = 3;
+const MAX_NAMED_EMPTY_FILES: usize = 3;
 
 impl TraceOutcome {
     pub(super) fn new(
         output: PathBuf,
         frame: &FileFrame,
         parts: &[FilePart],
-        (facts, mended): &(UnitFacts, u64),
+        facts: &UnitFacts,
     ) -> TraceOutcome {
-        let mut events = FileCounts::default();
+        let mut events = EventCounts::default();
         parts.iter().for_each(|part| events.add(&part.tally));
         TraceOutcome {
             output,
@@ -67,7 +71,7 @@ impl TraceOutcome {
             largest_raw_bytes: parts.iter().map(FilePart::raw).max().unwrap_or(0),
             events,
             duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
-            not_drawn: not_drawn(facts, *mended),
+            not_drawn: not_drawn(facts),
             empty_files: Vec::new(),
             warnings: Vec::new(),
         }
@@ -80,26 +84,22 @@ impl TraceOutcome {
         parts: &[FilePart],
         name: impl Fn(usize) -> String,
     ) {
-        let is_empty = |part: &FilePart| {
-            let FileCounts { slices, instants, counters, samples, continued, .. } = part.tally;
-            slices + instants + counters + samples + continued == 0
-        };
+        let is_empty = |part: &FilePart| part.tally.items() + part.tally.continued == 0;
         let empty = || parts.iter().enumerate().filter(|(_, part)| is_empty(part));
         let count = empty().count() as u64;
         if count == 0 || parts.len() < 2 {
             return;
         }
-        self.empty_files = empty().take(MAX_EMPTY).map(|(number, _)| name(number)).collect();
-        let mut shown: Vec<&str> = self.empty_files.iter().take(SHOWN_EMPTY).map(String::as_str).collect();
+        self.empty_files = empty().take(MAX_EMPTY_FILES).map(|(number, _)| name(number)).collect();
+        let mut shown: Vec<&str> =
+            self.empty_files.iter().take(MAX_NAMED_EMPTY_FILES).map(String::as_str).collect();
         if count > shown.len() as u64 {
             shown.push("...");
         }
-        let FileCounts { slices, instants, counters, samples, .. } = self.events;
-        let each = (slices + instants + counters + samples).div_ceil(parts.len() as u64).max(1);
-        let option = if let TraceSplit::ByTime(files) = split {
-            format!("--split-by-time {files}: ")
-        } else {
-            String::new()
+        let each = self.events.items().div_ceil(parts.len() as u64).max(1);
+        let option = match split {
+            TraceSplit::ByTime(files) => format!("--split-by-time {files}: "),
+            _ => String::new(),
         };
         self.warnings.push(format!(
             "{option}{} of {} files have no event, as nothing was recorded in their time ({}); use --split-by-events {each} \
@@ -112,7 +112,7 @@ impl TraceOutcome {
 
     /// Returns the lines of the summary: label and text.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let FileCounts { slices, instants, counters, samples, flows, continued, repeated } = self.events;
+        let EventCounts { slices, instants, counters, samples, flows, continued, repeated } = self.events;
         let kinds = [
             (slices, "slice"),
             (instants, "instant"),
@@ -165,23 +165,14 @@ fn size(bytes: u64) -> String {
 }
 
 /// Returns counts of missing and changed rows, by reason.
-fn not_drawn(facts: &UnitFacts, mended: u64) -> BTreeMap<String, u64> {
+fn not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut note = |count: u64, why: String| {
         if count > 0 {
             all.insert(why, count);
         }
     };
-    let tables: [(&str, &TableFacts); 7] = [
-        ("region", &facts.regions),
-        ("kernel", &facts.kernels),
-        ("copy", &facts.copies),
-        ("allocation", &facts.allocations),
-        ("sample", &facts.samples),
-        ("counter value", &facts.values),
-        ("argument", &facts.args),
-    ];
-    for (what, table) in tables {
+    for (what, table) in ROW_NAMES.into_iter().zip(&facts.tables) {
         let of =
             |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
         note(table.left_out, format!("{} {AS_CHOSEN}", of(table.left_out)));
@@ -191,7 +182,7 @@ fn not_drawn(facts: &UnitFacts, mended: u64) -> BTreeMap<String, u64> {
         };
         note(table.untimed, format!("{} {why}{NOT_DRAWN}", of(table.untimed)));
         let arguments = noun(table.event_args, "argument");
-        let rows = if what == "copy" { "copies".to_owned() } else { noun(2, what) };
+        let rows = of(2);
         note(table.event_args, format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN}"));
         note(
             table.clamped,
@@ -212,6 +203,6 @@ fn not_drawn(facts: &UnitFacts, mended: u64) -> BTreeMap<String, u64> {
     note(facts.cut_stacks, "call stacks cut".to_owned());
     note(facts.no_numbers, "values of counters that are no numbers: drawn as gaps".to_owned());
     note(facts.mended, "texts that are no UTF-8: U+FFFD stands for what is none".to_owned());
-    note(mended, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
+    note(facts.replaced, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
     all
 }

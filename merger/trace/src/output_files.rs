@@ -2,8 +2,8 @@
 //! all are complete.
 
 use super::index::INDEX;
-use crate::options::TraceFormat;
-use crate::options::TraceSplit;
+use crate::options::{TraceFormat, TraceRequest, TraceSplit};
+use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::Failure;
 use rpd_files::{
     create_output, create_output_folder, remove_output, remove_output_folder, rename_output,
@@ -13,7 +13,7 @@ use rpd_output_file::{
     OutputLock, OutputShare, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt, require_utf8,
 };
 use serde::{Deserialize, Serialize};
-use std::fs::{self};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ enum Names {
 
 /// Output location of a trace, the same on all ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TraceTarget {
+pub(super) struct TraceTarget {
     folder: PathBuf,
     names: Names,
     force: bool,
@@ -56,36 +56,35 @@ pub struct TraceFiles {
     made_folder: bool,
 }
 
-/// Rejects an output name that is typical for a database.
-pub fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(), Failure> {
-    let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    if !OTHER_ENDINGS.contains(&extension) {
-        return Ok(());
+impl TraceRequest {
+    /// Rejects the name of an output file that is typical for a database.
+    ///
+    /// # Errors
+    /// With exit code [`Exit::Usage`](rpd_console::Exit::Usage).
+    pub fn refuse_name_of_database(&self, output: &Path) -> Result<(), Failure> {
+        let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if !OTHER_ENDINGS.contains(&extension) {
+            return Ok(());
+        }
+        let ending = self.format.file_ending().trim_start_matches('.');
+        Err(Failure::usage(format!(
+            "{} is named like a database, and a trace is none: name it like {}",
+            output.display(),
+            output.with_extension(ending).display()
+        )))
     }
-    Err(Failure::usage(format!(
-        "{} is named like a database, and a trace is none: name it like {}",
-        output.display(),
-        output.with_extension(ending.trim_start_matches('.')).display()
-    )))
 }
 
 impl TraceTarget {
-    /// Determines the output location. `output` is the requested path, `home` the default folder.
-    pub fn new(
-        output: Option<&Path>,
-        home: &Path,
-        split: TraceSplit,
-        ending: &str,
-        force: bool,
-    ) -> Result<TraceTarget, Failure> {
-        let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
-        let output = output.unwrap_or(home);
+    /// Determines the output location. `output` is a file or a folder, the current one if it is empty.
+    fn new(request: &TraceRequest, output: &Path, force: bool) -> Result<TraceTarget, Failure> {
+        let output = if output.as_os_str().is_empty() { Path::new(".") } else { output };
+        let ending = request.format.file_ending();
         require_utf8(output)?;
         let shown = output.display();
         let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
-        if is_folder || split != TraceSplit::Whole {
-            let found = fs::metadata(output);
-            if found.is_ok_and(|found| !found.is_dir()) {
+        if is_folder || request.split != TraceSplit::Whole {
+            if fs::metadata(output).is_ok_and(|found| !found.is_dir()) {
                 return Err(Failure::output(format!(
                     "{shown} is a file, and a trace that is split has several: name a folder with -o"
                 )));
@@ -97,20 +96,19 @@ impl TraceTarget {
                 force,
             });
         }
-        refuse_name_of_database(output, ending)?;
-        let others: &[&str] = match ending {
-            ".json.gz" => &[".json", ".pftrace", ".pftrace.gz"],
-            _ => &[".json", ".json.gz"],
+        request.refuse_name_of_database(output)?;
+        let others: &[&str] = match request.format {
+            TraceFormat::ChromeJson => &[".json", ".pftrace", ".pftrace.gz"],
+            TraceFormat::Perfetto => &[".json", ".json.gz"],
         };
-        let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
+            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
+        };
         if let Some(other) = others.iter().find(|ending| name.ends_with(*ending)) {
             return Err(Failure::usage(format!(
                 "{shown} is named {other}, and this trace is {ending}: change the name or --format"
             )));
         }
-        let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
-            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
-        };
         match fs::symlink_metadata(output) {
             Err(_) => {}
             Ok(_) if !force => {
@@ -131,7 +129,7 @@ impl TraceTarget {
     }
 
     /// Returns the final location of the trace: the file or the folder.
-    pub fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         match &self.names {
             Names::One(name) if self.folder == Path::new(".") => name.into(),
             Names::One(name) => self.folder.join(name),
@@ -221,24 +219,28 @@ impl TraceTarget {
 }
 
 impl TraceFiles {
-    /// Creates the folders and removes the remains of a killed run on rank 0 (`owner`). The other ranks call
-    /// [`TraceFiles::share`] after that succeeded.
-    pub fn begin(target: TraceTarget, owner: bool) -> Result<TraceFiles, Failure> {
+    /// Determines the output location, creates the folders and removes the remains of a killed run. `output` is a
+    /// file or a folder, the current one if it is empty. All ranks must call this.
+    ///
+    /// # Errors
+    /// If the output exists without `force`, has an unsuitable name, or cannot be created.
+    pub fn begin(
+        comm: &impl Comm,
+        request: &TraceRequest,
+        output: &Path,
+        force: bool,
+    ) -> Result<TraceFiles, Failure> {
+        let target = broadcast_result(comm, || TraceTarget::new(request, output, force))?;
         let work = target.beside(".partial");
-        let mut place = TraceFiles { target, work, lock: None, armed: false, made_folder: false };
-        if owner {
-            place.prepare()?;
+        let mut files = TraceFiles { target, work, lock: None, armed: false, made_folder: false };
+        let prepared = if comm.rank() == 0 { files.prepare() } else { Ok(()) };
+        agree_on_result(comm, prepared)?;
+        // Until now, the working folder may have belonged to another run.
+        if !files.armed {
+            remove_on_interrupt(UnfinishedOutput::Folder(files.work.clone()));
         }
-        Ok(place)
-    }
-
-    /// Makes this rank remove the working folder on failure, too. Before this call, the folder may belong to
-    /// another run.
-    pub fn share(&mut self) {
-        if !self.armed {
-            remove_on_interrupt(UnfinishedOutput::Folder(self.work.clone()));
-        }
-        self.armed = true;
+        files.armed = true;
+        Ok(files)
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
@@ -315,7 +317,7 @@ impl TraceFiles {
     }
 
     /// Returns the output location.
-    pub fn target(&self) -> &TraceTarget {
+    pub(super) fn target(&self) -> &TraceTarget {
         &self.target
     }
 

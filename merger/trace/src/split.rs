@@ -6,12 +6,12 @@ use crate::options::{TraceRequest, TraceSplit};
 use rpd_console::Failure;
 
 /// Maximum number of events of a file that opens in a browser, which needs 170 to 310 bytes for each.
-const OPENS: u64 = 2_000_000;
+const MAX_BROWSER_EVENTS: u64 = 2_000_000;
 /// Maximum number of times that a run is drawn until its files have the requested size.
-const MOST_TRIES: usize = 6;
+const MAX_TRIES: usize = 6;
 /// Maximum factor by which files get smaller from one try to the next. The size of track descriptions is not
 /// known in advance, and with very many files they would fill the disk.
-const MOST_FINER: u64 = 16;
+const MAX_REFINEMENT: u64 = 16;
 
 /// Divides a run, in several tries if sizes matter. All ranks compute the same result.
 pub(super) struct SliceCutter<'a> {
@@ -81,7 +81,7 @@ impl<'a> SliceCutter<'a> {
             TraceSplit::BySize(size) => {
                 by_events(self.aim.map_or(size, |aim| aim.now).div_ceil(self.event_bytes))
             }
-            TraceSplit::Auto => by_events(OPENS),
+            TraceSplit::Auto => by_events(MAX_BROWSER_EVENTS),
         }
     }
 
@@ -91,29 +91,34 @@ impl<'a> SliceCutter<'a> {
         let largest = parts.iter().map(FilePart::raw).max().unwrap_or(0);
         self.tries.push(Try { files: parts.len(), bytes });
         let aim = self.aim?;
-        if largest <= self.about(aim.size) || self.tries.len() >= MOST_TRIES {
+        if largest <= self.about(aim.size) || self.tries.len() >= MAX_TRIES {
             return None;
         }
         let overhead = self.overhead().unwrap_or(0);
-        let now = aim.size.max(aim.now / MOST_FINER);
+        let now = aim.size.max(aim.now / MAX_REFINEMENT);
         let cut = match now < aim.now || self.tries.len() <= 2 {
             true => now - now / 16,
             // The division used measured sizes and still missed the target by this factor.
-            false => (u128::from(aim.cut) * u128::from(aim.size) / u128::from(largest.max(1))) as u64,
+            false => scale(aim.cut, aim.size, largest.max(1)),
         };
         self.aim = Some(Aim { now, cut, ..aim });
         // If most of a file is not events, further division only adds overhead.
         if cut <= overhead.saturating_add(overhead / 4) {
             return None;
         }
-        let took = Took::of(windows, parts, overhead);
+        // Beginning of each file, its size without overhead in bytes, and its number of events.
+        let measured = windows
+            .iter()
+            .zip(parts)
+            .map(|((from, _), part)| (from, part.raw().saturating_sub(overhead), part.tally.items().max(1)));
+        let measured: Vec<(i64, u64, u64)> = measured.collect();
         let size = cut - overhead;
         let weight = |start: i64, load: SliceLoad| {
-            let bytes = took.bytes(start, load);
+            let file = measured.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
+            let (_, bytes, events) = measured.get(file).copied().unwrap_or((0, 1, 1));
+            let bytes = scale(load.events, bytes, events);
             match self.order.split {
-                TraceSplit::Auto => {
-                    bytes.max((u128::from(load.events) * u128::from(size) / u128::from(OPENS)) as u64)
-                }
+                TraceSplit::Auto => bytes.max(scale(load.events, size, MAX_BROWSER_EVENTS)),
                 _ => bytes,
             }
         };
@@ -178,28 +183,9 @@ impl<'a> SliceCutter<'a> {
     }
 }
 
-/// Measured sizes of events in the files of a try.
-struct Took {
-    /// Beginning of each file, its size without overhead in bytes, and its number of events.
-    files: Vec<(i64, u64, u64)>,
-}
-
-impl Took {
-    fn of(windows: &TimeSlices, parts: &[FilePart], overhead: u64) -> Took {
-        let of = |((from, _), part): ((i64, i64), &FilePart)| {
-            let tally = &part.tally;
-            let events = tally.slices + tally.instants + tally.counters + tally.samples;
-            (from, part.raw().saturating_sub(overhead), events.max(1))
-        };
-        Took { files: windows.iter().zip(parts).map(of).collect() }
-    }
-
-    /// Returns the size of the events of a bin that begins at this time, bytes.
-    fn bytes(&self, start: i64, load: SliceLoad) -> u64 {
-        let place = self.files.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
-        let (_, bytes, events) = self.files.get(place).copied().unwrap_or((0, 1, 1));
-        (u128::from(load.events) * u128::from(bytes) / u128::from(events)) as u64
-    }
+/// Returns `value * numerator / denominator`.
+fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    (u128::from(value) * u128::from(numerator) / u128::from(denominator)) as u64
 }
 
 /// Formats a size for an option, rounded up, in finer steps below 16M.

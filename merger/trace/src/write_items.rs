@@ -1,14 +1,24 @@
 //! Divides the sorted items of a unit into time slices: what begins, continues and ends in each file.
 
-use super::item::{ItemKind, StackNumber, TextId, TrackKind, UnitLayout};
+use super::item::{EventCounts, ItemKind, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout};
 use super::sort_items::{ItemExtra, StoredItem};
 use super::time_slices::TimeSlices;
+use super::track_numbers::TrackNumbers;
 use rpd_console::Failure;
 use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp, Window};
-use serde::{Deserialize, Serialize};
 
 /// Approximate number of bytes that are compressed together. It affects the content of the files.
 pub(super) const PIECE: usize = 1 << 20;
+
+/// A unit that is drawn.
+#[derive(Clone, Copy)]
+pub(super) struct EncodedUnit<'a> {
+    /// Index of the unit in the job.
+    pub(super) place: usize,
+    pub(super) layout: &'a UnitLayout,
+    pub(super) dictionary: &'a UnitDictionary,
+    pub(super) numbers: &'a TrackNumbers,
+}
 
 /// Writes the items of one unit in one format.
 pub(super) trait SliceWriter {
@@ -56,45 +66,12 @@ pub(super) struct SlicePart<'a> {
     pub(super) what: ItemDetails<'a>,
 }
 
-/// Numbers of events in a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct FileCounts {
-    /// Slices that begin in it.
-    pub(super) slices: u64,
-    /// Slices that continue in it.
-    pub(super) continued: u64,
-    pub(super) instants: u64,
-    /// Counter values.
-    pub(super) counters: u64,
-    /// Counter values that are repeated from before the file.
-    pub(super) repeated: u64,
-    pub(super) samples: u64,
-    /// Ends of flows.
-    pub(super) flows: u64,
-}
-
-impl FileCounts {
-    pub(super) fn add(&mut self, other: &FileCounts) {
-        self.slices += other.slices;
-        self.continued += other.continued;
-        self.instants += other.instants;
-        self.counters += other.counters;
-        self.repeated += other.repeated;
-        self.samples += other.samples;
-        self.flows += other.flows;
-    }
-
-    fn is_empty(&self) -> bool {
-        *self == FileCounts::default()
-    }
-}
-
 /// Receives the output of each time slice: pieces of bytes, and finally their numbers of events.
 pub(super) trait SlicePieces {
     /// Receives the next bytes of a time slice and returns memory for reuse.
     fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure>;
     /// Completes a time slice. Time slices without items of the unit are skipped.
-    fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure>;
+    fn done(&mut self, window: usize, tally: &EventCounts) -> Result<(), Failure>;
 }
 
 /// Draws the sorted items of a unit, one time slice after another.
@@ -112,7 +89,7 @@ pub(super) struct FileCanvas<'a, P, O> {
     touched: Vec<u32>,
     /// Tracks that have a value.
     counters: Vec<u32>,
-    tally: FileCounts,
+    tally: EventCounts,
     spare: Vec<u8>,
 }
 
@@ -144,19 +121,17 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         paint: P,
         out: O,
     ) -> Result<FileCanvas<'a, P, O>, Failure> {
-        let mut rows = Vec::new();
-        rows.resize_with(layout.tracks.len(), Row::default);
         let mut canvas = FileCanvas {
             layout,
             windows,
             t0,
             paint,
             out,
-            rows,
+            rows: layout.tracks.iter().map(|_| Row::default()).collect(),
             window: (0, Window::ALL),
             touched: Vec::new(),
             counters: Vec::new(),
-            tally: FileCounts::default(),
+            tally: EventCounts::default(),
             spare: Vec::new(),
         };
         canvas.enter(0)?;
@@ -218,7 +193,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             Some(TrackKind::Slices(overlaps)) => *overlaps,
             _ => Overlaps::Separate,
         };
-        let span = Span::new(start, end).map_err(|error| Failure::internal(error.to_string()))?;
+        let span = Span::new(start, end).map_err(Failure::internal)?;
         let Some(row) = self.rows.get_mut(track as usize) else { return Ok(()) };
         let timeline = row.timeline.get_or_insert_with(|| Timeline::new(overlaps, window));
         if std::mem::replace(&mut row.opened, now) != now {
@@ -239,7 +214,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             }
             Edge::End { at, lane } => paint.end(track, lane as u32, at),
         });
-        let drawn = drawn.map_err(|error| Failure::internal(error.to_string()))?;
+        let drawn = drawn.map_err(Failure::internal)?;
         if drawn {
             row.end = row.end.max(end);
             self.touch(track);
@@ -298,8 +273,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
 
     fn enter(&mut self, number: usize) -> Result<(), Failure> {
         let Some((from, to)) = self.windows.get(number) else { return Ok(()) };
-        let window = Window::new(self.time(from)?, self.time(to)?)
-            .map_err(|error| Failure::internal(error.to_string()))?;
+        let window = Window::new(self.time(from)?, self.time(to)?).map_err(Failure::internal)?;
         self.window = (number, window);
         self.paint.begin_file(window);
         let mut open = std::mem::take(&mut self.touched);
@@ -353,7 +327,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             }
         }
         let tally = std::mem::take(&mut self.tally);
-        if tally.is_empty() {
+        if tally == EventCounts::default() {
             return Ok(());
         }
         self.flush()?;
@@ -370,13 +344,13 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let since = ns.checked_sub(self.t0).ok_or_else(|| {
             Failure::input(format!("{ns} ns is more than 292 years behind the first time of the job"))
         })?;
-        Timestamp::new(since).map_err(|error| Failure::internal(error.to_string()))
+        Timestamp::new(since).map_err(Failure::internal)
     }
 }
 
 fn begin<P: SliceWriter>(
     paint: &mut P,
-    tally: &mut FileCounts,
+    tally: &mut EventCounts,
     (track, lane): (u32, usize),
     mut part: SlicePart<'_>,
 ) {
@@ -465,14 +439,14 @@ mod tests {
     }
 
     /// Content of each time slice.
-    struct Files(Vec<Option<(Vec<Mark>, FileCounts)>>);
+    struct Files(Vec<Option<(Vec<Mark>, EventCounts)>>);
 
     impl SlicePieces for Files {
         fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
             assert!(self.0[window].is_none());
             Ok(bytes)
         }
-        fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure> {
+        fn done(&mut self, window: usize, tally: &EventCounts) -> Result<(), Failure> {
             assert!(self.0[window].is_none());
             self.0[window] = Some((NOTES.take(), *tally));
             Ok(())
@@ -507,7 +481,7 @@ mod tests {
         name: u32,
     }
 
-    fn run(items: &[Drawn], windows: &TimeSlices) -> Vec<Option<(Vec<Mark>, FileCounts)>> {
+    fn run(items: &[Drawn], windows: &TimeSlices) -> Vec<Option<(Vec<Mark>, EventCounts)>> {
         let folder = tempfile::tempdir().unwrap();
         let mut sorter = ItemSorter::new(folder.path(), 1 << 20, 5);
         for drawn in items {

@@ -1,5 +1,6 @@
 //! The tracks of a unit, in drawing order.
 
+use super::JobRows;
 use super::placement::{NOBODY, StackLevel, TrackKey, TrackPlace};
 use crate::item::{DrawnTrack, TrackKind, UnitLayout};
 use rpd_perfetto::Overlaps;
@@ -8,23 +9,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Creates the processes and tracks that the rows need.
 pub(super) fn layout(
-    names: &UnitNames,
-    (processes, strings): (&[RunProcess], &RunStrings),
+    job: &JobRows,
     unit: &RowUnit,
+    names: &UnitNames,
     keys: &BTreeSet<TrackKey>,
-    by_queue: bool,
     layout: &mut UnitLayout,
 ) {
+    let by_queue = job.selection.group_by_queue;
     let mut used: BTreeSet<u32> = keys.iter().map(|(process, _)| *process).collect();
     // A process without rows is also drawn, in its own unit.
     used.extend(unit.processes.first().filter(|_| !unit.by_pid));
     let mut used: Vec<(ProcessIdentity, u32)> =
-        used.into_iter().map(|place| (drawn(processes, place), place)).collect();
+        used.into_iter().map(|place| (drawn(&job.run.processes, place), place)).collect();
     used.sort_by_key(|(drawn, _)| drawn.order);
     for (drawn, place) in used {
         let own =
             keys.range((place, TrackPlace::Thread(None))..).take_while(|(process, _)| *process == place);
-        let mut tracks = Tracks { names, strings, by_queue, groups: BTreeMap::new(), layout, order: 0 };
+        let mut tracks =
+            Tracks { names, strings: &job.run.strings, by_queue, groups: BTreeMap::new(), layout, order: 0 };
         tracks.layout.processes.push(drawn);
         let mut own: Vec<TrackKey> = own.copied().collect();
         own.sort_by_key(|(_, place)| tracks.order_of(*place));
@@ -163,13 +165,13 @@ impl Tracks<'_> {
 
     /// Returns name, kind and description of a track.
     fn drawn(&self, place: TrackPlace) -> (String, TrackKind, Option<String>) {
-        let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let non_empty = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let counter = |unit: &str| TrackKind::Counter { unit: unit.to_owned() };
         let plain = |name: &str, overlaps| (name.to_owned(), TrackKind::Slices(overlaps), None);
         match place {
             TrackPlace::Thread(thread) => match thread.and_then(|thread| self.names.threads.at(thread)) {
                 Some((_, thread)) => {
-                    let name = told(&thread.name).unwrap_or_else(|| format!("thread {}", thread.tid));
+                    let name = non_empty(&thread.name).unwrap_or_else(|| format!("thread {}", thread.tid));
                     (name, TrackKind::Thread { tid: thread.tid }, None)
                 }
                 None => plain("unknown thread", Overlaps::Nest),
@@ -205,7 +207,7 @@ impl Tracks<'_> {
             TrackPlace::Counter(place) => match place.and_then(|place| self.names.counters.at(place)) {
                 Some((_, found)) => {
                     let unit = if found.unit == "B" { "bytes" } else { &found.unit };
-                    (found.name.clone(), counter(unit), told(&found.description))
+                    (found.name.clone(), counter(unit), non_empty(&found.description))
                 }
                 None => ("unknown counter".to_owned(), counter(""), None),
             },

@@ -1,6 +1,7 @@
 //! Determines the tracks on which the rows of a unit are drawn.
 
-use rpd_run::{RowUnit, RunProcess, UnitNames, row_times};
+use super::JobRows;
+use rpd_run::{RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::collections::HashMap;
 
@@ -49,7 +50,7 @@ pub(super) type TrackKey = (u32, TrackPlace);
 
 /// The columns that determine the times and the tracks of a table's rows.
 pub(super) struct RowSpans<'a> {
-    table: TableId,
+    pub(super) table: TableId,
     pid: &'a Cells,
     start: &'a Cells,
     end: &'a Cells,
@@ -108,20 +109,14 @@ pub(super) struct RowPlacement<'a> {
 }
 
 impl<'a> RowPlacement<'a> {
-    /// `processes` are all processes of the job.
-    pub(super) fn new(
-        names: &'a UnitNames,
-        processes: &[RunProcess],
-        unit: &RowUnit,
-        by_queue: bool,
-    ) -> RowPlacement<'a> {
+    pub(super) fn new(job: &JobRows, unit: &RowUnit, names: &'a UnitNames) -> RowPlacement<'a> {
         let own = &unit.processes;
-        let id = |place: &u32| Some((processes.get(*place as usize)?.info.id, *place));
+        let id = |place: &u32| Some((job.run.processes.get(*place as usize)?.info.id, *place));
         RowPlacement {
             names,
             one: own.first().copied().filter(|_| !unit.by_pid),
             processes: own.iter().filter_map(id).collect(),
-            by_queue,
+            by_queue: job.selection.group_by_queue,
         }
     }
 
@@ -196,12 +191,12 @@ impl<V: Copy> RecentPlaces<V> {
     fn slot((process, place): TrackKey) -> usize {
         let number = |place: Option<u32>| place.map_or(0, |place| place.wrapping_add(1));
         let place = match place {
-            TrackPlace::Thread(place) | TrackPlace::Moments(place) | TrackPlace::Copies(place) => {
-                number(place)
-            }
-            TrackPlace::Allocations(place) | TrackPlace::Sum(place, _) | TrackPlace::Counter(place) => {
-                number(place)
-            }
+            TrackPlace::Thread(place)
+            | TrackPlace::Moments(place)
+            | TrackPlace::Copies(place)
+            | TrackPlace::Allocations(place)
+            | TrackPlace::Sum(place, _)
+            | TrackPlace::Counter(place) => number(place),
             TrackPlace::Lane(agent, lane) => number(agent).wrapping_mul(8).wrapping_add(number(lane)),
         };
         place.wrapping_add(process.wrapping_mul(16)) as usize % SLOTS

@@ -1,16 +1,16 @@
 //! The first pass over a unit: determines its tracks, its times, and which pieces hold which events.
 
-use super::TakeTimes;
 use super::layout::layout;
 use super::placement::{NOBODY, RecentPlaces, RowPlacement, RowSpans, TrackKey, TrackPlace};
-use crate::item::{ItemExclusion, ItemSort, TraceSelection, UnitLayout};
+use super::{JobRows, TakeStart};
+use crate::item::{ItemExclusion, TraceSelection, UnitLayout};
 use rpd_console::Failure;
-use rpd_run::{DRAWN, RowUnit, RunProcess, RunStrings, RunTables, UnitNames};
+use rpd_run::{DRAWN_TABLES, RowUnit, RunProcess, UnitNames};
 use rpd_shard::model::{TableId, Value, rocpd};
 use std::collections::BTreeSet;
 
 /// Maximum number of tracks in a unit.
-const MOST_TRACKS: usize = 1 << 20;
+const MAX_TRACKS: usize = 1 << 20;
 
 /// Surveyed properties of a piece.
 #[derive(Clone, Copy, Debug)]
@@ -48,15 +48,14 @@ pub(super) fn excludes(selection: &TraceSelection, table: TableId) -> bool {
         rocpd::PMC_EVENT => ItemExclusion::Counters,
         _ => return false,
     };
-    selection.exclude.contains(&what)
+    !selection.includes(what)
 }
 
 /// State of the first pass.
 struct Survey<'a, 'b> {
     placing: RowPlacement<'a>,
-    processes: &'a [RunProcess],
-    selection: &'a TraceSelection,
-    each: &'a mut TakeTimes<'b>,
+    job: &'a JobRows,
+    each: &'a mut TakeStart<'b>,
     tracks: BTreeSet<TrackKey>,
     recent: RecentPlaces<()>,
     /// Ids of the events of counter values, ascending.
@@ -67,20 +66,12 @@ struct Survey<'a, 'b> {
 }
 
 /// Surveys a unit.
-pub(super) fn survey(
-    tables: &RunTables,
-    unit: &RowUnit,
-    job: (&[RunProcess], &RunStrings),
-    selection: &TraceSelection,
-    each: &mut TakeTimes<'_>,
-) -> Result<UnitLayout, Failure> {
-    let (processes, strings) = job;
-    let names = UnitNames::read(tables, unit)?;
-    let mut pieces: Vec<Vec<PieceSeen>> = vec![Vec::new(); DRAWN.len()];
+pub(super) fn survey(job: &JobRows, unit: &RowUnit, each: &mut TakeStart<'_>) -> Result<UnitLayout, Failure> {
+    let names = UnitNames::read(&job.run.tables, unit)?;
+    let mut pieces: Vec<Vec<PieceSeen>> = vec![Vec::new(); DRAWN_TABLES.len()];
     let mut survey = Survey {
-        placing: RowPlacement::new(&names, processes, unit, selection.group_by_queue),
-        processes,
-        selection,
+        placing: RowPlacement::new(job, unit, &names),
+        job,
         each,
         tracks: BTreeSet::new(),
         recent: RecentPlaces::default(),
@@ -89,29 +80,23 @@ pub(super) fn survey(
         layout: UnitLayout::default(),
     };
     // Counter values are read before samples, because whether a sample has counters determines its track.
-    for (place, table) in DRAWN.into_iter().enumerate().rev() {
-        if let Some(found) = pieces.get_mut(place) {
-            *found = survey.table(tables, unit, table)?;
-        }
+    for (place, table) in DRAWN_TABLES.into_iter().enumerate().rev() {
+        pieces[place] = survey.table(unit, table)?;
         if table == rocpd::PMC_EVENT {
             survey.counted.sort_unstable();
             survey.drawn_at = vec![i64::MIN; survey.counted.len()];
         }
     }
     let Survey { tracks, layout: mut found, .. } = survey;
-    layout(&names, (processes, strings), unit, &tracks, selection.group_by_queue, &mut found);
+    layout(job, unit, &names, &tracks, &mut found);
     found.seen.names = names;
     found.seen.pieces = pieces;
     Ok(found)
 }
 
 impl Survey<'_, '_> {
-    fn table(
-        &mut self,
-        tables: &RunTables,
-        unit: &RowUnit,
-        table: TableId,
-    ) -> Result<Vec<PieceSeen>, Failure> {
+    fn table(&mut self, unit: &RowUnit, table: TableId) -> Result<Vec<PieceSeen>, Failure> {
+        let tables = &self.job.run.tables;
         let ids = unit.ids(table);
         let all = tables.within(table, ids)?;
         let mut pieces: Vec<PieceSeen> = Vec::new();
@@ -119,9 +104,7 @@ impl Survey<'_, '_> {
         tables.each_of(table, &all, ids, wanted(table), &mut |number, rows, places| {
             let Some(&piece) = all.get(number) else { return Ok(()) };
             if pieces.last().is_none_or(|seen| seen.piece != piece) {
-                if self.tracks.len() > MOST_TRACKS {
-                    return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
-                }
+                self.check_track_count()?;
                 let (events, times) = ((i64::MAX, i64::MIN), (i64::MAX, i64::MIN));
                 pieces.push(PieceSeen { piece, events, times, rows: 0 });
             }
@@ -129,9 +112,7 @@ impl Survey<'_, '_> {
             let spans = RowSpans::of(table, rows, &self.placing);
             let first = rows.keys.get(places.start);
             if before.is_some_and(|before| before >= first) {
-                return Err(
-                    tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
-                );
+                return Err(tables.descending_ids(table));
             }
             before = places.end.checked_sub(1).map(|last| rows.keys.get(last));
             seen.rows += places.len() as u64;
@@ -142,7 +123,7 @@ impl Survey<'_, '_> {
             match table {
                 rocpd::ARG => {}
                 rocpd::PMC_EVENT => {
-                    let is_drawn = !excludes(self.selection, table);
+                    let is_drawn = !excludes(&self.job.selection, table);
                     for i in places {
                         self.counted.extend(spans.event(i));
                         if is_drawn {
@@ -150,7 +131,7 @@ impl Survey<'_, '_> {
                         }
                     }
                 }
-                _ if excludes(self.selection, table) => {}
+                _ if excludes(&self.job.selection, table) => {}
                 _ => {
                     let kinds = rows.column("type");
                     for i in places {
@@ -164,16 +145,23 @@ impl Survey<'_, '_> {
             }
             Ok(())
         })?;
-        if self.tracks.len() > MOST_TRACKS {
-            return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
-        }
+        self.check_track_count()?;
         Ok(pieces)
+    }
+
+    fn check_track_count(&self) -> Result<(), Failure> {
+        match self.tracks.len() {
+            0..=MAX_TRACKS => Ok(()),
+            _ => {
+                Err(self.job.run.tables.failure(format_args!("a process has more than {MAX_TRACKS} tracks")))
+            }
+        }
     }
 
     #[inline]
     fn row(&mut self, table: TableId, spans: &RowSpans<'_>, i: usize, (start, end): (i64, i64), grows: bool) {
         let key = self.placing.key(spans, i);
-        if !is_selected(self.processes, key) {
+        if !is_selected(&self.job.run.processes, key) {
             return;
         }
         let layout = &mut self.layout;
@@ -188,24 +176,24 @@ impl Survey<'_, '_> {
         let counts = &mut self.layout.counts;
         if !is_moment {
             counts.slices += 1;
-            (self.each)(start, end, ItemSort::Slice);
+            (self.each)(start);
         } else if values == 0 {
             counts.instants += 1;
-            (self.each)(start, start, ItemSort::Moment);
+            (self.each)(start);
         }
-        let has_counters = !excludes(self.selection, rocpd::PMC_EVENT);
+        let has_counters = !excludes(&self.job.selection, rocpd::PMC_EVENT);
         let values = if has_counters && is_first { values } else { 0 };
         let ends = if is_moment { 1 } else { 2 };
         counts.counters += values * ends;
         for _ in 0..values {
-            (self.each)(start, start, ItemSort::Counter);
+            (self.each)(start);
             if !is_moment {
-                (self.each)(end, end, ItemSort::Counter);
+                (self.each)(end);
             }
         }
         if grows && has_counters {
             self.layout.counts.counters += 1;
-            (self.each)(end, end, ItemSort::Counter);
+            (self.each)(end);
             if let (process, TrackPlace::Allocations(agent)) = key {
                 self.track((process, TrackPlace::Sum(agent, spans.level(i))));
             }
@@ -215,7 +203,7 @@ impl Survey<'_, '_> {
     fn track(&mut self, key: TrackKey) {
         if self.recent.get(key).is_none() {
             self.recent.put(key, ());
-            if is_selected(self.processes, key) {
+            if is_selected(&self.job.run.processes, key) {
                 self.tracks.insert(key);
             }
         }

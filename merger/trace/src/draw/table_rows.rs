@@ -4,9 +4,11 @@ use super::allocations::AllocationChange;
 use super::arg_values::push_hex;
 use super::event_details::{EventChunk, EventDetails};
 use super::placement::{RowSpans, StackLevel, TrackPlace};
-use super::text_columns::each_text;
-use super::unit::{DrawnTable, UnitDrawer};
-use crate::item::{ArgValue, ItemArg, TextId};
+use super::row_to_item::DrawnRow;
+use super::text_columns::{add_text, each_text};
+use super::unit::UnitDrawer;
+use super::unit_source::UnitSource;
+use crate::item::{ArgValue, FlowEnd, ItemArg, TextId, table_place};
 use rpd_console::Failure;
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::ops::Range;
@@ -71,91 +73,109 @@ pub(super) fn wanted(table: TableId) -> &'static [&'static str] {
     }
 }
 
-/// Rows, and the range of those to use.
-pub(super) type TheseRows<'r> = (&'r Rows<Local>, Range<usize>);
+/// Rows of one table that are drawn, with the details of their events.
+pub(super) struct ChunkRows<'r> {
+    /// Index of the table in [`UnitFacts`](crate::item::UnitFacts).
+    pub(super) facts: usize,
+    rows: &'r Rows<Local>,
+    /// Indices of the rows to use.
+    places: Range<usize>,
+    pub(super) spans: RowSpans<'r>,
+    pub(super) chunk: &'r EventChunk,
+    pub(super) events: &'r EventDetails,
+}
+
+impl<'r> ChunkRows<'r> {
+    pub(super) fn new(
+        table: TableId,
+        rows: &'r Rows<Local>,
+        places: Range<usize>,
+        source: &UnitSource<'_>,
+        chunk: &'r EventChunk,
+        events: &'r EventDetails,
+    ) -> ChunkRows<'r> {
+        let spans = RowSpans::of(table, rows, &source.placing);
+        ChunkRows { facts: table_place(table), rows, places, spans, chunk, events }
+    }
+
+    fn column(&self, name: &str) -> &'r Cells {
+        self.rows.column(name)
+    }
+
+    fn columns<const N: usize>(&self, names: [&str; N]) -> [&'r Cells; N] {
+        names.map(|name| self.rows.column(name))
+    }
+}
 
 /// Maximum number of args of one row, apart from recorded ones.
 const ARGS: usize = 16;
 
 impl UnitDrawer<'_, '_> {
-    pub(super) fn regions(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::REGION;
-        let spans = RowSpans::of(table, rows, self.placing);
+    pub(super) fn draw_rows(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        match rows.spans.table {
+            rocpd::REGION => self.regions(rows),
+            rocpd::SAMPLE => self.samples(rows),
+            rocpd::KERNEL_DISPATCH => self.kernels(rows),
+            rocpd::MEMORY_COPY => self.copies(rows),
+            _ => self.allocations(rows),
+        }
+    }
+
+    fn regions(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
         let names = rows.column("name_id");
-        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-        let open = open(rows.column("extdata"), places.clone());
+        let mut arrow = self.first_arrow(rows);
+        let open = open(rows.column("extdata"), rows.places.clone());
         let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places.clone() {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+        for i in rows.places.clone() {
+            let Some(row) = self.enter(rows, i) else { continue };
             let name = self.string(names.int(i));
             args.clear();
-            self.set_flows(table, rows.keys.get(i), &mut arrow);
-            self.add_collective(&row, name, events);
+            self.set_flows(rows, i, &mut arrow);
+            self.add_collective(&row, name, rows.events);
             if self.annotates() {
                 if row.message != TextId(0) && row.message != name {
                     args.push(known(self.words.call, name));
                 }
-                if open.get(i - places.start).is_some_and(|open| *open) {
+                if open.get(i - rows.places.start) == Some(&true) {
                     args.push(ItemArg { name: self.words.open, value: ArgValue::Bool(true) });
                 }
             }
-            self.slice(&row, message_or(&row, name), &mut args, events)?;
+            self.slice(&row, message_or(&row, name), &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn samples(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::SAMPLE;
-        let spans = RowSpans::of(table, rows, self.placing);
+    fn samples(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
         let tracks = rows.column("track_id");
+        let known_tracks = &self.source.placing.names.tracks;
         let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-            let tracks_known = &self.placing.names.tracks;
-            let track = tracks_known.place(tracks.int(i)).and_then(|place| tracks_known.at(place));
+        for i in rows.places.clone() {
+            let Some(row) = self.enter(rows, i) else { continue };
+            let track = known_tracks.place(tracks.int(i)).and_then(|place| known_tracks.at(place));
             let name = self.string(track.and_then(|(_, track)| track.name));
             args.clear();
             if self.annotates() && row.message != TextId(0) && row.message != name {
                 args.push(known(self.words.track, name));
             }
-            self.moment(&row, message_or(&row, name), &mut args, events)?;
+            self.moment(&row, message_or(&row, name), &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn kernels(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::KERNEL_DISPATCH;
-        let spans = RowSpans::of(table, rows, self.placing);
-        let column = |name| rows.column(name);
-        let (kernels, dispatches) = (column("kernel_id"), column("dispatch_id"));
-        let workgroup = ["workgroup_size_x", "workgroup_size_y", "workgroup_size_z"].map(column);
-        let grid = ["grid_size_x", "grid_size_y", "grid_size_z"].map(column);
-        let (queues, streams) = (column("queue_id"), column("stream_id"));
-        let sizes = [column("group_segment_size"), column("private_segment_size")];
-        let regions = column("region_name_id");
-        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
+    fn kernels(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        let [kernels, dispatches, regions] = rows.columns(["kernel_id", "dispatch_id", "region_name_id"]);
+        let workgroup = rows.columns(["workgroup_size_x", "workgroup_size_y", "workgroup_size_z"]);
+        let grid = rows.columns(["grid_size_x", "grid_size_y", "grid_size_z"]);
+        let lanes = rows.columns(["queue_id", "stream_id"]);
+        let sizes = rows.columns(["group_segment_size", "private_segment_size"]);
+        let mut arrow = self.first_arrow(rows);
         let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+        for i in rows.places.clone() {
+            let Some(row) = self.enter(rows, i) else { continue };
             let kernel = self.kernels.place(kernels.int(i)).and_then(|place| self.kernels.at(place));
             let name = kernel.map_or(self.words.unknown, |(_, name)| *name);
             args.clear();
-            self.set_flows(table, rows.keys.get(i), &mut arrow);
+            self.set_flows(rows, i, &mut arrow);
             if self.annotates() {
                 for (word, of) in [(self.words.grid, grid), (self.words.workgroup, workgroup)] {
                     let sizes = of.map(|cells| cells.int(i).unwrap_or(0));
@@ -164,7 +184,7 @@ impl UnitDrawer<'_, '_> {
                         args.push(known(word, self.words.sizes(sizes, &mut self.dictionary.texts)));
                     }
                 }
-                self.lanes((queues, streams), i, &mut args);
+                self.lanes(lanes, i, &mut args);
                 number(self.words.dispatch, dispatches.get(i), &mut args);
                 for (name, cells) in [self.words.lds, self.words.scratch].into_iter().zip(sizes) {
                     if cells.int(i) != Some(0) {
@@ -173,83 +193,58 @@ impl UnitDrawer<'_, '_> {
                 }
                 self.region(regions, i, &mut args);
             }
-            self.slice(&row, name, &mut args, events)?;
+            self.slice(&row, name, &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn copies(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::MEMORY_COPY;
-        let spans = RowSpans::of(table, rows, self.placing);
-        let column = |name| rows.column(name);
-        let (names, sizes) = (column("name_id"), column("size"));
-        let (to, from) = (column("dst_agent_id"), column("src_agent_id"));
-        let (queues, streams) = (column("queue_id"), column("stream_id"));
-        let regions = column("region_name_id");
-        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
+    fn copies(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        let [names, sizes, regions] = rows.columns(["name_id", "size", "region_name_id"]);
+        let [to, from] = rows.columns(["dst_agent_id", "src_agent_id"]);
+        let lanes = rows.columns(["queue_id", "stream_id"]);
+        let mut arrow = self.first_arrow(rows);
         let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+        for i in rows.places.clone() {
+            let Some(row) = self.enter(rows, i) else { continue };
             let name = self.string(names.int(i));
             args.clear();
-            self.set_flows(table, rows.keys.get(i), &mut arrow);
+            self.set_flows(rows, i, &mut arrow);
             if self.annotates() {
                 number(self.words.size, sizes.get(i), &mut args);
                 for (name, agents) in [(self.words.src, from), (self.words.dst, to)] {
-                    let agent = self.words.agent_at(self.placing.names.agents.place(agents.int(i)));
+                    let agent = self.words.agent_at(self.source.placing.names.agents.place(agents.int(i)));
                     args.extend(agent.map(|agent| known(name, agent)));
                 }
-                self.lanes((queues, streams), i, &mut args);
+                self.lanes(lanes, i, &mut args);
                 self.region(regions, i, &mut args);
             }
-            self.slice(&row, name, &mut args, events)?;
+            self.slice(&row, name, &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn allocations(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::MEMORY_ALLOCATE;
-        let spans = RowSpans::of(table, rows, self.placing);
-        let column = |name| rows.column(name);
-        let (kinds, levels) = (column("type"), column("level"));
-        let (addresses, sizes) = (column("address"), column("size"));
-        let (queues, streams) = (column("queue_id"), column("stream_id"));
-        let [mut names, mut known_levels] = [const { Vec::new() }; 2];
-        each_text(
-            kinds,
-            places.clone(),
-            self.words.unknown,
-            |text| self.known_text(text),
-            |id| names.push(id),
-        );
-        each_text(
-            levels,
-            places.clone(),
-            TextId(0),
-            |text| self.known_text(text),
-            |id| known_levels.push(id),
-        );
-        let hex = Hex::of(addresses, places.clone());
+    fn allocations(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        let [kinds, levels, addresses, sizes] = rows.columns(["type", "level", "address", "size"]);
+        let lanes = rows.columns(["queue_id", "stream_id"]);
+        let mut texts = |cells, none| {
+            let mut found = Vec::new();
+            let add = |text: &[u8]| add_text(text, &mut self.dictionary.texts, &mut self.facts.mended);
+            each_text(cells, rows.places.clone(), none, add, |id| found.push(id));
+            found
+        };
+        let names = texts(kinds, self.words.unknown);
+        let known_levels = texts(levels, TextId(0));
+        let hex = Hex::of(addresses, rows.places.clone());
         let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for (place, i) in places.enumerate() {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+        for (place, i) in rows.places.clone().enumerate() {
+            let Some(row) = self.enter(rows, i) else { continue };
             if let Some(change) = AllocationChange::of(kinds.get(i)) {
                 let (level, times) = (StackLevel::of(levels.get(i)), (row.start, row.end));
                 let bytes = sizes.int(i).unwrap_or(0);
                 self.memory.add(row.key, level, change, times, addresses.int(i), bytes);
             }
             args.clear();
-            self.clear_flows();
+            self.flows.clear();
             if self.annotates() {
                 number(self.words.size, sizes.get(i), &mut args);
                 if let Some(address) = hex.at(place) {
@@ -261,12 +256,37 @@ impl UnitDrawer<'_, '_> {
                     let agent = self.words.agent_at(agent);
                     args.extend(agent.map(|agent| known(self.words.agent, agent)));
                 }
-                self.lanes((queues, streams), i, &mut args);
+                self.lanes(lanes, i, &mut args);
             }
             let name = names.get(place).copied().unwrap_or_default();
-            self.slice(&row, name, &mut args, events)?;
+            self.slice(&row, name, &mut args, rows.events)?;
         }
         Ok(())
+    }
+
+    /// Returns the index of the first flow at these rows.
+    fn first_arrow(&self, rows: &ChunkRows<'_>) -> usize {
+        self.arrows.first(rows.spans.table, rows.rows.keys.get(rows.places.start))
+    }
+
+    /// Sets the flows of the next item: those at row `i`.
+    #[inline]
+    fn set_flows(&mut self, rows: &ChunkRows<'_>, i: usize, next: &mut usize) {
+        self.flows.clear();
+        let (table, id) = (rows.spans.table, rows.rows.keys.get(i));
+        let arrows = self.arrows.all(table);
+        while let Some((row, number)) = arrows.get(*next).filter(|(row, _)| *row <= id) {
+            if *row == id {
+                let from = table == rocpd::REGION;
+                self.flows.push(if from { FlowEnd::From(*number) } else { FlowEnd::To(*number) });
+            }
+            *next += 1;
+        }
+    }
+
+    /// Returns whether annotations are requested.
+    fn annotates(&self) -> bool {
+        self.source.job.selection.annotations
     }
 
     #[inline]
@@ -276,8 +296,8 @@ impl UnitDrawer<'_, '_> {
 
     /// Adds the queue and the stream of a row, with the names of their tracks.
     #[inline]
-    fn lanes(&self, (queues, streams): (&Cells, &Cells), i: usize, args: &mut Vec<ItemArg<'_>>) {
-        let (names, words) = (self.placing.names, &self.words);
+    fn lanes(&self, [queues, streams]: [&Cells; 2], i: usize, args: &mut Vec<ItemArg<'_>>) {
+        let (names, words) = (self.source.placing.names, &self.words);
         let queue = words.queue_at(names.queues.place(queues.int(i))).map(|name| known(words.queue, name));
         let stream =
             words.stream_at(names.streams.place(streams.int(i))).map(|name| known(words.stream, name));
@@ -295,7 +315,7 @@ impl UnitDrawer<'_, '_> {
 }
 
 /// Returns the displayed name of a row: the message of its event, or else its own name.
-fn message_or(row: &DrawnTable, name: TextId) -> TextId {
+fn message_or(row: &DrawnRow, name: TextId) -> TextId {
     if row.message == TextId(0) { name } else { row.message }
 }
 
@@ -315,21 +335,18 @@ fn number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
     args.push(ItemArg { name, value });
 }
 
-/// Returns which regions were open when their process ended; empty if none was.
+/// Returns which regions were open when their process ended.
 fn open(extdata: &Cells, places: Range<usize>) -> Vec<bool> {
-    let is_open =
-        |text: &[u8]| text.len() > 2 && text.windows(6).any(|part| part == b"\"open\"") && says_open(text);
+    let is_open = |text: &[u8]| {
+        text.len() > 2 && text.windows(6).any(|part| part == b"\"open\"") && is_marked_open(text)
+    };
     let mut open = Vec::new();
-    let mut any = false;
-    each_text(extdata, places, false, is_open, |is_open| {
-        any |= is_open;
-        open.push(is_open);
-    });
-    if any { open } else { Vec::new() }
+    each_text(extdata, places, false, is_open, |is_open| open.push(is_open));
+    open
 }
 
 /// Returns whether the extdata contains `{"rpd":{"open":true}}`.
-fn says_open(extdata: &[u8]) -> bool {
+fn is_marked_open(extdata: &[u8]) -> bool {
     let json = serde_json::from_slice::<serde_json::Value>(extdata);
     json.is_ok_and(|json| json.pointer("/rpd/open").and_then(serde_json::Value::as_bool) == Some(true))
 }
