@@ -59,14 +59,14 @@ pub(crate) fn trace(
         let database = merged_database(args, &files);
         if let Some(length) = database.as_ref().and_then(|path| path.metadata().ok()).map(|found| found.len())
         {
-            SizeLimit::of(args, &files).check(trace_bytes(length), place.work())?;
+            SizeLimit::of(args, &files).check(trace_bytes(length), place.work_folder())?;
         }
         Ok(database)
     })?;
     let (mut report, partial, database) = match direct {
         Some(database) => (None, None, database),
         None => {
-            let output = place.work().join("merged.db");
+            let output = place.work_folder().join("merged.db");
             let mut job =
                 broadcast_result(comm, || MergeJob::of((files, unused.clone()), output.clone(), args))?;
             let mut partial = agree_on_result(comm, PartialOutput::begin(&output, comm.rank() == 0, false))?;

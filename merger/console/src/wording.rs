@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn durations_have_two_digits_and_more_where_they_are_long() {
         let times = [0, -999, 1_000, -9_940, 12_600, 3_100_000, 412_000_000_000, 5_000_000_000_000];
-        let told = times.map(duration);
-        assert_eq!(told, ["0 ns", "-999 ns", "1.0 us", "-9.9 us", "13 us", "3.1 ms", "412 s", "5,000 s"]);
+        let texts = times.map(duration);
+        assert_eq!(texts, ["0 ns", "-999 ns", "1.0 us", "-9.9 us", "13 us", "3.1 ms", "412 s", "5,000 s"]);
     }
 }

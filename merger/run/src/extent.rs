@@ -21,14 +21,15 @@ const TIMED_TABLES: [(TableId, &[&str; 2]); 5] = [
 pub(crate) fn extent(tables: &RunTables, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
     let mut pieces = Vec::new();
     for (table, columns) in TIMED_TABLES {
-        pieces
-            .extend(tables.within(table, &IdRanges::all())?.into_iter().map(|piece| (table, columns, piece)));
+        pieces.extend(
+            tables.pieces_with(table, &IdRanges::all())?.into_iter().map(|piece| (table, columns, piece)),
+        );
     }
     let mine: Vec<_> = pieces.into_iter().skip(rank).step_by(ranks.max(1)).collect();
     let of_piece = |(table, columns, piece): (TableId, &'static [&'static str; 2], usize)| {
         let [start, end] = *columns;
         let mut found: Option<(i64, i64)> = None;
-        tables.each_of(table, &[piece], &IdRanges::all(), columns, &mut |_, rows, places| {
+        tables.read_pieces(table, &[piece], &IdRanges::all(), columns, &mut |_, rows, places| {
             let (start, end) = (rows.column(start), rows.column(end));
             for i in places {
                 let Some((start, end)) = row_times(start, end, i) else { continue };

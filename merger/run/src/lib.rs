@@ -63,9 +63,9 @@ impl RunDatabase {
     /// without a rank.
     ///
     /// # Errors
-    /// [`Failure::input`], if the file cannot be read, is damaged, or is not a merged database.
+    /// [`Failure::input`], if the file cannot be read, is unreadable, or is not a merged database.
     pub fn open(path: &Path, ranks: Option<&[RangeInclusive<u32>]>) -> Result<RunDatabase, Failure> {
-        let database = Database::open(path).map_err(|error| tables::damaged(&error))?;
+        let database = Database::open(path).map_err(|error| tables::unreadable(&error))?;
         let mut tables = RunTables::new(database);
         if let Some(damage) = tables.database().damage().first() {
             return Err(tables.failure(format_args!("{damage}: merge its inputs again")));
@@ -80,9 +80,9 @@ impl RunDatabase {
             }
         }
         let strings = RunStrings::read(&tables)?;
-        let processes = processes::processes(&tables, ranks)?;
-        let (units, unselected) = units::units(&tables, &processes)?;
-        tables.divide(units.len());
+        let processes = processes::read_processes(&tables, ranks)?;
+        let (units, unselected) = units::divide_rows(&tables, &processes)?;
+        tables.divide_pieces(units.len());
         Ok(RunDatabase { tables, strings, processes, units, unselected })
     }
 

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 /// Order of processes without a rank, after all ranks.
 const NO_RANK: u32 = u32::MAX;
 /// Beginning of the command of the collector's sampler of a node.
-const SAMPLER: &str = "rpd-collect: system metrics of ";
+const SAMPLER_COMMAND: &str = "rpd-collect: system metrics of ";
 /// Maximum number of characters in the name of a process, a track or a node.
 const MAX_NAME_CHARS: usize = 1024;
 
@@ -38,18 +38,18 @@ pub struct RunProcess {
     /// Identity of the process.
     pub info: ProcessIdentity,
     /// Whether the process is selected.
-    pub selected: bool,
+    pub is_selected: bool,
     /// Ranges of ids that it claims, first and last.
     pub(crate) claims: BTreeMap<TableId, (i64, i64)>,
 }
 
 /// Returns the processes of the job in the order of their ids. `ranks` are the selected ranks.
-pub(crate) fn processes(
+pub(crate) fn read_processes(
     tables: &RunTables,
     ranks: Option<&[RangeInclusive<u32>]>,
 ) -> Result<Vec<RunProcess>, Failure> {
     let mut nodes: HashMap<i64, String> = HashMap::new();
-    tables.all(rocpd::INFO_NODE, &IdRanges::all(), &["hostname"], &mut |rows, places| {
+    tables.read_rows(rocpd::INFO_NODE, &IdRanges::all(), &["hostname"], &mut |rows, places| {
         for i in places {
             nodes.insert(rows.keys.get(i), text(rows.column("hostname").get(i)));
         }
@@ -57,14 +57,14 @@ pub(crate) fn processes(
     })?;
     let mut found = Vec::new();
     let wanted = &["nid", "pid", "command", "extdata"];
-    tables.all(rocpd::INFO_PROCESS, &IdRanges::all(), wanted, &mut |rows, places| {
+    tables.read_rows(rocpd::INFO_PROCESS, &IdRanges::all(), wanted, &mut |rows, places| {
         for i in places {
             let extdata = json_object(rows.column("extdata").get(i));
             let stored = |name: &str| extdata.get("rpd").and_then(|stored| stored.get(name));
             let (id, pid) = (rows.keys.get(i), rows.column("pid").int(i).unwrap_or(0));
             let node = rows.column("nid").int(i).and_then(|nid| nodes.get(&nid));
             let host = node.cloned().unwrap_or_default();
-            let is_node = text(rows.column("command").get(i)).starts_with(SAMPLER);
+            let is_node = text(rows.column("command").get(i)).starts_with(SAMPLER_COMMAND);
             let is_worker = stored("worker").and_then(Json::as_bool).unwrap_or(false);
             let rank = stored("rank").and_then(Json::as_u64).and_then(|rank| u32::try_from(rank).ok());
             let rank = rank.filter(|_| !is_node);
@@ -78,11 +78,11 @@ pub(crate) fn processes(
             };
             let kind = if is_node { 2 } else { u32::from(is_worker) };
             let order = (rank.unwrap_or(NO_RANK), kind, id);
-            let selected =
+            let is_selected =
                 ranks.zip(rank).is_none_or(|(ranks, rank)| ranks.iter().any(|range| range.contains(&rank)));
-            let claims = stored("rows").and_then(Json::as_object).map(claims).unwrap_or_default();
+            let claims = stored("rows").and_then(Json::as_object).map(read_claims).unwrap_or_default();
             let info = ProcessIdentity { name, order, pid, host, rank, id };
-            found.push(RunProcess { info, selected, claims });
+            found.push(RunProcess { info, is_selected, claims });
         }
         Ok(())
     })?;
@@ -90,7 +90,7 @@ pub(crate) fn processes(
 }
 
 /// Returns the first and the last id of each table, from `{"rocpd_region": [first, how many]}`.
-fn claims(rows: &Map<String, Json>) -> BTreeMap<TableId, (i64, i64)> {
+fn read_claims(rows: &Map<String, Json>) -> BTreeMap<TableId, (i64, i64)> {
     let mut claims = BTreeMap::new();
     for table in unit_tables() {
         let range = rows.get(&table.to_string());

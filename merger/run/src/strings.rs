@@ -22,7 +22,7 @@ impl RunStrings {
     /// If they cannot be read, or their ids do not ascend.
     pub(crate) fn read(tables: &RunTables) -> Result<RunStrings, Failure> {
         let mut strings = RunStrings::default();
-        tables.all(rocpd::STRING, &IdRanges::all(), &["string"], &mut |rows, places| {
+        tables.read_rows(rocpd::STRING, &IdRanges::all(), &["string"], &mut |rows, places| {
             let texts = rows.column("string");
             for i in places {
                 let id = rows.keys.get(i);

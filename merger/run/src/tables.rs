@@ -116,7 +116,7 @@ impl RunTables {
 
     /// Divides the pieces so that each has about the rows of one unit. Otherwise, with many small units, each
     /// unit would read the rows of hundreds of others.
-    pub(crate) fn divide(&mut self, units: usize) {
+    pub(crate) fn divide_pieces(&mut self, units: usize) {
         for table in self.tables.values_mut() {
             let pages: usize = table.pieces.iter().map(Piece::pages).sum();
             let max_pages = pages.div_ceil(units.max(1)).max(MIN_PIECE_PAGES);
@@ -146,20 +146,20 @@ impl RunTables {
     }
 
     /// Returns the approximate number of rows in a piece.
-    pub fn rows_of(&self, table: TableId, piece: usize) -> u64 {
+    pub fn row_count(&self, table: TableId, piece: usize) -> u64 {
         let table = self.tables.get(&table);
         table.and_then(|table| table.pieces.get(piece)).map_or(0, |piece| piece.rows)
     }
 
     /// Returns the first and the last id of a table; `None` if it has no rows.
-    pub fn bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
+    pub fn id_bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(None) };
         let Some(last_piece) = known.pieces.last() else { return Ok(None) };
         let mut last = None;
         // Reads only the last page, if the piece can be split into pages.
         let parts = last_piece.split();
         for part in parts.iter().rev() {
-            self.part(known, part, &[], &mut |rows| {
+            self.read_part(known, part, &[], &mut |rows| {
                 let end = rows.len.checked_sub(1).map(|place| rows.keys.get(place));
                 last = last.max(end);
                 Ok(())
@@ -168,12 +168,12 @@ impl RunTables {
                 break;
             }
         }
-        let first = self.first(table, 0)?;
+        let first = self.first_id(table, 0)?;
         Ok(last.map(|last| (first, last)))
     }
 
     /// Returns the first id of a piece; `i64::MAX` if it has no rows.
-    pub fn first(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
+    pub fn first_id(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(i64::MAX) };
         let Some((cell, of)) = known.firsts.get(piece).zip(known.pieces.get(piece)) else {
             return Ok(i64::MAX);
@@ -183,7 +183,7 @@ impl RunTables {
         }
         let mut first = None;
         for part in of.split() {
-            self.part(known, &part, &[], &mut |rows| {
+            self.read_part(known, &part, &[], &mut |rows| {
                 if rows.len > 0 {
                     first.get_or_insert_with(|| rows.keys.get(0));
                 }
@@ -197,7 +197,7 @@ impl RunTables {
     }
 
     /// Returns the pieces that contain rows with these ids, ascending.
-    pub fn within(&self, table: TableId, ids: &IdRanges) -> Result<Vec<usize>, Failure> {
+    pub fn pieces_with(&self, table: TableId, ids: &IdRanges) -> Result<Vec<usize>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(Vec::new()) };
         let all = known.pieces.len();
         let mut found: Vec<usize> = Vec::new();
@@ -207,7 +207,7 @@ impl RunTables {
                 let (mut low, mut high) = (0, all);
                 while low < high {
                     let middle = low.midpoint(high);
-                    if self.first(table, middle)? > id {
+                    if self.first_id(table, middle)? > id {
                         high = middle;
                     } else {
                         low = middle + 1;
@@ -224,7 +224,7 @@ impl RunTables {
     /// Passes the rows of several pieces in order, each with its index in `pieces`. Only the `wanted`
     /// columns are read. While `take` processes one
     /// piece, another thread may read the next.
-    pub fn each_of(
+    pub fn read_pieces(
         &self,
         table: TableId,
         pieces: &[usize],
@@ -244,7 +244,7 @@ impl RunTables {
                 if number + 1 < pieces.len() {
                     scope.spawn(|_| ahead = read(number + 1));
                 }
-                self.take(known, piece, rows, wanted, &mut |rows| {
+                self.take_rows(known, piece, rows, wanted, &mut |rows| {
                     let mut places = ids.places(&rows.keys, rows.len);
                     places.try_for_each(|places| take(number, rows, places))
                 })
@@ -254,19 +254,19 @@ impl RunTables {
     }
 
     /// Passes all rows with these ids to `take`.
-    pub fn all(
+    pub fn read_rows(
         &self,
         table: TableId,
         ids: &IdRanges,
         wanted: &'static [&'static str],
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
-        let pieces = self.within(table, ids)?;
-        self.each_of(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
+        let pieces = self.pieces_with(table, ids)?;
+        self.read_pieces(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
     }
 
     /// Reads a piece, in parts if its rows are too large.
-    fn part(
+    fn read_part(
         &self,
         table: &OneTable,
         piece: &Piece,
@@ -274,11 +274,11 @@ impl RunTables {
         take: &mut dyn FnMut(&Rows<Local>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let rows = self.database.rows(SPACE, table.place, piece, Wanted::Named(wanted));
-        self.take(table, piece, rows, wanted, take)
+        self.take_rows(table, piece, rows, wanted, take)
     }
 
     /// Passes the rows of a piece on if they could be read at once, otherwise those of its parts.
-    fn take(
+    fn take_rows(
         &self,
         table: &OneTable,
         piece: &Piece,
@@ -290,19 +290,19 @@ impl RunTables {
             Ok(rows) => take(&rows),
             Err(error @ ReadError::TooLarge { .. }) => {
                 let smaller =
-                    self.database.smaller(SPACE, table.place, piece).map_err(|error| damaged(&error))?;
+                    self.database.smaller(SPACE, table.place, piece).map_err(|error| unreadable(&error))?;
                 if smaller.first() == Some(piece) {
-                    return Err(damaged(&error));
+                    return Err(unreadable(&error));
                 }
-                smaller.iter().try_for_each(|part| self.part(table, part, wanted, take))
+                smaller.iter().try_for_each(|part| self.read_part(table, part, wanted, take))
             }
-            Err(error) => Err(damaged(&error)),
+            Err(error) => Err(unreadable(&error)),
         }
     }
 }
 
 /// Returns the failure for rows that cannot be read. The message names the file.
-pub(crate) fn damaged(error: &ReadError) -> Failure {
+pub(crate) fn unreadable(error: &ReadError) -> Failure {
     let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(" ({source})"));
     Failure::input(format!("{error}{cause}: merge its inputs again"))
 }

@@ -39,8 +39,8 @@ pub(crate) fn unit_tables() -> impl Iterator<Item = TableId> {
 pub struct RowUnit {
     /// Indices of its processes; all processes of the job for the unit of unclaimed rows.
     pub processes: Vec<u32>,
-    /// Whether the column pid of the rows determines their process.
-    pub by_pid: bool,
+    /// Whether no process claims the rows. Their column pid determines the process of each.
+    pub is_unclaimed: bool,
     ids: HashMap<TableId, IdRanges>,
 }
 
@@ -59,7 +59,7 @@ impl RowUnit {
 
 /// Returns the units in the order of the job, and the number of rows of each table that belong to unselected
 /// processes.
-pub(crate) fn units(
+pub(crate) fn divide_rows(
     tables: &RunTables,
     processes: &[RunProcess],
 ) -> Result<(Vec<RowUnit>, HashMap<TableId, u64>), Failure> {
@@ -69,7 +69,7 @@ pub(crate) fn units(
     let mut believed: Vec<bool> = vec![true; processes.len()];
     let mut bounds: HashMap<TableId, (i64, i64)> = HashMap::new();
     for table in unit_tables() {
-        let Some((first, last)) = tables.bounds(table)? else { continue };
+        let Some((first, last)) = tables.id_bounds(table)? else { continue };
         bounds.insert(table, (first, last));
         let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
         for (place, process) in processes.iter().enumerate() {
@@ -108,7 +108,7 @@ pub(crate) fn units(
         if !believes(place) || process.claims.is_empty() {
             continue;
         }
-        if !process.selected {
+        if !process.is_selected {
             for (table, ids) in process.claims.iter().filter_map(claimed_ids) {
                 let sum = unselected.entry(table).or_default();
                 *sum = sum.saturating_add(ids.count());
@@ -116,15 +116,15 @@ pub(crate) fn units(
             continue;
         }
         let ids = process.claims.iter().filter_map(claimed_ids).collect();
-        units.push(RowUnit { processes: vec![place as u32], by_pid: false, ids });
+        units.push(RowUnit { processes: vec![place as u32], is_unclaimed: false, ids });
     }
     if DRAWN_TABLES.iter().any(|table| rest.contains_key(table)) {
         let all = (0..processes.len() as u32).collect();
-        units.push(RowUnit { processes: all, by_pid: true, ids: rest });
+        units.push(RowUnit { processes: all, is_unclaimed: true, ids: rest });
     }
     let order = |unit: &RowUnit| {
         let first = unit.processes.first().and_then(|place| processes.get(*place as usize));
-        (unit.by_pid, first.map(|process| process.info.order))
+        (unit.is_unclaimed, first.map(|process| process.info.order))
     };
     units.sort_by_key(order);
     Ok((units, unselected))

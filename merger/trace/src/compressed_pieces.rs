@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Measured on a synthetic run of 4 M slices with 74 bytes each, as ratio at speed per core: level 1 0.416 at
 /// 210 MB/s, 3 0.321 at 110, 4 0.306 at 90, 5 0.290 at 75, 6 0.287 at 39. Compression takes a third of all CPU
 /// time with level 3, and half with 5.
-pub(super) const LEVEL: u32 = 3;
+pub(super) const COMPRESSION_LEVEL: u32 = 3;
 
 /// A stored piece.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,7 +101,7 @@ impl PieceStore {
 
     fn compress(&self, unit: usize, number: usize, window: usize, raw: Vec<u8>) -> Result<(), Failure> {
         let mut packed = Vec::with_capacity(raw.len() / 3);
-        let checksum = gzip_piece(&raw, LEVEL, &mut packed)
+        let checksum = gzip_piece(&raw, COMPRESSION_LEVEL, &mut packed)
             .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))?;
         let short =
             |length: u64| u32::try_from(length).map_err(|_| Failure::input("an event has more than 4 GiB"));

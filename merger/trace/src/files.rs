@@ -1,6 +1,6 @@
 //! Assembles files from pieces: every rank writes its own part of each file.
 
-use super::compressed_pieces::{CompressedPiece, LEVEL};
+use super::compressed_pieces::{COMPRESSION_LEVEL, CompressedPiece};
 use super::index::{self, FileFacts};
 use super::item::EventCounts;
 use super::spool::{ItemSpool, unreadable_again};
@@ -25,7 +25,7 @@ const READ_BYTES: usize = 1 << 20;
 /// Properties of all files: format, time slices, and the relation to the wall clock.
 #[derive(Clone)]
 pub(super) struct FileFrame {
-    pub(super) form: TraceFormat,
+    pub(super) format: TraceFormat,
     pub(super) windows: TimeSlices,
     /// T0, ns in job time.
     pub(super) t0: i64,
@@ -37,7 +37,7 @@ impl FileFrame {
     /// Returns the compressed bytes before the pieces, and the checksum of their content.
     fn head(&self, window: usize) -> Result<(Vec<u8>, Checksum), Failure> {
         let start = self.windows.get(window).map_or(0, |(from, _)| from);
-        let head = self.form.head(start.saturating_sub(self.t0), self.wall_clock(start));
+        let head = self.format.head(start.saturating_sub(self.t0), self.wall_clock(start));
         let mut out = GZIP_HEAD.to_vec();
         let checksum = compress(&head, &mut out)?;
         Ok((out, checksum))
@@ -46,7 +46,7 @@ impl FileFrame {
     /// Returns the bytes after the pieces.
     fn tail(&self, before: Checksum) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
-        let tail = self.form.tail();
+        let tail = self.format.tail();
         let whole = if tail.is_empty() { before } else { before.then(compress(tail, &mut out)?) };
         out.extend_from_slice(&gzip_tail(whole));
         Ok(out)
@@ -59,7 +59,7 @@ impl FileFrame {
 }
 
 fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<Checksum, Failure> {
-    gzip_piece(bytes, LEVEL, out)
+    gzip_piece(bytes, COMPRESSION_LEVEL, out)
         .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))
 }
 
@@ -76,7 +76,7 @@ pub(super) struct FilePart {
 
 impl FilePart {
     /// Returns the size of the pieces of all ranks before compression, bytes.
-    pub(super) fn raw(&self) -> u64 {
+    pub(super) fn raw_bytes(&self) -> u64 {
         self.checksum.length
     }
 }
@@ -92,7 +92,7 @@ struct RankPart {
 }
 
 /// Exchanges the sizes of the parts of all files. All ranks must call this.
-pub(super) fn agree(
+pub(super) fn agree_on_parts(
     comm: &impl Comm,
     pieces: &[CompressedPiece],
     tallies: &[EventCounts],
@@ -132,7 +132,7 @@ fn split_window(pieces: &[CompressedPiece], window: usize) -> (&[CompressedPiece
 /// Writes this rank's part of all files and returns the facts of all files on rank 0. All ranks must call this.
 ///
 /// `path` returns the path of a file that does not exist yet or has parts of other ranks.
-pub(super) fn write(
+pub(super) fn write_files(
     comm: &impl Comm,
     frame: &FileFrame,
     (pieces, spool): (&[CompressedPiece], &ItemSpool),
@@ -175,17 +175,17 @@ pub(super) fn write(
     let facts: Result<Vec<FileFacts>, Failure> = mine
         .par_iter()
         .map(|(window, part)| {
-            let (bytes, sha256) = digest(&path(*window))?;
-            let frame_bytes = frame.head(*window)?.1.length + frame.form.tail().len() as u64;
-            let raw_bytes = frame_bytes + part.raw();
+            let (bytes, sha256) = hash_file(&path(*window))?;
+            let frame_bytes = frame.head(*window)?.1.length + frame.format.tail().len() as u64;
+            let raw_bytes = frame_bytes + part.raw_bytes();
             Ok(FileFacts { window: *window, tally: part.tally, bytes, raw_bytes, sha256 })
         })
         .collect();
-    index::gather(comm, agree_on_result(comm, facts)?)
+    index::gather_files(comm, agree_on_result(comm, facts)?)
 }
 
 /// Returns the length and the SHA-256 of a file.
-fn digest(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
+fn hash_file(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
     let read = || -> std::io::Result<(u64, [u8; 32])> {
         let mut file = open_input(path)?;
         let mut hash = Sha256::new();

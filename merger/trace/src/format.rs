@@ -77,26 +77,26 @@ impl TraceFormat {
 
 /// Draws the items of a unit. Returns the number of texts that were not written unchanged.
 pub(super) fn draw(
-    form: TraceFormat,
+    format: TraceFormat,
     unit: EncodedUnit<'_>,
     (windows, t0): (&TimeSlices, i64),
     items: ItemSorter<'_>,
     out: impl SlicePieces,
 ) -> Result<u64, Failure> {
-    match form {
+    match format {
         TraceFormat::Perfetto => draw_with(PerfettoWriter::new(unit), unit.layout, (windows, t0), items, out),
         TraceFormat::ChromeJson => draw_with(ChromeWriter::new(unit), unit.layout, (windows, t0), items, out),
     }
 }
 
 fn draw_with(
-    paint: impl SliceWriter,
+    writer: impl SliceWriter,
     layout: &UnitLayout,
     (windows, t0): (&TimeSlices, i64),
     items: ItemSorter<'_>,
     out: impl SlicePieces,
 ) -> Result<u64, Failure> {
-    let mut canvas = FileCanvas::new(layout, windows, t0, paint, out)?;
+    let mut canvas = FileCanvas::new(layout, windows, t0, writer, out)?;
     items.sorted(&mut |item| canvas.draw(item))?;
     let (_, mended) = canvas.finish()?;
     Ok(mended)

@@ -3,7 +3,7 @@
 use super::files::FileFrame;
 use super::item::EventCounts;
 use super::outcome::TraceOutcome;
-use super::output_files::TraceTarget;
+use super::output_files::TraceFiles;
 use rpd_comm::Comm;
 use rpd_console::wording::rank_list;
 use rpd_console::{Failure, WallClock};
@@ -34,8 +34,8 @@ pub(super) struct FileFacts {
 }
 
 /// Gathers the facts of all files on rank 0, in the order of the files. Other ranks get an empty list.
-pub(super) fn gather(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<FileFacts>, Failure> {
-    let mut facts: Vec<FileFacts> = to_rank_0(comm, &own)?.into_iter().flatten().collect();
+pub(super) fn gather_files(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<FileFacts>, Failure> {
+    let mut facts: Vec<FileFacts> = gather_on_rank_0(comm, &own)?.into_iter().flatten().collect();
     facts.sort_by_key(|file| file.window);
     Ok(facts)
 }
@@ -46,14 +46,17 @@ pub(super) fn gather_ranks(
     own: &BTreeMap<u32, Selection>,
 ) -> Result<BTreeMap<u32, Selection>, Failure> {
     let mut all: BTreeMap<u32, Selection> = BTreeMap::new();
-    for (window, theirs) in to_rank_0(comm, own)?.into_iter().flatten() {
+    for (window, theirs) in gather_on_rank_0(comm, own)?.into_iter().flatten() {
         let ranks = all.entry(window).or_default();
         *ranks = Selection::of(ranks.ranks.iter().chain(&theirs.ranks).copied());
     }
     Ok(all)
 }
 
-fn to_rank_0<T: Serialize + for<'a> Deserialize<'a>>(comm: &impl Comm, own: &T) -> Result<Vec<T>, Failure> {
+fn gather_on_rank_0<T: Serialize + for<'a> Deserialize<'a>>(
+    comm: &impl Comm,
+    own: &T,
+) -> Result<Vec<T>, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
     outgoing[0] = wire::encode(own);
     let messages = comm.all_to_all(outgoing);
@@ -92,11 +95,10 @@ struct Entry {
 
 /// Writes the index of a trace and makes it durable. Its times are ns since T0.
 pub(super) fn write(
-    work: &Path,
+    output: &TraceFiles,
     run: &RunDatabase,
     outcome: &TraceOutcome,
     frame: &FileFrame,
-    target: &TraceTarget,
     files: &[FileFacts],
     ranks: &BTreeMap<u32, Selection>,
 ) -> Result<(), Failure> {
@@ -104,7 +106,7 @@ pub(super) fn write(
     let entry = |file: &FileFacts| {
         let (from, to) = frame.windows.get(file.window).unwrap_or_default();
         Entry {
-            name: target.name(file.window, files.len()),
+            name: output.target().name(file.window, files.len()),
             from_ns: from.saturating_sub(frame.t0),
             to_ns: to.saturating_sub(frame.t0),
             from_wall_clock: wall_clock(from),
@@ -117,7 +119,7 @@ pub(super) fn write(
     };
     let index = Index {
         version: VERSION,
-        format: frame.form.name(),
+        format: frame.format.name(),
         run_id: run.run_id(),
         clock: run.clock(),
         t0_ns: frame.t0,
@@ -128,7 +130,7 @@ pub(super) fn write(
     };
     let text = serde_json::to_string_pretty(&index)
         .map_err(|error| Failure::internal(format!("the index cannot be written: {error}")))?;
-    let path = work.join(INDEX);
+    let path = output.work_folder().join(INDEX);
     let written = create_output(&path, 0o600).and_then(|mut file| {
         writeln!(file, "{text}")?;
         file.sync_all()
@@ -176,6 +178,6 @@ pub(super) fn is_ours(path: &Path) -> bool {
 }
 
 /// Returns the names of the files that an index lists; none if it is missing or invalid.
-pub(super) fn names(path: &Path) -> Vec<String> {
+pub(super) fn file_names(path: &Path) -> Vec<String> {
     read_ours(path).map_or(Vec::new(), |index| index.files.into_iter().map(|file| file.name).collect())
 }

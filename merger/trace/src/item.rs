@@ -352,7 +352,7 @@ pub struct UnitFacts {
     /// Items that were passed on.
     pub items: EventCounts,
     /// Flows from a call to a kernel or copy.
-    pub arrows: u64,
+    pub launch_flows: u64,
     /// Kernels and copies that began before their call. They have no flow.
     pub backward: u64,
     /// Regions that were recognised as calls of a collective and connected with those of other ranks.
@@ -371,7 +371,7 @@ pub struct UnitFacts {
     pub replaced: u64,
     /// Flows that an input stores as args of their ends, by category, if flows are requested. They are not
     /// drawn.
-    pub other_arrows: BTreeMap<String, u64>,
+    pub undrawn_flows: BTreeMap<String, u64>,
 }
 
 /// Returns the index of a table in [`DRAWN_TABLES`]; that of `rocpd_arg` for other tables.
@@ -401,7 +401,7 @@ impl UnitFacts {
             sum.event_args += more.event_args;
         }
         self.items.add(&other.items);
-        self.arrows += other.arrows;
+        self.launch_flows += other.launch_flows;
         self.backward += other.backward;
         self.collectives += other.collectives;
         self.without_event += other.without_event;
@@ -410,18 +410,18 @@ impl UnitFacts {
         self.cut_stacks += other.cut_stacks;
         self.no_numbers += other.no_numbers;
         self.replaced += other.replaced;
-        for (category, arrows) in &other.other_arrows {
-            self.add_other_arrows(category, *arrows);
+        for (category, flows) in &other.undrawn_flows {
+            self.add_undrawn_flows(category, *flows);
         }
     }
 
     /// Counts flows of a category that are not drawn. Categories beyond the limit are counted together.
-    pub(super) fn add_other_arrows(&mut self, category: &str, arrows: u64) {
+    pub(super) fn add_undrawn_flows(&mut self, category: &str, flows: u64) {
         let is_named =
-            self.other_arrows.len() < MAX_FLOW_CATEGORIES || self.other_arrows.contains_key(category);
+            self.undrawn_flows.len() < MAX_FLOW_CATEGORIES || self.undrawn_flows.contains_key(category);
         let category: String = category.chars().take(MAX_CATEGORY_CHARS).collect();
         let category = if is_named { category } else { "(others)".to_owned() };
-        *self.other_arrows.entry(category).or_insert(0) += arrows;
+        *self.undrawn_flows.entry(category).or_insert(0) += flows;
     }
 }
 

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// End of a reason whose rows are not in the files.
-const NOT_DRAWN: &str = ": not drawn";
+const NOT_DRAWN_SUFFIX: &str = ": not drawn";
 /// End of a reason for rows that options exclude.
-const AS_CHOSEN: &str = "left out, as chosen";
+const EXCLUDED_SUFFIX: &str = "left out, as chosen";
 /// End of a reason for rows of tables that traces do not show.
-pub(super) const NO_PLACE: &str = ": a trace has no place for them";
+pub(super) const CARRIED_SUFFIX: &str = ": a trace has no place for them";
 
 /// Name of the rows of each table of [`DRAWN_TABLES`].
 const ROW_NAMES: [&str; DRAWN_TABLES.len()] =
@@ -64,14 +64,14 @@ impl TraceOutcome {
         parts.iter().for_each(|part| events.add(&part.tally));
         TraceOutcome {
             output,
-            format: frame.form.name(),
+            format: frame.format.name(),
             files: parts.len(),
             bytes: 0,
-            raw_bytes: parts.iter().map(FilePart::raw).sum(),
-            largest_raw_bytes: parts.iter().map(FilePart::raw).max().unwrap_or(0),
+            raw_bytes: parts.iter().map(FilePart::raw_bytes).sum(),
+            largest_raw_bytes: parts.iter().map(FilePart::raw_bytes).max().unwrap_or(0),
             events,
             duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
-            not_drawn: not_drawn(facts),
+            not_drawn: count_not_drawn(facts),
             empty_files: Vec::new(),
             warnings: Vec::new(),
         }
@@ -133,12 +133,12 @@ impl TraceOutcome {
             counted(self.files as u64, "file"),
             duration(self.duration_ns),
             what.join(", "),
-            size(self.bytes),
-            size(self.raw_bytes),
+            format_size(self.bytes),
+            format_size(self.raw_bytes),
         );
         let largest = match self.files {
             0 | 1 => String::new(),
-            _ => format!(", the largest {}", size(self.largest_raw_bytes)),
+            _ => format!(", the largest {}", format_size(self.largest_raw_bytes)),
         };
         let mut lines = vec![("trace", files + &largest)];
         lines.extend(self.not_drawn.iter().map(|(why, count)| not_drawn_line(why, *count)));
@@ -148,14 +148,14 @@ impl TraceOutcome {
 
 /// Returns the label and text for rows that are missing or changed in the trace.
 fn not_drawn_line(why: &str, count: u64) -> (&'static str, String) {
-    let missing = why.strip_suffix(NOT_DRAWN);
-    let is_missing = missing.is_some() || why.ends_with(AS_CHOSEN) || why.ends_with(NO_PLACE);
+    let missing = why.strip_suffix(NOT_DRAWN_SUFFIX);
+    let is_missing = missing.is_some() || why.ends_with(EXCLUDED_SUFFIX) || why.ends_with(CARRIED_SUFFIX);
     let label = if is_missing { "not drawn" } else { "drawn" };
     (label, format!("{} {}", grouped(count), missing.unwrap_or(why)))
 }
 
 /// Formats a size in bytes.
-fn size(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     match bytes {
         0..10_000 => counted(bytes, "byte"),
         10_000..10_000_000 => format!("{} kB", bytes / 1000),
@@ -165,7 +165,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// Returns counts of missing and changed rows, by reason.
-fn not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
+fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut note = |count: u64, why: String| {
         if count > 0 {
@@ -175,23 +175,26 @@ fn not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
     for (what, table) in ROW_NAMES.into_iter().zip(&facts.tables) {
         let of =
             |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
-        note(table.left_out, format!("{} {AS_CHOSEN}", of(table.left_out)));
+        note(table.left_out, format!("{} {EXCLUDED_SUFFIX}", of(table.left_out)));
         let why = match what {
             "counter value" | "argument" => "whose event is none of a row of their process",
             _ => "without a time, or with one that no clock shows",
         };
-        note(table.untimed, format!("{} {why}{NOT_DRAWN}", of(table.untimed)));
+        note(table.untimed, format!("{} {why}{NOT_DRAWN_SUFFIX}", of(table.untimed)));
         let arguments = noun(table.event_args, "argument");
         let rows = of(2);
-        note(table.event_args, format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN}"));
+        note(
+            table.event_args,
+            format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN_SUFFIX}"),
+        );
         note(
             table.clamped,
             format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
         );
     }
-    for (category, arrows) in &facts.other_arrows {
-        let arrows_of = format!("{} of category {category:?}", noun(*arrows, "arrow"));
-        note(*arrows, format!("{arrows_of}, whose ends are arguments of their slices{NOT_DRAWN}"));
+    for (category, flows) in &facts.undrawn_flows {
+        let flows_of = format!("{} of category {category:?}", noun(*flows, "arrow"));
+        note(*flows, format!("{flows_of}, whose ends are arguments of their slices{NOT_DRAWN_SUFFIX}"));
     }
     let sinks = "kernels and copies that begin before their call: without an arrow";
     note(facts.backward, sinks.to_owned());

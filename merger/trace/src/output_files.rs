@@ -18,13 +18,13 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Beginning of file names in a folder.
-const STEM: &str = "trace";
+const FILE_STEM: &str = "trace";
 /// File endings of all formats.
-const ENDINGS: [&str; 2] = [".pftrace.gz", ".json.gz"];
+const FORMAT_ENDINGS: [&str; 2] = [".pftrace.gz", ".json.gz"];
 /// File in the working folder that distinguishes it from an unrelated folder.
-const MARK: &str = "made-by-rpd-merge";
+const WORK_MARK: &str = "made-by-rpd-merge";
 /// File endings that are certainly not meant for a trace.
-const OTHER_ENDINGS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
+const DATABASE_ENDINGS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
 
 /// Names of the files.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -51,9 +51,9 @@ pub struct TraceFiles {
     /// Lock, held by rank 0.
     lock: Option<OutputLock>,
     /// Whether this rank removes the working folder on failure.
-    armed: bool,
+    is_work_owner: bool,
     /// Whether this rank created the output folder for the files.
-    made_folder: bool,
+    has_made_folder: bool,
 }
 
 impl TraceRequest {
@@ -63,7 +63,7 @@ impl TraceRequest {
     /// With exit code [`Exit::Usage`](rpd_console::Exit::Usage).
     pub fn refuse_name_of_database(&self, output: &Path) -> Result<(), Failure> {
         let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if !OTHER_ENDINGS.contains(&extension) {
+        if !DATABASE_ENDINGS.contains(&extension) {
             return Ok(());
         }
         let ending = self.format.file_ending().trim_start_matches('.');
@@ -141,8 +141,8 @@ impl TraceTarget {
     pub(super) fn name(&self, number: usize, count: usize) -> String {
         match &self.names {
             Names::One(name) => name.clone(),
-            Names::Set(ending) if count == 1 => format!("{STEM}{ending}"),
-            Names::Set(ending) => format!("{STEM}-{:05}-of-{count:05}{ending}", number + 1),
+            Names::Set(ending) if count == 1 => format!("{FILE_STEM}{ending}"),
+            Names::Set(ending) => format!("{FILE_STEM}-{:05}-of-{count:05}{ending}", number + 1),
         }
     }
 
@@ -186,11 +186,11 @@ impl TraceTarget {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(self.cannot(&error)),
+            Err(error) => return Err(self.write_failure(&error)),
         };
         let mut found: Vec<PathBuf> = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|error| self.cannot(&error))?;
+            let entry = entry.map_err(|error| self.write_failure(&error))?;
             if entry.file_name().to_str().is_some_and(is_name_of_set) {
                 found.push(entry.path());
             }
@@ -203,16 +203,16 @@ impl TraceTarget {
         Ok(found)
     }
 
-    fn cannot(&self, error: &io::Error) -> Failure {
+    fn write_failure(&self, error: &io::Error) -> Failure {
         let folder = self.folder.display();
         Failure::output(format!("cannot write in {folder}: {error}; choose another place with -o"))
     }
 
     /// Returns a path in the folder, formed from the name of the trace and an ending.
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn path_beside(&self, ending: &str) -> PathBuf {
         let stem = match &self.names {
             Names::One(name) => name,
-            Names::Set(_) => STEM,
+            Names::Set(_) => FILE_STEM,
         };
         self.folder.join(format!("{stem}{ending}"))
     }
@@ -231,15 +231,15 @@ impl TraceFiles {
         force: bool,
     ) -> Result<TraceFiles, Failure> {
         let target = broadcast_result(comm, || TraceTarget::new(request, output, force))?;
-        let work = target.beside(".partial");
-        let mut files = TraceFiles { target, work, lock: None, armed: false, made_folder: false };
+        let work = target.path_beside(".partial");
+        let mut files = TraceFiles { target, work, lock: None, is_work_owner: false, has_made_folder: false };
         let prepared = if comm.rank() == 0 { files.prepare() } else { Ok(()) };
         agree_on_result(comm, prepared)?;
         // Until now, the working folder may have belonged to another run.
-        if !files.armed {
+        if !files.is_work_owner {
             remove_on_interrupt(UnfinishedOutput::Folder(files.work.clone()));
         }
-        files.armed = true;
+        files.is_work_owner = true;
         Ok(files)
     }
 
@@ -254,14 +254,17 @@ impl TraceFiles {
                     target.folder.display()
                 )));
             }
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(target.cannot(&error)),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(target.write_failure(&error));
+            }
             Err(_) => {}
             Ok(()) => {
-                self.made_folder = true;
+                self.has_made_folder = true;
                 remove_on_interrupt(UnfinishedOutput::EmptyFolder(target.folder.clone()));
             }
         }
-        let lock = OutputLock::acquire(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
+        let lock =
+            OutputLock::acquire(target.path_beside(".lock")).map_err(|error| target.write_failure(&error))?;
         self.lock = Some(lock.ok_or_else(|| {
             let path = target.path();
             Failure::output(format!(
@@ -275,23 +278,23 @@ impl TraceFiles {
         }
         remove_on_interrupt(UnfinishedOutput::Folder(self.work.clone()));
         let made = create_output_folder(&self.work, 0o700);
-        made.map_err(|error| target.cannot(&error))?;
-        self.armed = true;
-        let mark = create_output(&self.work.join(MARK), 0o600);
-        mark.map(drop).map_err(|error| target.cannot(&error))
+        made.map_err(|error| target.write_failure(&error))?;
+        self.is_work_owner = true;
+        let mark = create_output(&self.work.join(WORK_MARK), 0o600);
+        mark.map(drop).map_err(|error| target.write_failure(&error))
     }
 
     /// Removes the remains of a killed run: its working folder, and files listed in its index that may already
     /// have their final names.
     fn clear_leftovers(&self) -> Result<(), Failure> {
-        let cannot = |error: io::Error| self.target.cannot(&error);
+        let cannot = |error: io::Error| self.target.write_failure(&error);
         match fs::symlink_metadata(&self.work) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(cannot(error)),
             Ok(_) => {}
         }
         let is_empty = || fs::read_dir(&self.work).is_ok_and(|mut entries| entries.next().is_none());
-        if !self.work.join(MARK).is_file() && !is_empty() {
+        if !self.work.join(WORK_MARK).is_file() && !is_empty() {
             return Err(Failure::output(format!(
                 "{} was not left by rpd-merge: move it away, or choose another place with -o",
                 self.work.display()
@@ -300,7 +303,7 @@ impl TraceFiles {
         // An existing index belongs to a complete set, because it is removed first when a set is replaced.
         let names = match self.target.folder.join(INDEX).exists() {
             true => Vec::new(),
-            false => super::index::names(&self.work.join(INDEX)),
+            false => super::index::file_names(&self.work.join(INDEX)),
         };
         for name in names.iter().filter(|name| is_name_of_set(name)) {
             match remove_output(&self.target.folder.join(name)) {
@@ -312,7 +315,7 @@ impl TraceFiles {
     }
 
     /// Returns the working folder, which only this merge uses.
-    pub fn work(&self) -> &Path {
+    pub fn work_folder(&self) -> &Path {
         &self.work
     }
 
@@ -339,7 +342,7 @@ impl TraceFiles {
                 remove_output(&older).map_err(|error| cannot(&error))?;
             }
         }
-        if self.made_folder {
+        if self.has_made_folder {
             share.folder(&target.folder);
         }
         let mut names: Vec<String> = (0..count).map(|number| target.name(number, count)).collect();
@@ -369,12 +372,12 @@ impl Drop for TraceFiles {
     /// Removes the working folder. Any failing rank does this, because the launcher then kills the others.
     /// Finished files are no longer in the folder.
     fn drop(&mut self) {
-        if self.armed {
+        if self.is_work_owner {
             let _ = remove_output_folder(&self.work);
             keep_on_interrupt(&self.work);
         }
         self.lock = None;
-        if self.made_folder {
+        if self.has_made_folder {
             // This succeeds only if the folder is empty.
             let _ = fs::remove_dir(&self.target.folder);
             keep_on_interrupt(&self.target.folder);
@@ -384,8 +387,10 @@ impl Drop for TraceFiles {
 
 /// Returns whether a file name is that of a file in a set.
 fn is_name_of_set(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(STEM) else { return false };
-    let Some(numbers) = ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)) else { return false };
+    let Some(rest) = name.strip_prefix(FILE_STEM) else { return false };
+    let Some(numbers) = FORMAT_ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)) else {
+        return false;
+    };
     let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = numbers.strip_prefix('-').and_then(|numbers| numbers.split_once("-of-"));
     numbers.is_empty() || parts.is_some_and(|(number, count)| is_number(number) && is_number(count))

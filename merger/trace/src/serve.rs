@@ -38,7 +38,7 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped))
-            .map_err(|error| cannot("be stopped", &error))?;
+            .map_err(|error| serve_failure("be stopped", &error))?;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
         Failure::usage(format!(
@@ -46,9 +46,9 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result
              through ssh -L {PERFETTO_PORT}:127.0.0.1:9002 {ssh}"
         ))
     })?;
-    let port = listener.local_addr().map_err(|error| cannot("listen", &error))?.port();
+    let port = listener.local_addr().map_err(|error| serve_failure("listen", &error))?.port();
     let site = Arc::new(Site {
-        secret: secret().map_err(|error| cannot("make a secret", &error))?,
+        secret: secret().map_err(|error| serve_failure("make a secret", &error))?,
         trace: trace.clone(),
     });
     eprint!("{}", site.instructions(port, ssh));
@@ -57,7 +57,7 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result
     Ok(())
 }
 
-fn cannot(what: &str, error: &io::Error) -> Failure {
+fn serve_failure(what: &str, error: &io::Error) -> Failure {
     Failure::output(format!("--serve cannot {what} ({error}): copy the files instead"))
 }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_gets_the_files_of_the_trace() {
+    fn a_client_with_the_secret_gets_the_files() {
         served(|port, secret| {
             let path = format!("/{secret}/{NAME}");
             let (head, body) = ask(port, "GET", &path);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_anything_else() {
+    fn no_client_gets_anything_else() {
         served(|port, secret| {
             let other = "0".repeat(secret.len());
             for path in [
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_keep_nobody_out_for_long() {
+    fn idle_clients_block_no_others_for_long() {
         served(|port, secret| {
             let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
             let waiting: Vec<TcpStream> = (0..MAX_REQUESTS).map(|_| connect()).collect();

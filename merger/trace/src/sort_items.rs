@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of items that are compressed together.
 const BLOCK_BYTES: usize = 32 << 10;
 /// Compression level for data that is read once.
-const LEVEL: i32 = 1;
+const COMPRESSION_LEVEL: i32 = 1;
 
 /// Receives items and passes them on sorted by time.
 ///
@@ -69,7 +69,7 @@ impl<'a> ItemSorter<'a> {
         self.run.push(item)?;
         // The other half is for growing vectors and for sorting.
         if self.run.bytes() > self.memory / 2 {
-            self.put_away()?;
+            self.spool_run()?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl<'a> ItemSorter<'a> {
         each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         if self.spooled.is_some() {
-            self.put_away()?;
+            self.spool_run()?;
         }
         match self.spooled {
             Some(spooled) => spooled.merge(each),
@@ -91,7 +91,7 @@ impl<'a> ItemSorter<'a> {
         }
     }
 
-    fn put_away(&mut self) -> Result<(), Failure> {
+    fn spool_run(&mut self) -> Result<(), Failure> {
         if self.run.keys.is_empty() {
             return Ok(());
         }
@@ -210,11 +210,11 @@ struct Block {
 }
 
 /// Makes the names of files unique.
-static FILES: AtomicU64 = AtomicU64::new(0);
+static NEXT_SPOOL_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Spooled {
     fn new(folder: &Path) -> Result<Spooled, Failure> {
-        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT_SPOOL_NUMBER.fetch_add(1, Ordering::Relaxed);
         let spool = ItemSpool::create(folder, &format!("items-{}-{number}", std::process::id()))?;
         Ok(Spooled { spool, runs: Vec::new() })
     }
@@ -295,7 +295,7 @@ impl RunWriter {
     }
 
     fn flush(&mut self, spool: &ItemSpool) -> Result<(), Failure> {
-        let packed = zstd::bulk::compress(&self.bytes, LEVEL)
+        let packed = zstd::bulk::compress(&self.bytes, COMPRESSION_LEVEL)
             .map_err(|error| Failure::internal(format!("items cannot be compressed: {error}")))?;
         let place = spool.write(&packed)?;
         self.blocks.push(Block { place, length: packed.len(), raw: self.bytes.len() });

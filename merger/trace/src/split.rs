@@ -15,7 +15,7 @@ const MAX_REFINEMENT: u64 = 16;
 
 /// Divides a run, in several tries if sizes matter. All ranks compute the same result.
 pub(super) struct SliceCutter<'a> {
-    order: &'a TraceRequest,
+    request: &'a TraceRequest,
     whole: TimeSlices,
     histogram: TimeHistogram,
     /// Approximate size of an event in a file, bytes.
@@ -46,15 +46,15 @@ struct Try {
 impl<'a> SliceCutter<'a> {
     /// `described` is the approximate maximum size of the track descriptions in a file, bytes.
     pub(super) fn new(
-        order: &'a TraceRequest,
+        request: &'a TraceRequest,
         whole: &TimeSlices,
         histogram: TimeHistogram,
         event_bytes: u64,
         described: u64,
     ) -> SliceCutter<'a> {
-        let size = match order.split {
-            TraceSplit::BySize(size) => Some(size.min(order.max_file_size)),
-            TraceSplit::Auto => Some(order.max_file_size),
+        let size = match request.split {
+            TraceSplit::BySize(size) => Some(size.min(request.max_file_size)),
+            TraceSplit::Auto => Some(request.max_file_size),
             TraceSplit::Whole | TraceSplit::ByTime(_) | TraceSplit::ByEvents(_) => None,
         };
         let aim = size.map(|size| {
@@ -62,7 +62,7 @@ impl<'a> SliceCutter<'a> {
             Aim { size, now, cut: now }
         });
         SliceCutter {
-            order,
+            request,
             whole: whole.clone(),
             histogram,
             event_bytes: event_bytes.max(1),
@@ -72,12 +72,12 @@ impl<'a> SliceCutter<'a> {
     }
 
     /// Returns the time slices of the first try.
-    pub(super) fn first(&self) -> TimeSlices {
-        let by_events = |most: u64| self.histogram.cut(&self.whole, most, |_, load| load.events);
-        match self.order.split {
+    pub(super) fn first_slices(&self) -> TimeSlices {
+        let by_events = |max_events: u64| self.histogram.cut(&self.whole, max_events, |_, load| load.events);
+        match self.request.split {
             TraceSplit::Whole => self.whole.clone(),
             TraceSplit::ByTime(count) => TimeSlices::equal(self.whole.first(), self.whole.end(), count),
-            TraceSplit::ByEvents(most) => by_events(most.get()),
+            TraceSplit::ByEvents(events) => by_events(events.get()),
             TraceSplit::BySize(size) => {
                 by_events(self.aim.map_or(size, |aim| aim.now).div_ceil(self.event_bytes))
             }
@@ -86,12 +86,12 @@ impl<'a> SliceCutter<'a> {
     }
 
     /// Returns the time slices of the next try if files were too large, using the measured sizes of events.
-    pub(super) fn again(&mut self, windows: &TimeSlices, parts: &[FilePart]) -> Option<TimeSlices> {
-        let bytes = parts.iter().map(FilePart::raw).fold(0, u64::saturating_add);
-        let largest = parts.iter().map(FilePart::raw).max().unwrap_or(0);
+    pub(super) fn divide_again(&mut self, windows: &TimeSlices, parts: &[FilePart]) -> Option<TimeSlices> {
+        let bytes = parts.iter().map(FilePart::raw_bytes).fold(0, u64::saturating_add);
+        let largest = parts.iter().map(FilePart::raw_bytes).max().unwrap_or(0);
         self.tries.push(Try { files: parts.len(), bytes });
         let aim = self.aim?;
-        if largest <= self.about(aim.size) || self.tries.len() >= MAX_TRIES {
+        if largest <= self.accepted_size(aim.size) || self.tries.len() >= MAX_TRIES {
             return None;
         }
         let overhead = self.overhead().unwrap_or(0);
@@ -107,17 +107,16 @@ impl<'a> SliceCutter<'a> {
             return None;
         }
         // Beginning of each file, its size without overhead in bytes, and its number of events.
-        let measured = windows
-            .iter()
-            .zip(parts)
-            .map(|((from, _), part)| (from, part.raw().saturating_sub(overhead), part.tally.items().max(1)));
+        let measured = windows.iter().zip(parts).map(|((from, _), part)| {
+            (from, part.raw_bytes().saturating_sub(overhead), part.tally.items().max(1))
+        });
         let measured: Vec<(i64, u64, u64)> = measured.collect();
         let size = cut - overhead;
         let weight = |start: i64, load: SliceLoad| {
             let file = measured.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
             let (_, bytes, events) = measured.get(file).copied().unwrap_or((0, 1, 1));
             let bytes = scale(load.events, bytes, events);
-            match self.order.split {
+            match self.request.split {
                 TraceSplit::Auto => bytes.max(scale(load.events, size, MAX_BROWSER_EVENTS)),
                 _ => bytes,
             }
@@ -127,52 +126,53 @@ impl<'a> SliceCutter<'a> {
     }
 
     /// Rejects files that are too large, with a suggestion that fits.
-    pub(super) fn check(&self, parts: &[FilePart]) -> Result<(), Failure> {
-        let Some((number, largest)) = parts.iter().map(FilePart::raw).enumerate().max_by_key(|(_, raw)| *raw)
+    pub(super) fn check_sizes(&self, parts: &[FilePart]) -> Result<(), Failure> {
+        let Some((number, largest)) =
+            parts.iter().map(FilePart::raw_bytes).enumerate().max_by_key(|(_, raw)| *raw)
         else {
             return Ok(());
         };
-        let most = self.order.max_file_size;
+        let max_size = self.request.max_file_size;
         let overhead =
             self.overhead().filter(|overhead| self.aim.is_some_and(|aim| *overhead >= aim.size / 4));
         let fits = overhead.map_or(largest, |overhead| overhead.saturating_mul(4).max(largest));
-        let fits = shown(fits.saturating_add(fits / 4));
+        let fits = size_option(fits.saturating_add(fits / 4));
         let why = match overhead {
-            Some(overhead) => format!("what a file says of its tracks alone takes {}", shown(overhead)),
+            Some(overhead) => format!("what a file says of its tracks alone takes {}", size_option(overhead)),
             None => "so much happens at one time that no cut helps".to_owned(),
         };
-        match self.order.split {
-            TraceSplit::BySize(size) if size <= most && largest > size.saturating_add(size / 2) => {
+        match self.request.split {
+            TraceSplit::BySize(size) if size <= max_size && largest > size.saturating_add(size / 2) => {
                 return Err(Failure::usage(format!(
                     "files of {} cannot be made: {why}: use --split-by-size {fits}",
-                    shown(size)
+                    size_option(size)
                 )));
             }
-            _ if largest <= most => return Ok(()),
+            _ if largest <= max_size => return Ok(()),
             _ => {}
         }
         let which = match parts.len() {
             1 => "the trace".to_owned(),
             count => format!("file {} of {count}", number + 1),
         };
-        let next = match self.order.split {
+        let next = match self.request.split {
             TraceSplit::Whole | TraceSplit::ByTime(_) | TraceSplit::ByEvents(_) => {
-                format!("use --split-by-size {}", shown_below(most / 2))
+                format!("use --split-by-size {}", size_option_below(max_size / 2))
             }
             TraceSplit::BySize(_) | TraceSplit::Auto => format!(
                 "{why}: leave something out with --exclude, --no-annotations, --ranks or --window, or give it \
                  --max-file-size {fits}"
             ),
         };
-        let (largest, most) = (shown(largest), shown_below(most));
+        let (largest, max_size) = (size_option(largest), size_option_below(max_size));
         Err(Failure::output(format!(
-            "{which} has {largest} before compression, and --max-file-size is {most}: {next}"
+            "{which} has {largest} before compression, and --max-file-size is {max_size}: {next}"
         )))
     }
 
     /// Returns the accepted size: a division by estimates is never exact.
-    fn about(&self, size: u64) -> u64 {
-        size.saturating_add(size / 10).min(self.order.max_file_size)
+    fn accepted_size(&self, size: u64) -> u64 {
+        size.saturating_add(size / 10).min(self.request.max_file_size)
     }
 
     /// Returns the cost of an additional file, bytes: it repeats the tracks, the names and the open slices.
@@ -189,7 +189,7 @@ fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
 }
 
 /// Formats a size for an option, rounded up, in finer steps below 16M.
-fn shown(bytes: u64) -> String {
+fn size_option(bytes: u64) -> String {
     match bytes {
         0..0x100_0000 => format!("{}K", bytes.div_ceil(1 << 10)),
         _ => format!("{}M", bytes.div_ceil(1 << 20)),
@@ -197,7 +197,7 @@ fn shown(bytes: u64) -> String {
 }
 
 /// Formats a size for an option, rounded down.
-fn shown_below(bytes: u64) -> String {
+fn size_option_below(bytes: u64) -> String {
     match bytes {
         0..0x100_0000 => format!("{}K", bytes >> 10),
         _ => format!("{}M", bytes >> 20),

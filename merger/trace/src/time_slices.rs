@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Maximum number of bins of a [`TimeHistogram`].
-const MOST_BINS: usize = 1 << 16;
+const MAX_BINS: usize = 1 << 16;
 
 /// The time slices of all files, ns in job time. Each begins where the previous one ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,7 +129,7 @@ impl TimeHistogram {
     }
 
     fn shrink(&mut self) {
-        while self.bins.len() > MOST_BINS {
+        while self.bins.len() > MAX_BINS {
             self.widen(self.shift + 1);
         }
     }
@@ -152,7 +152,7 @@ impl TimeHistogram {
     pub(super) fn cut(
         &self,
         window: &TimeSlices,
-        most: u64,
+        max_load: u64,
         weight: impl Fn(i64, SliceLoad) -> u64,
     ) -> TimeSlices {
         let start = |bin: i64| bin.checked_shl(self.shift).unwrap_or(0).max(window.first());
@@ -160,10 +160,10 @@ impl TimeHistogram {
         let bins: Vec<(i64, u64)> =
             bins.map(|(bin, load)| (start(*bin), weight(start(*bin), *load))).collect();
         let total: u128 = bins.iter().map(|(_, weight)| u128::from(*weight)).sum();
-        let most = most.max(1);
-        let count = usize::try_from(total.div_ceil(most.into())).unwrap_or(usize::MAX).max(1);
+        let max_load = max_load.max(1);
+        let count = usize::try_from(total.div_ceil(max_load.into())).unwrap_or(usize::MAX).max(1);
         // Bins do not fill files exactly, which is no reason for an additional file.
-        let about = most.saturating_add(most / 16);
+        let about = max_load.saturating_add(max_load / 16);
         let count = if borders(&bins, about).len() < count { count } else { borders(&bins, about).len() + 1 };
         let (mut low, mut high) = (0, about);
         while low < high {
@@ -179,12 +179,12 @@ impl TimeHistogram {
 }
 
 /// Returns the beginnings of further files so that each file has at most `most` or is a single bin.
-fn borders(bins: &[(i64, u64)], most: u64) -> Vec<i64> {
+fn borders(bins: &[(i64, u64)], max_load: u64) -> Vec<i64> {
     let mut borders = Vec::new();
     let mut sum: u64 = 0;
     for (place, (start, weight)) in bins.iter().enumerate() {
         sum = sum.saturating_add(*weight);
-        if sum > most && place > 0 {
+        if sum > max_load && place > 0 {
             borders.push(*start);
             sum = *weight;
         }
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sum_does_not_depend_on_who_counted(times in prop::collection::vec(-1000i64..1000, 0..200), at in 0usize..200) {
+        fn the_sum_does_not_depend_on_the_distribution(times in prop::collection::vec(-1000i64..1000, 0..200), at in 0usize..200) {
             let (one, other) = times.split_at(at.min(times.len()));
             let mut sum = histogram(other);
             sum.join(histogram(one));
@@ -257,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_has_wide_bins_whoever_counted() {
+    fn a_long_run_has_wide_bins_in_any_distribution() {
         let times: Vec<i64> = (0..300_000i64).map(|i| i * 1_000_003).collect();
         let whole = histogram(&times);
-        assert!(whole.bins.len() <= MOST_BINS && whole.bins.len() > MOST_BINS / 2);
+        assert!(whole.bins.len() <= MAX_BINS && whole.bins.len() > MAX_BINS / 2);
         let mut sum = TimeHistogram::default();
         times.chunks(7_777).rev().for_each(|part| sum.join(histogram(part)));
         assert_eq!(sum, whole);

@@ -52,7 +52,7 @@ impl RankUnits {
     /// of the job. `length` is the size of the database in bytes.
     pub(super) fn share(rows: &JobRows, length: u64, rank: usize, ranks: usize) -> RankUnits {
         let weights: Vec<u64> = rows.units().iter().map(RowUnit::weight).collect();
-        let units = share(&weights, rank, ranks);
+        let units = share_units(&weights, rank, ranks);
         let all: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
         let bytes = |weight: &u64| (u128::from(*weight) * u128::from(length) / all.max(1)) as u64;
         let bytes = weights[units.clone()].iter().map(bytes).collect();
@@ -99,7 +99,11 @@ impl RankUnits {
 
     /// Returns the first and the last time of the run; 0 if no row has a time. `rest` is the time span of rows
     /// that are not drawn.
-    pub(super) fn times(&self, comm: &impl Comm, rest: Option<(i64, i64)>) -> Result<RunTimes, Failure> {
+    pub(super) fn gather_times(
+        &self,
+        comm: &impl Comm,
+        rest: Option<(i64, i64)>,
+    ) -> Result<RunTimes, Failure> {
         let drawn = self.layouts.iter().filter_map(|layout| layout.first.zip(layout.last));
         let join = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
         let own = drawn.chain(rest).reduce(join);
@@ -123,7 +127,8 @@ impl RankUnits {
         let store =
             PieceStore::new(folder, rank, self.units.len(), frame.windows.len(), shares.waiting_pieces)?;
         let facts = Mutex::new(UnitFacts::default());
-        let work = Work { own: self, rows, numbers, frame, shares, folder, store: &store, facts: &facts };
+        let work =
+            UnitWork { units: self, rows, numbers, frame, shares, folder, store: &store, facts: &facts };
         let next = AtomicUsize::new(0);
         rayon::scope(|scope| {
             for _ in 0..shares.units_at_once {
@@ -162,8 +167,8 @@ impl RankUnits {
 }
 
 /// Everything that is needed to draw a unit.
-struct Work<'a> {
-    own: &'a RankUnits,
+struct UnitWork<'a> {
+    units: &'a RankUnits,
     rows: &'a JobRows,
     numbers: &'a [TrackNumbers],
     frame: &'a FileFrame,
@@ -173,51 +178,51 @@ struct Work<'a> {
     facts: &'a Mutex<UnitFacts>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> UnitWork<'a> {
     fn draw<'scope>(&self, number: usize, scope: &rayon::Scope<'scope>) -> Result<(), Failure>
     where
         'a: 'scope,
     {
-        let (Some(layout), Some(numbers)) = (self.own.layouts.get(number), self.numbers.get(number)) else {
+        let (Some(layout), Some(numbers)) = (self.units.layouts.get(number), self.numbers.get(number)) else {
             return Ok(());
         };
-        let place = self.own.units.start + number;
+        let place = self.units.units.start + number;
         let mut items = ItemSorter::new(self.folder, self.shares.sort_bytes, layout.counts.items());
         let (mut facts, dictionary) =
             self.rows.items(place, layout, self.shares.read_bytes, &mut |item| items.push(item))?;
         let unit = EncodedUnit { place, layout, dictionary: &dictionary, numbers };
         let out = UnitPieces { store: self.store, scope, unit: number };
-        facts.replaced = draw(self.frame.form, unit, (&self.frame.windows, self.frame.t0), items, out)?;
+        facts.replaced = draw(self.frame.format, unit, (&self.frame.windows, self.frame.t0), items, out)?;
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).add(&facts);
         Ok(())
     }
 }
 
 /// Adds the facts of all ranks; all ranks get the sum.
-pub(super) fn gather_facts(comm: &impl Comm, made: &EncodedUnits) -> Result<UnitFacts, Failure> {
+pub(super) fn gather_facts(comm: &impl Comm, encoded: &EncodedUnits) -> Result<UnitFacts, Failure> {
     let mut sum = UnitFacts::default();
-    gather_values(comm, &made.facts)?.iter().for_each(|facts| sum.add(facts));
+    gather_values(comm, &encoded.facts)?.iter().for_each(|facts| sum.add(facts));
     Ok(sum)
 }
 
 /// Returns the approximate maximum size of the descriptions of processes and tracks in a file, in all units of
 /// all ranks, bytes.
-pub(super) fn described<'a>(
+pub(super) fn description_bytes<'a>(
     comm: &impl Comm,
     layouts: impl Iterator<Item = &'a UnitLayout>,
-    form: TraceFormat,
+    format: TraceFormat,
 ) -> Result<u64, Failure> {
     let of = |layout: &UnitLayout| {
-        let processes = layout.processes.iter().map(|process| form.track_bytes() + process.name.len());
+        let processes = layout.processes.iter().map(|process| format.track_bytes() + process.name.len());
         let text = |track: &DrawnTrack| track.name.len() + track.description.as_ref().map_or(0, String::len);
-        let tracks = layout.tracks.iter().map(|track| form.track_bytes() + text(track));
+        let tracks = layout.tracks.iter().map(|track| format.track_bytes() + text(track));
         processes.chain(tracks).sum::<usize>() as u64
     };
     Ok(gather_counts(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
 }
 
 /// Returns the units of a rank. A unit belongs to the rank whose share of all rows contains its middle.
-fn share(weights: &[u64], rank: usize, ranks: usize) -> Range<usize> {
+fn share_units(weights: &[u64], rank: usize, ranks: usize) -> Range<usize> {
     let weights = weights.iter().map(|weight| u128::from((*weight).max(1)));
     let total: u128 = weights.clone().sum();
     let mut before: u128 = 0;
@@ -238,7 +243,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_unit_has_one_rank_and_they_stay_in_order(weights in prop::collection::vec(0u64..1000, 0..40), ranks in 1usize..9) {
-            let dealt: Vec<usize> = (0..ranks).flat_map(|rank| share(&weights, rank, ranks)).collect();
+            let dealt: Vec<usize> = (0..ranks).flat_map(|rank| share_units(&weights, rank, ranks)).collect();
             prop_assert_eq!(dealt, (0..weights.len()).collect::<Vec<_>>());
         }
     }

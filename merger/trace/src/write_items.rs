@@ -8,7 +8,7 @@ use rpd_console::Failure;
 use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp, Window};
 
 /// Approximate number of bytes that are compressed together. It affects the content of the files.
-pub(super) const PIECE: usize = 1 << 20;
+pub(super) const PIECE_BYTES: usize = 1 << 20;
 
 /// A unit that is drawn.
 #[derive(Clone, Copy)]
@@ -80,9 +80,9 @@ pub(super) struct FileCanvas<'a, P, O> {
     windows: &'a TimeSlices,
     /// T0, ns in job time.
     t0: i64,
-    paint: P,
+    writer: P,
     out: O,
-    rows: Vec<Row>,
+    rows: Vec<TrackState>,
     /// Index of the current time slice, and its times.
     window: (usize, Window),
     /// Tracks with content in this time slice, without duplicates.
@@ -95,8 +95,8 @@ pub(super) struct FileCanvas<'a, P, O> {
 
 /// Current state of a track.
 #[derive(Default)]
-struct Row {
-    timeline: Option<Timeline<Option<Box<Held>>>>,
+struct TrackState {
+    timeline: Option<Timeline<Option<Box<HeldSlice>>>>,
     /// Time slice in which the timeline is open, counted from 1.
     opened: usize,
     /// End of its last slice.
@@ -107,7 +107,7 @@ struct Row {
 }
 
 /// Content of an interrupted slice that the next file repeats.
-struct Held {
+struct HeldSlice {
     name: TextId,
     category: TextId,
     extra: Box<[u8]>,
@@ -118,16 +118,16 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         layout: &'a UnitLayout,
         windows: &'a TimeSlices,
         t0: i64,
-        paint: P,
+        writer: P,
         out: O,
     ) -> Result<FileCanvas<'a, P, O>, Failure> {
         let mut canvas = FileCanvas {
             layout,
             windows,
             t0,
-            paint,
+            writer,
             out,
-            rows: layout.tracks.iter().map(|_| Row::default()).collect(),
+            rows: layout.tracks.iter().map(|_| TrackState::default()).collect(),
             window: (0, Window::ALL),
             touched: Vec::new(),
             counters: Vec::new(),
@@ -161,22 +161,22 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                 self.touch(item.track);
                 self.tally.instants += 1;
                 self.tally.flows += what.flows.flows().count() as u64;
-                self.paint.instant(item.track, at, &what);
+                self.writer.instant(item.track, at, &what);
             }
             ItemKind::Sample(stack) => {
                 self.touch(item.track);
                 self.tally.samples += 1;
-                self.paint.sample(item.track, at, stack);
+                self.writer.sample(item.track, at, stack);
             }
         }
-        if self.paint.bytes() >= PIECE { self.flush() } else { Ok(()) }
+        if self.writer.bytes() >= PIECE_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Draws slices that continue after the last item. Returns the number of texts that were not written
     /// unchanged.
     pub(super) fn finish(mut self) -> Result<(O, u64), Failure> {
         while self.next()? {}
-        Ok((self.out, self.paint.mended()))
+        Ok((self.out, self.writer.mended()))
     }
 
     fn slice(
@@ -200,19 +200,20 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             // If slices continue in this time slice, the timeline is open already.
             timeline.open(window, |_| {});
         }
-        let held = (end > window.end())
-            .then(|| Box::new(Held { name: what.name, category: what.category, extra: what.args.0.into() }));
-        let (paint, tally) = (&mut self.paint, &mut self.tally);
+        let held = (end > window.end()).then(|| {
+            Box::new(HeldSlice { name: what.name, category: what.category, extra: what.args.0.into() })
+        });
+        let (writer, tally) = (&mut self.writer, &mut self.tally);
         let drawn = timeline.push(span, held, |edge| match edge {
             Edge::Begin { at, lane, span, cut, .. } => {
-                begin(
-                    paint,
+                begin_part(
+                    writer,
                     tally,
                     (track, lane),
                     SlicePart { at, until: end.min(window.end()), span, cut, what: *what },
                 );
             }
-            Edge::End { at, lane } => paint.end(track, lane as u32, at),
+            Edge::End { at, lane } => writer.end(track, lane as u32, at),
         });
         let drawn = drawn.map_err(Failure::internal)?;
         if drawn {
@@ -236,11 +237,11 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         }
         if let Some(before) = before.filter(|_| is_new && start < at) {
             self.tally.repeated += 1;
-            self.paint.counter(track, start, before);
+            self.writer.counter(track, start, before);
         }
         self.touch(track);
         self.tally.counters += 1;
-        self.paint.counter(track, at, value);
+        self.writer.counter(track, at, value);
     }
 
     fn is_untouched(&self, track: u32) -> bool {
@@ -275,11 +276,11 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let Some((from, to)) = self.windows.get(number) else { return Ok(()) };
         let window = Window::new(self.time(from)?, self.time(to)?).map_err(Failure::internal)?;
         self.window = (number, window);
-        self.paint.begin_file(window);
+        self.writer.begin_file(window);
         let mut open = std::mem::take(&mut self.touched);
         open.retain(|track| self.rows.get(*track as usize).is_some_and(|row| row.end > window.start()));
         for track in open {
-            let (paint, tally) = (&mut self.paint, &mut self.tally);
+            let (writer, tally) = (&mut self.writer, &mut self.tally);
             if let Some(row) = self.rows.get_mut(track as usize)
                 && let Some(timeline) = &mut row.timeline
             {
@@ -289,7 +290,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                         let (flows, args) = (ItemExtra::default(), ItemExtra(&held.extra));
                         let what = ItemDetails { name: held.name, category: held.category, flows, args };
                         let until = span.end().min(window.end());
-                        begin(paint, tally, (track, lane), SlicePart { at, until, span, cut, what });
+                        begin_part(writer, tally, (track, lane), SlicePart { at, until, span, cut, what });
                     }
                 });
             }
@@ -303,7 +304,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         if number >= self.windows.len() {
             return Ok(());
         }
-        let paint = &mut self.paint;
+        let writer = &mut self.writer;
         for track in &self.touched {
             if let Some(row) = self.rows.get_mut(*track as usize)
                 && row.opened == number + 1
@@ -311,7 +312,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             {
                 timeline.close(|edge| {
                     if let Edge::End { at, lane } = edge {
-                        paint.end(*track, lane as u32, at);
+                        writer.end(*track, lane as u32, at);
                     }
                 });
             }
@@ -323,7 +324,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             let Some(row) = self.rows.get(*track as usize) else { continue };
             if let Some(value) = row.value.filter(|_| row.touched != number + 1) {
                 self.tally.repeated += 1;
-                paint.counter(*track, window.start(), value);
+                writer.counter(*track, window.start(), value);
             }
         }
         let tally = std::mem::take(&mut self.tally);
@@ -335,7 +336,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        let bytes = self.paint.take(std::mem::take(&mut self.spare));
+        let bytes = self.writer.take(std::mem::take(&mut self.spare));
         self.spare = self.out.piece(self.window.0, bytes)?;
         Ok(())
     }
@@ -348,8 +349,8 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
     }
 }
 
-fn begin<P: SliceWriter>(
-    paint: &mut P,
+fn begin_part<P: SliceWriter>(
+    writer: &mut P,
     tally: &mut EventCounts,
     (track, lane): (u32, usize),
     mut part: SlicePart<'_>,
@@ -361,7 +362,7 @@ fn begin<P: SliceWriter>(
         tally.slices += 1;
         tally.flows += part.what.flows.flows().count() as u64;
     }
-    paint.begin(track, lane as u32, &part);
+    writer.begin(track, lane as u32, &part);
 }
 
 #[cfg(test)]
@@ -422,7 +423,7 @@ mod tests {
         }
         fn bytes(&self) -> usize {
             // Makes several pieces in each file.
-            if self.0.len() > 5 { PIECE } else { self.0.len() }
+            if self.0.len() > 5 { PIECE_BYTES } else { self.0.len() }
         }
         fn take(&mut self, _: Vec<u8>) -> Vec<u8> {
             NOTES.with_borrow_mut(|notes| notes.append(&mut self.0));

@@ -229,7 +229,7 @@ fn check(path: &Path) -> Job {
     assert_eq!(kinds, [counts.slices, counts.instants, counts.counters, counts.samples]);
     let arrows: Vec<Vec<String>> = database.rows(ARROWS);
     let number = |place: usize| arrows[0][place].parse::<u64>().unwrap_or(0);
-    assert_eq!((facts.arrows, facts.backward), (number(0), number(1)));
+    assert_eq!((facts.launch_flows, facts.backward), (number(0), number(1)));
     check_flows(&job);
     let first = job.layouts.iter().filter_map(|layout| layout.first).min();
     let last = job.layouts.iter().filter_map(|layout| layout.last).max();
@@ -256,7 +256,7 @@ fn check_flows(job: &Job) {
     }
     assert_eq!(from.keys().collect::<Vec<_>>(), to.keys().collect::<Vec<_>>());
     assert!(from.iter().all(|(number, start)| to[number] >= *start));
-    assert_eq!(from.len() as u64, job.facts.arrows);
+    assert_eq!(from.len() as u64, job.facts.launch_flows);
 }
 
 fn merged(folder: &Path, inputs: &[PathBuf]) -> PathBuf {

@@ -15,7 +15,7 @@ fn all_rows_of_real_databases_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = real(folder.path()) else { return };
     let job = check(&path);
-    assert!(job.facts.arrows > 1000 && job.facts.items.counters > 6000);
+    assert!(job.facts.launch_flows > 1000 && job.facts.items.counters > 6000);
     assert_eq!(job.layouts.len(), 4);
     let tracks: BTreeSet<&str> = job.items.iter().map(|item| item.track.as_str()).collect();
     for track in

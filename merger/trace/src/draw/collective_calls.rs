@@ -1,7 +1,7 @@
 //! Recognises calls of collectives, which are connected across ranks.
 
 use super::JobRows;
-use super::flows::COLLECTIVE;
+use super::flows::COLLECTIVE_BIT;
 use super::unit_source::UnitSource;
 use crate::item::{ArgValue, TextId, TextTable};
 use rpd_collectives::{CollectiveFunction, is_shared_communicator};
@@ -30,9 +30,9 @@ fn has_calls(job: &JobRows, unit: &RowUnit) -> Result<bool, Failure> {
     let (tables, ids) = (&job.run.tables, unit.ids(rocpd::EVENT));
     let is_call = |id| job.run.strings.get(id).is_some_and(|name| CALL_CATEGORIES.contains(&name.as_ref()));
     let mut known: HashMap<i64, bool> = HashMap::new();
-    for piece in tables.within(rocpd::EVENT, ids)? {
+    for piece in tables.pieces_with(rocpd::EVENT, ids)? {
         let mut found = false;
-        tables.each_of(rocpd::EVENT, &[piece], ids, &["category_id"], &mut |_, rows, mut places| {
+        tables.read_pieces(rocpd::EVENT, &[piece], ids, &["category_id"], &mut |_, rows, mut places| {
             let categories = rows.column("category_id");
             let mut names_call = |id| *known.entry(id).or_insert_with(|| is_call(id));
             found |= places.any(|i| categories.int(i).is_some_and(&mut names_call));
@@ -51,7 +51,7 @@ impl CollectiveFlows {
     pub(super) fn count_earlier(source: &UnitSource<'_>) -> Result<u32, Failure> {
         let job = source.job;
         let of = |unit: &RowUnit| {
-            let process = unit.processes.first().filter(|_| !unit.by_pid);
+            let process = unit.processes.first().filter(|_| !unit.is_unclaimed);
             process.and_then(|place| job.run.processes.get(*place as usize)).map(|process| &process.info)
         };
         let own = of(source.unit).filter(|own| own.rank.is_some() && source.asked.flows);
@@ -117,7 +117,7 @@ impl CollectiveFlows {
         bytes[8..16].copy_from_slice(&names[1].to_le_bytes());
         bytes[16..24].copy_from_slice(&seq.to_le_bytes());
         bytes[24..].copy_from_slice(&self.earlier.to_le_bytes());
-        Some(XxHash3_64::oneshot(&bytes) | COLLECTIVE)
+        Some(XxHash3_64::oneshot(&bytes) | COLLECTIVE_BIT)
     }
 }
 
@@ -128,14 +128,14 @@ mod tests {
     #[test]
     fn calls_of_one_collective_have_one_number() {
         let mut texts = TextTable::default();
-        let mut joint = CollectiveFlows::new(&mut texts, 0);
+        let mut collectives = CollectiveFlows::new(&mut texts, 0);
         let [reduce, reduce_c, bcast, send] =
             ["MPI_Allreduce", "MPI_Allreduce_c", "MPI_Bcast", "MPI_Send"].map(|name| texts.add(name));
         let (comm, seq) = (texts.add("comm"), texts.add("seq"));
         let mut of = |name, on: &str, number| {
-            let function = joint.function(name, &texts)?;
+            let function = collectives.function(name, &texts)?;
             let args = [(comm, ArgValue::Text(on)), (seq, ArgValue::Int(number))];
-            joint.number(function, args.into_iter(), &texts)
+            collectives.number(function, args.into_iter(), &texts)
         };
         let one = of(reduce, "MPI_COMM_WORLD", 3).unwrap();
         assert_eq!(one >> 63, 1);
@@ -148,9 +148,9 @@ mod tests {
             assert_eq!(of(reduce, own, 3), None, "{own}");
         }
         assert_eq!(of(reduce, "MPI_COMM_WORLD", -1), None);
-        joint.earlier = 1;
+        collectives.earlier = 1;
         let args = [(comm, ArgValue::Text("MPI_COMM_WORLD")), (seq, ArgValue::Int(3))];
-        let function = joint.function(reduce, &texts).unwrap();
-        assert_ne!(joint.number(function, args.into_iter(), &texts), Some(one));
+        let function = collectives.function(reduce, &texts).unwrap();
+        assert_ne!(collectives.number(function, args.into_iter(), &texts), Some(one));
     }
 }

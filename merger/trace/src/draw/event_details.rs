@@ -7,7 +7,7 @@ use super::event_ids::EventIds;
 use super::placement::RowSpans;
 use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
-use super::text_columns::{KnownValues, add_text, each_text, message};
+use super::text_columns::{KnownValues, add_text, each_text, parse_message};
 use super::unit_source::UnitSource;
 use crate::item::{TextId, UnitDictionary};
 use rpd_console::Failure;
@@ -25,7 +25,7 @@ const MAX_EVENTS: u64 = 1 << 20;
 const MIN_ARG_BYTES: u64 = 256 << 20;
 
 /// Type of the args that mark the beginning of a flow.
-const FLOW_START: &[u8] = b"flow start";
+const FLOW_START_TYPE: &[u8] = b"flow start";
 
 /// Events that are processed together. The chunks of a unit divide all ids, so that each row belongs to exactly
 /// one chunk, even if its event is missing.
@@ -43,7 +43,7 @@ impl EventChunk {
     /// Returns whether a row with this event belongs to the chunk. Rows without an event belong to the first
     /// chunk.
     #[inline]
-    pub(super) fn has(&self, event: Option<i64>) -> bool {
+    pub(super) fn contains(&self, event: Option<i64>) -> bool {
         let id = event.unwrap_or(i64::MIN);
         self.first <= id && self.next.is_none_or(|next| id < next)
     }
@@ -56,7 +56,7 @@ impl EventChunk {
     /// Splits a chunk with several pieces into two halves.
     pub(super) fn split(&self, tables: &RunTables) -> Result<[EventChunk; 2], Failure> {
         let (first, second) = self.pieces.split_at(self.pieces.len() / 2);
-        let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first(rocpd::EVENT, *piece))?;
+        let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first_id(rocpd::EVENT, *piece))?;
         if boundary <= self.first || self.next.is_some_and(|next| next <= boundary) {
             return Err(tables.descending_ids(rocpd::EVENT));
         }
@@ -73,14 +73,14 @@ impl EventChunk {
 }
 
 /// Returns the chunks of a unit, ascending; at least one.
-pub(super) fn chunks(source: &UnitSource<'_>) -> Result<Vec<EventChunk>, Failure> {
+pub(super) fn event_chunks(source: &UnitSource<'_>) -> Result<Vec<EventChunk>, Failure> {
     let (tables, unit) = (source.tables(), source.unit);
     let max_events = (source.memory / 2 / BYTES_PER_EVENT).clamp(MIN_EVENTS, MAX_EVENTS);
     let mut chunks = vec![EventChunk { pieces: Vec::new(), first: i64::MIN, next: None }];
     let mut events = 0;
-    for piece in tables.within(rocpd::EVENT, unit.ids(rocpd::EVENT))? {
-        let rows = tables.rows_of(rocpd::EVENT, piece);
-        let boundary = tables.first(rocpd::EVENT, piece)?;
+    for piece in tables.pieces_with(rocpd::EVENT, unit.ids(rocpd::EVENT))? {
+        let rows = tables.row_count(rocpd::EVENT, piece);
+        let boundary = tables.first_id(rocpd::EVENT, piece)?;
         if events > 0 && events + rows > max_events {
             if let Some(last) = chunks.last_mut() {
                 if boundary <= last.first {
@@ -110,7 +110,7 @@ pub(super) struct EventDetails {
     /// Number of arguments in the extdata of each event. Events beyond the end have none.
     extdata_args: Vec<u32>,
     /// Events at which undrawn flows begin, and the categories of these flows.
-    pub(super) other_arrows: Vec<(u32, TextId)>,
+    pub(super) undrawn_flows: Vec<(u32, TextId)>,
     pub(super) args: EventArgs,
     values: ByEvent<StoredCount>,
 }
@@ -147,7 +147,7 @@ impl<T> Default for ByEvent<T> {
 
 impl<T: Copy> ByEvent<T> {
     /// Sorts the values after all are added.
-    fn order(&mut self, events: usize) {
+    fn sort(&mut self, events: usize) {
         let order = |placed: &Placed<T>| (placed.event, placed.position);
         if !self.all.is_sorted_by_key(order) {
             self.all.sort_by_key(order);
@@ -184,7 +184,7 @@ pub(super) struct EventArgs {
 impl EventArgs {
     #[inline]
     pub(super) fn of(&self, event: u32) -> impl Iterator<Item = (TextId, crate::item::ArgValue<'_>)> {
-        self.by_event.of(event).iter().map(|arg| (arg.value.0, arg.value.1.shown(&self.texts)))
+        self.by_event.of(event).iter().map(|arg| (arg.value.0, arg.value.1.arg_value(&self.texts)))
     }
 }
 
@@ -218,7 +218,7 @@ impl EventDetails {
         let (tables, unit) = (source.tables(), source.unit);
         let wanted = &["category_id", "call_stack", "extdata"];
         let ids = unit.ids(rocpd::EVENT);
-        tables.each_of(rocpd::EVENT, &chunk.pieces, ids, wanted, &mut |_, rows, places| {
+        tables.read_pieces(rocpd::EVENT, &chunk.pieces, ids, wanted, &mut |_, rows, places| {
             places.clone().for_each(|i| events.ids.push(rows.keys.get(i)));
             let categories = rows.column("category_id");
             for i in places.clone() {
@@ -226,7 +226,7 @@ impl EventDetails {
                     strings.text(categories.int(i), &mut dictionary.texts, &mut counted.mended_strings);
                 events.categories.push(category);
             }
-            let message = |text: &[u8]| message(text, dictionary, &mut counted.mended);
+            let message = |text: &[u8]| parse_message(text, dictionary, &mut counted.mended);
             each_text(rows.column("extdata"), places.clone(), (TextId(0), 0), message, |(id, args)| {
                 if args > 0 {
                     events.extdata_args.resize(events.messages.len(), 0);
@@ -236,7 +236,7 @@ impl EventDetails {
             });
             let before = events.categories.len() - places.len();
             let mut at = before;
-            let call_stack = |text: &[u8]| stacks.number(text, dictionary, counted);
+            let call_stack = |text: &[u8]| stacks.stack_number(text, dictionary, counted);
             each_text(rows.column("call_stack"), places, 0, call_stack, |stack| {
                 if stack > 0 {
                     events.stacks.resize(at, 0);
@@ -297,10 +297,11 @@ impl EventDetails {
         let ids = source.unit.ids(rocpd::ARG);
         let wanted = &["event_id", "position", "type", "name", "value"];
         let is_read = asked.args || asked.collectives;
-        let pieces =
-            pieces(source.seen.pieces(rocpd::ARG).iter().filter(|piece| is_read && chunk.touches(piece)));
+        let pieces = piece_numbers(
+            source.seen.pieces(rocpd::ARG).iter().filter(|piece| is_read && chunk.touches(piece)),
+        );
         let mut fits = true;
-        source.tables().each_of(rocpd::ARG, &pieces, ids, wanted, &mut |_, rows, places| {
+        source.tables().read_pieces(rocpd::ARG, &pieces, ids, wanted, &mut |_, rows, places| {
             if !fits {
                 return Ok(());
             }
@@ -312,12 +313,12 @@ impl EventDetails {
             let mut known = KnownValues::of(values, places.clone());
             let mut begins = Vec::new();
             if asked.flows {
-                let is_begin = |kind: &[u8]| kind == FLOW_START;
+                let is_begin = |kind: &[u8]| kind == FLOW_START_TYPE;
                 each_text(rows.column("type"), places.clone(), false, is_begin, |begin| begins.push(begin));
             }
             for (place, (i, name)) in places.zip(names).enumerate() {
                 let event = spans.event(i);
-                if !chunk.has(event) {
+                if !chunk.contains(event) {
                     continue;
                 }
                 counted.args += 1;
@@ -326,19 +327,20 @@ impl EventDetails {
                     continue;
                 };
                 if begins.get(place) == Some(&true) {
-                    self.other_arrows.push((event, name));
+                    self.undrawn_flows.push((event, name));
                 }
                 if !asked.args && !needed.contains(&name) {
                     continue;
                 }
-                let value = known.stored(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
+                let value =
+                    known.stored_value(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
                 let position = positions.int(i).unwrap_or(0).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
                 self.args.by_event.all.push(Placed { event, position, value: (name, value) });
             }
-            fits = self.fits(source, chunk)?;
+            fits = self.check_memory(source, chunk)?;
             Ok(())
         })?;
-        self.args.by_event.order(self.ids.len());
+        self.args.by_event.sort(self.ids.len());
         Ok(fits)
     }
 
@@ -351,9 +353,10 @@ impl EventDetails {
     ) -> Result<bool, Failure> {
         let ids = source.unit.ids(rocpd::PMC_EVENT);
         let wanted = &["event_id", "pmc_id", "value"];
-        let pieces = pieces(source.seen.pieces(rocpd::PMC_EVENT).iter().filter(|piece| chunk.touches(piece)));
+        let pieces =
+            piece_numbers(source.seen.pieces(rocpd::PMC_EVENT).iter().filter(|piece| chunk.touches(piece)));
         let mut fits = true;
-        source.tables().each_of(rocpd::PMC_EVENT, &pieces, ids, wanted, &mut |_, rows, places| {
+        source.tables().read_pieces(rocpd::PMC_EVENT, &pieces, ids, wanted, &mut |_, rows, places| {
             if !fits {
                 return Ok(());
             }
@@ -361,7 +364,7 @@ impl EventDetails {
             let values = rows.column("value");
             for i in places {
                 let event = spans.event(i);
-                if !chunk.has(event) {
+                if !chunk.contains(event) {
                     continue;
                 }
                 counted.values += 1;
@@ -377,25 +380,25 @@ impl EventDetails {
                         CounterValue::Double(f64::NAN)
                     }
                 };
-                let key = source.placing.key(&spans, i);
+                let key = source.placing.track_key(&spans, i);
                 let track = source.seen.tracks.get(&key).copied().filter(|_| source.asked.values);
                 let value = StoredCount { track, value };
                 self.values.all.push(Placed { event, position: 0, value });
             }
-            fits = self.fits(source, chunk)?;
+            fits = self.check_memory(source, chunk)?;
             Ok(())
         })?;
-        self.values.order(self.ids.len());
+        self.values.sort(self.ids.len());
         Ok(fits)
     }
 
     /// Returns whether the details fit into memory, or the chunk must be split. A single piece of events may use
     /// more memory, because it cannot be split.
-    fn fits(&self, source: &UnitSource<'_>, chunk: &EventChunk) -> Result<bool, Failure> {
+    fn check_memory(&self, source: &UnitSource<'_>, chunk: &EventChunk) -> Result<bool, Failure> {
         let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
         let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, StoredValue)>>());
         let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
-        let arrows = of(self.other_arrows.len(), size_of::<(u32, TextId)>());
+        let arrows = of(self.undrawn_flows.len(), size_of::<(u32, TextId)>());
         let bytes = args + values + arrows + self.args.texts.len() as u64;
         let min_bytes = if chunk.is_divisible() { 0 } else { MIN_ARG_BYTES };
         if bytes <= source.memory.max(min_bytes) && self.args.texts.len() < u32::MAX as usize {
@@ -414,7 +417,7 @@ impl EventDetails {
 }
 
 /// Returns the numbers of these pieces.
-fn pieces<'a>(seen: impl Iterator<Item = &'a PieceSeen>) -> Vec<usize> {
+fn piece_numbers<'a>(seen: impl Iterator<Item = &'a PieceSeen>) -> Vec<usize> {
     seen.map(|piece| piece.piece).collect()
 }
 
@@ -427,11 +430,11 @@ mod tests {
         let mut values = ByEvent::default();
         let placed = |event, position, value| Placed { event, position, value };
         values.all = vec![placed(2, 1, 'c'), placed(0, 0, 'a'), placed(2, 0, 'b'), placed(2, 1, 'd')];
-        values.order(4);
+        values.sort(4);
         let of = |event| values.of(event).iter().map(|placed| placed.value).collect::<String>();
         assert_eq!([0, 1, 2, 3, 4, 9].map(of), ["a", "", "bcd", "", "", ""]);
         let mut none: ByEvent<char> = ByEvent::default();
-        none.order(3);
+        none.sort(3);
         assert!(none.of(0).is_empty());
     }
 }

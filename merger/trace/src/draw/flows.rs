@@ -11,9 +11,9 @@ use rpd_shard::model::{TableId, rocpd};
 use std::ops::Range;
 
 /// Tables at whose rows flows end.
-const SINKS: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
+const SINK_TABLES: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
 /// Bit that is set in the numbers of all other flows.
-pub(super) const COLLECTIVE: u64 = 1 << 63;
+pub(super) const COLLECTIVE_BIT: u64 = 1 << 63;
 /// Flow numbers of a unit start at (its index in the job + 1), shifted by this many bits. Consecutive numbers
 /// differ little; with hashes, a compressed file would be half as large again.
 const UNIT_SHIFT: u32 = 40;
@@ -25,7 +25,7 @@ const MIN_EVENTS: u64 = 1 << 16;
 pub(super) struct LaunchFlows {
     /// Id of the region, and number of the flow.
     from: Vec<(i64, u64)>,
-    /// Id of the row and number of the flow, for each table of [`SINKS`].
+    /// Id of the row and number of the flow, for each table of [`SINK_TABLES`].
     to: [Vec<(i64, u64)>; 2],
     /// Number of kernels and copies that began before all calls with their stack id.
     pub(super) backward: u64,
@@ -96,7 +96,7 @@ impl Launching {
     }
 
     #[inline]
-    fn has(&self, stack: i64, sinks: &[Sink]) -> bool {
+    fn contains(&self, stack: i64, sinks: &[Sink]) -> bool {
         match self {
             Launching::Bits { low, bits } => {
                 let Some(at) = stack.checked_sub(*low).and_then(|at| u64::try_from(at).ok()) else {
@@ -110,9 +110,9 @@ impl Launching {
 }
 
 /// Connects sinks with calls. Both must be sorted.
-fn join(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
+fn connect_calls(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
     let mut arrows = LaunchFlows::default();
-    let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE;
+    let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE_BIT;
     let mut calls = calls;
     for sinks in sinks.chunk_by(|one, other| one.stack == other.stack) {
         let Some(stack) = sinks.first().map(|sink| sink.stack) else { continue };
@@ -147,13 +147,13 @@ impl LaunchFlows {
     /// Finds the flows of a unit. `place` is its index in the job.
     pub(super) fn find(source: &UnitSource<'_>, place: usize) -> Result<LaunchFlows, Failure> {
         let rows = |table| source.seen.pieces(table).iter().map(|piece| piece.rows).sum::<u64>();
-        let all: u64 = SINKS.map(rows).iter().sum();
+        let all: u64 = SINK_TABLES.map(rows).iter().sum();
         if all == 0 || rows(rocpd::REGION) == 0 {
             return Ok(LaunchFlows::default());
         }
         let mut sinks: Vec<Sink> = Vec::with_capacity(usize::try_from(all).unwrap_or(0));
         let only = each_stack(source, &mut |stacks| {
-            for (number, table) in (0u8..).zip(SINKS) {
+            for (number, table) in (0u8..).zip(SINK_TABLES) {
                 each_span(source, table, stacks, &mut |stack, start, id| {
                     sinks.push(Sink { stack, table: number, id, start });
                 })?;
@@ -165,7 +165,7 @@ impl LaunchFlows {
         let mut calls: Vec<Call> = Vec::new();
         let mut find = |stacks: &StackIds| {
             each_span(source, rocpd::REGION, stacks, &mut |stack, start, id| {
-                if launching.has(stack, &sinks) {
+                if launching.contains(stack, &sinks) {
                     calls.push(Call { stack, start, id });
                 }
             })
@@ -175,7 +175,7 @@ impl LaunchFlows {
             None => drop(each_stack(source, &mut find)?),
         }
         calls.sort_unstable();
-        Ok(join(&sinks, &calls, place))
+        Ok(connect_calls(&sinks, &calls, place))
     }
 
     /// Returns the number of flows.
@@ -209,7 +209,7 @@ fn each_stack(
     let max_events = (source.memory / 4 / 16).max(MIN_EVENTS);
     let mut stacks = StackIds::default();
     let mut is_only = true;
-    source.tables().all(rocpd::EVENT, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
+    source.tables().read_rows(rocpd::EVENT, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
         if stacks.stacks.len() as u64 >= max_events {
             take(&stacks)?;
             stacks = StackIds::default();
@@ -235,7 +235,7 @@ fn each_span(
         source.seen.pieces(table).iter().filter(|piece| piece.events.0 <= last && piece.events.1 >= first);
     let touched: Vec<usize> = touched.map(|piece| piece.piece).collect();
     let (ids, wanted) = (source.unit.ids(table), &["start", "event_id"]);
-    source.tables().each_of(table, &touched, ids, wanted, &mut |_, rows, places| {
+    source.tables().read_pieces(table, &touched, ids, wanted, &mut |_, rows, places| {
         let (starts, events) = (rows.column("start"), rows.column("event_id"));
         for i in places {
             let stack = stacks.of(events.int(i));
@@ -265,7 +265,7 @@ mod tests {
             [call(1, 10, 7), call(2, 10, 1), call(2, 20, 2), call(2, 20, 3), call(2, 30, 4), call(9, 1, 9)];
         let sinks =
             [sink(1, 0, 1, 9), sink(1, 0, 2, 10), sink(2, 0, 3, 25), sink(2, 1, 1, 40), sink(5, 0, 5, 50)];
-        let arrows = join(&sinks, &calls, 1);
+        let arrows = connect_calls(&sinks, &calls, 1);
         let rows = |all: &[(i64, u64)]| all.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         assert_eq!(rows(&arrows.from), [2, 4, 7]);
         assert_eq!(rows(arrows.all(rocpd::KERNEL_DISPATCH)), [2, 3]);
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(of(&arrows.from, 2), of(&arrows.to[0], 3));
         assert_eq!(of(&arrows.from, 4), of(&arrows.to[1], 1));
         assert_eq!(of(&arrows.from, 7), Some(2 << 40));
-        assert_ne!(of(&arrows.from, 2), of(&join(&sinks, &calls, 2).from, 2));
+        assert_ne!(of(&arrows.from, 2), of(&connect_calls(&sinks, &calls, 2).from, 2));
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         for far in [10, i64::MAX] {
             let sinks = [sink(-5, 0, 1, 0), sink(7, 0, 1, 0), sink(far, 0, 1, 0)];
             let launching = Launching::of(&sinks);
-            let found = [-6, -5, 0, 7, far].map(|stack| launching.has(stack, &sinks));
+            let found = [-6, -5, 0, 7, far].map(|stack| launching.contains(stack, &sinks));
             assert_eq!(found, [false, true, false, true, true], "{far}");
         }
     }

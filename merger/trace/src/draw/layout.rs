@@ -1,14 +1,14 @@
 //! The tracks of a unit, in drawing order.
 
 use super::JobRows;
-use super::placement::{NOBODY, StackLevel, TrackKey, TrackPlace};
+use super::placement::{MemoryLevel, NO_PROCESS, TrackKey, TrackPlace};
 use crate::item::{DrawnTrack, TrackKind, UnitLayout};
 use rpd_perfetto::Overlaps;
 use rpd_run::{ComputeAgent, ProcessIdentity, RowUnit, RunProcess, RunStrings, UnitNames};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Creates the processes and tracks that the rows need.
-pub(super) fn layout(
+pub(super) fn lay_out_tracks(
     job: &JobRows,
     unit: &RowUnit,
     names: &UnitNames,
@@ -18,9 +18,9 @@ pub(super) fn layout(
     let by_queue = job.selection.group_by_queue;
     let mut used: BTreeSet<u32> = keys.iter().map(|(process, _)| *process).collect();
     // A process without rows is also drawn, in its own unit.
-    used.extend(unit.processes.first().filter(|_| !unit.by_pid));
+    used.extend(unit.processes.first().filter(|_| !unit.is_unclaimed));
     let mut used: Vec<(ProcessIdentity, u32)> =
-        used.into_iter().map(|place| (drawn(&job.run.processes, place), place)).collect();
+        used.into_iter().map(|place| (process_identity(&job.run.processes, place), place)).collect();
     used.sort_by_key(|(drawn, _)| drawn.order);
     for (drawn, place) in used {
         let own =
@@ -31,16 +31,16 @@ pub(super) fn layout(
         let mut own: Vec<TrackKey> = own.copied().collect();
         own.sort_by_key(|(_, place)| tracks.order_of(*place));
         for key in own {
-            tracks.add(key);
+            tracks.add_track(key);
         }
     }
 }
 
-fn drawn(processes: &[RunProcess], place: u32) -> ProcessIdentity {
+fn process_identity(processes: &[RunProcess], place: u32) -> ProcessIdentity {
     let known = processes.get(place as usize).map(|process| process.info.clone());
     known.unwrap_or_else(|| ProcessIdentity {
         name: "unknown process".to_owned(),
-        order: (NOBODY, NOBODY, i64::MAX),
+        order: (NO_PROCESS, NO_PROCESS, i64::MAX),
         pid: 0,
         host: String::new(),
         rank: None,
@@ -128,28 +128,28 @@ impl Tracks<'_> {
         Order { section, kind, number, agent: group.flatten(), class, within, place }
     }
 
-    fn add(&mut self, key: TrackKey) {
+    fn add_track(&mut self, key: TrackKey) {
         let (_, place) = key;
-        let parent = self.group_of(place).map(|agent| self.group(agent));
-        let (name, kind, description) = self.drawn(place);
-        let place = self.push(parent, name, kind, description);
+        let parent = self.group_of(place).map(|agent| self.agent_group(agent));
+        let (name, kind, description) = self.describe_track(place);
+        let place = self.push_track(parent, name, kind, description);
         self.layout.seen.tracks.insert(key, place);
     }
 
     /// Returns the group of an agent and creates it if needed.
-    fn group(&mut self, place: Option<u32>) -> u32 {
+    fn agent_group(&mut self, place: Option<u32>) -> u32 {
         if let Some(group) = self.groups.get(&place) {
             return *group;
         }
         let agent = self.agent(place);
         let name = agent.map_or_else(|| "unknown agent".to_owned(), ComputeAgent::label);
         let model = agent.map(|agent| agent.model.clone()).filter(|model| !model.is_empty());
-        let group = self.push(None, name, TrackKind::Group, model);
+        let group = self.push_track(None, name, TrackKind::Group, model);
         self.groups.insert(place, group);
         group
     }
 
-    fn push(
+    fn push_track(
         &mut self,
         parent: Option<u32>,
         name: String,
@@ -164,7 +164,7 @@ impl Tracks<'_> {
     }
 
     /// Returns name, kind and description of a track.
-    fn drawn(&self, place: TrackPlace) -> (String, TrackKind, Option<String>) {
+    fn describe_track(&self, place: TrackPlace) -> (String, TrackKind, Option<String>) {
         let non_empty = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let counter = |unit: &str| TrackKind::Counter { unit: unit.to_owned() };
         let plain = |name: &str, overlaps| (name.to_owned(), TrackKind::Slices(overlaps), None);
@@ -185,22 +185,22 @@ impl Tracks<'_> {
                 plain(name.as_deref().unwrap_or("samples"), Overlaps::Nest)
             }
             TrackPlace::Lane(_, lane) => {
-                let (lanes, word) = match self.by_queue {
+                let (lanes, noun) = match self.by_queue {
                     true => (&self.names.queues, "queue"),
                     false => (&self.names.streams, "stream"),
                 };
                 match lane.and_then(|lane| lanes.at(lane)) {
                     Some((_, lane)) => plain(&lane.name, Overlaps::Separate),
-                    None => plain(&format!("unknown {word}"), Overlaps::Separate),
+                    None => plain(&format!("unknown {noun}"), Overlaps::Separate),
                 }
             }
             TrackPlace::Copies(_) => plain("copies", Overlaps::Separate),
             TrackPlace::Allocations(_) => plain("allocations", Overlaps::Separate),
             TrackPlace::Sum(_, level) => {
                 let name = match level {
-                    StackLevel::Real => "memory allocated",
-                    StackLevel::Virtual => "virtual memory allocated",
-                    StackLevel::Scratch => "scratch memory allocated",
+                    MemoryLevel::Real => "memory allocated",
+                    MemoryLevel::Virtual => "virtual memory allocated",
+                    MemoryLevel::Scratch => "scratch memory allocated",
                 };
                 (name.to_owned(), counter("bytes"), None)
             }

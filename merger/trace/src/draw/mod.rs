@@ -113,7 +113,7 @@ impl JobRows {
         let mut found = Vec::new();
         for table in stored.filter(|table| Schema::builtin().get(table.table.id).is_none()) {
             let mut count = 0;
-            tables.all(table.table.id, &IdRanges::all(), &[], &mut |_, places| {
+            tables.read_rows(table.table.id, &IdRanges::all(), &[], &mut |_, places| {
                 count += places.len() as u64;
                 Ok(())
             })?;
@@ -150,7 +150,7 @@ impl JobRows {
     /// [`Failure::input`], if rows cannot be read.
     pub fn survey(&self, unit: usize, each: &mut TakeStart<'_>) -> Result<UnitLayout, Failure> {
         let unit = self.run.units.get(unit);
-        unit.map_or(Ok(UnitLayout::default()), |unit| survey::survey(self, unit, each))
+        unit.map_or(Ok(UnitLayout::default()), |unit| survey::survey_unit(self, unit, each))
     }
 
     /// Makes the second pass, which passes on all items in the order of the database. Items with equal times on
@@ -168,6 +168,6 @@ impl JobRows {
         take: &mut TakeItem<'_>,
     ) -> Result<(UnitFacts, UnitDictionary), Failure> {
         let found = self.run.units.get(unit);
-        found.map_or(Ok(Default::default()), |found| unit::draw(self, unit, found, layout, memory, take))
+        found.map_or(Ok(Default::default()), |found| unit::draw_unit(self, unit, found, layout, memory, take))
     }
 }

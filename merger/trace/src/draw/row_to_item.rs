@@ -1,8 +1,8 @@
 //! Turns a row into an item: whether it is drawn, on which track, and with which args and flows.
 
 use super::event_details::EventDetails;
-use super::placement::{NOBODY, TrackKey, TrackPlace};
-use super::survey::{excludes, is_selected};
+use super::placement::{NO_PROCESS, TrackKey, TrackPlace};
+use super::survey::{excludes_table, is_selected};
 use super::table_rows::ChunkRows;
 use super::unit::{EventOutcome, UnitDrawer};
 use crate::item::{
@@ -33,10 +33,10 @@ impl UnitDrawer<'_, '_> {
     /// Returns the properties with which a row is drawn. Returns `None` if it is not drawn, and counts the
     /// reason.
     #[inline]
-    pub(super) fn enter(&mut self, rows: &ChunkRows<'_>, i: usize) -> Option<DrawnRow> {
+    pub(super) fn classify_row(&mut self, rows: &ChunkRows<'_>, i: usize) -> Option<DrawnRow> {
         let (spans, events, source) = (&rows.spans, rows.events, self.source);
         let id = spans.event(i);
-        if !rows.chunk.has(id) {
+        if !rows.chunk.contains(id) {
             return None;
         }
         let event = events.find(id);
@@ -48,14 +48,15 @@ impl UnitDrawer<'_, '_> {
         };
         let text_of =
             |texts: &[TextId]| event.and_then(|event| texts.get(event as usize)).copied().unwrap_or_default();
-        let key = source.placing.key(spans, i);
+        let key = source.placing.track_key(spans, i);
         let category = text_of(&events.categories);
         let mut track = self.track(key);
         if track.is_none() && spans.table == rocpd::SAMPLE && is_selected(&source.job.run.processes, key) {
             // The survey found only counters in this sample, which have separate tracks.
             track = Some(NO_TRACK);
         }
-        let is_asked = !excludes(&source.job.selection, spans.table) && !self.leaves_out(category);
+        let is_asked =
+            !excludes_table(&source.job.selection, spans.table) && !self.excludes_category(category);
         let is_late = source.job.window.is_some_and(|(_, to)| start >= to);
         let track = track.filter(|_| is_asked && !is_late);
         let (is_clamped, end) = (end < start, end.max(start));
@@ -70,18 +71,18 @@ impl UnitDrawer<'_, '_> {
             }
             self.facts.without_event += u64::from(event.is_none());
             self.facts.without_track += u64::from(is_unknown(key));
-            self.note(event, EventOutcome::Drawn);
+            self.note_outcome(event, EventOutcome::Drawn);
         } else {
             facts.left_out += 1;
-            self.note(event, EventOutcome::LeftOut);
+            self.note_outcome(event, EventOutcome::LeftOut);
         }
         let message = text_of(&events.messages);
         Some(DrawnRow { key, start, end, track: track?, event, category, message, in_window })
     }
 
-    fn note(&mut self, event: Option<u32>, fate: EventOutcome) {
-        if let Some(known) = event.and_then(|event| self.fates.get_mut(event as usize)) {
-            *known = fate.max(*known);
+    fn note_outcome(&mut self, event: Option<u32>, outcome: EventOutcome) {
+        if let Some(known) = event.and_then(|event| self.outcomes.get_mut(event as usize)) {
+            *known = outcome.max(*known);
         }
     }
 
@@ -98,12 +99,12 @@ impl UnitDrawer<'_, '_> {
 
     /// Returns whether a category is excluded.
     #[inline]
-    fn leaves_out(&mut self, category: TextId) -> bool {
+    fn excludes_category(&mut self, category: TextId) -> bool {
         let place = category.0 as usize;
-        if place >= self.left_out.len() {
-            self.left_out.resize(place + 1, None);
+        if place >= self.excluded_categories.len() {
+            self.excluded_categories.resize(place + 1, None);
         }
-        let Some(known) = self.left_out.get_mut(place) else { return false };
+        let Some(known) = self.excluded_categories.get_mut(place) else { return false };
         let (selection, texts) = (&self.source.job.selection, &self.dictionary.texts);
         *known.get_or_insert_with(|| {
             let category = texts.get(category);
@@ -120,7 +121,7 @@ impl UnitDrawer<'_, '_> {
 
     /// Passes on the slice of a row, and the counter values of its event.
     #[inline]
-    pub(super) fn slice<'r>(
+    pub(super) fn emit_slice<'r>(
         &mut self,
         row: &DrawnRow,
         name: TextId,
@@ -128,7 +129,7 @@ impl UnitDrawer<'_, '_> {
         events: &'r EventDetails,
     ) -> Result<(), Failure> {
         if !row.in_window {
-            return self.values(row, events);
+            return self.emit_values(row, events);
         }
         self.add_args(row, args, events);
         self.facts.items.slices += 1;
@@ -136,11 +137,11 @@ impl UnitDrawer<'_, '_> {
         let DrawnRow { start, end, track, category, .. } = *row;
         let (kind, flows) = (ItemKind::Slice, &self.flows);
         (self.take)(&TraceItem { start, end, track, kind, name, category, flows, args })?;
-        self.values(row, events)
+        self.emit_values(row, events)
     }
 
     /// Passes on a sample: an instant, a call stack, or only the counter values of its event.
-    pub(super) fn moment<'r>(
+    pub(super) fn emit_sample<'r>(
         &mut self,
         row: &DrawnRow,
         name: TextId,
@@ -168,9 +169,9 @@ impl UnitDrawer<'_, '_> {
             let facts = self.facts.table_mut(rocpd::SAMPLE);
             facts.drawn -= 1;
             facts.left_out += 1;
-            let fate = row.event.and_then(|event| self.fates.get_mut(event as usize));
-            if let Some(fate) = fate.filter(|_| !shows_values) {
-                *fate = EventOutcome::LeftOut;
+            let outcome = row.event.and_then(|event| self.outcomes.get_mut(event as usize));
+            if let Some(outcome) = outcome.filter(|_| !shows_values) {
+                *outcome = EventOutcome::LeftOut;
             }
         }
         if let Some(kind) = kind {
@@ -185,16 +186,16 @@ impl UnitDrawer<'_, '_> {
             let DrawnRow { start, end, track, category, .. } = *row;
             (self.take)(&TraceItem { start, end, track, kind, name, category, flows: &[], args })?;
         }
-        self.values(row, events)
+        self.emit_values(row, events)
     }
 
     /// Passes on the counter values of an event from the start of the row, and 0 after its end if it has one.
     ///
     /// Several samples of one time may share an event, such as those of one reading of a GPU by rocprof-sys.
     /// Their values are passed on once.
-    fn values(&mut self, row: &DrawnRow, events: &EventDetails) -> Result<(), Failure> {
+    fn emit_values(&mut self, row: &DrawnRow, events: &EventDetails) -> Result<(), Failure> {
         let Some(event) = row.event else { return Ok(()) };
-        let before = self.valued.get_mut(event as usize).and_then(|at| at.replace(row.start));
+        let before = self.values_drawn_at.get_mut(event as usize).and_then(|at| at.replace(row.start));
         if before == Some(row.start) {
             return Ok(());
         }
@@ -202,15 +203,15 @@ impl UnitDrawer<'_, '_> {
             matches!(row.key.1, TrackPlace::Thread(_) | TrackPlace::Moments(_)) && row.start == row.end;
         for value in events.values(event) {
             let Some(track) = value.track else { continue };
-            self.counter(row.start, track, value.value)?;
+            self.emit_counter(row.start, track, value.value)?;
             if !is_moment {
-                self.counter(row.end, track, CounterValue::Int(0))?;
+                self.emit_counter(row.end, track, CounterValue::Int(0))?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn counter(&mut self, at: i64, track: u32, value: CounterValue) -> Result<(), Failure> {
+    pub(super) fn emit_counter(&mut self, at: i64, track: u32, value: CounterValue) -> Result<(), Failure> {
         if self.source.job.window.is_some_and(|(_, to)| at >= to) {
             return Ok(());
         }
@@ -230,7 +231,7 @@ impl UnitDrawer<'_, '_> {
             }
             if let Some(stack) = events.stack(event) {
                 let text = self.stacks.text(stack, &mut self.dictionary);
-                args.push(ItemArg { name: self.words.call_stack, value: ArgValue::Known(text) });
+                args.push(ItemArg { name: self.labels.call_stack, value: ArgValue::Known(text) });
             }
         }
     }
@@ -239,9 +240,9 @@ impl UnitDrawer<'_, '_> {
     #[inline]
     pub(super) fn add_collective(&mut self, row: &DrawnRow, name: TextId, events: &EventDetails) {
         let texts = &self.dictionary.texts;
-        let Some(function) = self.joint.function(name, texts) else { return };
+        let Some(function) = self.collectives.function(name, texts) else { return };
         let Some(event) = row.event.filter(|_| self.source.asked.flows) else { return };
-        if let Some(number) = self.joint.number(function, events.args.of(event), texts) {
+        if let Some(number) = self.collectives.number(function, events.args.of(event), texts) {
             self.facts.collectives += 1;
             self.flows.push(FlowEnd::Through(number));
         }
@@ -257,5 +258,5 @@ fn is_unknown((process, place): TrackKey) -> bool {
             | TrackPlace::Lane(None, _)
             | TrackPlace::Lane(_, None)
     );
-    process == NOBODY || !there
+    process == NO_PROCESS || !there
 }

@@ -90,7 +90,7 @@ impl SharedLabels {
 
     /// Returns three numbers as one text.
     #[inline]
-    pub(super) fn sizes(&mut self, sizes: [i64; 3], texts: &mut TextTable) -> TextId {
+    pub(super) fn size_text(&mut self, sizes: [i64; 3], texts: &mut TextTable) -> TextId {
         if self.last.0 != sizes {
             let [x, y, z] = sizes;
             let text = *self.sizes.entry(sizes).or_insert_with(|| texts.add(&format!("{x},{y},{z}")));

@@ -9,7 +9,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Returns the message in the extdata of an event (0 if there is none), and its number of arguments.
-pub(super) fn message(extdata: &[u8], dictionary: &mut UnitDictionary, mended: &mut u64) -> (TextId, u32) {
+pub(super) fn parse_message(
+    extdata: &[u8],
+    dictionary: &mut UnitDictionary,
+    mended: &mut u64,
+) -> (TextId, u32) {
     #[derive(Deserialize)]
     struct Extdata<'a> {
         #[serde(borrow, default)]
@@ -92,7 +96,7 @@ impl KnownValues {
     }
 
     #[inline]
-    pub(super) fn stored(
+    pub(super) fn stored_value(
         &mut self,
         cells: &Cells,
         i: usize,
@@ -113,12 +117,12 @@ impl KnownValues {
             Value::Real(value) => return StoredValue::Double(value),
             Value::Text(text) | Value::Blob(text) => text,
         };
-        let comes_again = self.uses.get(code).is_some_and(|uses| *uses > 1);
-        let room =
-            comes_again && text.len() <= MAX_KNOWN_TEXT_BYTES && dictionary.texts.memory() < MAX_KNOWN_BYTES;
+        let is_repeated = self.uses.get(code).is_some_and(|uses| *uses > 1);
+        let is_numbered =
+            is_repeated && text.len() <= MAX_KNOWN_TEXT_BYTES && dictionary.texts.memory() < MAX_KNOWN_BYTES;
         let stored = match number_or_text(text) {
             Some(number) => number,
-            None if room || text.is_empty() => {
+            None if is_numbered || text.is_empty() => {
                 StoredValue::Known(add_text(text, &mut dictionary.texts, mended))
             }
             None => {
@@ -144,7 +148,7 @@ mod tests {
         let mut dictionary = UnitDictionary::default();
         let mut mended = 0;
         let mut of = |text: &str| {
-            let (id, _) = message(text.as_bytes(), &mut dictionary, &mut mended);
+            let (id, _) = parse_message(text.as_bytes(), &mut dictionary, &mut mended);
             dictionary.texts.get(id).to_owned()
         };
         assert_eq!(of(r#"{"message": "step \"1\""}"#), "step \"1\"");
@@ -155,7 +159,7 @@ mod tests {
             assert_eq!(of(none), "", "{none}");
         }
         assert_eq!(of(r#"{"message":"kept","args":[{"a":1}, 2.5, true, null]}"#), "kept");
-        let mut count = |text: &str| message(text.as_bytes(), &mut dictionary, &mut mended).1;
+        let mut count = |text: &str| parse_message(text.as_bytes(), &mut dictionary, &mut mended).1;
         assert_eq!(count(r#"{"args":{"External id":5,"Input Dims":[[1,2],{"a":3}],"c":"d"}}"#), 3);
         assert_eq!(count(r#"{"message":"a","args":{"b":null}}"#), 1);
         for none in [

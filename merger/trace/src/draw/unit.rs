@@ -3,13 +3,13 @@
 use super::allocations::AllocationSums;
 use super::call_stacks::CallStacks;
 use super::collective_calls::CollectiveFlows;
-use super::event_details::{CountedEvents, EventChunk, EventDetails, chunks};
+use super::event_details::{CountedEvents, EventChunk, EventDetails, event_chunks};
 use super::flows::LaunchFlows;
 use super::placement::RecentPlaces;
 use super::shared_labels::SharedLabels;
 use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
-use super::table_rows::{ChunkRows, wanted};
+use super::table_rows::{ChunkRows, drawn_columns};
 use super::unit_source::UnitSource;
 use super::{JobRows, TakeItem};
 use crate::item::{FlowEnd, TextId, UnitDictionary, UnitFacts, UnitLayout};
@@ -28,17 +28,17 @@ pub(super) struct UnitDrawer<'a, 'b> {
     pub(super) stacks: CallStacks,
     /// Names of the kernels.
     pub(super) kernels: ById<TextId>,
-    pub(super) words: SharedLabels,
-    pub(super) joint: CollectiveFlows,
+    pub(super) labels: SharedLabels,
+    pub(super) collectives: CollectiveFlows,
     pub(super) arrows: LaunchFlows,
-    pub(super) memory: AllocationSums,
+    pub(super) allocations: AllocationSums,
     pub(super) recent: RecentPlaces<Option<u32>>,
     /// Whether a category is excluded, by the number of its text, if already determined.
-    pub(super) left_out: Vec<Option<bool>>,
+    pub(super) excluded_categories: Vec<Option<bool>>,
     /// How the rows of each event in the chunk were drawn.
-    pub(super) fates: Vec<EventOutcome>,
+    pub(super) outcomes: Vec<EventOutcome>,
     /// Time at which the counter values of each event in the chunk were last drawn.
-    pub(super) valued: Vec<Option<i64>>,
+    pub(super) values_drawn_at: Vec<Option<i64>>,
     pub(super) flows: Vec<FlowEnd>,
     pub(super) facts: UnitFacts,
     pub(super) take: &'a mut TakeItem<'b>,
@@ -54,7 +54,7 @@ pub(super) enum EventOutcome {
 }
 
 /// Draws a unit. `place` is its index in the job.
-pub(super) fn draw(
+pub(super) fn draw_unit(
     job: &JobRows,
     place: usize,
     unit: &RowUnit,
@@ -67,10 +67,11 @@ pub(super) fn draw(
         true => LaunchFlows::find(&source, place)?,
         false => LaunchFlows::default(),
     };
-    let mut facts = UnitFacts { backward: arrows.backward, arrows: arrows.len(), ..UnitFacts::default() };
+    let mut facts =
+        UnitFacts { backward: arrows.backward, launch_flows: arrows.len(), ..UnitFacts::default() };
     let mut dictionary = UnitDictionary::default();
-    let words = SharedLabels::new(&mut dictionary.texts, &layout.seen.names);
-    let joint = CollectiveFlows::new(&mut dictionary.texts, CollectiveFlows::count_earlier(&source)?);
+    let labels = SharedLabels::new(&mut dictionary.texts, &layout.seen.names);
+    let collectives = CollectiveFlows::new(&mut dictionary.texts, CollectiveFlows::count_earlier(&source)?);
     let kernels = UnitNames::read_kernels(source.tables(), unit, |name| {
         facts.mended += u64::from(matches!(name, Cow::Owned(_)));
         dictionary.texts.add(&name)
@@ -82,22 +83,22 @@ pub(super) fn draw(
         strings: StringTexts::new(&job.run.strings),
         stacks: CallStacks::default(),
         kernels,
-        words,
-        joint,
+        labels,
+        collectives,
         arrows,
-        memory: AllocationSums::default(),
+        allocations: AllocationSums::default(),
         recent: RecentPlaces::default(),
-        left_out: Vec::new(),
-        fates: Vec::new(),
-        valued: Vec::new(),
+        excluded_categories: Vec::new(),
+        outcomes: Vec::new(),
+        values_drawn_at: Vec::new(),
         flows: Vec::new(),
         facts,
         take,
     };
-    let mut chunks = chunks(&source)?;
+    let mut chunks = event_chunks(&source)?;
     chunks.reverse();
     while let Some(chunk) = chunks.pop() {
-        if !drawer.chunk(&chunk)? {
+        if !drawer.draw_chunk(&chunk)? {
             let [first, second] = chunk.split(source.tables())?;
             chunks.extend([second, first]);
         }
@@ -108,20 +109,20 @@ pub(super) fn draw(
 impl UnitDrawer<'_, '_> {
     /// Draws the rows of a chunk of events. Returns `false` without drawing if the details of the events exceed
     /// the memory.
-    fn chunk(&mut self, chunk: &EventChunk) -> Result<bool, Failure> {
+    fn draw_chunk(&mut self, chunk: &EventChunk) -> Result<bool, Failure> {
         let mut counted = CountedEvents::default();
         let (strings, stacks) = (&mut self.strings, &mut self.stacks);
         let events =
             EventDetails::read(self.source, chunk, strings, stacks, &mut self.dictionary, &mut counted)?;
         self.facts.mended += counted.mended_strings;
         let Some(events) = events else { return Ok(false) };
-        self.fates.clear();
-        self.fates.resize(events.len(), EventOutcome::None);
-        self.valued.clear();
-        self.valued.resize(events.len(), None);
+        self.outcomes.clear();
+        self.outcomes.resize(events.len(), EventOutcome::None);
+        self.values_drawn_at.clear();
+        self.values_drawn_at.resize(events.len(), None);
         let is_attached = |table: &TableId| matches!(*table, rocpd::ARG | rocpd::PMC_EVENT);
         for table in DRAWN_TABLES.into_iter().filter(|table| !is_attached(table)) {
-            self.table(table, chunk, &events)?;
+            self.draw_table(table, chunk, &events)?;
         }
         self.count_outcomes(&events, &counted);
         Ok(true)
@@ -135,15 +136,15 @@ impl UnitDrawer<'_, '_> {
         if asked.values {
             self.facts.no_numbers += counted.no_numbers;
         }
-        for (event, category) in &events.other_arrows {
-            if self.fates.get(*event as usize) == Some(&EventOutcome::Drawn) {
-                self.facts.add_other_arrows(self.dictionary.texts.get(*category), 1);
+        for (event, category) in &events.undrawn_flows {
+            if self.outcomes.get(*event as usize) == Some(&EventOutcome::Drawn) {
+                self.facts.add_undrawn_flows(self.dictionary.texts.get(*category), 1);
             }
         }
-        let mut fates = [[0u64; 2]; 3];
-        for (event, fate) in (0u32..).zip(&self.fates) {
+        let mut outcomes = [[0u64; 2]; 3];
+        for (event, outcome) in (0u32..).zip(&self.outcomes) {
             let (args, values) = events.attached(event);
-            if let Some(sums) = fates.get_mut(*fate as usize) {
+            if let Some(sums) = outcomes.get_mut(*outcome as usize) {
                 sums[0] += args;
                 sums[1] += values;
             }
@@ -159,24 +160,29 @@ impl UnitDrawer<'_, '_> {
                 continue;
             }
             // Rows outside of the window were not read.
-            let without = strays[which] + fates[EventOutcome::None as usize][which];
+            let without = strays[which] + outcomes[EventOutcome::None as usize][which];
             match self.source.job.window {
                 Some(_) => facts.left_out += without,
                 None => facts.untimed += without,
             }
-            facts.left_out += fates[EventOutcome::LeftOut as usize][which];
-            facts.drawn += fates[EventOutcome::Drawn as usize][which];
+            facts.left_out += outcomes[EventOutcome::LeftOut as usize][which];
+            facts.drawn += outcomes[EventOutcome::Drawn as usize][which];
         }
     }
 
-    fn table(&mut self, table: TableId, chunk: &EventChunk, events: &EventDetails) -> Result<(), Failure> {
+    fn draw_table(
+        &mut self,
+        table: TableId,
+        chunk: &EventChunk,
+        events: &EventDetails,
+    ) -> Result<(), Failure> {
         let source = self.source;
         let pieces = source.seen.pieces(table);
         let mut drawn = Vec::with_capacity(pieces.len());
         for piece in pieces.iter().filter(|piece| chunk.touches(piece)) {
             if !self.is_outside(table, piece) {
                 drawn.push(piece.piece);
-            } else if chunk.has(Some(piece.events.0)) {
+            } else if chunk.contains(Some(piece.events.0)) {
                 // A piece that several chunks touch is counted with the first one.
                 let facts = self.facts.table_mut(table);
                 facts.rows += piece.rows;
@@ -184,7 +190,7 @@ impl UnitDrawer<'_, '_> {
             }
         }
         let ids = source.unit.ids(table);
-        source.tables().each_of(table, &drawn, ids, wanted(table), &mut |_, rows, places| {
+        source.tables().read_pieces(table, &drawn, ids, drawn_columns(table), &mut |_, rows, places| {
             self.draw_rows(&ChunkRows::new(table, rows, places, source, chunk, events))
         })
     }
@@ -199,10 +205,10 @@ impl UnitDrawer<'_, '_> {
 
     /// Draws the sums of allocated memory.
     fn finish(mut self) -> Result<(UnitFacts, UnitDictionary), Failure> {
-        let memory = std::mem::take(&mut self.memory);
+        let allocations = std::mem::take(&mut self.allocations);
         if self.source.asked.values {
-            memory.sums(|at, key, bytes| match self.source.seen.tracks.get(&key) {
-                Some(track) => self.counter(at, *track, CounterValue::Int(bytes)),
+            allocations.sums(|at, key, bytes| match self.source.seen.tracks.get(&key) {
+                Some(track) => self.emit_counter(at, *track, CounterValue::Int(bytes)),
                 None => Ok(()),
             })?;
         }
