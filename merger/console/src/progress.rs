@@ -78,7 +78,7 @@ impl Progress {
         bar.set_length(total);
     }
 
-    /// Adds the time phase_start the last change to the phase that ends.
+    /// Adds the time since the last change to the phase that ends.
     fn end_phase(&mut self) {
         let seconds = self.phase_start.elapsed().as_secs_f64();
         self.phase_start = Instant::now();

@@ -63,7 +63,7 @@ impl RunDatabase {
     /// without a rank.
     ///
     /// # Errors
-    /// [`Failure::input`], if the file cannot be read, is unreadable, or is not a merged database.
+    /// [`Failure::input`], if the file cannot be read, is damaged, or is not a merged database.
     pub fn open(path: &Path, ranks: Option<&[RangeInclusive<u32>]>) -> Result<RunDatabase, Failure> {
         let database = Database::open(path).map_err(|error| tables::unreadable(&error))?;
         let mut tables = RunTables::new(database);

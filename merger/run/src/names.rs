@@ -254,16 +254,15 @@ fn read_lanes(
     table: TableId,
     noun: &str,
 ) -> Result<ById<QueueLane>, Failure> {
-    let mut lanes = read_rows(tables, unit, table, &["pid", "name", "extdata"], read_lane)?;
+    let mut lanes = read_rows(tables, unit, table, &["pid", "name", "extdata"], |row| {
+        // A merge that renumbered a lane stores the original number.
+        let extdata = json_object(row.value("extdata"));
+        let original = extdata.get("rpd").and_then(|stored| stored.get("id")).and_then(Json::as_i64);
+        let handle = original.unwrap_or(row.id());
+        QueueLane { handle, name: row.text("name"), process: row.int("pid") }
+    })?;
     name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), noun);
     Ok(lanes)
-}
-
-fn read_lane(row: &Row<'_>) -> QueueLane {
-    // A merge that renumbered a lane stores the original number.
-    let extdata = json_object(row.value("extdata"));
-    let original = extdata.get("rpd").and_then(|stored| stored.get("id")).and_then(Json::as_i64);
-    QueueLane { handle: original.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
 }
 
 /// Names queues or streams as in the input (`Stream 3`), or by their place in the process (`stream 3`). If

@@ -7,8 +7,8 @@ use rayon::Scope;
 use rpd_console::Failure;
 use rpd_perfetto::{Checksum, gzip_piece};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Compression level.
 ///
@@ -49,8 +49,7 @@ pub(super) struct PieceStore {
     /// Number of further pieces that may wait for compression.
     room: AtomicUsize,
     spare: Mutex<Vec<Vec<u8>>>,
-    failed: AtomicBool,
-    failure: Mutex<Option<Failure>>,
+    failure: OnceLock<Failure>,
 }
 
 impl PieceStore {
@@ -68,26 +67,24 @@ impl PieceStore {
             tallies: Mutex::new(vec![EventCounts::default(); windows]),
             room: AtomicUsize::new(waiting),
             spare: Mutex::default(),
-            failed: AtomicBool::new(false),
-            failure: Mutex::default(),
+            failure: OnceLock::new(),
         })
     }
 
     /// Keeps the first failure. All other threads end soon after it.
     pub(super) fn fail(&self, failure: Failure) {
-        self.failed.store(true, Ordering::Relaxed);
-        lock(&self.failure).get_or_insert(failure);
+        let _ = self.failure.set(failure);
     }
 
     /// Returns whether a thread failed.
     pub(super) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.failure.get().is_some()
     }
 
     /// Returns all pieces by time slice, and within it in the order of the units. Also returns the number of
     /// events in each slice, and the spool that holds the pieces.
     pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<EventCounts>, ItemSpool), Failure> {
-        if let Some(failure) = lock(&self.failure).take() {
+        if let Some(failure) = self.failure.into_inner() {
             return Err(failure);
         }
         let mut all = Vec::new();

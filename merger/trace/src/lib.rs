@@ -66,9 +66,8 @@ pub fn draw_trace(
     let length = database.metadata().map_or(0, |found| found.len());
     let mut units = RankUnits::share(&rows, length, comm.rank(), comm.size());
     progress.phase_of_bytes("look", units.bytes());
-    let event_bytes = format.event_bytes(request.selection.annotations);
-    let counted_bytes = (request.split != TraceSplit::Whole).then_some(event_bytes);
-    let histogram = agree_on_result(comm, units.survey(&rows, counted_bytes, progress))?;
+    let counts_events = request.split != TraceSplit::Whole;
+    let histogram = agree_on_result(comm, units.survey(&rows, counts_events, progress))?;
     let numbers = track_numbers::number(comm, &units.layouts().collect::<Vec<_>>())?;
     let undrawn_times = agree_on_result(comm, rows.extent(comm.rank(), comm.size()))?;
     let times = units.gather_times(comm, undrawn_times)?;
@@ -80,6 +79,7 @@ pub fn draw_trace(
         window(request, times, realtime_minus_job).map_err(|failure| shared_failure(comm, failure))?;
     rows.set_window((request.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
     let described = units::description_bytes(comm, units.layouts(), format)?;
+    let event_bytes = format.event_bytes(request.selection.annotations);
     let mut cutter = SliceCutter::new(request, &whole, histogram, event_bytes, described);
     let mut windows = cutter.first_slices();
 
@@ -155,7 +155,7 @@ fn warnings(rows: &JobRows) -> Vec<String> {
     vec![format!("--ranks {}: nothing of them is in the job; {known}", rank_list(&unknown))]
 }
 
-/// Returns the part of the run that is outcome, as a single time slice.
+/// Returns the part of the run that is drawn, as a single time slice.
 fn window(
     request: &TraceRequest,
     times: RunTimes,

@@ -53,7 +53,7 @@ impl WrittenTrace {
     /// # Errors
     /// If the trace cannot be served.
     pub fn open(&self, port: Option<u16>) -> Result<(), Failure> {
-        let ssh = SshCommand::here();
+        let ssh = ssh_target();
         match port {
             None => eprint!("{}", self.instructions(&ssh)),
             Some(port) => serve(self, port, &ssh)?,
@@ -131,7 +131,7 @@ impl WrittenTrace {
     }
 
     /// Returns the instructions for opening the trace.
-    fn instructions(&self, ssh: &SshCommand) -> String {
+    fn instructions(&self, ssh: &str) -> String {
         let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let first = self.files.first().map_or("", |file| &file.name);
         let name = if self.has_index { self.folder.clone() } else { self.folder.join(first) };
@@ -185,27 +185,15 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// User and host for `ssh`.
-pub(super) struct SshCommand {
-    user: String,
-    host: String,
-}
-
-impl SshCommand {
-    fn here() -> SshCommand {
-        let or = |text: String, otherwise: &str| {
-            if text.is_empty() || !has_only(&text, b"._-") { otherwise.to_owned() } else { text }
-        };
-        let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        SshCommand { user: or(user, "user"), host: or(host, "host") }
-    }
-}
-
-impl std::fmt::Display for SshCommand {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}@{}", self.user, self.host)
-    }
+/// Returns user and host of this process for `ssh`: `me@login1`.
+fn ssh_target() -> String {
+    let or = |text: String, otherwise: &str| match !text.is_empty() && has_only(&text, b"._-") {
+        true => text,
+        false => otherwise.to_owned(),
+    };
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{}@{}", or(user, "user"), or(host, "host"))
 }
 
 #[cfg(test)]
@@ -231,8 +219,7 @@ mod tests {
         let folder = folder(&names, &json!({"version": 1, "files": names.map(entry)}));
         let trace = WrittenTrace::at(folder.path()).unwrap().unwrap();
         assert_eq!(trace.names().collect::<Vec<_>>(), [names[0], names[1], INDEX]);
-        let ssh = SshCommand { user: "me".to_owned(), host: "login1".to_owned() };
-        let instructions = trace.instructions(&ssh);
+        let instructions = trace.instructions("me@login1");
         for wanted in [
             "2 files in /",
             "0.000000 s to     1.500000 s  trace-00002-of-00002.pftrace.gz  ranks 0-3\n",

@@ -3,7 +3,7 @@
 //! Any user of this machine can connect, so the path contains a secret. The page of the UI may read the answers,
 //! other pages may not.
 
-use super::open::{SshCommand, WrittenTrace, counted_files, is_plain};
+use super::open::{WrittenTrace, counted_files, is_plain};
 use rpd_console::Failure;
 use rpd_files::open_input;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -29,7 +29,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves the files of a trace until Ctrl-C or SIGTERM. Port 0 selects a free port.
-pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result<(), Failure> {
+pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &str) -> Result<(), Failure> {
     if let Some(name) = trace.names().find(|name| !is_plain(name)) {
         let why =
             "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
@@ -75,7 +75,7 @@ struct Site {
 }
 
 impl Site {
-    fn instructions(&self, port: u16, ssh: &SshCommand) -> String {
+    fn instructions(&self, port: u16, ssh: &str) -> String {
         let address =
             |name: &str| format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PERFETTO_PORT}/{}/{name}", self.secret);
         let files = counted_files(self.trace.files.len());

@@ -1,7 +1,7 @@
 //! Divides the run into files, and divides it again when the sizes of the files are known.
 
 use super::files::FilePart;
-use super::time_slices::{SliceLoad, TimeHistogram, TimeSlices};
+use super::time_slices::{TimeHistogram, TimeSlices};
 use crate::options::{TraceRequest, TraceSplit};
 use rpd_console::Failure;
 
@@ -73,7 +73,7 @@ impl<'a> SliceCutter<'a> {
 
     /// Returns the time slices of the first try.
     pub(super) fn first_slices(&self) -> TimeSlices {
-        let by_events = |max_events: u64| self.histogram.cut(&self.whole, max_events, |_, load| load.events);
+        let by_events = |max_events: u64| self.histogram.cut(&self.whole, max_events, |_, events| events);
         match self.request.split {
             TraceSplit::Whole => self.whole.clone(),
             TraceSplit::ByTime(count) => TimeSlices::equal(self.whole.first(), self.whole.end(), count),
@@ -112,12 +112,12 @@ impl<'a> SliceCutter<'a> {
         });
         let measured: Vec<(i64, u64, u64)> = measured.collect();
         let size = cut - overhead;
-        let weight = |start: i64, load: SliceLoad| {
+        let weight = |start: i64, events: u64| {
             let file = measured.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
-            let (_, bytes, events) = measured.get(file).copied().unwrap_or((0, 1, 1));
-            let bytes = scale(load.events, bytes, events);
+            let (_, file_bytes, file_events) = measured.get(file).copied().unwrap_or((0, 1, 1));
+            let bytes = scale(events, file_bytes, file_events);
             match self.request.split {
-                TraceSplit::Auto => bytes.max(scale(load.events, size, MAX_BROWSER_EVENTS)),
+                TraceSplit::Auto => bytes.max(scale(events, size, MAX_BROWSER_EVENTS)),
                 _ => bytes,
             }
         };

@@ -68,18 +68,18 @@ impl RankUnits {
         self.layouts.iter()
     }
 
-    /// Surveys all units. If `event_bytes`, the size of an event, is set, it also counts the events by time.
+    /// Surveys all units, and counts their events by time if `counts_events`.
     pub(super) fn survey(
         &mut self,
         rows: &JobRows,
-        event_bytes: Option<u64>,
+        counts_events: bool,
         progress: &Progress,
     ) -> Result<TimeHistogram, Failure> {
         let survey = |(unit, bytes): (usize, &u64)| {
             let mut histogram = TimeHistogram::default();
             let layout = rows.survey(unit, &mut |start| {
-                if let Some(bytes) = event_bytes {
-                    histogram.add(start, bytes);
+                if counts_events {
+                    histogram.add(start);
                 }
             })?;
             histogram.flush_last_bin();
@@ -127,19 +127,29 @@ impl RankUnits {
         let store =
             PieceStore::new(folder, rank, self.units.len(), frame.windows.len(), shares.waiting_pieces)?;
         let facts = Mutex::new(UnitFacts::default());
-        let work =
-            UnitWork { units: self, rows, numbers, frame, shares, folder, store: &store, facts: &facts };
         let next = AtomicUsize::new(0);
+        let next_unit = || {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let (layout, numbers) = self.layouts.get(number).zip(numbers.get(number))?;
+            (!store.has_failed()).then_some((number, layout, numbers))
+        };
         rayon::scope(|scope| {
             for _ in 0..shares.units_at_once {
                 scope.spawn(|scope| {
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        if number >= self.units.len() || store.has_failed() {
-                            break;
-                        }
-                        match work.draw(number, scope) {
-                            Ok(()) => progress.add(self.bytes.get(number).copied().unwrap_or(0)),
+                    while let Some((number, layout, numbers)) = next_unit() {
+                        let place = self.units.start + number;
+                        let mut items = ItemSorter::new(folder, shares.sort_bytes, layout.counts.items());
+                        let read = rows.items(place, layout, shares.read_bytes, &mut |item| items.push(item));
+                        let drawn = read.and_then(|(mut found, dictionary)| {
+                            let unit = EncodedUnit { place, layout, dictionary: &dictionary, numbers };
+                            let out = UnitPieces { store: &store, scope, unit: number };
+                            found.replaced =
+                                draw(frame.format, unit, (&frame.windows, frame.t0), items, out)?;
+                            facts.lock().unwrap_or_else(PoisonError::into_inner).add(&found);
+                            Ok(())
+                        });
+                        match drawn {
+                            Ok(()) => progress.add(self.bytes[number]),
                             Err(failure) => store.fail(failure),
                         }
                     }
@@ -163,38 +173,6 @@ impl RankUnits {
             Selection::of(units.flat_map(ranks_of))
         };
         windows.filter_map(|pieces| Some((pieces.first()?.window, units(pieces)))).collect()
-    }
-}
-
-/// Everything that is needed to draw a unit.
-struct UnitWork<'a> {
-    units: &'a RankUnits,
-    rows: &'a JobRows,
-    numbers: &'a [TrackNumbers],
-    frame: &'a FileFrame,
-    shares: MemoryShares,
-    folder: &'a Path,
-    store: &'a PieceStore,
-    facts: &'a Mutex<UnitFacts>,
-}
-
-impl<'a> UnitWork<'a> {
-    fn draw<'scope>(&self, number: usize, scope: &rayon::Scope<'scope>) -> Result<(), Failure>
-    where
-        'a: 'scope,
-    {
-        let (Some(layout), Some(numbers)) = (self.units.layouts.get(number), self.numbers.get(number)) else {
-            return Ok(());
-        };
-        let place = self.units.units.start + number;
-        let mut items = ItemSorter::new(self.folder, self.shares.sort_bytes, layout.counts.items());
-        let (mut facts, dictionary) =
-            self.rows.items(place, layout, self.shares.read_bytes, &mut |item| items.push(item))?;
-        let unit = EncodedUnit { place, layout, dictionary: &dictionary, numbers };
-        let out = UnitPieces { store: self.store, scope, unit: number };
-        facts.replaced = draw(self.frame.format, unit, (&self.frame.windows, self.frame.t0), items, out)?;
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner).add(&facts);
-        Ok(())
     }
 }
 
