@@ -41,9 +41,14 @@ impl<T> ById<T> {
         Some(place as u32)
     }
 
-    /// Returns the id of the row at a place, and the row.
-    pub fn at(&self, place: u32) -> Option<(i64, &T)> {
-        self.rows.get(place as usize).map(|(id, row)| (*id, row))
+    /// Returns the row at a place.
+    pub fn at(&self, place: Option<u32>) -> Option<&T> {
+        self.rows.get(place? as usize).map(|(_, row)| row)
+    }
+
+    /// Returns all rows in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.rows.iter().map(|(_, row)| row)
     }
 }
 
@@ -160,6 +165,11 @@ impl UnitNames {
                 name: row.int("name_id"),
             })?,
         })
+    }
+
+    /// Returns the queues or the streams.
+    pub fn lanes(&self, are_queues: bool) -> &ById<QueueLane> {
+        if are_queues { &self.queues } else { &self.streams }
     }
 
     /// Passes the names of a unit's kernels to `number` and returns its results by symbol id. A name that is not
@@ -319,7 +329,7 @@ mod tests {
     #[test]
     fn rows_are_found_with_and_without_gaps() {
         let by_id = ById { rows: vec![(5, 'a'), (6, 'b'), (9, 'c')] };
-        let found = |id: i64| by_id.place(Some(id)).and_then(|place| by_id.at(place)).map(|(_, c)| *c);
+        let found = |id: i64| by_id.at(by_id.place(Some(id))).copied();
         assert_eq!([4, 5, 6, 7, 9, 10].map(found), [None, Some('a'), Some('b'), None, Some('c'), None]);
         assert_eq!(by_id.place(Some(i64::MIN)), None);
         assert_eq!(by_id.place(None), None);

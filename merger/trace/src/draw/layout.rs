@@ -7,6 +7,9 @@ use rpd_perfetto::Overlaps;
 use rpd_run::{ComputeAgent, ProcessIdentity, RowUnit, RunProcess, RunStrings, UnitNames};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Maximum number of characters in the name of a track of samples.
+const MAX_TRACK_NAME_CHARS: usize = 256;
+
 /// Creates the processes and tracks that the rows need.
 pub(super) fn lay_out_tracks(
     job: &JobRows,
@@ -74,7 +77,7 @@ struct Tracks<'a> {
 
 impl Tracks<'_> {
     fn agent(&self, place: Option<u32>) -> Option<&ComputeAgent> {
-        self.names.agents.at(place?).map(|(_, agent)| agent)
+        self.names.agents.at(place)
     }
 
     /// Returns the agent below which a track is drawn; `None` for a track directly below the process.
@@ -87,8 +90,7 @@ impl Tracks<'_> {
                 Some(agent).filter(Option::is_some)
             }
             TrackPlace::Counter(counter) => {
-                let id = self.names.counters.at(counter?)?.1.agent;
-                let agent = self.names.agents.place(id);
+                let agent = self.names.agents.place(self.names.counters.at(counter)?.agent);
                 Some(agent).filter(|agent| self.agent(*agent).is_some_and(|agent| agent.is_gpu))
             }
         }
@@ -105,7 +107,7 @@ impl Tracks<'_> {
                 (2, u8::from(!agent.is_some_and(|agent| agent.is_gpu)), number)
             }
         };
-        let lanes = if self.by_queue { &self.names.queues } else { &self.names.streams };
+        let lanes = self.names.lanes(self.by_queue);
         let class = match place {
             TrackPlace::Thread(_) | TrackPlace::Moments(_) | TrackPlace::Lane(..) => 0,
             TrackPlace::Copies(_) => 1,
@@ -115,14 +117,11 @@ impl Tracks<'_> {
         };
         let within = match place {
             TrackPlace::Thread(thread) => {
-                let tid =
-                    thread.and_then(|thread| self.names.threads.at(thread)).map(|(_, thread)| thread.tid);
+                let tid = self.names.threads.at(thread).map(|thread| thread.tid);
                 let main = self.layout.processes.last().map(|process| process.pid);
                 i64::from(tid.is_none() || tid != main)
             }
-            TrackPlace::Lane(_, lane) => {
-                lane.and_then(|lane| lanes.at(lane)).map_or(i64::MAX, |(_, lane)| lane.handle)
-            }
+            TrackPlace::Lane(_, lane) => lanes.at(lane).map_or(i64::MAX, |lane| lane.handle),
             _ => 0,
         };
         Order { section, kind, number, agent: group.flatten(), class, within, place }
@@ -169,30 +168,22 @@ impl Tracks<'_> {
         let counter = |unit: &str| TrackKind::Counter { unit: unit.to_owned() };
         let plain = |name: &str, overlaps| (name.to_owned(), TrackKind::Slices(overlaps), None);
         match place {
-            TrackPlace::Thread(thread) => match thread.and_then(|thread| self.names.threads.at(thread)) {
-                Some((_, thread)) => {
+            TrackPlace::Thread(thread) => match self.names.threads.at(thread) {
+                Some(thread) => {
                     let name = non_empty(&thread.name).unwrap_or_else(|| format!("thread {}", thread.tid));
                     (name, TrackKind::Thread { tid: thread.tid }, None)
                 }
                 None => plain("unknown thread", Overlaps::Nest),
             },
             TrackPlace::Moments(track) => {
-                let track = track.and_then(|track| self.names.tracks.at(track)).map(|(_, track)| track);
-                let name = track.and_then(|track| track.name).and_then(|id| self.strings.get(id));
-                let name = name
-                    .map(|name| name.chars().take(256).collect::<String>())
-                    .filter(|name| !name.is_empty());
-                plain(name.as_deref().unwrap_or("samples"), Overlaps::Nest)
+                let name = self.names.tracks.at(track).and_then(|track| self.strings.get(track.name?));
+                let name = name.map(|name| name.chars().take(MAX_TRACK_NAME_CHARS).collect::<String>());
+                plain(name.filter(|name| !name.is_empty()).as_deref().unwrap_or("samples"), Overlaps::Nest)
             }
             TrackPlace::Lane(_, lane) => {
-                let (lanes, noun) = match self.by_queue {
-                    true => (&self.names.queues, "queue"),
-                    false => (&self.names.streams, "stream"),
-                };
-                match lane.and_then(|lane| lanes.at(lane)) {
-                    Some((_, lane)) => plain(&lane.name, Overlaps::Separate),
-                    None => plain(&format!("unknown {noun}"), Overlaps::Separate),
-                }
+                let unknown = if self.by_queue { "unknown queue" } else { "unknown stream" };
+                let lane = self.names.lanes(self.by_queue).at(lane);
+                plain(lane.map_or(unknown, |lane| &lane.name), Overlaps::Separate)
             }
             TrackPlace::Copies(_) => plain("copies", Overlaps::Separate),
             TrackPlace::Allocations(_) => plain("allocations", Overlaps::Separate),
@@ -204,8 +195,8 @@ impl Tracks<'_> {
                 };
                 (name.to_owned(), counter("bytes"), None)
             }
-            TrackPlace::Counter(place) => match place.and_then(|place| self.names.counters.at(place)) {
-                Some((_, found)) => {
+            TrackPlace::Counter(place) => match self.names.counters.at(place) {
+                Some(found) => {
                     let unit = if found.unit == "B" { "bytes" } else { &found.unit };
                     (found.name.clone(), counter(unit), non_empty(&found.description))
                 }

@@ -136,15 +136,12 @@ impl<'a> RowPlacement<'a> {
         match spans.table {
             rocpd::REGION => (self.process_of(pid()), TrackPlace::Thread(names.threads.place(first.int(i)))),
             rocpd::KERNEL_DISPATCH => {
-                let lanes = if self.by_queue { &names.queues } else { &names.streams };
-                let agent = names.agents.place(first.int(i));
-                (self.process_of(pid()), TrackPlace::Lane(agent, lanes.place(second.int(i))))
+                let lane = names.lanes(self.by_queue).place(second.int(i));
+                (self.process_of(pid()), TrackPlace::Lane(names.agents.place(first.int(i)), lane))
             }
             rocpd::MEMORY_COPY => {
                 let (to, from) = (names.agents.place(first.int(i)), names.agents.place(second.int(i)));
-                let gpu = |agent: &Option<u32>| {
-                    agent.and_then(|place| names.agents.at(place)).is_some_and(|(_, agent)| agent.is_gpu)
-                };
+                let gpu = |agent: &Option<u32>| names.agents.at(*agent).is_some_and(|agent| agent.is_gpu);
                 let agent = [to, from].into_iter().find(gpu).unwrap_or(to.or(from));
                 (self.process_of(pid()), TrackPlace::Copies(agent))
             }
@@ -153,7 +150,7 @@ impl<'a> RowPlacement<'a> {
             }
             rocpd::SAMPLE => {
                 let place = names.tracks.place(first.int(i));
-                let Some((_, track)) = place.and_then(|place| names.tracks.at(place)) else {
+                let Some(track) = names.tracks.at(place) else {
                     return (self.process_of(None), TrackPlace::Moments(None));
                 };
                 let thread = names.threads.place(track.thread);
@@ -167,8 +164,8 @@ impl<'a> RowPlacement<'a> {
     /// Returns the track of a counter.
     pub(super) fn counter(&self, id: Option<i64>) -> TrackKey {
         let place = self.names.counters.place(id);
-        let counter = place.and_then(|place| self.names.counters.at(place));
-        (self.process_of(counter.and_then(|(_, counter)| counter.process)), TrackPlace::Counter(place))
+        let counter = self.names.counters.at(place);
+        (self.process_of(counter.and_then(|counter| counter.process)), TrackPlace::Counter(place))
     }
 }
 

@@ -151,8 +151,8 @@ impl UnitDrawer<'_, '_> {
         let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(MAX_ARGS);
         for i in rows.places.clone() {
             let Some(row) = self.classify_row(rows, i) else { continue };
-            let track = known_tracks.place(tracks.int(i)).and_then(|place| known_tracks.at(place));
-            let name = self.string_text(track.and_then(|(_, track)| track.name));
+            let track = known_tracks.at(known_tracks.place(tracks.int(i)));
+            let name = self.string_text(track.and_then(|track| track.name));
             args.clear();
             if self.has_annotations() && row.message != TextId(0) && row.message != name {
                 args.push(known_arg(self.labels.track, name));
@@ -172,8 +172,8 @@ impl UnitDrawer<'_, '_> {
         let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(MAX_ARGS);
         for i in rows.places.clone() {
             let Some(row) = self.classify_row(rows, i) else { continue };
-            let kernel = self.kernels.place(kernels.int(i)).and_then(|place| self.kernels.at(place));
-            let name = kernel.map_or(self.labels.unknown, |(_, name)| *name);
+            let kernel = self.kernels.at(self.kernels.place(kernels.int(i)));
+            let name = kernel.copied().unwrap_or(self.labels.unknown);
             args.clear();
             self.set_flows(rows, i, &mut arrow);
             if self.has_annotations() {
