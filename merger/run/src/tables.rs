@@ -221,9 +221,8 @@ impl RunTables {
         Ok(found)
     }
 
-    /// Passes the rows of several pieces in order, each with its index in `pieces`. Only the `wanted`
-    /// columns are read. While `take` processes one
-    /// piece, another thread may read the next.
+    /// Passes the rows of several pieces in order, each with its index in `pieces`. Only the `wanted` columns are
+    /// read. While `take` processes one piece, another thread may read the next.
     pub fn read_pieces(
         &self,
         table: TableId,
