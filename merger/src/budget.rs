@@ -6,7 +6,6 @@
 use rpd_collectives::MAX_SAMPLED_CALLS;
 use rpd_console::Failure;
 use rpd_shard::size::{Size, SizeError};
-use rpd_trace::DrawingMemory;
 use std::str::FromStr;
 
 /// Minimum memory of a merge rank, bytes.
@@ -130,9 +129,9 @@ impl MemoryBudget {
         usize::try_from(self.0 / 32).unwrap_or(usize::MAX).min(64 << 20)
     }
 
-    /// Returns the memory for drawing traces.
-    pub fn drawing(self) -> DrawingMemory {
-        DrawingMemory { bytes: self.0 - BASE_BYTES }
+    /// Returns the memory for drawing traces, bytes.
+    pub fn drawing(self) -> u64 {
+        self.0 - BASE_BYTES
     }
 
     /// Returns the bytes of SQLite's cache.

@@ -12,8 +12,7 @@ use rpd_comm::{Comm, broadcast_result, shared_failure};
 use rpd_console::wording::one_line;
 use rpd_console::{Exit, Failure};
 use rpd_output_file::InterruptWatch;
-use rpd_trace::TraceRequest;
-use rpd_trace::{WrittenTrace, open};
+use rpd_trace::{TraceRequest, WrittenTrace};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,7 +62,7 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
             Ok(trace.is_some())
         })?;
         if is_there {
-            return trace.map_or(Ok(()), |trace| open(&trace, port));
+            return trace.map_or(Ok(()), |trace| trace.open(port));
         }
     }
     let order = args.trace_order().map_err(|failure| shared_failure(comm, failure))?;
@@ -148,7 +147,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceReques
             print_result(comm, args, "trace", &traced, || traced.summary())?;
             let wanted = comm.rank() == 0 && (args.trace.open || port.is_some());
             if wanted {
-                open(&WrittenTrace::of(traced.output())?, port)?;
+                WrittenTrace::of(traced.output())?.open(port)?;
             }
             Ok(match &traced {
                 TraceReport::Merged(report) => Made::of(report),

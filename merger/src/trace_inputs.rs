@@ -13,7 +13,7 @@ use rpd_console::wording::one_line;
 use rpd_console::{Failure, PhaseTime, Progress};
 use rpd_foreign::Format;
 use rpd_run::RunDatabase;
-use rpd_trace::{TraceFiles, TraceOutcome, TraceRequest, TraceTarget, slices};
+use rpd_trace::{TraceFiles, TraceOutcome, TraceRequest, draw_trace};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -49,27 +49,23 @@ pub(crate) fn trace(
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
-    let (target, files, unused) = broadcast_result(comm, || {
+    let (output, files, unused) = broadcast_result(comm, || {
         let (found, unused) = find_all(&args.inputs)?;
-        let ending = order.format.file_ending();
-        let target =
-            TraceTarget::new(args.output.as_deref(), &found.output_folder, order.split, ending, args.force)?;
-        Ok((target, found.files, unused))
+        Ok((args.output.clone().unwrap_or(found.output_folder), found.files, unused))
     })?;
-    let mut place = agree_on_result(comm, TraceFiles::begin(target, comm.rank() == 0))?;
-    place.share();
+    let place = TraceFiles::begin(comm, order, &output, args.force)?;
     let direct = broadcast_result(comm, || {
         let database = merged_database(args, &files);
         if let Some(length) = database.as_ref().and_then(|path| path.metadata().ok()).map(|found| found.len())
         {
-            SizeLimit::of(args, &files).check(trace_bytes(length), place.work())?;
+            SizeLimit::of(args, &files).check(trace_bytes(length), place.work_folder())?;
         }
         Ok(database)
     })?;
     let (report, partial, database) = match direct {
         Some(database) => (None, None, database),
         None => {
-            let output = place.work().join("merged.db");
+            let output = place.work_folder().join("merged.db");
             let mut job =
                 broadcast_result(comm, || MergeJob::of((files, unused.clone()), output.clone(), args))?;
             let mut partial = agree_on_result(comm, PartialOutput::begin(&output, comm.rank() == 0, false))?;
@@ -79,7 +75,7 @@ pub(crate) fn trace(
             (Some(report), Some(partial), database)
         }
     };
-    let drawn = slices(comm, order, args.memory.drawing(), &database, &place, &mut progress)?;
+    let drawn = draw_trace(comm, order, args.memory.drawing(), &database, &place, &mut progress)?;
     drop(partial);
     broadcast_result(comm, || place.publish(drawn.files, args.share))?;
     let phases = progress.finish();

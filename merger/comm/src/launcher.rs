@@ -36,13 +36,9 @@ impl Launcher {
     /// Detects the launcher from an environment. Variables that are not UTF-8 are ignored, because no launcher
     /// sets such.
     fn from_environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Launcher {
-        let texts =
-            variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        Launcher::from_variables(&texts.collect())
-    }
-
-    /// Detects the launcher from these variables.
-    pub fn from_variables(variables: &HashMap<String, String>) -> Launcher {
+        let variables: HashMap<String, String> = variables
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
         let number = |name: &str| variables.get(name).and_then(|v| v.parse().ok());
         if let Some(size) = SIZE_VARIABLES.iter().find_map(|name| number(name)) {
             return Launcher::Mpi(Some(size));
@@ -81,7 +77,7 @@ mod tests {
     }
 
     fn launcher(variables: &[(&str, &str)]) -> Launcher {
-        Launcher::from_variables(&variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        Launcher::from_environment(variables.iter().map(|(name, value)| (name.into(), value.into())))
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! number of ranks.
 
 use super::Comm;
+use std::panic::resume_unwind;
 use std::sync::{Barrier, Mutex, PoisonError};
 
 /// State that the ranks share.
@@ -24,17 +25,12 @@ pub struct ThreadRank<'a> {
 pub fn run<T: Send>(size: usize, body: impl Fn(&ThreadRank<'_>) -> T + Sync) -> Vec<T> {
     let slots = (0..size).map(|_| Mutex::new(vec![Vec::new(); size])).collect();
     let board = Board { barrier: Barrier::new(size), slots };
-    let results: Vec<Mutex<Option<T>>> = (0..size).map(|_| Mutex::new(None)).collect();
+    let (board, body) = (&board, &body);
     std::thread::scope(|scope| {
-        for (rank, result) in results.iter().enumerate() {
-            let (board, body) = (&board, &body);
-            scope.spawn(move || {
-                let value = body(&ThreadRank { rank, board });
-                *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
-            });
-        }
-    });
-    results.into_iter().filter_map(|r| r.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+        let ranks: Vec<_> =
+            (0..size).map(|rank| scope.spawn(move || body(&ThreadRank { rank, board }))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
 }
 
 impl Comm for ThreadRank<'_> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Interval between plain lines.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The progress of one merge.
 #[derive(Debug)]
@@ -21,9 +21,9 @@ pub struct Progress {
     done: AtomicU64,
     total: u64,
     /// Start of the phase.
-    since: Instant,
+    phase_start: Instant,
     /// Durations of the previous phases.
-    took: Vec<PhaseTime>,
+    phase_times: Vec<PhaseTime>,
 }
 
 /// Duration of a phase.
@@ -49,8 +49,8 @@ impl Progress {
             phase: "",
             done: AtomicU64::new(0),
             total: 0,
-            since: Instant::now(),
-            took: Vec::new(),
+            phase_start: Instant::now(),
+            phase_times: Vec::new(),
         }
     }
 
@@ -80,12 +80,12 @@ impl Progress {
 
     /// Adds the time since the last change to the phase that ends.
     fn end_phase(&mut self) {
-        let seconds = self.since.elapsed().as_secs_f64();
-        self.since = Instant::now();
-        match self.took.iter_mut().find(|known| known.phase == self.phase) {
+        let seconds = self.phase_start.elapsed().as_secs_f64();
+        self.phase_start = Instant::now();
+        match self.phase_times.iter_mut().find(|known| known.phase == self.phase) {
             Some(known) => known.seconds += seconds,
             None if self.phase.is_empty() => {}
-            None => self.took.push(PhaseTime { phase: self.phase, seconds }),
+            None => self.phase_times.push(PhaseTime { phase: self.phase, seconds }),
         }
     }
 
@@ -97,7 +97,7 @@ impl Progress {
         }
         if let Some(last) = &self.last_line
             && let Ok(mut last) = last.try_lock()
-            && last.elapsed() >= LINE_EVERY
+            && last.elapsed() >= LINE_INTERVAL
         {
             *last = Instant::now();
             let percent = (done * 100).checked_div(self.total).unwrap_or(0);
@@ -111,7 +111,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        self.took
+        self.phase_times
     }
 }
 
@@ -120,14 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_are_told_in_their_order_and_once() {
+    fn phases_are_reported_in_their_order_and_once() {
         let mut progress = Progress::new(false);
         for phase in ["plan", "read", "plan", "read", "write"] {
             progress.phase(phase);
             std::thread::sleep(Duration::from_millis(2));
         }
-        let took = progress.finish();
-        assert_eq!(took.iter().map(|one| one.phase).collect::<Vec<_>>(), ["plan", "read", "write"]);
-        assert!(took[0].seconds >= 0.004 && took[2].seconds >= 0.002, "{took:?}");
+        let phase_times = progress.finish();
+        assert_eq!(phase_times.iter().map(|one| one.phase).collect::<Vec<_>>(), ["plan", "read", "write"]);
+        assert!(phase_times[0].seconds >= 0.004 && phase_times[2].seconds >= 0.002, "{phase_times:?}");
     }
 }

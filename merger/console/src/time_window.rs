@@ -3,7 +3,7 @@
 use crate::wall_clock::WallClock;
 use std::str::FromStr;
 
-const NS: i64 = 1_000_000_000;
+const NS_PER_SECOND: i64 = 1_000_000_000;
 
 /// One end of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ impl FromStr for TimeWindow {
 
     fn from_str(text: &str) -> Result<TimeWindow, WindowError> {
         let (from, to) = text.split_once("..").ok_or_else(|| WindowError::NoWindow(text.to_owned()))?;
-        let window = TimeWindow { from: end(from)?, to: end(to)? };
+        let window = TimeWindow { from: parse_end(from)?, to: parse_end(to)? };
         let empty = match (window.from, window.to) {
             (Some(WindowEnd::SinceStart(from)), Some(WindowEnd::SinceStart(to))) => from >= to,
             (Some(WindowEnd::WallClock(from)), Some(WindowEnd::WallClock(to))) => from >= to,
@@ -84,35 +84,36 @@ impl TimeWindow {
     }
 }
 
-fn end(text: &str) -> Result<Option<WindowEnd>, WindowError> {
+fn parse_end(text: &str) -> Result<Option<WindowEnd>, WindowError> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let moment =
-        seconds(text).map(WindowEnd::SinceStart).or_else(|| text.parse().ok().map(WindowEnd::WallClock));
+    let moment = parse_seconds(text)
+        .map(WindowEnd::SinceStart)
+        .or_else(|| text.parse().ok().map(WindowEnd::WallClock));
     moment.map(Some).ok_or_else(|| WindowError::NoTime(text.to_owned()))
 }
 
 /// Converts seconds with at most nine decimals to nanoseconds.
-fn seconds(text: &str) -> Option<i64> {
+fn parse_seconds(text: &str) -> Option<i64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !digits(whole) || !digits(part) || part.len() > 9 {
         return None;
     }
     let part: i64 = format!("{part:0<9}").parse().ok()?;
-    whole.parse::<i64>().ok()?.checked_mul(NS)?.checked_add(part)
+    whole.parse::<i64>().ok()?.checked_mul(NS_PER_SECOND)?.checked_add(part)
 }
 
 impl std::fmt::Display for WindowEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             WindowEnd::SinceStart(ns) => {
-                let decimals = format!("{:09}", ns % NS);
+                let decimals = format!("{:09}", ns % NS_PER_SECOND);
                 let decimals = decimals.trim_end_matches('0');
                 let point = if decimals.is_empty() { "" } else { "." };
-                write!(f, "{}{point}{decimals}", ns / NS)
+                write!(f, "{}{point}{decimals}", ns / NS_PER_SECOND)
             }
             WindowEnd::WallClock(time) => time.fmt(f),
         }
@@ -165,9 +166,9 @@ mod tests {
         let noon: WallClock = "2025-06-01T12:00:00Z".parse().unwrap();
         let on_job = |text: &str| text.parse::<TimeWindow>().unwrap().of_job(500, Some(noon));
         assert_eq!(on_job(".."), Ok((None, None)));
-        assert_eq!(on_job("1..2"), Ok((Some(NS + 500), Some(2 * NS + 500))));
-        assert_eq!(on_job("2025-06-01T12:00:01Z..2.5"), Ok((Some(NS + 500), Some(2_500_000_500))));
-        assert_eq!(on_job("2025-06-01T11:59:59Z.."), Ok((Some(500 - NS), None)));
+        assert_eq!(on_job("1..2"), Ok((Some(NS_PER_SECOND + 500), Some(2 * NS_PER_SECOND + 500))));
+        assert_eq!(on_job("2025-06-01T12:00:01Z..2.5"), Ok((Some(NS_PER_SECOND + 500), Some(2_500_000_500))));
+        assert_eq!(on_job("2025-06-01T11:59:59Z.."), Ok((Some(500 - NS_PER_SECOND), None)));
         for empty in [
             "..2025-06-01T12:00:00Z",
             "2025-06-01T12:00:02Z..2",

@@ -37,18 +37,18 @@ pub fn grouped(n: u64) -> String {
 }
 
 /// Formats a count with its noun: `1 jump`, `2,000 jumps`. The noun must be regular.
-pub fn counted(n: u64, thing: &str) -> String {
-    format!("{} {}", grouped(n), noun(n, thing))
+pub fn counted(n: u64, singular: &str) -> String {
+    format!("{} {}", grouped(n), noun(n, singular))
 }
 
 /// Returns the form of a noun for a number: `jump`, `jumps`, `processes`.
-pub fn noun(n: u64, thing: &str) -> String {
+pub fn noun(n: u64, singular: &str) -> String {
     let ending = match n {
         1 => "",
-        _ if thing.ends_with('s') => "es",
+        _ if singular.ends_with('s') => "es",
         _ => "s",
     };
-    format!("{thing}{ending}")
+    format!("{singular}{ending}")
 }
 
 /// Converts a text to one line. Paths and names in the inputs may contain line breaks and terminal control
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn durations_have_two_digits_and_more_where_they_are_long() {
         let times = [0, -999, 1_000, -9_940, 12_600, 3_100_000, 412_000_000_000, 5_000_000_000_000];
-        let told = times.map(duration);
-        assert_eq!(told, ["0 ns", "-999 ns", "1.0 us", "-9.9 us", "13 us", "3.1 ms", "412 s", "5,000 s"]);
+        let texts = times.map(duration);
+        assert_eq!(texts, ["0 ns", "-999 ns", "1.0 us", "-9.9 us", "13 us", "3.1 ms", "412 s", "5,000 s"]);
     }
 }

@@ -22,10 +22,7 @@ pub use share::OutputShare;
 /// # Errors
 /// With exit code [`Exit::Output`](rpd_console::Exit::Output).
 pub fn require_utf8(output: &Path) -> Result<(), Failure> {
-    match output.to_str() {
-        Some(_) => Ok(()),
-        None => {
-            Err(Failure::output(format!("{output:?}: this name is no UTF-8: choose another one with -o")))
-        }
-    }
+    let failure =
+        || Failure::output(format!("{output:?}: this name is no UTF-8: choose another one with -o"));
+    output.to_str().map(drop).ok_or_else(failure)
 }

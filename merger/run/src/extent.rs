@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 
-/// Tables whose rows have times, and the columns of these times.
-const TIMED: [(TableId, &[&str]); 5] = [
+/// Tables whose rows have times, and the columns of start and end.
+const TIMED_TABLES: [(TableId, &[&str; 2]); 5] = [
     (rocpd::REGION, &["start", "end"]),
-    (rocpd::SAMPLE, &["timestamp"]),
+    (rocpd::SAMPLE, &["timestamp", "timestamp"]),
     (rocpd::KERNEL_DISPATCH, &["start", "end"]),
     (rocpd::MEMORY_COPY, &["start", "end"]),
     (rocpd::MEMORY_ALLOCATE, &["start", "end"]),
@@ -19,21 +19,18 @@ const TIMED: [(TableId, &[&str]); 5] = [
 /// Returns the first and the last time of the rows, ns in job time. Each of the `ranks` merge ranks reads every
 /// `ranks`th piece.
 pub(crate) fn extent(tables: &RunTables, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
-    let every = IdRanges::range(i64::MIN, i64::MAX);
     let mut pieces = Vec::new();
-    for (table, columns) in TIMED {
-        pieces.extend(tables.within(table, &every)?.into_iter().map(|piece| (table, columns, piece)));
+    for (table, columns) in TIMED_TABLES {
+        pieces.extend(
+            tables.pieces_with(table, &IdRanges::all())?.into_iter().map(|piece| (table, columns, piece)),
+        );
     }
     let mine: Vec<_> = pieces.into_iter().skip(rank).step_by(ranks.max(1)).collect();
-    let of_piece = |(table, columns, piece): (TableId, &'static [&'static str], usize)| {
+    let of_piece = |(table, columns, piece): (TableId, &'static [&'static str; 2], usize)| {
+        let [start, end] = *columns;
         let mut found: Option<(i64, i64)> = None;
-        tables.each(table, piece, &every, columns, &mut |rows, places| {
-            let (start, end) = (columns.first(), columns.last());
-            let (Some(start), Some(end)) =
-                (start.map(|name| rows.column(name)), end.map(|name| rows.column(name)))
-            else {
-                return Ok(());
-            };
+        tables.read_pieces(table, &[piece], &IdRanges::all(), columns, &mut |_, rows, places| {
+            let (start, end) = (rows.column(start), rows.column(end));
             for i in places {
                 let Some((start, end)) = row_times(start, end, i) else { continue };
                 found = join(found, Some((start, start.max(end))));

@@ -11,20 +11,19 @@ mod strings;
 mod tables;
 mod units;
 
-pub use names::{
-    ById, ComputeAgent, CounterSource, QueueLane, SampleTrack, TracedThread, UnitNames, kernel_names,
-};
-pub use processes::{ProcessIdentity, RankFilter, RunProcess};
+pub use names::{ById, ComputeAgent, UnitNames};
+pub use processes::{ProcessIdentity, RunProcess};
 pub use row_times::row_times;
 pub use strings::RunStrings;
-pub use tables::{IdRanges, RunTables, TakePieces, TakeRows};
-pub use units::{DRAWN, NAMING, RowUnit, place_of};
+pub use tables::{IdRanges, RunTables};
+pub use units::{DRAWN_TABLES, RowUnit};
 
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Space};
 use rpd_shard::model::TableId;
 use rpd_shard::record::{Clock, is_wall_time};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// A merged database that is open for reading.
@@ -60,12 +59,13 @@ impl RunDatabase {
         )
     }
 
-    /// Opens a merged database with the rows of the selected ranks and of processes without a rank.
+    /// Opens a merged database with the rows of the selected `ranks` (`None` selects all) and of processes
+    /// without a rank.
     ///
     /// # Errors
     /// [`Failure::input`], if the file cannot be read, is damaged, or is not a merged database.
-    pub fn open(path: &Path, ranks: RankFilter<'_>) -> Result<RunDatabase, Failure> {
-        let database = Database::open(path).map_err(|error| tables::damaged(&error))?;
+    pub fn open(path: &Path, ranks: Option<&[RangeInclusive<u32>]>) -> Result<RunDatabase, Failure> {
+        let database = Database::open(path).map_err(|error| tables::unreadable(&error))?;
         let mut tables = RunTables::new(database);
         if let Some(damage) = tables.database().damage().first() {
             return Err(tables.failure(format_args!("{damage}: merge its inputs again")));
@@ -80,18 +80,16 @@ impl RunDatabase {
             }
         }
         let strings = RunStrings::read(&tables)?;
-        let processes = processes::processes(&tables, ranks)?;
-        let (units, unselected) = units::units(&tables, &processes)?;
-        tables.divide(units.len());
+        let processes = processes::read_processes(&tables, ranks)?;
+        let (units, unselected) = units::divide_rows(&tables, &processes)?;
+        tables.divide_pieces(units.len());
         Ok(RunDatabase { tables, strings, processes, units, unselected })
     }
 
     /// Returns the ranks of the run, ascending.
     pub fn ranks(&self) -> Vec<u32> {
-        let mut ranks: Vec<u32> = self.processes.iter().filter_map(|process| process.info.rank).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
+        let ranks: BTreeSet<u32> = self.processes.iter().filter_map(|process| process.info.rank).collect();
+        ranks.into_iter().collect()
     }
 
     /// Returns the run id.

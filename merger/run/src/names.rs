@@ -1,6 +1,6 @@
 //! Names of a unit: its threads, agents, queues, streams, counters, kernels and sample tracks.
 
-use super::processes::text;
+use super::processes::{json_object, text};
 use super::tables::RunTables;
 use super::units::RowUnit;
 use rpd_console::Failure;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// Maximum number of rows of one of these tables in a unit.
 const MAX_ROWS: usize = 1 << 22;
 /// Maximum number of characters in the name of a queue or stream.
-const LONGEST_LANE: usize = 256;
+const MAX_LANE_CHARS: usize = 256;
 
 /// Rows by their ids, which ascend.
 #[derive(Debug)]
@@ -41,9 +41,14 @@ impl<T> ById<T> {
         Some(place as u32)
     }
 
-    /// Returns the id of the row at a place, and the row.
-    pub fn at(&self, place: u32) -> Option<(i64, &T)> {
-        self.rows.get(place as usize).map(|(id, row)| (*id, row))
+    /// Returns the row at a place.
+    pub fn at(&self, place: Option<u32>) -> Option<&T> {
+        self.rows.get(place? as usize).map(|(_, row)| row)
+    }
+
+    /// Returns all rows in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.rows.iter().map(|(_, row)| row)
     }
 }
 
@@ -140,51 +145,56 @@ impl UnitNames {
     /// If rows cannot be read.
     pub fn read(tables: &RunTables, unit: &RowUnit) -> Result<UnitNames, Failure> {
         Ok(UnitNames {
-            threads: rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name"], |row| TracedThread {
+            threads: read_rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name"], |row| TracedThread {
                 tid: row.int("tid").unwrap_or(0),
                 name: row.text("name"),
             })?,
-            agents: rows(tables, unit, rocpd::INFO_AGENT, AGENT, agent)?,
-            queues: lanes(tables, unit, rocpd::INFO_QUEUE, "queue")?,
-            streams: lanes(tables, unit, rocpd::INFO_STREAM, "stream")?,
-            counters: rows(tables, unit, rocpd::INFO_PMC, COUNTER, |row| CounterSource {
+            agents: read_rows(tables, unit, rocpd::INFO_AGENT, AGENT_COLUMNS, read_agent)?,
+            queues: read_lanes(tables, unit, rocpd::INFO_QUEUE, "queue")?,
+            streams: read_lanes(tables, unit, rocpd::INFO_STREAM, "stream")?,
+            counters: read_rows(tables, unit, rocpd::INFO_PMC, COUNTER_COLUMNS, |row| CounterSource {
                 process: row.int("pid"),
                 agent: row.int("agent_id"),
                 name: row.text("name"),
                 unit: row.text("units"),
                 description: row.text("description"),
             })?,
-            tracks: rows(tables, unit, rocpd::TRACK, &["pid", "tid", "name_id"], |row| SampleTrack {
+            tracks: read_rows(tables, unit, rocpd::TRACK, &["pid", "tid", "name_id"], |row| SampleTrack {
                 process: row.int("pid"),
                 thread: row.int("tid"),
                 name: row.int("name_id"),
             })?,
         })
     }
+
+    /// Returns the queues or the streams.
+    pub fn lanes(&self, are_queues: bool) -> &ById<QueueLane> {
+        if are_queues { &self.queues } else { &self.streams }
+    }
+
+    /// Passes the names of a unit's kernels to `number` and returns its results by symbol id. A name that is not
+    /// UTF-8 is an owned string with replacement characters.
+    ///
+    /// # Errors
+    /// If rows cannot be read.
+    pub fn read_kernels<T>(
+        tables: &RunTables,
+        unit: &RowUnit,
+        mut number: impl FnMut(Cow<'_, str>) -> T,
+    ) -> Result<ById<T>, Failure> {
+        let wanted = &["display_name", "kernel_name"];
+        read_rows(tables, unit, rocpd::INFO_KERNEL_SYMBOL, wanted, |row| {
+            let names = ["display_name", "kernel_name"].map(|column| row.value(column));
+            let name = names.into_iter().find_map(|value| match value {
+                Value::Text(text) if !text.is_empty() => Some(text),
+                _ => None,
+            });
+            number(String::from_utf8_lossy(name.unwrap_or_default()))
+        })
+    }
 }
 
-/// Passes the names of a unit's kernels to `number` and returns its results by symbol id. A name that is not
-/// UTF-8 is an owned string with replacement characters.
-///
-/// # Errors
-/// If rows cannot be read.
-pub fn kernel_names<T>(
-    tables: &RunTables,
-    unit: &RowUnit,
-    mut number: impl FnMut(Cow<'_, str>) -> T,
-) -> Result<ById<T>, Failure> {
-    let wanted = &["display_name", "kernel_name"];
-    rows(tables, unit, rocpd::INFO_KERNEL_SYMBOL, wanted, |row| {
-        let names = ["display_name", "kernel_name"].map(|column| row.value(column));
-        let name = names.into_iter().find_map(|value| match value {
-            Value::Text(text) if !text.is_empty() => Some(text),
-            _ => None,
-        });
-        number(String::from_utf8_lossy(name.unwrap_or_default()))
-    })
-}
-
-const AGENT: &[&str] = &[
+const AGENT_COLUMNS: &[&str] = &[
     "type",
     "type_index",
     "logical_index",
@@ -194,7 +204,7 @@ const AGENT: &[&str] = &[
     "product_name",
     "extdata",
 ];
-const COUNTER: &[&str] = &["pid", "agent_id", "name", "units", "description"];
+const COUNTER_COLUMNS: &[&str] = &["pid", "agent_id", "name", "units", "description"];
 
 /// A row of the table that is being read.
 struct Row<'a> {
@@ -216,17 +226,12 @@ impl<'a> Row<'a> {
         text(self.value(column))
     }
 
-    fn json(&self) -> Map<String, Json> {
-        let text = self.value("extdata");
-        text.text_lossy().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
-    }
-
     fn id(&self) -> i64 {
         self.rows.keys.get(self.at)
     }
 }
 
-fn rows<T>(
+fn read_rows<T>(
     tables: &RunTables,
     unit: &RowUnit,
     table: TableId,
@@ -234,13 +239,11 @@ fn rows<T>(
     mut of: impl FnMut(&Row<'_>) -> T,
 ) -> Result<ById<T>, Failure> {
     let mut found: Vec<(i64, T)> = Vec::new();
-    tables.all(table, unit.ids(table), wanted, &mut |rows, places| {
+    tables.read_rows(table, unit.ids(table), wanted, &mut |rows, places| {
         for at in places {
             let row = Row { rows, at };
             if found.last().is_some_and(|(before, _)| *before >= row.id()) {
-                return Err(
-                    tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
-                );
+                return Err(tables.descending_ids(table));
             }
             if found.len() == MAX_ROWS {
                 return Err(
@@ -254,32 +257,37 @@ fn rows<T>(
     Ok(ById { rows: found })
 }
 
-/// Reads queues or streams, depending on `word`.
-fn lanes(tables: &RunTables, unit: &RowUnit, table: TableId, word: &str) -> Result<ById<QueueLane>, Failure> {
-    let mut lanes = rows(tables, unit, table, &["pid", "name", "extdata"], lane)?;
-    name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), word);
+/// Reads queues or streams, depending on `noun`.
+fn read_lanes(
+    tables: &RunTables,
+    unit: &RowUnit,
+    table: TableId,
+    noun: &str,
+) -> Result<ById<QueueLane>, Failure> {
+    let mut lanes = read_rows(tables, unit, table, &["pid", "name", "extdata"], |row| {
+        // A merge that renumbered a lane stores the original number.
+        let extdata = json_object(row.value("extdata"));
+        let original = extdata.get("rpd").and_then(|stored| stored.get("id")).and_then(Json::as_i64);
+        let handle = original.unwrap_or(row.id());
+        QueueLane { handle, name: row.text("name"), process: row.int("pid") }
+    })?;
+    name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), noun);
     Ok(lanes)
-}
-
-fn lane(row: &Row<'_>) -> QueueLane {
-    // A merge that renumbered a lane stores the original number.
-    let noted = row.json().get("rpd").and_then(|noted| noted.get("id")).and_then(Json::as_i64);
-    QueueLane { handle: noted.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
 }
 
 /// Names queues or streams as in the input (`Stream 3`), or by their place in the process (`stream 3`). If
 /// several lanes would have the same name and look like one, their numbers are appended.
-fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, word: &str) {
+fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, noun: &str) {
     let mut lanes: Vec<&mut QueueLane> = lanes.collect();
     let mut places: HashMap<Option<i64>, u64> = HashMap::new();
     let mut known: HashMap<(Option<i64>, String), u32> = HashMap::new();
     for lane in &mut lanes {
         let place = places.entry(lane.process).or_insert(0);
-        let name: String = lane.name.chars().take(LONGEST_LANE).collect();
-        lane.name = match name.to_lowercase().contains(word) {
+        let name: String = lane.name.chars().take(MAX_LANE_CHARS).collect();
+        lane.name = match name.to_lowercase().contains(noun) {
             true => name,
-            false if name.is_empty() => format!("{word} {place}"),
-            false => format!("{word} {name}"),
+            false if name.is_empty() => format!("{noun} {place}"),
+            false => format!("{noun} {name}"),
         };
         *place += 1;
         *known.entry((lane.process, lane.name.clone())).or_insert(0) += 1;
@@ -291,21 +299,20 @@ fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, word: &str) {
     }
 }
 
-fn agent(row: &Row<'_>) -> ComputeAgent {
-    let extdata = row.json();
+fn read_agent(row: &Row<'_>) -> ComputeAgent {
     let number = ["type_index", "logical_index", "absolute_index"].into_iter().find_map(|name| row.int(name));
     let models = ["product_name", "model_name", "name"].into_iter().map(|name| row.text(name));
     ComputeAgent {
         is_gpu: row.text("type") == "GPU",
         number,
         model: models.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
-        pci: pci(&extdata),
+        pci: pci_address(&json_object(row.value("extdata"))),
     }
 }
 
 /// Returns the PCI address, as our collector stores it or from rocprofv3's numbers.
-fn pci(extdata: &Map<String, Json>) -> Option<String> {
-    if let Some(Json::String(address)) = extdata.get("rpd").and_then(|noted| noted.get("pci")) {
+fn pci_address(extdata: &Map<String, Json>) -> Option<String> {
+    if let Some(Json::String(address)) = extdata.get("rpd").and_then(|stored| stored.get("pci")) {
         return Some(address.chars().take(32).collect());
     }
     let location =
@@ -322,7 +329,7 @@ mod tests {
     #[test]
     fn rows_are_found_with_and_without_gaps() {
         let by_id = ById { rows: vec![(5, 'a'), (6, 'b'), (9, 'c')] };
-        let found = |id: i64| by_id.place(Some(id)).and_then(|place| by_id.at(place)).map(|(_, c)| *c);
+        let found = |id: i64| by_id.at(by_id.place(Some(id))).copied();
         assert_eq!([4, 5, 6, 7, 9, 10].map(found), [None, Some('a'), Some('b'), None, Some('c'), None]);
         assert_eq!(by_id.place(Some(i64::MIN)), None);
         assert_eq!(by_id.place(None), None);
@@ -351,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_pci_address_is_that_of_the_collector_or_made_of_numbers() {
-        let of = |text: &str| pci(&serde_json::from_str(text).unwrap_or_default());
+        let of = |text: &str| pci_address(&serde_json::from_str(text).unwrap_or_default());
         assert_eq!(of(r#"{"rpd":{"pci":"0000:c1:00.0"}}"#).as_deref(), Some("0000:c1:00.0"));
         assert_eq!(of(r#"{"domain":1,"location_id":49416}"#).as_deref(), Some("0001:c1:01.0"));
         assert_eq!(of(r#"{"domain":0}"#), None);

@@ -1,22 +1,19 @@
 //! The processes of a run.
 
 use crate::tables::{IdRanges, RunTables};
-use crate::units::{DRAWN, NAMING};
+use crate::units::unit_tables;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, Value, rocpd};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
-/// Ranges of the selected ranks; `None` selects all.
-pub type RankFilter<'a> = Option<&'a [RangeInclusive<u32>]>;
-
 /// Order of processes without a rank, after all ranks.
 const NO_RANK: u32 = u32::MAX;
 /// Beginning of the command of the collector's sampler of a node.
-const SAMPLER: &str = "rpd-collect: system metrics of ";
+const SAMPLER_COMMAND: &str = "rpd-collect: system metrics of ";
 /// Maximum number of characters in the name of a process, a track or a node.
-const MOST_NAME: usize = 1024;
+const MAX_NAME_CHARS: usize = 1024;
 
 /// A process of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,16 +38,18 @@ pub struct RunProcess {
     /// Identity of the process.
     pub info: ProcessIdentity,
     /// Whether the process is selected.
-    pub selected: bool,
+    pub is_selected: bool,
     /// Ranges of ids that it claims, first and last.
     pub(crate) claims: BTreeMap<TableId, (i64, i64)>,
 }
 
-/// Returns the processes of the job in the order of their ids.
-pub(crate) fn processes(tables: &RunTables, ranks: RankFilter<'_>) -> Result<Vec<RunProcess>, Failure> {
+/// Returns the processes of the job in the order of their ids. `ranks` are the selected ranks.
+pub(crate) fn read_processes(
+    tables: &RunTables,
+    ranks: Option<&[RangeInclusive<u32>]>,
+) -> Result<Vec<RunProcess>, Failure> {
     let mut nodes: HashMap<i64, String> = HashMap::new();
-    let every = IdRanges::range(i64::MIN, i64::MAX);
-    tables.all(rocpd::INFO_NODE, &every, &["hostname"], &mut |rows, places| {
+    tables.read_rows(rocpd::INFO_NODE, &IdRanges::all(), &["hostname"], &mut |rows, places| {
         for i in places {
             nodes.insert(rows.keys.get(i), text(rows.column("hostname").get(i)));
         }
@@ -58,71 +57,42 @@ pub(crate) fn processes(tables: &RunTables, ranks: RankFilter<'_>) -> Result<Vec
     })?;
     let mut found = Vec::new();
     let wanted = &["nid", "pid", "command", "extdata"];
-    tables.all(rocpd::INFO_PROCESS, &every, wanted, &mut |rows, places| {
+    tables.read_rows(rocpd::INFO_PROCESS, &IdRanges::all(), wanted, &mut |rows, places| {
         for i in places {
-            let extdata = rows.column("extdata").get(i);
-            let extdata: Map<String, Json> =
-                extdata.text_lossy().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-            let noted = extdata.get("rpd");
-            let host = || rows.column("nid").int(i).and_then(|nid| nodes.get(&nid)).cloned();
-            let about = About {
-                id: rows.keys.get(i),
-                pid: rows.column("pid").int(i).unwrap_or(0),
-                host: host().unwrap_or_default(),
-                of_node: text(rows.column("command").get(i)).starts_with(SAMPLER),
-                noted: noted.and_then(Json::as_object),
+            let extdata = json_object(rows.column("extdata").get(i));
+            let stored = |name: &str| extdata.get("rpd").and_then(|stored| stored.get(name));
+            let (id, pid) = (rows.keys.get(i), rows.column("pid").int(i).unwrap_or(0));
+            let node = rows.column("nid").int(i).and_then(|nid| nodes.get(&nid));
+            let host = node.cloned().unwrap_or_default();
+            let is_node = text(rows.column("command").get(i)).starts_with(SAMPLER_COMMAND);
+            let is_worker = stored("worker").and_then(Json::as_bool).unwrap_or(false);
+            let rank = stored("rank").and_then(Json::as_u64).and_then(|rank| u32::try_from(rank).ok());
+            let rank = rank.filter(|_| !is_node);
+            let place = if host.is_empty() { String::new() } else { format!(" ({host})") };
+            let name = match rank {
+                _ if is_node && host.is_empty() => "node".to_owned(),
+                _ if is_node => host.clone(),
+                Some(rank) if is_worker => format!("rank {rank} worker{place}"),
+                Some(rank) => format!("rank {rank}{place}"),
+                None => format!("process {pid}{place}"),
             };
-            found.push(about.process(ranks));
+            let kind = if is_node { 2 } else { u32::from(is_worker) };
+            let order = (rank.unwrap_or(NO_RANK), kind, id);
+            let is_selected =
+                ranks.zip(rank).is_none_or(|(ranks, rank)| ranks.iter().any(|range| range.contains(&rank)));
+            let claims = stored("rows").and_then(Json::as_object).map(read_claims).unwrap_or_default();
+            let info = ProcessIdentity { name, order, pid, host, rank, id };
+            found.push(RunProcess { info, is_selected, claims });
         }
         Ok(())
     })?;
     Ok(found)
 }
 
-/// Stored properties of a process.
-struct About<'a> {
-    id: i64,
-    pid: i64,
-    host: String,
-    of_node: bool,
-    noted: Option<&'a Map<String, Json>>,
-}
-
-impl About<'_> {
-    fn process(self, ranks: RankFilter<'_>) -> RunProcess {
-        let About { id, pid, host, of_node, noted } = self;
-        let noted = |name: &str| noted.and_then(|noted| noted.get(name));
-        let rank = noted("rank").and_then(Json::as_u64).and_then(|rank| u32::try_from(rank).ok());
-        let rank = rank.filter(|_| !of_node);
-        let is_worker = noted("worker").and_then(Json::as_bool).unwrap_or(false);
-        let place = if host.is_empty() { String::new() } else { format!(" ({host})") };
-        let name = match rank {
-            _ if of_node => {
-                if host.is_empty() {
-                    "node".to_owned()
-                } else {
-                    host.clone()
-                }
-            }
-            Some(rank) if is_worker => format!("rank {rank} worker{place}"),
-            Some(rank) => format!("rank {rank}{place}"),
-            None => format!("process {pid}{place}"),
-        };
-        let kind = if of_node { 2 } else { u32::from(is_worker) };
-        let selected = match (ranks, rank) {
-            (Some(ranks), Some(rank)) => ranks.iter().any(|range| range.contains(&rank)),
-            _ => true,
-        };
-        let info = ProcessIdentity { name, order: (rank.unwrap_or(NO_RANK), kind, id), pid, host, rank, id };
-        let claims = noted("rows").and_then(Json::as_object).map(claims).unwrap_or_default();
-        RunProcess { info, selected, claims }
-    }
-}
-
 /// Returns the first and the last id of each table, from `{"rocpd_region": [first, how many]}`.
-fn claims(rows: &Map<String, Json>) -> BTreeMap<TableId, (i64, i64)> {
+fn read_claims(rows: &Map<String, Json>) -> BTreeMap<TableId, (i64, i64)> {
     let mut claims = BTreeMap::new();
-    for table in DRAWN.into_iter().chain(NAMING).chain([rocpd::EVENT]) {
+    for table in unit_tables() {
         let range = rows.get(&table.to_string());
         let number = |place| range.and_then(|range: &Json| range.get(place)).and_then(Json::as_i64);
         if let (Some(first), Some(count)) = (number(0), number(1))
@@ -135,7 +105,12 @@ fn claims(rows: &Map<String, Json>) -> BTreeMap<TableId, (i64, i64)> {
     claims
 }
 
+/// Returns the members of a text that is a JSON object; none if it is something else.
+pub(crate) fn json_object(value: Value<'_>) -> Map<String, Json> {
+    value.text_lossy().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
 /// Returns a text of the database for display; empty if it is missing.
 pub(crate) fn text(value: Value<'_>) -> String {
-    value.text_lossy().unwrap_or_default().chars().take(MOST_NAME).collect()
+    value.text_lossy().unwrap_or_default().chars().take(MAX_NAME_CHARS).collect()
 }

@@ -22,13 +22,12 @@ impl RunStrings {
     /// If they cannot be read, or their ids do not ascend.
     pub(crate) fn read(tables: &RunTables) -> Result<RunStrings, Failure> {
         let mut strings = RunStrings::default();
-        let every = IdRanges::range(i64::MIN, i64::MAX);
-        tables.all(rocpd::STRING, &every, &["string"], &mut |rows, places| {
+        tables.read_rows(rocpd::STRING, &IdRanges::all(), &["string"], &mut |rows, places| {
             let texts = rows.column("string");
             for i in places {
                 let id = rows.keys.get(i);
                 if strings.ids.last().is_some_and(|before| *before >= id) {
-                    return Err(tables.failure("ids of rocpd_string do not ascend: merge its inputs again"));
+                    return Err(tables.descending_ids(rocpd::STRING));
                 }
                 if let Value::Text(text) | Value::Blob(text) = texts.get(i) {
                     strings.bytes.extend_from_slice(text);

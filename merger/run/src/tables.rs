@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// Index of the table set. A merged database has a single one.
 const SPACE: usize = 0;
 /// Minimum number of pages that are read at once.
-const LEAST_PAGES: usize = 4;
+const MIN_PIECE_PAGES: usize = 4;
 
 /// Ascending ranges of ids, first and last, which do not touch each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,17 +18,22 @@ pub struct IdRanges(Vec<(i64, i64)>);
 
 impl IdRanges {
     /// Returns an empty set of ids.
-    pub const fn none() -> IdRanges {
+    pub(crate) const fn none() -> IdRanges {
         IdRanges(Vec::new())
     }
 
+    /// Returns all ids.
+    pub fn all() -> IdRanges {
+        IdRanges(vec![(i64::MIN, i64::MAX)])
+    }
+
     /// Returns the ids from `first` to `last`; empty if `last` is less than `first`.
-    pub fn range(first: i64, last: i64) -> IdRanges {
+    pub(crate) fn range(first: i64, last: i64) -> IdRanges {
         IdRanges(if first <= last { vec![(first, last)] } else { Vec::new() })
     }
 
     /// Returns the ids from `first` to `last` that are in none of the `taken` ranges, which must ascend.
-    pub fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> IdRanges {
+    pub(crate) fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> IdRanges {
         let mut free = Vec::new();
         let mut next = Some(first);
         for (from, to) in taken {
@@ -36,7 +41,7 @@ impl IdRanges {
             if *from > start {
                 free.push((start, (from - 1).min(last)));
             }
-            next = to.checked_add(1).map(|behind| behind.max(start));
+            next = to.checked_add(1).map(|after| after.max(start));
         }
         if let Some(start) = next.filter(|start| *start <= last) {
             free.push((start, last));
@@ -45,12 +50,12 @@ impl IdRanges {
     }
 
     /// Returns whether there are no ids.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the maximum number of ids.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         let width = |(first, last): &(i64, i64)| last.abs_diff(*first).saturating_add(1);
         self.0.iter().map(width).fold(0, u64::saturating_add)
     }
@@ -70,11 +75,11 @@ impl IdRanges {
 }
 
 /// Callback that receives rows; the range selects the rows to use.
-pub type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
+pub(crate) type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
 /// Callback that receives rows of several pieces: the index of the piece in the request, its rows, and the range
 /// of rows to use.
-pub type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
+pub(crate) type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
 /// The tables of a merged database.
 #[derive(Debug)]
@@ -111,11 +116,11 @@ impl RunTables {
 
     /// Divides the pieces so that each has about the rows of one unit. Otherwise, with many small units, each
     /// unit would read the rows of hundreds of others.
-    pub(crate) fn divide(&mut self, units: usize) {
+    pub(crate) fn divide_pieces(&mut self, units: usize) {
         for table in self.tables.values_mut() {
             let pages: usize = table.pieces.iter().map(Piece::pages).sum();
-            let most = pages.div_ceil(units.max(1)).max(LEAST_PAGES);
-            let pieces = table.pieces.iter().flat_map(|piece| piece.of_at_most(most)).collect();
+            let max_pages = pages.div_ceil(units.max(1)).max(MIN_PIECE_PAGES);
+            let pieces = table.pieces.iter().flat_map(|piece| piece.of_at_most(max_pages)).collect();
             *table = OneTable::new(table.place, pieces);
         }
     }
@@ -135,21 +140,26 @@ impl RunTables {
         Failure::input(format!("{}: {what}", self.database.path().display()))
     }
 
+    /// Returns the failure for ids of a table that do not ascend.
+    pub fn descending_ids(&self, table: TableId) -> Failure {
+        self.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
+    }
+
     /// Returns the approximate number of rows in a piece.
-    pub fn rows_of(&self, table: TableId, piece: usize) -> u64 {
+    pub fn row_count(&self, table: TableId, piece: usize) -> u64 {
         let table = self.tables.get(&table);
         table.and_then(|table| table.pieces.get(piece)).map_or(0, |piece| piece.rows)
     }
 
     /// Returns the first and the last id of a table; `None` if it has no rows.
-    pub fn bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
+    pub fn id_bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(None) };
         let Some(last_piece) = known.pieces.last() else { return Ok(None) };
         let mut last = None;
         // Reads only the last page, if the piece can be split into pages.
         let parts = last_piece.split();
         for part in parts.iter().rev() {
-            self.part(known, part, &[], &mut |rows| {
+            self.read_part(known, part, &[], &mut |rows| {
                 let end = rows.len.checked_sub(1).map(|place| rows.keys.get(place));
                 last = last.max(end);
                 Ok(())
@@ -158,12 +168,12 @@ impl RunTables {
                 break;
             }
         }
-        let first = self.first(table, 0)?;
+        let first = self.first_id(table, 0)?;
         Ok(last.map(|last| (first, last)))
     }
 
     /// Returns the first id of a piece; `i64::MAX` if it has no rows.
-    pub fn first(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
+    pub fn first_id(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(i64::MAX) };
         let Some((cell, of)) = known.firsts.get(piece).zip(known.pieces.get(piece)) else {
             return Ok(i64::MAX);
@@ -173,7 +183,7 @@ impl RunTables {
         }
         let mut first = None;
         for part in of.split() {
-            self.part(known, &part, &[], &mut |rows| {
+            self.read_part(known, &part, &[], &mut |rows| {
                 if rows.len > 0 {
                     first.get_or_insert_with(|| rows.keys.get(0));
                 }
@@ -187,17 +197,17 @@ impl RunTables {
     }
 
     /// Returns the pieces that contain rows with these ids, ascending.
-    pub fn within(&self, table: TableId, ids: &IdRanges) -> Result<Vec<usize>, Failure> {
+    pub fn pieces_with(&self, table: TableId, ids: &IdRanges) -> Result<Vec<usize>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(Vec::new()) };
         let all = known.pieces.len();
         let mut found: Vec<usize> = Vec::new();
         for (first, last) in &ids.0 {
             // Finds the first piece that starts after an id.
-            let behind = |id: i64| -> Result<usize, Failure> {
+            let first_after = |id: i64| -> Result<usize, Failure> {
                 let (mut low, mut high) = (0, all);
                 while low < high {
                     let middle = low.midpoint(high);
-                    if self.first(table, middle)? > id {
+                    if self.first_id(table, middle)? > id {
                         high = middle;
                     } else {
                         low = middle + 1;
@@ -206,30 +216,14 @@ impl RunTables {
                 Ok(low)
             };
             let next = found.last().map_or(0, |last| last + 1);
-            found.extend(behind(*first)?.saturating_sub(1).max(next)..behind(*last)?);
+            found.extend(first_after(*first)?.saturating_sub(1).max(next)..first_after(*last)?);
         }
         Ok(found)
     }
 
-    /// Passes the rows of a piece with these ids to `take`. Only the `wanted` columns are read.
-    pub fn each(
-        &self,
-        table: TableId,
-        piece: usize,
-        ids: &IdRanges,
-        wanted: &'static [&'static str],
-        take: &mut TakeRows<'_>,
-    ) -> Result<(), Failure> {
-        let Some(known) = self.tables.get(&table) else { return Ok(()) };
-        let Some(piece) = known.pieces.get(piece) else { return Ok(()) };
-        self.part(known, piece, wanted, &mut |rows| {
-            ids.places(&rows.keys, rows.len).try_for_each(|places| take(rows, places))
-        })
-    }
-
-    /// Passes the rows of several pieces in order, each with its index in `pieces`. While `take` processes one
-    /// piece, another thread may read the next.
-    pub fn each_of(
+    /// Passes the rows of several pieces in order, each with its index in `pieces`. Only the `wanted` columns are
+    /// read. While `take` processes one piece, another thread may read the next.
+    pub fn read_pieces(
         &self,
         table: TableId,
         pieces: &[usize],
@@ -249,7 +243,7 @@ impl RunTables {
                 if number + 1 < pieces.len() {
                     scope.spawn(|_| ahead = read(number + 1));
                 }
-                self.take(known, piece, rows, wanted, &mut |rows| {
+                self.take_rows(known, piece, rows, wanted, &mut |rows| {
                     let mut places = ids.places(&rows.keys, rows.len);
                     places.try_for_each(|places| take(number, rows, places))
                 })
@@ -259,19 +253,19 @@ impl RunTables {
     }
 
     /// Passes all rows with these ids to `take`.
-    pub fn all(
+    pub fn read_rows(
         &self,
         table: TableId,
         ids: &IdRanges,
         wanted: &'static [&'static str],
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
-        let pieces = self.within(table, ids)?;
-        self.each_of(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
+        let pieces = self.pieces_with(table, ids)?;
+        self.read_pieces(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
     }
 
     /// Reads a piece, in parts if its rows are too large.
-    fn part(
+    fn read_part(
         &self,
         table: &OneTable,
         piece: &Piece,
@@ -279,11 +273,11 @@ impl RunTables {
         take: &mut dyn FnMut(&Rows<Local>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let rows = self.database.rows(SPACE, table.place, piece, Wanted::Named(wanted));
-        self.take(table, piece, rows, wanted, take)
+        self.take_rows(table, piece, rows, wanted, take)
     }
 
     /// Passes the rows of a piece on if they could be read at once, otherwise those of its parts.
-    fn take(
+    fn take_rows(
         &self,
         table: &OneTable,
         piece: &Piece,
@@ -295,19 +289,19 @@ impl RunTables {
             Ok(rows) => take(&rows),
             Err(error @ ReadError::TooLarge { .. }) => {
                 let smaller =
-                    self.database.smaller(SPACE, table.place, piece).map_err(|error| damaged(&error))?;
+                    self.database.smaller(SPACE, table.place, piece).map_err(|error| unreadable(&error))?;
                 if smaller.first() == Some(piece) {
-                    return Err(damaged(&error));
+                    return Err(unreadable(&error));
                 }
-                smaller.iter().try_for_each(|part| self.part(table, part, wanted, take))
+                smaller.iter().try_for_each(|part| self.read_part(table, part, wanted, take))
             }
-            Err(error) => Err(damaged(&error)),
+            Err(error) => Err(unreadable(&error)),
         }
     }
 }
 
 /// Returns the failure for rows that cannot be read. The message names the file.
-pub(crate) fn damaged(error: &ReadError) -> Failure {
+pub(crate) fn unreadable(error: &ReadError) -> Failure {
     let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(" ({source})"));
     Failure::input(format!("{error}{cause}: merge its inputs again"))
 }
@@ -334,7 +328,7 @@ mod tests {
         assert_eq!(places(&ids, &Keys::Dense(1), 20), [2..5, 8..20]);
         assert_eq!(places(&ids, &Keys::Sparse(vec![1, 4, 8, 11]), 4), [1..2, 3..4]);
         assert_eq!(places(&ids, &Keys::Dense(6), 3), []);
-        let all = places(&IdRanges::range(i64::MIN, i64::MAX), &Keys::Dense(-3), 7);
+        let all = places(&IdRanges::all(), &Keys::Dense(-3), 7);
         assert_eq!(all, std::slice::from_ref(&(0..7)));
         assert_eq!(places(&IdRanges::range(5, 4), &Keys::Dense(-3), 7), []);
     }

@@ -8,7 +8,7 @@ use rpd_shard::model::{TableId, rocpd};
 use std::collections::HashMap;
 
 /// Tables whose rows are drawn, in drawing order, and the tables joined with them.
-pub const DRAWN: [TableId; 7] = [
+pub const DRAWN_TABLES: [TableId; 7] = [
     rocpd::REGION,
     rocpd::SAMPLE,
     rocpd::KERNEL_DISPATCH,
@@ -17,13 +17,9 @@ pub const DRAWN: [TableId; 7] = [
     rocpd::PMC_EVENT,
     rocpd::ARG,
 ];
-/// Returns the index of a table in [`DRAWN`], or its length for other tables.
-pub fn place_of(table: TableId) -> usize {
-    DRAWN.iter().position(|drawn| *drawn == table).unwrap_or(DRAWN.len())
-}
 
 /// Tables that name the objects of a process.
-pub const NAMING: [TableId; 7] = [
+const NAMING_TABLES: [TableId; 7] = [
     rocpd::INFO_THREAD,
     rocpd::INFO_AGENT,
     rocpd::INFO_QUEUE,
@@ -33,13 +29,18 @@ pub const NAMING: [TableId; 7] = [
     rocpd::TRACK,
 ];
 
+/// Returns the tables whose rows are divided into units.
+pub(crate) fn unit_tables() -> impl Iterator<Item = TableId> {
+    DRAWN_TABLES.into_iter().chain(NAMING_TABLES).chain([rocpd::EVENT])
+}
+
 /// A part of the job's rows.
 #[derive(Debug)]
 pub struct RowUnit {
     /// Indices of its processes; all processes of the job for the unit of unclaimed rows.
     pub processes: Vec<u32>,
-    /// Whether the column pid of the rows determines their process.
-    pub by_pid: bool,
+    /// Whether no process claims the rows. Their column pid determines the process of each.
+    pub is_unclaimed: bool,
     ids: HashMap<TableId, IdRanges>,
 }
 
@@ -58,17 +59,17 @@ impl RowUnit {
 
 /// Returns the units in the order of the job, and the number of rows of each table that belong to unselected
 /// processes.
-pub(crate) fn units(
+pub(crate) fn divide_rows(
     tables: &RunTables,
     processes: &[RunProcess],
 ) -> Result<(Vec<RowUnit>, HashMap<TableId, u64>), Failure> {
     let mut units: Vec<RowUnit> = Vec::new();
-    let mut unasked: HashMap<TableId, u64> = HashMap::new();
+    let mut unselected: HashMap<TableId, u64> = HashMap::new();
     let mut rest: HashMap<TableId, IdRanges> = HashMap::new();
     let mut believed: Vec<bool> = vec![true; processes.len()];
     let mut bounds: HashMap<TableId, (i64, i64)> = HashMap::new();
-    for table in DRAWN.into_iter().chain(NAMING).chain([rocpd::EVENT]) {
-        let Some((first, last)) = tables.bounds(table)? else { continue };
+    for table in unit_tables() {
+        let Some((first, last)) = tables.id_bounds(table)? else { continue };
         bounds.insert(table, (first, last));
         let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
         for (place, process) in processes.iter().enumerate() {
@@ -89,7 +90,7 @@ pub(crate) fn units(
         }
     }
     let believes = |place: usize| believed.get(place).copied().unwrap_or(false);
-    let there = |(table, (first, last)): (&TableId, &(i64, i64))| {
+    let claimed_ids = |(table, (first, last)): (&TableId, &(i64, i64))| {
         let (from, to) = bounds.get(table)?;
         Some((*table, IdRanges::range(*first.max(from), *last.min(to)))).filter(|(_, ids)| !ids.is_empty())
     };
@@ -107,24 +108,24 @@ pub(crate) fn units(
         if !believes(place) || process.claims.is_empty() {
             continue;
         }
-        if !process.selected {
-            for (table, ids) in process.claims.iter().filter_map(there) {
-                let sum = unasked.entry(table).or_default();
+        if !process.is_selected {
+            for (table, ids) in process.claims.iter().filter_map(claimed_ids) {
+                let sum = unselected.entry(table).or_default();
                 *sum = sum.saturating_add(ids.count());
             }
             continue;
         }
-        let ids = process.claims.iter().filter_map(there).collect();
-        units.push(RowUnit { processes: vec![place as u32], by_pid: false, ids });
+        let ids = process.claims.iter().filter_map(claimed_ids).collect();
+        units.push(RowUnit { processes: vec![place as u32], is_unclaimed: false, ids });
     }
-    if DRAWN.iter().any(|table| rest.contains_key(table)) {
+    if DRAWN_TABLES.iter().any(|table| rest.contains_key(table)) {
         let all = (0..processes.len() as u32).collect();
-        units.push(RowUnit { processes: all, by_pid: true, ids: rest });
+        units.push(RowUnit { processes: all, is_unclaimed: true, ids: rest });
     }
     let order = |unit: &RowUnit| {
         let first = unit.processes.first().and_then(|place| processes.get(*place as usize));
-        (unit.by_pid, first.map(|process| process.info.order))
+        (unit.is_unclaimed, first.map(|process| process.info.order))
     };
     units.sort_by_key(order);
-    Ok((units, unasked))
+    Ok((units, unselected))
 }

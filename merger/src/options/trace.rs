@@ -6,10 +6,7 @@ use rpd_console::{Failure, TimeWindow};
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record as ranks;
 use rpd_shard::size::Size;
-use rpd_trace::{
-    DEFAULT_MAX_FILE_BYTES, ItemExclusion, MAX_FILES, TraceFormat, TraceRequest, TraceSelection, TraceSplit,
-    refuse_name_of_database,
-};
+use rpd_trace::{ItemExclusion, TraceFormat, TraceRequest, TraceSelection, TraceSplit};
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -18,7 +15,7 @@ use std::path::Path;
 #[command(next_help_heading = "Traces", group = ArgGroup::new("splits").multiple(false))]
 pub struct TraceArgs {
     /// Cut the run into N files of equal time; Perfetto's format unless --format says otherwise
-    #[arg(long, value_name = "N", group = "splits", value_parser = clap::value_parser!(u32).range(1..=MAX_FILES as i64))]
+    #[arg(long, value_name = "N", group = "splits", value_parser = clap::value_parser!(u32).range(1..=TraceSplit::MAX_FILES as i64))]
     pub split_by_time: Option<u32>,
     /// Cut the run into files of about N events each
     #[arg(long, value_name = "N", group = "splits")]
@@ -107,7 +104,7 @@ impl MergeArgs {
         }
         let whole = self.trace_order()?.filter(|order| order.split == TraceSplit::Whole);
         match (whole, self.output.as_deref().filter(|output| !output.is_dir())) {
-            (Some(order), Some(output)) => refuse_name_of_database(output, order.format.file_ending()),
+            (Some(order), Some(output)) => order.refuse_name_of_database(output),
             _ => Ok(()),
         }
     }
@@ -137,7 +134,7 @@ impl MergeArgs {
             split: args.split(self.format),
             window: args.window.unwrap_or_default(),
             selection: args.selection(),
-            max_file_size: args.max_file_size.map_or(DEFAULT_MAX_FILE_BYTES, |size| size.0),
+            max_file_size: args.max_file_size.map_or(TraceRequest::DEFAULT_MAX_FILE_BYTES, |size| size.0),
         }))
     }
 }
@@ -272,7 +269,10 @@ mod tests {
     #[test]
     fn a_port_is_part_of_the_option_so_that_an_input_may_follow() {
         let args = typed("--serve run").unwrap();
-        assert_eq!((args.trace.serve, args.inputs), (Some(rpd_trace::PERFETTO_PORT), vec!["run".into()]));
+        assert_eq!(
+            (args.trace.serve, args.inputs),
+            (Some(rpd_trace::WrittenTrace::PERFETTO_PORT), vec!["run".into()])
+        );
         assert_eq!(typed("--serve=9002 run").unwrap().trace.serve, Some(9002));
     }
 

@@ -1,20 +1,21 @@
 //! Compressed pieces of files, made by all threads and stored until their positions are known.
 
+use super::item::EventCounts;
 use super::spool::ItemSpool;
-use super::write_items::{FileCounts, SlicePieces};
+use super::write_items::SlicePieces;
 use rayon::Scope;
 use rpd_console::Failure;
 use rpd_perfetto::{Checksum, gzip_piece};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Compression level.
 ///
 /// Measured on a synthetic run of 4 M slices with 74 bytes each, as ratio at speed per core: level 1 0.416 at
 /// 210 MB/s, 3 0.321 at 110, 4 0.306 at 90, 5 0.290 at 75, 6 0.287 at 39. Compression takes a third of all CPU
 /// time with level 3, and half with 5.
-pub(super) const LEVEL: u32 = 3;
+pub(super) const COMPRESSION_LEVEL: u32 = 3;
 
 /// A stored piece.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,12 +45,11 @@ pub(super) struct PieceStore {
     /// Pieces of each unit of this rank, in order.
     units: Vec<Mutex<Vec<CompressedPiece>>>,
     /// Number of events in each file.
-    tallies: Mutex<Vec<FileCounts>>,
+    tallies: Mutex<Vec<EventCounts>>,
     /// Number of further pieces that may wait for compression.
     room: AtomicUsize,
     spare: Mutex<Vec<Vec<u8>>>,
-    failed: AtomicBool,
-    failure: Mutex<Option<Failure>>,
+    failure: OnceLock<Failure>,
 }
 
 impl PieceStore {
@@ -64,29 +64,27 @@ impl PieceStore {
         Ok(PieceStore {
             spool: ItemSpool::create(folder, &format!("pieces-{rank}"))?,
             units: (0..units).map(|_| Mutex::default()).collect(),
-            tallies: Mutex::new(vec![FileCounts::default(); windows]),
+            tallies: Mutex::new(vec![EventCounts::default(); windows]),
             room: AtomicUsize::new(waiting),
             spare: Mutex::default(),
-            failed: AtomicBool::new(false),
-            failure: Mutex::default(),
+            failure: OnceLock::new(),
         })
     }
 
     /// Keeps the first failure. All other threads end soon after it.
     pub(super) fn fail(&self, failure: Failure) {
-        self.failed.store(true, Ordering::Relaxed);
-        lock(&self.failure).get_or_insert(failure);
+        let _ = self.failure.set(failure);
     }
 
     /// Returns whether a thread failed.
     pub(super) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.failure.get().is_some()
     }
 
     /// Returns all pieces by time slice, and within it in the order of the units. Also returns the number of
     /// events in each slice, and the spool that holds the pieces.
-    pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<FileCounts>, ItemSpool), Failure> {
-        if let Some(failure) = lock(&self.failure).take() {
+    pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<EventCounts>, ItemSpool), Failure> {
+        if let Some(failure) = self.failure.into_inner() {
             return Err(failure);
         }
         let mut all = Vec::new();
@@ -100,7 +98,7 @@ impl PieceStore {
 
     fn compress(&self, unit: usize, number: usize, window: usize, raw: Vec<u8>) -> Result<(), Failure> {
         let mut packed = Vec::with_capacity(raw.len() / 3);
-        let checksum = gzip_piece(&raw, LEVEL, &mut packed)
+        let checksum = gzip_piece(&raw, COMPRESSION_LEVEL, &mut packed)
             .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))?;
         let short =
             |length: u64| u32::try_from(length).map_err(|_| Failure::input("an event has more than 4 GiB"));
@@ -166,7 +164,7 @@ impl SlicePieces for UnitPieces<'_, '_> {
         Ok(lock(&store.spare).pop().unwrap_or_default())
     }
 
-    fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure> {
+    fn done(&mut self, window: usize, tally: &EventCounts) -> Result<(), Failure> {
         if let Some(sum) = lock(&self.store.tallies).get_mut(window) {
             sum.add(tally);
         }

@@ -1,30 +1,31 @@
 //! Assembles files from pieces: every rank writes its own part of each file.
 
-use super::compressed_pieces::{CompressedPiece, LEVEL};
-use super::index::FileFacts;
-use super::spool::ItemSpool;
+use super::compressed_pieces::{COMPRESSION_LEVEL, CompressedPiece};
+use super::index::{self, FileFacts};
+use super::item::EventCounts;
+use super::spool::{ItemSpool, unreadable_again};
 use super::time_slices::TimeSlices;
-use super::write_items::FileCounts;
 use crate::options::TraceFormat;
 use rayon::prelude::*;
-use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_comm::{Comm, agree_on_result, gather_values};
 use rpd_console::Failure;
 use rpd_files::{open_input, open_or_create_output};
 use rpd_perfetto::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Number of time slices for which ranks exchange counts at once.
-const TOLD_AT_ONCE: usize = 1024;
+const MAX_FILES_AT_ONCE: usize = 1024;
 /// Number of bytes that are read at once for a checksum.
-const READ_AT_ONCE: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 
 /// Properties of all files: format, time slices, and the relation to the wall clock.
 #[derive(Clone)]
 pub(super) struct FileFrame {
-    pub(super) form: TraceFormat,
+    pub(super) format: TraceFormat,
     pub(super) windows: TimeSlices,
     /// T0, ns in job time.
     pub(super) t0: i64,
@@ -36,7 +37,7 @@ impl FileFrame {
     /// Returns the compressed bytes before the pieces, and the checksum of their content.
     fn head(&self, window: usize) -> Result<(Vec<u8>, Checksum), Failure> {
         let start = self.windows.get(window).map_or(0, |(from, _)| from);
-        let head = self.form.head(start.saturating_sub(self.t0), self.wall_clock(start));
+        let head = self.format.head(start.saturating_sub(self.t0), self.wall_clock(start));
         let mut out = GZIP_HEAD.to_vec();
         let checksum = compress(&head, &mut out)?;
         Ok((out, checksum))
@@ -45,7 +46,7 @@ impl FileFrame {
     /// Returns the bytes after the pieces.
     fn tail(&self, before: Checksum) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
-        let tail = self.form.tail();
+        let tail = self.format.tail();
         let whole = if tail.is_empty() { before } else { before.then(compress(tail, &mut out)?) };
         out.extend_from_slice(&gzip_tail(whole));
         Ok(out)
@@ -58,7 +59,7 @@ impl FileFrame {
 }
 
 fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<Checksum, Failure> {
-    gzip_piece(bytes, LEVEL, out)
+    gzip_piece(bytes, COMPRESSION_LEVEL, out)
         .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))
 }
 
@@ -70,61 +71,52 @@ pub(super) struct FilePart {
     /// Bytes of all ranks.
     bytes: u64,
     checksum: Checksum,
-    pub(super) tally: FileCounts,
+    pub(super) tally: EventCounts,
 }
 
 impl FilePart {
     /// Returns the size of the pieces of all ranks before compression, bytes.
-    pub(super) fn raw(&self) -> u64 {
+    pub(super) fn raw_bytes(&self) -> u64 {
         self.checksum.length
     }
 }
 
+/// The pieces of one rank in a file.
+#[derive(Serialize, Deserialize)]
+struct RankPart {
+    bytes: u64,
+    /// Checksum and length before compression, bytes.
+    crc: u32,
+    length: u64,
+    tally: EventCounts,
+}
+
 /// Exchanges the sizes of the parts of all files. All ranks must call this.
-pub(super) fn agree(
+pub(super) fn agree_on_parts(
     comm: &impl Comm,
     pieces: &[CompressedPiece],
-    tallies: &[FileCounts],
+    tallies: &[EventCounts],
 ) -> Result<Vec<FilePart>, Failure> {
     let mut parts = Vec::with_capacity(tallies.len());
     let mut rest = pieces;
-    for (chunk, tallies) in tallies.chunks(TOLD_AT_ONCE).enumerate() {
-        let mut mine = Vec::with_capacity(tallies.len() * 10);
+    for (chunk, tallies) in tallies.chunks(MAX_FILES_AT_ONCE).enumerate() {
+        let mut mine = Vec::with_capacity(tallies.len());
         for (place, tally) in tallies.iter().enumerate() {
             let own;
-            (own, rest) = split_window(rest, chunk * TOLD_AT_ONCE + place);
+            (own, rest) = split_window(rest, chunk * MAX_FILES_AT_ONCE + place);
             let bytes = own.iter().map(|piece| u64::from(piece.length)).sum();
             let whole = own.iter().map(CompressedPiece::checksum).fold(Checksum::default(), Checksum::then);
-            let FileCounts { slices, continued, instants, counters, repeated, samples, flows } = *tally;
-            let crc = whole.crc.into();
-            mine.extend([
-                bytes,
-                crc,
-                whole.length,
-                slices,
-                continued,
-                instants,
-                counters,
-                repeated,
-                samples,
-                flows,
-            ]);
+            mine.push(RankPart { bytes, crc: whole.crc, length: whole.length, tally: *tally });
         }
-        let all = gather_counts(comm, &mine)?;
+        let all = gather_values(comm, &mine)?;
         for place in 0..tallies.len() {
             let mut part = FilePart::default();
             for (rank, theirs) in all.iter().enumerate() {
-                let numbers = theirs.get(place * 10..place * 10 + 10).unwrap_or_default();
-                let &[bytes, crc, length, slices, continued, instants, counters, repeated, samples, flows] =
-                    numbers
-                else {
-                    continue;
-                };
-                part.before += if rank < comm.rank() { bytes } else { 0 };
+                let Some(RankPart { bytes, crc, length, tally }) = theirs.get(place) else { continue };
+                part.before += if rank < comm.rank() { *bytes } else { 0 };
                 part.bytes += bytes;
-                part.checksum = part.checksum.then(Checksum { crc: crc as u32, length });
-                let theirs = FileCounts { slices, continued, instants, counters, repeated, samples, flows };
-                part.tally.add(&theirs);
+                part.checksum = part.checksum.then(Checksum { crc: *crc, length: *length });
+                part.tally.add(tally);
             }
             parts.push(part);
         }
@@ -140,7 +132,7 @@ fn split_window(pieces: &[CompressedPiece], window: usize) -> (&[CompressedPiece
 /// Writes this rank's part of all files and returns the facts of all files on rank 0. All ranks must call this.
 ///
 /// `path` returns the path of a file that does not exist yet or has parts of other ranks.
-pub(super) fn write(
+pub(super) fn write_files(
     comm: &impl Comm,
     frame: &FileFrame,
     (pieces, spool): (&[CompressedPiece], &ItemSpool),
@@ -183,21 +175,21 @@ pub(super) fn write(
     let facts: Result<Vec<FileFacts>, Failure> = mine
         .par_iter()
         .map(|(window, part)| {
-            let (bytes, sha256) = digest(&path(*window))?;
-            let frame_bytes = frame.head(*window)?.1.length + frame.form.tail().len() as u64;
-            let raw_bytes = frame_bytes + part.raw();
+            let (bytes, sha256) = hash_file(&path(*window))?;
+            let frame_bytes = frame.head(*window)?.1.length + frame.format.tail().len() as u64;
+            let raw_bytes = frame_bytes + part.raw_bytes();
             Ok(FileFacts { window: *window, tally: part.tally, bytes, raw_bytes, sha256 })
         })
         .collect();
-    super::index::gather(comm, agree_on_result(comm, facts)?)
+    index::gather_files(comm, agree_on_result(comm, facts)?)
 }
 
 /// Returns the length and the SHA-256 of a file.
-fn digest(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
+fn hash_file(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
     let read = || -> std::io::Result<(u64, [u8; 32])> {
         let mut file = open_input(path)?;
         let mut hash = Sha256::new();
-        let mut bytes = vec![0; READ_AT_ONCE];
+        let mut bytes = vec![0; READ_BYTES];
         let mut length = 0;
         loop {
             let count = file.read(&mut bytes)?;
@@ -208,8 +200,5 @@ fn digest(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
             hash.update(bytes.get(..count).unwrap_or_default());
         }
     };
-    read().map_err(|error| {
-        let path = path.display();
-        Failure::output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
-    })
+    read().map_err(|error| unreadable_again(path, &error))
 }

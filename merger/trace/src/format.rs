@@ -1,12 +1,11 @@
 //! The trace formats.
 
 use super::chrome::{self, ChromeWriter};
-use super::item::{UnitDictionary, UnitLayout};
+use super::item::UnitLayout;
 use super::perfetto::PerfettoWriter;
 use super::sort_items::ItemSorter;
 use super::time_slices::TimeSlices;
-use super::track_numbers::TrackNumbers;
-use super::write_items::{FileCanvas, SlicePieces, SliceWriter};
+use super::write_items::{EncodedUnit, FileCanvas, SlicePieces, SliceWriter};
 use crate::options::TraceFormat;
 use rpd_console::Failure;
 use rpd_files::open_input;
@@ -23,7 +22,7 @@ impl TraceFormat {
     }
 
     /// Returns the ending of file names.
-    pub fn file_ending(self) -> &'static str {
+    pub(super) fn file_ending(self) -> &'static str {
         match self {
             TraceFormat::Perfetto => ".pftrace.gz",
             TraceFormat::ChromeJson => ".json.gz",
@@ -76,45 +75,28 @@ impl TraceFormat {
     }
 }
 
-/// A unit that is drawn.
-#[derive(Clone, Copy)]
-pub(super) struct EncodedUnit<'a> {
-    /// Index of the unit in the job.
-    pub(super) place: usize,
-    pub(super) layout: &'a UnitLayout,
-    pub(super) dictionary: &'a UnitDictionary,
-    pub(super) numbers: &'a TrackNumbers,
-}
-
 /// Draws the items of a unit. Returns the number of texts that were not written unchanged.
 pub(super) fn draw(
-    form: TraceFormat,
+    format: TraceFormat,
     unit: EncodedUnit<'_>,
     (windows, t0): (&TimeSlices, i64),
     items: ItemSorter<'_>,
     out: impl SlicePieces,
 ) -> Result<u64, Failure> {
-    let EncodedUnit { place, layout, dictionary, numbers } = unit;
-    match form {
-        TraceFormat::Perfetto => {
-            let paint = PerfettoWriter::new(place, layout, dictionary, numbers);
-            draw_with(paint, layout, (windows, t0), items, out)
-        }
-        TraceFormat::ChromeJson => {
-            let paint = ChromeWriter::new(layout, dictionary, numbers);
-            draw_with(paint, layout, (windows, t0), items, out)
-        }
+    match format {
+        TraceFormat::Perfetto => draw_with(PerfettoWriter::new(unit), unit.layout, (windows, t0), items, out),
+        TraceFormat::ChromeJson => draw_with(ChromeWriter::new(unit), unit.layout, (windows, t0), items, out),
     }
 }
 
 fn draw_with(
-    paint: impl SliceWriter,
+    writer: impl SliceWriter,
     layout: &UnitLayout,
     (windows, t0): (&TimeSlices, i64),
     items: ItemSorter<'_>,
     out: impl SlicePieces,
 ) -> Result<u64, Failure> {
-    let mut canvas = FileCanvas::new(layout, windows, t0, paint, out)?;
+    let mut canvas = FileCanvas::new(layout, windows, t0, writer, out)?;
     items.sorted(&mut |item| canvas.draw(item))?;
     let (_, mended) = canvas.finish()?;
     Ok(mended)

@@ -1,38 +1,41 @@
 //! `index.json`: the list of a trace's files and their content.
 
 use super::files::FileFrame;
-use super::output_files::TraceTarget;
-use super::write_items::FileCounts;
+use super::item::EventCounts;
+use super::outcome::TraceOutcome;
+use super::output_files::TraceFiles;
 use rpd_comm::Comm;
 use rpd_console::wording::rank_list;
 use rpd_console::{Failure, WallClock};
-use rpd_files::open_input;
+use rpd_files::{create_output, open_input};
+use rpd_run::RunDatabase;
 use rpd_shard::record::{Selection, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// Name of the index.
 pub(super) const INDEX: &str = "index.json";
 /// Version of the index format.
-pub(super) const VERSION: u32 = 1;
-/// Maximum size of an index that is read, bytes: 99,999 files of 500 bytes fit.
-const MAX_BYTES: u64 = 64 << 20;
+const VERSION: u32 = 1;
+/// Maximum size of an index that is read, bytes: 99,999 files of 600 bytes fit.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// Content of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct FileFacts {
     pub(super) window: usize,
-    pub(super) tally: FileCounts,
+    pub(super) tally: EventCounts,
     pub(super) bytes: u64,
     pub(super) raw_bytes: u64,
     pub(super) sha256: [u8; 32],
 }
 
 /// Gathers the facts of all files on rank 0, in the order of the files. Other ranks get an empty list.
-pub(super) fn gather(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<FileFacts>, Failure> {
-    let mut facts: Vec<FileFacts> = to_rank_0(comm, &own)?.into_iter().flatten().collect();
+pub(super) fn gather_files(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<FileFacts>, Failure> {
+    let mut facts: Vec<FileFacts> = gather_on_rank_0(comm, &own)?.into_iter().flatten().collect();
     facts.sort_by_key(|file| file.window);
     Ok(facts)
 }
@@ -43,14 +46,17 @@ pub(super) fn gather_ranks(
     own: &BTreeMap<u32, Selection>,
 ) -> Result<BTreeMap<u32, Selection>, Failure> {
     let mut all: BTreeMap<u32, Selection> = BTreeMap::new();
-    for (window, theirs) in to_rank_0(comm, own)?.into_iter().flatten() {
+    for (window, theirs) in gather_on_rank_0(comm, own)?.into_iter().flatten() {
         let ranks = all.entry(window).or_default();
         *ranks = Selection::of(ranks.ranks.iter().chain(&theirs.ranks).copied());
     }
     Ok(all)
 }
 
-fn to_rank_0<T: Serialize + for<'a> Deserialize<'a>>(comm: &impl Comm, own: &T) -> Result<Vec<T>, Failure> {
+fn gather_on_rank_0<T: Serialize + for<'a> Deserialize<'a>>(
+    comm: &impl Comm,
+    own: &T,
+) -> Result<Vec<T>, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
     outgoing[0] = wire::encode(own);
     let messages = comm.all_to_all(outgoing);
@@ -80,34 +86,27 @@ struct Entry {
     from_ns: i64,
     to_ns: i64,
     from_wall_clock: Option<String>,
-    events: FileCounts,
+    events: EventCounts,
     ranks: String,
     bytes: u64,
     raw_bytes: u64,
     sha256: String,
 }
 
-/// Properties of the whole run.
-pub(super) struct IndexedRun<'a> {
-    pub(super) run_id: &'a str,
-    pub(super) clock: &'a str,
-    pub(super) not_drawn: &'a BTreeMap<String, u64>,
-    pub(super) empty_files: &'a [String],
-}
-
-/// Returns the text of the index. Times are ns since T0.
-pub(super) fn text(
-    job: &IndexedRun<'_>,
+/// Writes the index of a trace and makes it durable. Its times are ns since T0.
+pub(super) fn write(
+    output: &TraceFiles,
+    run: &RunDatabase,
+    outcome: &TraceOutcome,
     frame: &FileFrame,
-    target: &TraceTarget,
     files: &[FileFacts],
     ranks: &BTreeMap<u32, Selection>,
-) -> Result<String, Failure> {
+) -> Result<(), Failure> {
     let wall_clock = |ns: i64| frame.wall_clock(ns).map(|ns| WallClock(ns).to_string());
     let entry = |file: &FileFacts| {
         let (from, to) = frame.windows.get(file.window).unwrap_or_default();
         Entry {
-            name: target.name(file.window, files.len()),
+            name: output.target().name(file.window, files.len()),
             from_ns: from.saturating_sub(frame.t0),
             to_ns: to.saturating_sub(frame.t0),
             from_wall_clock: wall_clock(from),
@@ -120,45 +119,65 @@ pub(super) fn text(
     };
     let index = Index {
         version: VERSION,
-        format: frame.form.name(),
-        run_id: job.run_id,
-        clock: job.clock,
+        format: frame.format.name(),
+        run_id: run.run_id(),
+        clock: run.clock(),
         t0_ns: frame.t0,
         wall_clock: wall_clock(frame.t0),
         files: files.iter().map(entry).collect(),
-        not_drawn: job.not_drawn,
-        empty_files: job.empty_files,
+        not_drawn: &outcome.not_drawn,
+        empty_files: &outcome.empty_files,
     };
-    let text = serde_json::to_string_pretty(&index);
-    text.map_err(|error| Failure::internal(format!("the index cannot be written: {error}")))
+    let text = serde_json::to_string_pretty(&index)
+        .map_err(|error| Failure::internal(format!("the index cannot be written: {error}")))?;
+    let path = output.work_folder().join(INDEX);
+    let written = create_output(&path, 0o600).and_then(|mut file| {
+        writeln!(file, "{text}")?;
+        file.sync_all()
+    });
+    written.map_err(|error| Failure::write(&path, &error))
 }
 
-/// The parts of an index that are needed to replace its files.
+/// The parts of an index that are read.
 #[derive(Deserialize)]
-struct Known {
+pub(super) struct StoredIndex {
     version: u32,
-    #[serde(rename = "t0_ns")]
-    _t0: i64,
-    files: Vec<KnownFile>,
+    t0_ns: Option<i64>,
+    pub(super) files: Vec<StoredEntry>,
 }
 
+/// A file in an index.
 #[derive(Deserialize)]
-struct KnownFile {
-    name: String,
+pub(super) struct StoredEntry {
+    pub(super) name: String,
+    pub(super) from_ns: i64,
+    pub(super) to_ns: i64,
+    #[serde(default)]
+    pub(super) ranks: String,
 }
 
-fn known(path: &Path) -> Option<Known> {
-    let mut text = String::new();
-    open_input(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok().filter(|known: &Known| known.version == VERSION)
+/// Reads an index. The error says why the file is not a current one.
+pub(super) fn read(file: File) -> Result<StoredIndex, String> {
+    let mut text = Vec::new();
+    file.take(MAX_INDEX_BYTES).read_to_end(&mut text).map_err(|error| error.to_string())?;
+    let index: StoredIndex =
+        serde_json::from_slice(&text).map_err(|error| format!("it is no index of a trace ({error})"))?;
+    match index.version {
+        VERSION => Ok(index),
+        version => Err(format!("its version is {version}, and this rpd-merge knows {VERSION}")),
+    }
+}
+
+fn read_ours(path: &Path) -> Option<StoredIndex> {
+    read(open_input(path).ok()?).ok().filter(|index| index.t0_ns.is_some())
 }
 
 /// Returns whether a file is an index written by rpd-merge.
 pub(super) fn is_ours(path: &Path) -> bool {
-    known(path).is_some()
+    read_ours(path).is_some()
 }
 
 /// Returns the names of the files that an index lists; none if it is missing or invalid.
-pub(super) fn names(path: &Path) -> Vec<String> {
-    known(path).map_or(Vec::new(), |known| known.files.into_iter().map(|file| file.name).collect())
+pub(super) fn file_names(path: &Path) -> Vec<String> {
+    read_ours(path).map_or(Vec::new(), |index| index.files.into_iter().map(|file| file.name).collect())
 }

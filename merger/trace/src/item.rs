@@ -1,7 +1,8 @@
 //! Items that are drawn: the interface between the rows of the database and the trace formats.
 
 use rpd_perfetto::{CounterValue, Overlaps};
-use rpd_run::ProcessIdentity;
+use rpd_run::{DRAWN_TABLES, ProcessIdentity};
+use rpd_shard::model::TableId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -133,35 +134,46 @@ pub struct UnitLayout {
     /// Last time of the unit.
     pub last: Option<i64>,
     /// Number of items to draw. The numbers of counter values and samples are approximate.
-    pub counts: ItemCounts,
+    pub counts: EventCounts,
     /// Results of the survey that the second pass needs.
     pub(crate) seen: super::draw::SurveyedUnit,
 }
 
-/// Numbers of items.
+/// Numbers of events in a file, or of items of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ItemCounts {
-    /// Slices.
+pub struct EventCounts {
+    /// Slices that begin.
     pub slices: u64,
+    /// Slices that continue from another file.
+    pub continued: u64,
     /// Instants.
     pub instants: u64,
     /// Counter values.
     pub counters: u64,
+    /// Counter values that are repeated from before the file.
+    pub repeated: u64,
     /// Samples of call stacks.
     pub samples: u64,
     /// Ends of flows.
     pub flows: u64,
 }
 
-/// Sort of an item that is not complete yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ItemSort {
-    /// A [`ItemKind::Slice`].
-    Slice,
-    /// A [`ItemKind::Instant`] or a [`ItemKind::Sample`].
-    Moment,
-    /// A [`ItemKind::Counter`].
-    Counter,
+impl EventCounts {
+    /// Adds other counts.
+    pub fn add(&mut self, other: &EventCounts) {
+        self.slices += other.slices;
+        self.continued += other.continued;
+        self.instants += other.instants;
+        self.counters += other.counters;
+        self.repeated += other.repeated;
+        self.samples += other.samples;
+        self.flows += other.flows;
+    }
+
+    /// Returns the number of items, each counted in one file.
+    pub(crate) fn items(&self) -> u64 {
+        self.slices + self.instants + self.counters + self.samples
+    }
 }
 
 /// Texts and call stacks of a unit. It grows while items are read.
@@ -269,6 +281,13 @@ impl Default for TraceSelection {
     }
 }
 
+impl TraceSelection {
+    /// Returns whether items of a kind are drawn.
+    pub(crate) fn includes(&self, kind: ItemExclusion) -> bool {
+        !self.exclude.contains(&kind)
+    }
+}
+
 /// A kind of item that can be excluded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ItemExclusion {
@@ -315,9 +334,9 @@ pub struct TableFacts {
 }
 
 /// Maximum number of flow categories that are counted separately.
-const MAX_ARROW_CATEGORIES: usize = 64;
+const MAX_FLOW_CATEGORIES: usize = 64;
 /// Maximum length of such a category, in characters.
-const MAX_CATEGORY: usize = 64;
+const MAX_CATEGORY_CHARS: usize = 64;
 
 /// Counts of what was drawn of a unit and what was not, for comparison with the database. The facts of several
 /// units can be added.
@@ -325,25 +344,15 @@ const MAX_CATEGORY: usize = 64;
 /// Without a window, `rows` of a table is its `count(*)`, and `drawn + left_out + untimed = rows`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnitFacts {
-    /// Rows of `rocpd_region`: one slice each.
-    pub regions: TableFacts,
-    /// Rows of `rocpd_kernel_dispatch`: one slice each.
-    pub kernels: TableFacts,
-    /// Rows of `rocpd_memory_copy`: one slice each.
-    pub copies: TableFacts,
-    /// Rows of `rocpd_memory_allocate`: one slice each.
-    pub allocations: TableFacts,
-    /// Rows of `rocpd_sample`: one instant or call stack each, or only the values of its counters.
-    pub samples: TableFacts,
-    /// Rows of `rocpd_pmc_event`: one counter value each, and a 0 at the end of a span. `untimed` rows have an
-    /// event that no other row has.
-    pub values: TableFacts,
-    /// Rows of `rocpd_arg`: one annotation each. `untimed` rows have an event that no other row has.
-    pub args: TableFacts,
+    /// Rows of each table of [`DRAWN_TABLES`], in this order. Rows of `rocpd_sample` become an instant or a call
+    /// stack each, or only the values of its counters; those of `rocpd_pmc_event` a counter value each, and a 0
+    /// at the end of a span; those of `rocpd_arg` an annotation each; all others a slice each. `untimed` rows of
+    /// the last two have an event that no other row has.
+    pub(crate) tables: [TableFacts; DRAWN_TABLES.len()],
     /// Items that were passed on.
-    pub items: ItemCounts,
+    pub items: EventCounts,
     /// Flows from a call to a kernel or copy.
-    pub arrows: u64,
+    pub launch_flows: u64,
     /// Kernels and copies that began before their call. They have no flow.
     pub backward: u64,
     /// Regions that were recognised as calls of a collective and connected with those of other ranks.
@@ -358,24 +367,31 @@ pub struct UnitFacts {
     pub cut_stacks: u64,
     /// Counter values that are not numbers.
     pub no_numbers: u64,
+    /// Texts that the format of the trace could not write unchanged.
+    pub replaced: u64,
     /// Flows that an input stores as args of their ends, by category, if flows are requested. They are not
     /// drawn.
-    pub other_arrows: BTreeMap<String, u64>,
+    pub undrawn_flows: BTreeMap<String, u64>,
+}
+
+/// Returns the index of a table in [`DRAWN_TABLES`]; that of `rocpd_arg` for other tables.
+pub(crate) fn table_place(table: TableId) -> usize {
+    DRAWN_TABLES.iter().position(|drawn| *drawn == table).unwrap_or(DRAWN_TABLES.len() - 1)
 }
 
 impl UnitFacts {
+    /// Returns the facts of a table.
+    pub fn table(&self, table: TableId) -> &TableFacts {
+        &self.tables[table_place(table)]
+    }
+
+    pub(crate) fn table_mut(&mut self, table: TableId) -> &mut TableFacts {
+        &mut self.tables[table_place(table)]
+    }
+
     /// Adds the facts of another unit.
     pub fn add(&mut self, other: &UnitFacts) {
-        let tables = [
-            (&mut self.regions, &other.regions),
-            (&mut self.kernels, &other.kernels),
-            (&mut self.copies, &other.copies),
-            (&mut self.allocations, &other.allocations),
-            (&mut self.samples, &other.samples),
-            (&mut self.values, &other.values),
-            (&mut self.args, &other.args),
-        ];
-        for (sum, more) in tables {
+        for (sum, more) in self.tables.iter_mut().zip(&other.tables) {
             sum.rows += more.rows;
             sum.drawn += more.drawn;
             sum.left_out += more.left_out;
@@ -385,7 +401,7 @@ impl UnitFacts {
             sum.event_args += more.event_args;
         }
         self.items.add(&other.items);
-        self.arrows += other.arrows;
+        self.launch_flows += other.launch_flows;
         self.backward += other.backward;
         self.collectives += other.collectives;
         self.without_event += other.without_event;
@@ -393,29 +409,19 @@ impl UnitFacts {
         self.mended += other.mended;
         self.cut_stacks += other.cut_stacks;
         self.no_numbers += other.no_numbers;
-        for (category, arrows) in &other.other_arrows {
-            self.add_other_arrows(category, *arrows);
+        self.replaced += other.replaced;
+        for (category, flows) in &other.undrawn_flows {
+            self.add_undrawn_flows(category, *flows);
         }
     }
 
     /// Counts flows of a category that are not drawn. Categories beyond the limit are counted together.
-    pub(super) fn add_other_arrows(&mut self, category: &str, arrows: u64) {
+    pub(super) fn add_undrawn_flows(&mut self, category: &str, flows: u64) {
         let is_named =
-            self.other_arrows.len() < MAX_ARROW_CATEGORIES || self.other_arrows.contains_key(category);
-        let category: String = category.chars().take(MAX_CATEGORY).collect();
+            self.undrawn_flows.len() < MAX_FLOW_CATEGORIES || self.undrawn_flows.contains_key(category);
+        let category: String = category.chars().take(MAX_CATEGORY_CHARS).collect();
         let category = if is_named { category } else { "(others)".to_owned() };
-        *self.other_arrows.entry(category).or_insert(0) += arrows;
-    }
-}
-
-impl ItemCounts {
-    /// Adds other counts.
-    pub fn add(&mut self, other: &ItemCounts) {
-        self.slices += other.slices;
-        self.instants += other.instants;
-        self.counters += other.counters;
-        self.samples += other.samples;
-        self.flows += other.flows;
+        *self.undrawn_flows.entry(category).or_insert(0) += flows;
     }
 }
 

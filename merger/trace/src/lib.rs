@@ -1,15 +1,19 @@
 //! Draws a merged database as traces for Perfetto and Chrome: one file, or time slices of the run.
 //!
-//! [`slices`] reads as the algorithm. `draw` turns rows of the database into items (`item`); the trace writers
-//! do not depend on the tables.
+//! [`draw_trace`] writes the [`TraceFiles`] of a [`TraceRequest`] and returns a [`TraceOutcome`]; it reads as the
+//! algorithm. [`WrittenTrace`] is a finished trace, for opening it. [`JobRows`] passes on the items of a trace
+//! instead of writing them.
+//!
+//! `draw` turns rows of the database into items (`item`); the trace writers do not depend on the tables.
 
 mod chrome;
 mod compressed_pieces;
-pub mod draw;
+mod described_tracks;
+mod draw;
 mod files;
 mod format;
 mod index;
-pub mod item;
+mod item;
 mod memory;
 mod open;
 mod options;
@@ -25,135 +29,100 @@ mod track_numbers;
 mod units;
 mod write_items;
 
-pub use item::{ItemExclusion, TraceSelection};
-pub use memory::DrawingMemory;
-pub use open::{WrittenTrace, open};
-pub use options::{DEFAULT_MAX_FILE_BYTES, MAX_FILES, PERFETTO_PORT, TraceFormat, TraceRequest, TraceSplit};
+pub use draw::JobRows;
+pub use item::{ArgValue, ItemExclusion, ItemKind, TraceSelection, TrackKind, UnitFacts, UnitLayout};
+pub use open::WrittenTrace;
+pub use options::{TraceFormat, TraceRequest, TraceSplit};
 pub use outcome::TraceOutcome;
-pub use output_files::{TraceFiles, TraceTarget, refuse_name_of_database};
+pub use output_files::TraceFiles;
 
-use draw::JobRows;
 use files::FileFrame;
-use index::INDEX;
-use outcome::NO_PLACE;
+use outcome::CARRIED_SUFFIX;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
 use rpd_console::wording::{duration, noun, one_line, rank_list, rank_ranges};
 use rpd_console::{Failure, Progress, TimeWindow, WallClock};
-use rpd_files::{create_output, open_input};
 use rpd_shard::record::wire;
 use split::SliceCutter;
-use std::io::{Read, Write};
 use std::path::Path;
 use time_slices::{TimeHistogram, TimeSlices};
 use units::{RankUnits, RunTimes};
 
 /// Writes the traces of a merged database into the working folder, as finished files without their final names.
-/// All ranks must call this.
-pub fn slices(
+/// `memory` is the number of bytes that this rank may use. All ranks must call this.
+///
+/// # Errors
+/// If the database cannot be read, a file cannot be written, or the request does not fit the run.
+pub fn draw_trace(
     comm: &impl Comm,
-    order: &TraceRequest,
-    memory: DrawingMemory,
+    request: &TraceRequest,
+    memory: u64,
     database: &Path,
-    place: &TraceFiles,
+    output: &TraceFiles,
     progress: &mut Progress,
 ) -> Result<TraceOutcome, Failure> {
     // 1. Every rank opens the database and surveys its units: their tracks and times.
-    let form = order.format;
-    let mut rows = agree_on_result(comm, JobRows::open(database, &order.selection))?;
+    let format = request.format;
+    let mut rows = agree_on_result(comm, JobRows::open(database, &request.selection))?;
     let length = database.metadata().map_or(0, |found| found.len());
-    let mut own = RankUnits::share(&rows, length, comm.rank(), comm.size());
-    progress.phase_of_bytes("look", own.bytes());
-    let counted = order.split != TraceSplit::Whole;
-    let histogram = agree_on_result(
-        comm,
-        own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress),
-    )?;
-    let numbers = track_numbers::number(comm, &own.layouts().collect::<Vec<_>>())?;
-    let rest = agree_on_result(comm, rows.extent(comm.rank(), comm.size()))?;
-    let times = own.times(comm, rest)?;
+    let mut units = RankUnits::share(&rows, length, comm.rank(), comm.size());
+    progress.phase_of_bytes("look", units.bytes());
+    let counts_events = request.split != TraceSplit::Whole;
+    let histogram = agree_on_result(comm, units.survey(&rows, counts_events, progress))?;
+    let numbers = track_numbers::number(comm, &units.layouts().collect::<Vec<_>>())?;
+    let undrawn_times = agree_on_result(comm, rows.extent(comm.rank(), comm.size()))?;
+    let times = units.gather_times(comm, undrawn_times)?;
     let histogram = gather_histogram(comm, histogram)?;
 
     // 2. The run is divided into time slices.
     let realtime_minus_job = rows.run().realtime_minus_job_ns(times.first);
-    let whole = window(order, times, realtime_minus_job).map_err(|failure| shared_failure(comm, failure))?;
-    rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
-    let described = units::described(comm, own.layouts(), form)?;
-    let event_bytes = form.event_bytes(order.selection.annotations);
-    let mut cutter = SliceCutter::new(order, &whole, histogram, event_bytes, described);
-    let mut windows = cutter.first();
+    let whole =
+        window(request, times, realtime_minus_job).map_err(|failure| shared_failure(comm, failure))?;
+    rows.set_window((request.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
+    let described = units::description_bytes(comm, units.layouts(), format)?;
+    let event_bytes = format.event_bytes(request.selection.annotations);
+    let mut cutter = SliceCutter::new(request, &whole, histogram, event_bytes, described);
+    let mut windows = cutter.first_slices();
 
     // 3. Items are encoded as pieces of files, whose lengths are then known.
-    let (frame, made, parts) = loop {
-        let frame = FileFrame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
-        progress.phase_of_bytes("draw", own.bytes());
-        let made = agree_on_result(
+    let (frame, encoded, parts) = loop {
+        let frame = FileFrame { format, windows: windows.clone(), t0: times.first, realtime_minus_job };
+        progress.phase_of_bytes("draw", units.bytes());
+        let encoded = agree_on_result(
             comm,
-            own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress),
+            units.draw(&rows, &numbers, &frame, memory, (output.work_folder(), comm.rank()), progress),
         )?;
-        let parts = files::agree(comm, &made.pieces, &made.tallies)?;
-        match cutter.again(&windows, &parts) {
+        let parts = files::agree_on_parts(comm, &encoded.pieces, &encoded.tallies)?;
+        match cutter.divide_again(&windows, &parts) {
             Some(finer) => windows = finer,
-            None => break (frame, made, parts),
+            None => break (frame, encoded, parts),
         }
     };
-    cutter.check(&parts).map_err(|failure| shared_failure(comm, failure))?;
+    cutter.check_sizes(&parts).map_err(|failure| shared_failure(comm, failure))?;
 
     // 4. Every rank writes its part of each file.
     progress.phase("files");
     let count = windows.len();
-    let path = |number: usize| place.work().join(place.target().name(number, count));
-    let files = files::write(comm, &frame, (&made.pieces, &made.spool), &parts, &path)?;
-    let ranks = index::gather_ranks(comm, &own.ranks_of_files(&made.pieces))?;
-    let mut facts = units::gather_facts(comm, &made)?;
-    facts.0.add(&rows.unasked());
-    let mut drawn = TraceOutcome::new(place.target().path(), &frame, &parts, &facts);
-    drawn.warnings = warnings(&rows);
-    drawn.note_empty_files(order.split, &parts, |number| place.target().name(number, count));
-    for (table, count) in broadcast_result(comm, || rows.others())? {
-        drawn.not_drawn.insert(format!("{} of {table}{NO_PLACE}", noun(count, "row")), count);
+    let path = |number: usize| output.work_folder().join(output.target().name(number, count));
+    let files = files::write_files(comm, &frame, (&encoded.pieces, &encoded.spool), &parts, &path)?;
+    let ranks = index::gather_ranks(comm, &units.ranks_of_files(&encoded.pieces))?;
+    let mut facts = units::gather_facts(comm, &encoded)?;
+    facts.add(&rows.unselected());
+    let mut outcome = TraceOutcome::new(output.target().path(), &frame, &parts, &facts);
+    outcome.warnings = warnings(&rows);
+    outcome.note_empty_files(request.split, &parts, |number| output.target().name(number, count));
+    for (table, count) in broadcast_result(comm, || rows.carried_tables())? {
+        outcome.not_drawn.insert(format!("{} of {table}{CARRIED_SUFFIX}", noun(count, "row")), count);
     }
     if comm.rank() == 0 {
-        drawn.warnings.iter().for_each(|line| eprintln!("warning: {}", one_line(line)));
+        outcome.warnings.iter().for_each(|line| eprintln!("warning: {}", one_line(line)));
     }
-    let written = match comm.rank() == 0 && place.target().has_index() {
+    let written = match comm.rank() == 0 && output.target().has_index() {
+        true => index::write(output, rows.run(), &outcome, &frame, &files, &ranks),
         false => Ok(()),
-        true => {
-            let TraceOutcome { not_drawn, empty_files, .. } = &drawn;
-            let job = index::IndexedRun {
-                run_id: rows.run().run_id(),
-                clock: rows.run().clock(),
-                not_drawn,
-                empty_files,
-            };
-            let text = index::text(&job, &frame, place.target(), &files, &ranks);
-            text.and_then(|text| write_index(&place.work().join(INDEX), &text))
-        }
     };
     agree_on_result(comm, written)?;
-    drawn.bytes = files.iter().map(|file| file.bytes).sum();
-    Ok(drawn)
-}
-
-/// Returns whether a merge wrote this file beside databases and Perfetto traces: a Chrome trace, an index of
-/// traces, or the output of `--json`.
-pub fn is_result(path: &Path) -> bool {
-    TraceFormat::is_ours(path) || index::is_ours(path) || is_report(path)
-}
-
-/// Returns whether a file begins like the output of `--json`.
-fn is_report(path: &Path) -> bool {
-    let begin = b"{\n  \"run_id\": ";
-    let mut head = [0; 14];
-    open_input(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *begin
-}
-
-fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
-    let file = create_output(path, 0o600);
-    file.and_then(|mut file| {
-        writeln!(file, "{text}")?;
-        file.sync_all()
-    })
-    .map_err(|error| Failure::write(path, &error))
+    outcome.bytes = files.iter().map(|file| file.bytes).sum();
+    Ok(outcome)
 }
 
 /// Adds the histograms of all ranks, in pairs; all ranks get the sum.
@@ -188,18 +157,18 @@ fn warnings(rows: &JobRows) -> Vec<String> {
 
 /// Returns the part of the run that is drawn, as a single time slice.
 fn window(
-    order: &TraceRequest,
+    request: &TraceRequest,
     times: RunTimes,
     realtime_minus_job: Option<i64>,
 ) -> Result<TimeSlices, Failure> {
     let wall_clock = realtime_minus_job.map(|more| WallClock(times.first.saturating_add(more)));
-    let ends = order.window.of_job(times.first, wall_clock);
+    let ends = request.window.of_job(times.first, wall_clock);
     let (from, to) = ends.map_err(|error| Failure::usage(error.to_string()))?;
     let end = times.last.saturating_add(1);
     if from.is_some_and(|from| from >= end) {
         return Err(Failure::usage(format!(
             "the window {} begins when the job is over: its last event ends {} after its first one begins",
-            order.window,
+            request.window,
             duration(times.last.saturating_sub(times.first))
         )));
     }

@@ -3,13 +3,6 @@ const MIN_UNIT_BYTES: u64 = 12 << 20;
 /// Memory for compressing a piece of a trace, bytes: input, output and the compressor.
 const PIECE_BYTES: u64 = 3 << 20;
 
-/// The memory of a merge rank for drawing traces.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DrawingMemory {
-    /// Bytes of one rank.
-    pub bytes: u64,
-}
-
 /// How the memory of a rank is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryShares {
@@ -23,12 +16,12 @@ pub(crate) struct MemoryShares {
     pub(crate) read_bytes: u64,
 }
 
-impl DrawingMemory {
-    /// Divides the memory between this many threads, for this many units.
-    pub(crate) fn share(self, threads: usize, units: usize) -> MemoryShares {
+impl MemoryShares {
+    /// Divides `memory`, the bytes of a rank, between this many threads, for this many units.
+    pub(crate) fn new(memory: u64, threads: usize, units: usize) -> MemoryShares {
         let waiting_pieces =
-            usize::try_from(self.bytes / 4 / PIECE_BYTES).unwrap_or(usize::MAX).clamp(1, 2 * threads);
-        let left = self.bytes.saturating_sub(waiting_pieces as u64 * PIECE_BYTES).max(MIN_UNIT_BYTES);
+            usize::try_from(memory / 4 / PIECE_BYTES).unwrap_or(usize::MAX).clamp(1, 2 * threads);
+        let left = memory.saturating_sub(waiting_pieces as u64 * PIECE_BYTES).max(MIN_UNIT_BYTES);
         let fit = usize::try_from(left / MIN_UNIT_BYTES).unwrap_or(usize::MAX);
         let units_at_once = fit.clamp(1, threads.min(units).max(1));
         let each = left / units_at_once as u64;

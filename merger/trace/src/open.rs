@@ -1,21 +1,21 @@
 //! Explains how to open a written trace.
 
-use super::index::{INDEX, VERSION};
+use super::index::{self, INDEX, StoredEntry};
 use super::serve::serve;
+use crate::options::TraceFormat;
 use rpd_console::Failure;
+use rpd_console::wording::noun;
 use rpd_files::open_input;
-use serde::Deserialize;
 use std::fmt::Write as _;
-use std::fs::{self};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum size of an index that is read, bytes: 99,999 files of 600 bytes fit.
-const MAX_INDEX: u64 = 64 << 20;
-const ENDINGS: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
+/// Endings of the names of trace files.
+const TRACE_ENDINGS: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
 /// Maximum number of files that are listed.
-const LISTED: usize = 64;
-const NS: f64 = 1e9;
+const MAX_LISTED_FILES: usize = 64;
+/// Nanoseconds of a second.
+const NS_PER_SECOND: f64 = 1e9;
 
 /// The files of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,23 +39,28 @@ pub struct TraceFile {
     pub ranks: String,
 }
 
-/// The parts of an index that are read.
-#[derive(Deserialize)]
-struct Index {
-    version: u32,
-    files: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    name: String,
-    from_ns: i64,
-    to_ns: i64,
-    #[serde(default)]
-    ranks: String,
-}
-
 impl WrittenTrace {
+    /// The only port from which the content security policy of ui.perfetto.dev allows fetching.
+    pub const PERFETTO_PORT: u16 = 9001;
+
+    /// Returns whether rpd-merge wrote a file beside databases and Perfetto traces as a part of a trace.
+    pub fn is_part(path: &Path) -> bool {
+        TraceFormat::is_ours(path) || index::is_ours(path)
+    }
+
+    /// Prints how to open the trace, or serves it on a port of this machine if one is given.
+    ///
+    /// # Errors
+    /// If the trace cannot be served.
+    pub fn open(&self, port: Option<u16>) -> Result<(), Failure> {
+        let ssh = ssh_target();
+        match port {
+            None => eprint!("{}", self.instructions(&ssh)),
+            Some(port) => serve(self, port, &ssh)?,
+        }
+        Ok(())
+    }
+
     /// Returns the trace at a path: a file with the name of a trace, or a folder with an index. Returns `None`
     /// if there is none.
     pub fn at(path: &Path) -> Result<Option<WrittenTrace>, Failure> {
@@ -70,21 +75,15 @@ impl WrittenTrace {
         }
         let index = path.join(INDEX);
         let Ok(file) = open_input(&index) else { return Ok(None) };
-        let mut text = Vec::new();
         let damaged = |why: String| {
             Failure::input(format!(
                 "{}: {why}; write the trace again, or name one of its files",
                 index.display()
             ))
         };
-        file.take(MAX_INDEX).read_to_end(&mut text).map_err(|error| damaged(error.to_string()))?;
-        let Index { version, files } = serde_json::from_slice(&text)
-            .map_err(|error| damaged(format!("it is no index of a trace ({error})")))?;
-        if version != VERSION {
-            return Err(damaged(format!("its version is {version}, and this rpd-merge knows {VERSION}")));
-        }
+        let files = index::read(file).map_err(damaged)?.files;
         let mut known = Vec::with_capacity(files.len());
-        for Entry { name, from_ns, to_ns, mut ranks } in files {
+        for StoredEntry { name, from_ns, to_ns, mut ranks } in files {
             if !is_trace(path, &name) {
                 return Err(damaged(format!("{name:?} is not there, or no file of a trace")));
             }
@@ -118,25 +117,25 @@ impl WrittenTrace {
     /// Returns a table of the files. `of_file` returns the location of a file.
     pub(super) fn table(&self, of_file: impl Fn(&TraceFile) -> String) -> String {
         let mut text = String::new();
-        for file in self.files.iter().take(LISTED) {
+        for file in self.files.iter().take(MAX_LISTED_FILES) {
             let times = file.times.map_or(String::new(), |(from, to)| {
-                format!("{:>12.6} s to {:>12.6} s  ", from as f64 / NS, to as f64 / NS)
+                format!("{:>12.6} s to {:>12.6} s  ", from as f64 / NS_PER_SECOND, to as f64 / NS_PER_SECOND)
             });
             let ranks = if file.ranks.is_empty() { String::new() } else { format!("  ranks {}", file.ranks) };
             let _ = writeln!(text, "  {times}{}{ranks}", of_file(file));
         }
-        if self.files.len() > LISTED {
-            let _ = writeln!(text, "  and {} more: {INDEX} lists all", self.files.len() - LISTED);
+        if self.files.len() > MAX_LISTED_FILES {
+            let _ = writeln!(text, "  and {} more: {INDEX} lists all", self.files.len() - MAX_LISTED_FILES);
         }
         text
     }
 
     /// Returns the instructions for opening the trace.
-    fn instructions(&self, ssh: &SshCommand) -> String {
+    fn instructions(&self, ssh: &str) -> String {
         let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let first = self.files.first().map_or("", |file| &file.name);
         let name = if self.has_index { self.folder.clone() } else { self.folder.join(first) };
-        let mut text = format!("trace: {} in {}\n", count(self.files.len()), folder.display());
+        let mut text = format!("trace: {} in {}\n", counted_files(self.files.len()), folder.display());
         text += &self.table(|file| file.name.clone());
         let _ = write!(
             text,
@@ -155,68 +154,46 @@ impl WrittenTrace {
     }
 }
 
-/// Prints how to open a trace, or serves it on a port of this machine if one is given.
-pub fn open(trace: &WrittenTrace, port: Option<u16>) -> Result<(), Failure> {
-    let ssh = SshCommand::here();
-    match port {
-        None => {
-            eprint!("{}", trace.instructions(&ssh));
-            Ok(())
-        }
-        Some(port) => serve(trace, port, &ssh),
-    }
-}
-
 /// Returns whether a name can be used in a URL without escapes.
 pub(super) fn is_plain(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+,=@".contains(&byte))
+    has_only(name, b"._-+,=@")
+}
+
+/// Returns whether a text has only ASCII letters, digits and these characters.
+fn has_only(text: &str, others: &[u8]) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.contains(&byte))
 }
 
 /// Returns whether a name is that of a trace file in a folder, without a path.
 fn is_trace(folder: &Path, name: &str) -> bool {
-    let ending = ENDINGS.iter().any(|ending| name.ends_with(ending));
+    let ending = TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending));
     // The file itself, not the target of a link.
     let is_there = || fs::symlink_metadata(folder.join(name)).is_ok_and(|found| found.is_file());
     is_plain(name) && ending && name != INDEX && !name.starts_with('.') && is_there()
 }
 
-pub(super) fn count(files: usize) -> String {
-    if files == 1 { "1 file".to_owned() } else { format!("{files} files") }
+pub(super) fn counted_files(files: usize) -> String {
+    format!("{files} {}", noun(files as u64, "file"))
 }
 
 /// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:,=@".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
+    if !text.is_empty() && has_only(&text, b"/._-+:,=@") {
         return text;
     }
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// User and host for `ssh`.
-pub(super) struct SshCommand {
-    user: String,
-    host: String,
-}
-
-impl SshCommand {
-    fn here() -> SshCommand {
-        let plain =
-            |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        let or = |text: String, otherwise: &str| {
-            if text.is_empty() || !plain(&text) { otherwise.to_owned() } else { text }
-        };
-        let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        SshCommand { user: or(user, "user"), host: or(host, "host") }
-    }
-}
-
-impl std::fmt::Display for SshCommand {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}@{}", self.user, self.host)
-    }
+/// Returns user and host of this process for `ssh`: `me@login1`.
+fn ssh_target() -> String {
+    let or = |text: String, otherwise: &str| match !text.is_empty() && has_only(&text, b"._-") {
+        true => text,
+        false => otherwise.to_owned(),
+    };
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{}@{}", or(user, "user"), or(host, "host"))
 }
 
 #[cfg(test)]
@@ -242,15 +219,14 @@ mod tests {
         let folder = folder(&names, &json!({"version": 1, "files": names.map(entry)}));
         let trace = WrittenTrace::at(folder.path()).unwrap().unwrap();
         assert_eq!(trace.names().collect::<Vec<_>>(), [names[0], names[1], INDEX]);
-        let ssh = SshCommand { user: "me".to_owned(), host: "login1".to_owned() };
-        let told = trace.instructions(&ssh);
+        let instructions = trace.instructions("me@login1");
         for wanted in [
             "2 files in /",
             "0.000000 s to     1.500000 s  trace-00002-of-00002.pftrace.gz  ranks 0-3\n",
             "https://ui.perfetto.dev",
             "ssh -L 9001:127.0.0.1:9001 me@login1\n",
         ] {
-            assert!(told.contains(wanted), "{wanted:?} is not in\n{told}");
+            assert!(instructions.contains(wanted), "{wanted:?} is not in\n{instructions}");
         }
 
         let one = WrittenTrace::at(&folder.path().join(names[1])).unwrap().unwrap();

@@ -5,20 +5,13 @@ use rpd_console::TimeWindow;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-/// Maximum number of files of one trace. Their numbers have five digits.
-pub const MAX_FILES: u32 = 99_999;
-/// Default for the maximum size of a file before compression, bytes.
-pub const DEFAULT_MAX_FILE_BYTES: u64 = 1 << 30;
-/// The only port from which the content security policy of ui.perfetto.dev allows fetching.
-pub const PERFETTO_PORT: u16 = 9001;
-
 /// How a run is divided into files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TraceSplit {
     /// One file.
     #[default]
     Whole,
-    /// This number of files with equal durations, at most [`MAX_FILES`].
+    /// This number of files with equal durations, at most [`TraceSplit::MAX_FILES`].
     ByTime(u32),
     /// About this number of events in each file.
     ByEvents(NonZeroU64),
@@ -26,6 +19,11 @@ pub enum TraceSplit {
     BySize(u64),
     /// As many files as needed for a browser to open each.
     Auto,
+}
+
+impl TraceSplit {
+    /// Maximum number of files of one trace. Their numbers have five digits.
+    pub const MAX_FILES: u32 = 99_999;
 }
 
 /// A text that names no kind of item.
@@ -80,4 +78,9 @@ pub struct TraceRequest {
     pub selection: TraceSelection,
     /// Maximum size of a file before compression, bytes.
     pub max_file_size: u64,
+}
+
+impl TraceRequest {
+    /// Default for the maximum size of a file before compression, bytes.
+    pub const DEFAULT_MAX_FILE_BYTES: u64 = 1 << 30;
 }

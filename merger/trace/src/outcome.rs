@@ -1,20 +1,24 @@
 //! Result of a trace, for the summary and for `--json`.
 
 use super::files::{FileFrame, FilePart};
-use super::item::{TableFacts, UnitFacts};
-use super::write_items::FileCounts;
+use super::item::{EventCounts, UnitFacts};
 use crate::options::TraceSplit;
 use rpd_console::wording::{counted, duration, grouped, noun};
+use rpd_run::DRAWN_TABLES;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// End of a reason whose rows are not in the files.
-const NOT_DRAWN: &str = ": not drawn";
+const NOT_DRAWN_SUFFIX: &str = ": not drawn";
 /// End of a reason for rows that options exclude.
-const AS_CHOSEN: &str = "left out, as chosen";
+const EXCLUDED_SUFFIX: &str = "left out, as chosen";
 /// End of a reason for rows of tables that traces do not show.
-pub(super) const NO_PLACE: &str = ": a trace has no place for them";
+pub(super) const CARRIED_SUFFIX: &str = ": a trace has no place for them";
+
+/// Name of the rows of each table of [`DRAWN_TABLES`].
+const ROW_NAMES: [&str; DRAWN_TABLES.len()] =
+    ["region", "sample", "kernel", "copy", "allocation", "counter value", "argument"];
 
 /// A trace that was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -32,7 +36,7 @@ pub struct TraceOutcome {
     /// Size of the largest file before compression, bytes.
     pub largest_raw_bytes: u64,
     /// Number of events in the files.
-    events: FileCounts,
+    events: EventCounts,
     /// Duration that the files show, ns.
     pub duration_ns: i64,
     /// Rows that are missing in the trace or changed, by reason. Zero counts are omitted.
@@ -45,29 +49,29 @@ pub struct TraceOutcome {
 }
 
 /// Maximum number of empty files that are listed.
-const MAX_EMPTY: usize = 1_000;
+const MAX_EMPTY_FILES: usize = 1_000;
 /// Maximum number of empty files that the warning names.
-const SHOWN_EMPTY: usize = 3;
+const MAX_NAMED_EMPTY_FILES: usize = 3;
 
 impl TraceOutcome {
     pub(super) fn new(
         output: PathBuf,
         frame: &FileFrame,
         parts: &[FilePart],
-        (facts, mended): &(UnitFacts, u64),
+        facts: &UnitFacts,
     ) -> TraceOutcome {
-        let mut events = FileCounts::default();
+        let mut events = EventCounts::default();
         parts.iter().for_each(|part| events.add(&part.tally));
         TraceOutcome {
             output,
-            format: frame.form.name(),
+            format: frame.format.name(),
             files: parts.len(),
             bytes: 0,
-            raw_bytes: parts.iter().map(FilePart::raw).sum(),
-            largest_raw_bytes: parts.iter().map(FilePart::raw).max().unwrap_or(0),
+            raw_bytes: parts.iter().map(FilePart::raw_bytes).sum(),
+            largest_raw_bytes: parts.iter().map(FilePart::raw_bytes).max().unwrap_or(0),
             events,
             duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
-            not_drawn: not_drawn(facts, *mended),
+            not_drawn: count_not_drawn(facts),
             empty_files: Vec::new(),
             warnings: Vec::new(),
         }
@@ -80,26 +84,22 @@ impl TraceOutcome {
         parts: &[FilePart],
         name: impl Fn(usize) -> String,
     ) {
-        let is_empty = |part: &FilePart| {
-            let FileCounts { slices, instants, counters, samples, continued, .. } = part.tally;
-            slices + instants + counters + samples + continued == 0
-        };
+        let is_empty = |part: &FilePart| part.tally.items() + part.tally.continued == 0;
         let empty = || parts.iter().enumerate().filter(|(_, part)| is_empty(part));
         let count = empty().count() as u64;
         if count == 0 || parts.len() < 2 {
             return;
         }
-        self.empty_files = empty().take(MAX_EMPTY).map(|(number, _)| name(number)).collect();
-        let mut shown: Vec<&str> = self.empty_files.iter().take(SHOWN_EMPTY).map(String::as_str).collect();
+        self.empty_files = empty().take(MAX_EMPTY_FILES).map(|(number, _)| name(number)).collect();
+        let mut shown: Vec<&str> =
+            self.empty_files.iter().take(MAX_NAMED_EMPTY_FILES).map(String::as_str).collect();
         if count > shown.len() as u64 {
             shown.push("...");
         }
-        let FileCounts { slices, instants, counters, samples, .. } = self.events;
-        let each = (slices + instants + counters + samples).div_ceil(parts.len() as u64).max(1);
-        let option = if let TraceSplit::ByTime(files) = split {
-            format!("--split-by-time {files}: ")
-        } else {
-            String::new()
+        let each = self.events.items().div_ceil(parts.len() as u64).max(1);
+        let option = match split {
+            TraceSplit::ByTime(files) => format!("--split-by-time {files}: "),
+            _ => String::new(),
         };
         self.warnings.push(format!(
             "{option}{} of {} files have no event, as nothing was recorded in their time ({}); use --split-by-events {each} \
@@ -112,7 +112,7 @@ impl TraceOutcome {
 
     /// Returns the lines of the summary: label and text.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let FileCounts { slices, instants, counters, samples, flows, continued, repeated } = self.events;
+        let EventCounts { slices, instants, counters, samples, flows, continued, repeated } = self.events;
         let kinds = [
             (slices, "slice"),
             (instants, "instant"),
@@ -133,12 +133,12 @@ impl TraceOutcome {
             counted(self.files as u64, "file"),
             duration(self.duration_ns),
             what.join(", "),
-            size(self.bytes),
-            size(self.raw_bytes),
+            format_size(self.bytes),
+            format_size(self.raw_bytes),
         );
         let largest = match self.files {
             0 | 1 => String::new(),
-            _ => format!(", the largest {}", size(self.largest_raw_bytes)),
+            _ => format!(", the largest {}", format_size(self.largest_raw_bytes)),
         };
         let mut lines = vec![("trace", files + &largest)];
         lines.extend(self.not_drawn.iter().map(|(why, count)| not_drawn_line(why, *count)));
@@ -148,14 +148,14 @@ impl TraceOutcome {
 
 /// Returns the label and text for rows that are missing or changed in the trace.
 fn not_drawn_line(why: &str, count: u64) -> (&'static str, String) {
-    let missing = why.strip_suffix(NOT_DRAWN);
-    let is_missing = missing.is_some() || why.ends_with(AS_CHOSEN) || why.ends_with(NO_PLACE);
+    let missing = why.strip_suffix(NOT_DRAWN_SUFFIX);
+    let is_missing = missing.is_some() || why.ends_with(EXCLUDED_SUFFIX) || why.ends_with(CARRIED_SUFFIX);
     let label = if is_missing { "not drawn" } else { "drawn" };
     (label, format!("{} {}", grouped(count), missing.unwrap_or(why)))
 }
 
 /// Formats a size in bytes.
-fn size(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     match bytes {
         0..10_000 => counted(bytes, "byte"),
         10_000..10_000_000 => format!("{} kB", bytes / 1000),
@@ -165,42 +165,36 @@ fn size(bytes: u64) -> String {
 }
 
 /// Returns counts of missing and changed rows, by reason.
-fn not_drawn(facts: &UnitFacts, mended: u64) -> BTreeMap<String, u64> {
+fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut note = |count: u64, why: String| {
         if count > 0 {
             all.insert(why, count);
         }
     };
-    let tables: [(&str, &TableFacts); 7] = [
-        ("region", &facts.regions),
-        ("kernel", &facts.kernels),
-        ("copy", &facts.copies),
-        ("allocation", &facts.allocations),
-        ("sample", &facts.samples),
-        ("counter value", &facts.values),
-        ("argument", &facts.args),
-    ];
-    for (what, table) in tables {
+    for (what, table) in ROW_NAMES.into_iter().zip(&facts.tables) {
         let of =
             |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
-        note(table.left_out, format!("{} {AS_CHOSEN}", of(table.left_out)));
+        note(table.left_out, format!("{} {EXCLUDED_SUFFIX}", of(table.left_out)));
         let why = match what {
             "counter value" | "argument" => "whose event is none of a row of their process",
             _ => "without a time, or with one that no clock shows",
         };
-        note(table.untimed, format!("{} {why}{NOT_DRAWN}", of(table.untimed)));
+        note(table.untimed, format!("{} {why}{NOT_DRAWN_SUFFIX}", of(table.untimed)));
         let arguments = noun(table.event_args, "argument");
-        let rows = if what == "copy" { "copies".to_owned() } else { noun(2, what) };
-        note(table.event_args, format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN}"));
+        let rows = of(2);
+        note(
+            table.event_args,
+            format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN_SUFFIX}"),
+        );
         note(
             table.clamped,
             format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
         );
     }
-    for (category, arrows) in &facts.other_arrows {
-        let arrows_of = format!("{} of category {category:?}", noun(*arrows, "arrow"));
-        note(*arrows, format!("{arrows_of}, whose ends are arguments of their slices{NOT_DRAWN}"));
+    for (category, flows) in &facts.undrawn_flows {
+        let flows_of = format!("{} of category {category:?}", noun(*flows, "arrow"));
+        note(*flows, format!("{flows_of}, whose ends are arguments of their slices{NOT_DRAWN_SUFFIX}"));
     }
     let sinks = "kernels and copies that begin before their call: without an arrow";
     note(facts.backward, sinks.to_owned());
@@ -212,6 +206,6 @@ fn not_drawn(facts: &UnitFacts, mended: u64) -> BTreeMap<String, u64> {
     note(facts.cut_stacks, "call stacks cut".to_owned());
     note(facts.no_numbers, "values of counters that are no numbers: drawn as gaps".to_owned());
     note(facts.mended, "texts that are no UTF-8: U+FFFD stands for what is none".to_owned());
-    note(mended, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
+    note(facts.replaced, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
     all
 }

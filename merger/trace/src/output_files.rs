@@ -2,8 +2,8 @@
 //! all are complete.
 
 use super::index::INDEX;
-use crate::options::TraceFormat;
-use crate::options::TraceSplit;
+use crate::options::{TraceFormat, TraceRequest, TraceSplit};
+use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::Failure;
 use rpd_files::{
     create_output, create_output_folder, remove_output, remove_output_folder, rename_output,
@@ -13,18 +13,18 @@ use rpd_output_file::{
     OutputLock, OutputShare, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt, require_utf8,
 };
 use serde::{Deserialize, Serialize};
-use std::fs::{self};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Beginning of file names in a folder.
-const STEM: &str = "trace";
+const FILE_STEM: &str = "trace";
 /// File endings of all formats.
-const ENDINGS: [&str; 2] = [".pftrace.gz", ".json.gz"];
+const FORMAT_ENDINGS: [&str; 2] = [".pftrace.gz", ".json.gz"];
 /// File in the working folder that distinguishes it from an unrelated folder.
-const MARK: &str = "made-by-rpd-merge";
+const WORK_MARK: &str = "made-by-rpd-merge";
 /// File endings that are certainly not meant for a trace.
-const OTHER_ENDINGS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
+const DATABASE_ENDINGS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
 
 /// Names of the files.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ enum Names {
 
 /// Output location of a trace, the same on all ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TraceTarget {
+pub(super) struct TraceTarget {
     folder: PathBuf,
     names: Names,
     force: bool,
@@ -51,41 +51,40 @@ pub struct TraceFiles {
     /// Lock, held by rank 0.
     lock: Option<OutputLock>,
     /// Whether this rank removes the working folder on failure.
-    armed: bool,
+    is_work_owner: bool,
     /// Whether this rank created the output folder for the files.
-    made_folder: bool,
+    has_made_folder: bool,
 }
 
-/// Rejects an output name that is typical for a database.
-pub fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(), Failure> {
-    let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    if !OTHER_ENDINGS.contains(&extension) {
-        return Ok(());
+impl TraceRequest {
+    /// Rejects the name of an output file that is typical for a database.
+    ///
+    /// # Errors
+    /// With exit code [`Exit::Usage`](rpd_console::Exit::Usage).
+    pub fn refuse_name_of_database(&self, output: &Path) -> Result<(), Failure> {
+        let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if !DATABASE_ENDINGS.contains(&extension) {
+            return Ok(());
+        }
+        let ending = self.format.file_ending().trim_start_matches('.');
+        Err(Failure::usage(format!(
+            "{} is named like a database, and a trace is none: name it like {}",
+            output.display(),
+            output.with_extension(ending).display()
+        )))
     }
-    Err(Failure::usage(format!(
-        "{} is named like a database, and a trace is none: name it like {}",
-        output.display(),
-        output.with_extension(ending.trim_start_matches('.')).display()
-    )))
 }
 
 impl TraceTarget {
-    /// Determines the output location. `output` is the requested path, `home` the default folder.
-    pub fn new(
-        output: Option<&Path>,
-        home: &Path,
-        split: TraceSplit,
-        ending: &str,
-        force: bool,
-    ) -> Result<TraceTarget, Failure> {
-        let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
-        let output = output.unwrap_or(home);
+    /// Determines the output location. `output` is a file or a folder, the current one if it is empty.
+    fn new(request: &TraceRequest, output: &Path, force: bool) -> Result<TraceTarget, Failure> {
+        let output = if output.as_os_str().is_empty() { Path::new(".") } else { output };
+        let ending = request.format.file_ending();
         require_utf8(output)?;
         let shown = output.display();
         let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
-        if is_folder || split != TraceSplit::Whole {
-            let found = fs::metadata(output);
-            if found.is_ok_and(|found| !found.is_dir()) {
+        if is_folder || request.split != TraceSplit::Whole {
+            if fs::metadata(output).is_ok_and(|found| !found.is_dir()) {
                 return Err(Failure::output(format!(
                     "{shown} is a file, and a trace that is split has several: name a folder with -o"
                 )));
@@ -97,20 +96,19 @@ impl TraceTarget {
                 force,
             });
         }
-        refuse_name_of_database(output, ending)?;
-        let others: &[&str] = match ending {
-            ".json.gz" => &[".json", ".pftrace", ".pftrace.gz"],
-            _ => &[".json", ".json.gz"],
+        request.refuse_name_of_database(output)?;
+        let others: &[&str] = match request.format {
+            TraceFormat::ChromeJson => &[".json", ".pftrace", ".pftrace.gz"],
+            TraceFormat::Perfetto => &[".json", ".json.gz"],
         };
-        let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
+            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
+        };
         if let Some(other) = others.iter().find(|ending| name.ends_with(*ending)) {
             return Err(Failure::usage(format!(
                 "{shown} is named {other}, and this trace is {ending}: change the name or --format"
             )));
         }
-        let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
-            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
-        };
         match fs::symlink_metadata(output) {
             Err(_) => {}
             Ok(_) if !force => {
@@ -131,7 +129,7 @@ impl TraceTarget {
     }
 
     /// Returns the final location of the trace: the file or the folder.
-    pub fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         match &self.names {
             Names::One(name) if self.folder == Path::new(".") => name.into(),
             Names::One(name) => self.folder.join(name),
@@ -143,8 +141,8 @@ impl TraceTarget {
     pub(super) fn name(&self, number: usize, count: usize) -> String {
         match &self.names {
             Names::One(name) => name.clone(),
-            Names::Set(ending) if count == 1 => format!("{STEM}{ending}"),
-            Names::Set(ending) => format!("{STEM}-{:05}-of-{count:05}{ending}", number + 1),
+            Names::Set(ending) if count == 1 => format!("{FILE_STEM}{ending}"),
+            Names::Set(ending) => format!("{FILE_STEM}-{:05}-of-{count:05}{ending}", number + 1),
         }
     }
 
@@ -188,11 +186,11 @@ impl TraceTarget {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(self.cannot(&error)),
+            Err(error) => return Err(self.write_failure(&error)),
         };
         let mut found: Vec<PathBuf> = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|error| self.cannot(&error))?;
+            let entry = entry.map_err(|error| self.write_failure(&error))?;
             if entry.file_name().to_str().is_some_and(is_name_of_set) {
                 found.push(entry.path());
             }
@@ -205,40 +203,44 @@ impl TraceTarget {
         Ok(found)
     }
 
-    fn cannot(&self, error: &io::Error) -> Failure {
+    fn write_failure(&self, error: &io::Error) -> Failure {
         let folder = self.folder.display();
         Failure::output(format!("cannot write in {folder}: {error}; choose another place with -o"))
     }
 
     /// Returns a path in the folder, formed from the name of the trace and an ending.
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn path_beside(&self, ending: &str) -> PathBuf {
         let stem = match &self.names {
             Names::One(name) => name,
-            Names::Set(_) => STEM,
+            Names::Set(_) => FILE_STEM,
         };
         self.folder.join(format!("{stem}{ending}"))
     }
 }
 
 impl TraceFiles {
-    /// Creates the folders and removes the remains of a killed run on rank 0 (`owner`). The other ranks call
-    /// [`TraceFiles::share`] after that succeeded.
-    pub fn begin(target: TraceTarget, owner: bool) -> Result<TraceFiles, Failure> {
-        let work = target.beside(".partial");
-        let mut place = TraceFiles { target, work, lock: None, armed: false, made_folder: false };
-        if owner {
-            place.prepare()?;
+    /// Determines the output location, creates the folders and removes the remains of a killed run. `output` is a
+    /// file or a folder, the current one if it is empty. All ranks must call this.
+    ///
+    /// # Errors
+    /// If the output exists without `force`, has an unsuitable name, or cannot be created.
+    pub fn begin(
+        comm: &impl Comm,
+        request: &TraceRequest,
+        output: &Path,
+        force: bool,
+    ) -> Result<TraceFiles, Failure> {
+        let target = broadcast_result(comm, || TraceTarget::new(request, output, force))?;
+        let work = target.path_beside(".partial");
+        let mut files = TraceFiles { target, work, lock: None, is_work_owner: false, has_made_folder: false };
+        let prepared = if comm.rank() == 0 { files.prepare() } else { Ok(()) };
+        agree_on_result(comm, prepared)?;
+        // Until now, the working folder may have belonged to another run.
+        if !files.is_work_owner {
+            remove_on_interrupt(UnfinishedOutput::Folder(files.work.clone()));
         }
-        Ok(place)
-    }
-
-    /// Makes this rank remove the working folder on failure, too. Before this call, the folder may belong to
-    /// another run.
-    pub fn share(&mut self) {
-        if !self.armed {
-            remove_on_interrupt(UnfinishedOutput::Folder(self.work.clone()));
-        }
-        self.armed = true;
+        files.is_work_owner = true;
+        Ok(files)
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
@@ -252,14 +254,17 @@ impl TraceFiles {
                     target.folder.display()
                 )));
             }
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(target.cannot(&error)),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(target.write_failure(&error));
+            }
             Err(_) => {}
             Ok(()) => {
-                self.made_folder = true;
+                self.has_made_folder = true;
                 remove_on_interrupt(UnfinishedOutput::EmptyFolder(target.folder.clone()));
             }
         }
-        let lock = OutputLock::acquire(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
+        let lock =
+            OutputLock::acquire(target.path_beside(".lock")).map_err(|error| target.write_failure(&error))?;
         self.lock = Some(lock.ok_or_else(|| {
             let path = target.path();
             Failure::output(format!(
@@ -273,23 +278,23 @@ impl TraceFiles {
         }
         remove_on_interrupt(UnfinishedOutput::Folder(self.work.clone()));
         let made = create_output_folder(&self.work, 0o700);
-        made.map_err(|error| target.cannot(&error))?;
-        self.armed = true;
-        let mark = create_output(&self.work.join(MARK), 0o600);
-        mark.map(drop).map_err(|error| target.cannot(&error))
+        made.map_err(|error| target.write_failure(&error))?;
+        self.is_work_owner = true;
+        let mark = create_output(&self.work.join(WORK_MARK), 0o600);
+        mark.map(drop).map_err(|error| target.write_failure(&error))
     }
 
     /// Removes the remains of a killed run: its working folder, and files listed in its index that may already
     /// have their final names.
     fn clear_leftovers(&self) -> Result<(), Failure> {
-        let cannot = |error: io::Error| self.target.cannot(&error);
+        let cannot = |error: io::Error| self.target.write_failure(&error);
         match fs::symlink_metadata(&self.work) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(cannot(error)),
             Ok(_) => {}
         }
         let is_empty = || fs::read_dir(&self.work).is_ok_and(|mut entries| entries.next().is_none());
-        if !self.work.join(MARK).is_file() && !is_empty() {
+        if !self.work.join(WORK_MARK).is_file() && !is_empty() {
             return Err(Failure::output(format!(
                 "{} was not left by rpd-merge: move it away, or choose another place with -o",
                 self.work.display()
@@ -298,7 +303,7 @@ impl TraceFiles {
         // An existing index belongs to a complete set, because it is removed first when a set is replaced.
         let names = match self.target.folder.join(INDEX).exists() {
             true => Vec::new(),
-            false => super::index::names(&self.work.join(INDEX)),
+            false => super::index::file_names(&self.work.join(INDEX)),
         };
         for name in names.iter().filter(|name| is_name_of_set(name)) {
             match remove_output(&self.target.folder.join(name)) {
@@ -310,12 +315,12 @@ impl TraceFiles {
     }
 
     /// Returns the working folder, which only this merge uses.
-    pub fn work(&self) -> &Path {
+    pub fn work_folder(&self) -> &Path {
         &self.work
     }
 
     /// Returns the output location.
-    pub fn target(&self) -> &TraceTarget {
+    pub(super) fn target(&self) -> &TraceTarget {
         &self.target
     }
 
@@ -337,7 +342,7 @@ impl TraceFiles {
                 remove_output(&older).map_err(|error| cannot(&error))?;
             }
         }
-        if self.made_folder {
+        if self.has_made_folder {
             share.folder(&target.folder);
         }
         let mut names: Vec<String> = (0..count).map(|number| target.name(number, count)).collect();
@@ -367,12 +372,12 @@ impl Drop for TraceFiles {
     /// Removes the working folder. Any failing rank does this, because the launcher then kills the others.
     /// Finished files are no longer in the folder.
     fn drop(&mut self) {
-        if self.armed {
+        if self.is_work_owner {
             let _ = remove_output_folder(&self.work);
             keep_on_interrupt(&self.work);
         }
         self.lock = None;
-        if self.made_folder {
+        if self.has_made_folder {
             // This succeeds only if the folder is empty.
             let _ = fs::remove_dir(&self.target.folder);
             keep_on_interrupt(&self.target.folder);
@@ -382,8 +387,10 @@ impl Drop for TraceFiles {
 
 /// Returns whether a file name is that of a file in a set.
 fn is_name_of_set(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(STEM) else { return false };
-    let Some(numbers) = ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)) else { return false };
+    let Some(rest) = name.strip_prefix(FILE_STEM) else { return false };
+    let Some(numbers) = FORMAT_ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)) else {
+        return false;
+    };
     let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = numbers.strip_prefix('-').and_then(|numbers| numbers.split_once("-of-"));
     numbers.is_empty() || parts.is_some_and(|(number, count)| is_number(number) && is_number(count))

@@ -1,14 +1,11 @@
 //! Writes items of a unit as Perfetto packets.
 
-use super::item::{
-    ArgValue, DrawnTrack, FlowEnd, StackFrame, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout,
-};
-use super::sort_items::ItemExtra;
-use super::track_numbers::TrackNumbers;
-use super::write_items::{ItemDetails, SlicePart, SliceWriter};
+use super::described_tracks::DescribedTracks;
+use super::item::{ArgValue, DrawnTrack, FlowEnd, StackFrame, StackNumber, TextId, TrackKind};
+use super::write_items::{EncodedUnit, ItemDetails, SlicePart, SliceWriter};
 use rpd_perfetto::{
-    Annotation, ChildOrder, CounterValue, Event, Flow, Overlaps, Sequence, StackId, StringId, Timestamp,
-    Unit, Value, Window,
+    Annotation, AnnotationName, ChildOrder, CounterValue, Event, Flow, Sequence, StackId, StringId,
+    Timestamp, Unit, Value, Window,
 };
 use rpd_perfetto::{Frame as FrameId, Track as Packet, TrackKind as PacketKind};
 use std::collections::HashMap;
@@ -18,15 +15,8 @@ use std::num::NonZeroU32;
 pub(super) struct PerfettoWriter<'a> {
     sequence: Sequence,
     id: NonZeroU32,
-    layout: &'a UnitLayout,
-    dictionary: &'a UnitDictionary,
-    numbers: &'a TrackNumbers,
-    /// Number of the file, from 1.
-    file: u32,
-    /// The last file that describes the track of each process.
-    processes: Vec<u32>,
-    /// The last file that describes each lane of each track.
-    lanes: Vec<Vec<u32>>,
+    unit: EncodedUnit<'a>,
+    described: DescribedTracks<'a>,
     /// Frames in this file.
     frames: HashMap<StackFrame, FrameId>,
     annotations: Vec<Annotation<'static>>,
@@ -34,32 +24,25 @@ pub(super) struct PerfettoWriter<'a> {
     mended: u64,
 }
 
-/// Texts that are not in the dictionary. Their numbers follow those of the dictionary.
-enum Own {
-    OriginalTime,
-    OriginalDuration,
-    Clipped,
-    NoName,
+/// Text that is not in the dictionary. Its number follows those of the dictionary by `place`.
+struct BuiltinText {
+    place: u32,
+    text: &'static str,
 }
 
+const ORIGINAL_TIME: BuiltinText = BuiltinText { place: 0, text: "orig_ts" };
+const ORIGINAL_DURATION: BuiltinText = BuiltinText { place: 1, text: "orig_dur" };
+const CLIPPED: BuiltinText = BuiltinText { place: 2, text: "clipped" };
+const NO_NAME: BuiltinText = BuiltinText { place: 3, text: "?" };
+
 impl<'a> PerfettoWriter<'a> {
-    /// Creates a writer. `unit` is the index of the unit in the job.
-    pub(super) fn new(
-        unit: usize,
-        layout: &'a UnitLayout,
-        dictionary: &'a UnitDictionary,
-        numbers: &'a TrackNumbers,
-    ) -> PerfettoWriter<'a> {
-        let id = u32::try_from(unit + 1).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+    pub(super) fn new(unit: EncodedUnit<'a>) -> PerfettoWriter<'a> {
+        let id = u32::try_from(unit.place + 1).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
         PerfettoWriter {
             sequence: Sequence::new(id),
             id,
-            layout,
-            dictionary,
-            numbers,
-            file: 0,
-            processes: vec![0; layout.processes.len()],
-            lanes: vec![Vec::new(); layout.tracks.len()],
+            unit,
+            described: DescribedTracks::new(unit.layout),
             frames: HashMap::new(),
             annotations: Vec::new(),
             flows: Vec::new(),
@@ -67,46 +50,31 @@ impl<'a> PerfettoWriter<'a> {
         }
     }
 
-    fn own(&self, own: Own) -> (StringId, &'static str) {
-        let (place, text) = match own {
-            Own::OriginalTime => (0, "orig_ts"),
-            Own::OriginalDuration => (1, "orig_dur"),
-            Own::Clipped => (2, "clipped"),
-            Own::NoName => (3, "?"),
-        };
-        (StringId(self.dictionary.texts.len() as u32 + place), text)
-    }
-
     /// Describes a lane, unless this file already does.
     #[inline]
     fn describe(&mut self, track: u32, lane: u32) {
-        let known = self.lanes.get(track as usize).and_then(|lanes| lanes.get(lane as usize));
-        if known != Some(&self.file) {
-            self.describe_anew(track, lane);
+        if !self.described.has_lane(track, lane) {
+            self.describe_new(track, lane);
         }
     }
 
     #[cold]
-    fn describe_anew(&mut self, track: u32, lane: u32) {
-        let layout = self.layout;
-        let Some(found) = layout.tracks.get(track as usize) else { return };
-        if let Some(lanes) = self.lanes.get_mut(track as usize) {
-            lanes.resize(lanes.len().max(lane as usize + 1), 0);
-            lanes[lane as usize] = self.file;
-        }
+    fn describe_new(&mut self, track: u32, lane: u32) {
+        let Some(found) = self.unit.layout.tracks.get(track as usize) else { return };
+        self.described.add_lane(track, lane);
         let is_thread = matches!(found.kind, TrackKind::Thread { .. });
         let parent = match found.parent {
             // Parents precede their children.
             Some(parent) if parent < track => {
                 self.describe(parent, 0);
-                self.numbers.track(parent, 0)
+                self.unit.numbers.track(parent, 0)
             }
             _ => {
                 self.describe_process(found.process);
-                self.numbers.process_track(found.process)
+                self.unit.numbers.process_track(found.process)
             }
         };
-        let id = self.numbers.track(track, lane);
+        let id = self.unit.numbers.track(track, lane);
         let mut packet = Packet {
             parent: Some(parent),
             rank: Some(found.order),
@@ -116,7 +84,7 @@ impl<'a> PerfettoWriter<'a> {
         if is_thread && lane > 0 {
             // Slices that do not nest in their thread are drawn below it.
             self.describe(track, 0);
-            packet.parent = Some(self.numbers.track(track, 0));
+            packet.parent = Some(self.unit.numbers.track(track, 0));
         } else {
             packet.kind = self.kind(track, found);
             if found.kind == TrackKind::Group {
@@ -132,11 +100,10 @@ impl<'a> PerfettoWriter<'a> {
 
     fn kind(&self, place: u32, track: &'a DrawnTrack) -> PacketKind<'a> {
         match &track.kind {
-            TrackKind::Thread { .. } => match self.numbers.thread(place) {
-                Some(thread) => PacketKind::Thread(thread),
-                None => PacketKind::Slices,
-            },
-            TrackKind::Group | TrackKind::Slices(Overlaps::Nest | Overlaps::Separate) => PacketKind::Slices,
+            TrackKind::Thread { .. } => {
+                self.unit.numbers.thread(place).map_or(PacketKind::Slices, PacketKind::Thread)
+            }
+            TrackKind::Group | TrackKind::Slices(_) => PacketKind::Slices,
             TrackKind::Counter { unit } => PacketKind::Counter(match unit.as_str() {
                 "" => Unit::None,
                 "ns" => Unit::Nanoseconds,
@@ -148,25 +115,13 @@ impl<'a> PerfettoWriter<'a> {
     }
 
     fn describe_process(&mut self, process: u32) {
-        let place = process as usize;
-        let layout = self.layout;
-        let (Some(file), Some(found)) = (self.processes.get_mut(place), layout.processes.get(place)) else {
-            return;
-        };
-        if std::mem::replace(file, self.file) == self.file {
-            return;
-        }
-        let description = match found.id {
-            // Rows that no process claims.
-            0 => format!("on {}", found.host),
-            _ => format!("process {} on {}", found.pid, found.host),
-        };
+        let Some((found, description)) = self.described.add_process(process) else { return };
         self.sequence.track(&Packet {
-            kind: PacketKind::Process { pid: self.numbers.pid(process) },
+            kind: PacketKind::Process { pid: self.unit.numbers.pid(process) },
             children: ChildOrder::Rank,
-            rank: Some(self.numbers.process_rank(process)),
+            rank: Some(self.unit.numbers.process_rank(process)),
             description: Some(&description),
-            ..Packet::new(self.numbers.process_track(process), &found.name)
+            ..Packet::new(self.unit.numbers.process_track(process), &found.name)
         });
     }
 
@@ -181,24 +136,21 @@ impl<'a> PerfettoWriter<'a> {
         part: Option<&SlicePart<'_>>,
     ) {
         self.describe(track, lane);
-        let texts = &self.dictionary.texts;
+        let texts = &self.unit.dictionary.texts;
         let text = |id: TextId| move || texts.get(id);
         let name = self.sequence.event_name(StringId(what.name.0), text(what.name));
         let category = (what.category.0 != 0)
             .then(|| self.sequence.category(StringId(what.category.0), text(what.category)));
-        let track = self.numbers.track(track, lane);
+        let track = self.unit.numbers.track(track, lane);
         let mut event = Event { category, ..Event::new(at, track, name) };
-        let cut = part.filter(|part| part.cut.word().is_some());
-        if what.flows == ItemExtra::default() && what.args == ItemExtra::default() && cut.is_none() {
+        let cut = part.and_then(|part| Some((part.span, part.cut.word()?)));
+        if what.flows.0.is_empty() && what.args.0.is_empty() && cut.is_none() {
             return self.write(&event, part.is_some());
         }
         let mut annotations = lend(std::mem::take(&mut self.annotations));
         for arg in what.args.args() {
             let name = match arg.name {
-                TextId(0) => {
-                    let (id, text) = self.own(Own::NoName);
-                    self.sequence.annotation_name(id, || text)
-                }
+                TextId(0) => self.builtin_name(&NO_NAME),
                 id => self.sequence.annotation_name(StringId(id.0), text(id)),
             };
             let value = match arg.value {
@@ -213,8 +165,15 @@ impl<'a> PerfettoWriter<'a> {
             };
             annotations.push(Annotation { name, value });
         }
-        if let Some(part) = cut {
-            self.tell_cut(part, &mut annotations);
+        if let Some((whole, missing_ends)) = cut {
+            let values = [
+                (ORIGINAL_TIME, Value::Uint(whole.start().ns())),
+                (ORIGINAL_DURATION, Value::Uint(whole.duration())),
+                (CLIPPED, Value::Text(missing_ends)),
+            ];
+            for (name, value) in values {
+                annotations.push(Annotation { name: self.builtin_name(&name), value });
+            }
         }
         let mut flows = std::mem::take(&mut self.flows);
         flows.extend(what.flows.flows().map(|flow| match flow {
@@ -233,23 +192,9 @@ impl<'a> PerfettoWriter<'a> {
         if is_slice { self.sequence.begin(event) } else { self.sequence.instant(event) }
     }
 
-    /// Adds annotations to an interrupted slice: its true beginning, its duration and the missing ends.
-    fn tell_cut(&mut self, part: &SlicePart<'_>, annotations: &mut Vec<Annotation<'_>>) {
-        let numbers = [
-            (Own::OriginalTime, Value::Uint(part.span.start().ns())),
-            (Own::OriginalDuration, Value::Uint(part.span.duration())),
-        ];
-        for (own, value) in numbers {
-            let (id, text) = self.own(own);
-            annotations.push(Annotation { name: self.sequence.annotation_name(id, || text), value });
-        }
-        if let Some(word) = part.cut.word() {
-            let (id, text) = self.own(Own::Clipped);
-            annotations.push(Annotation {
-                name: self.sequence.annotation_name(id, || text),
-                value: Value::Text(word),
-            });
-        }
+    fn builtin_name(&mut self, name: &BuiltinText) -> AnnotationName {
+        let id = StringId(self.unit.dictionary.texts.len() as u32 + name.place);
+        self.sequence.annotation_name(id, || name.text)
     }
 
     fn stack(&mut self, number: StackNumber) -> rpd_perfetto::CallStack {
@@ -257,8 +202,9 @@ impl<'a> PerfettoWriter<'a> {
         if let Some(known) = self.sequence.call_stack(id) {
             return known;
         }
-        let texts = &self.dictionary.texts;
-        let frames = self.dictionary.stacks.get(number.0 as usize).map_or(&[][..], |stack| &stack.frames);
+        let texts = &self.unit.dictionary.texts;
+        let frames =
+            self.unit.dictionary.stacks.get(number.0 as usize).map_or(&[][..], |stack| &stack.frames);
         let mut ids = Vec::with_capacity(frames.len());
         for frame in frames {
             let id = match self.frames.get(frame) {
@@ -290,7 +236,7 @@ fn lend<'b>(mut annotations: Vec<Annotation<'_>>) -> Vec<Annotation<'b>> {
 impl SliceWriter for PerfettoWriter<'_> {
     fn begin_file(&mut self, _: Window) {
         self.count_mended();
-        self.file += 1;
+        self.described.begin_file();
         self.frames.clear();
         self.sequence.restart(self.id);
     }
@@ -302,7 +248,7 @@ impl SliceWriter for PerfettoWriter<'_> {
 
     #[inline]
     fn end(&mut self, track: u32, lane: u32, at: Timestamp) {
-        self.sequence.end(at, self.numbers.track(track, lane));
+        self.sequence.end(at, self.unit.numbers.track(track, lane));
     }
 
     fn instant(&mut self, track: u32, at: Timestamp, what: &ItemDetails<'_>) {
@@ -311,11 +257,11 @@ impl SliceWriter for PerfettoWriter<'_> {
 
     fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
         self.describe(track, 0);
-        self.sequence.counter(at, self.numbers.track(track, 0), value);
+        self.sequence.counter(at, self.unit.numbers.track(track, 0), value);
     }
 
     fn sample(&mut self, track: u32, at: Timestamp, stack: StackNumber) {
-        let Some(thread) = self.numbers.thread(track) else { return };
+        let Some(thread) = self.unit.numbers.thread(track) else { return };
         self.describe(track, 0);
         let stack = self.stack(stack);
         self.sequence.sample(at, thread, stack);

@@ -3,8 +3,7 @@
 //! Any user of this machine can connect, so the path contains a secret. The page of the UI may read the answers,
 //! other pages may not.
 
-use super::open::{SshCommand, WrittenTrace, count, is_plain};
-use crate::options::PERFETTO_PORT;
+use super::open::{WrittenTrace, counted_files, is_plain};
 use rpd_console::Failure;
 use rpd_files::open_input;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -12,23 +11,25 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// See [`WrittenTrace::PERFETTO_PORT`].
+const PERFETTO_PORT: u16 = WrittenTrace::PERFETTO_PORT;
 /// The only origin whose scripts may read the answers.
 const ORIGIN: &str = "https://ui.perfetto.dev";
 /// Maximum size of a request, bytes.
-const MOST_BYTES: usize = 8 << 10;
+const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Maximum number of requests that are answered at once.
-const MOST_REQUESTS: usize = 16;
+const MAX_REQUESTS: usize = 16;
 /// Maximum time for receiving a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time for which a client may accept no bytes.
-const STALL: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves the files of a trace until Ctrl-C or SIGTERM. Port 0 selects a free port.
-pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result<(), Failure> {
+pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &str) -> Result<(), Failure> {
     if let Some(name) = trace.names().find(|name| !is_plain(name)) {
         let why =
             "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
@@ -37,7 +38,7 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped))
-            .map_err(|error| cannot("be stopped", &error))?;
+            .map_err(|error| serve_failure("be stopped", &error))?;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
         Failure::usage(format!(
@@ -45,9 +46,9 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result
              through ssh -L {PERFETTO_PORT}:127.0.0.1:9002 {ssh}"
         ))
     })?;
-    let port = listener.local_addr().map_err(|error| cannot("listen", &error))?.port();
+    let port = listener.local_addr().map_err(|error| serve_failure("listen", &error))?.port();
     let site = Arc::new(Site {
-        secret: secret().map_err(|error| cannot("make a secret", &error))?,
+        secret: secret().map_err(|error| serve_failure("make a secret", &error))?,
         trace: trace.clone(),
     });
     eprint!("{}", site.instructions(port, ssh));
@@ -56,7 +57,7 @@ pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result
     Ok(())
 }
 
-fn cannot(what: &str, error: &io::Error) -> Failure {
+fn serve_failure(what: &str, error: &io::Error) -> Failure {
     Failure::output(format!("--serve cannot {what} ({error}): copy the files instead"))
 }
 
@@ -74,10 +75,10 @@ struct Site {
 }
 
 impl Site {
-    fn instructions(&self, port: u16, ssh: &SshCommand) -> String {
+    fn instructions(&self, port: u16, ssh: &str) -> String {
         let address =
             |name: &str| format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PERFETTO_PORT}/{}/{name}", self.secret);
-        let files = count(self.trace.files.len());
+        let files = counted_files(self.trace.files.len());
         let mut text = format!("serving {files} at 127.0.0.1:{port} until Ctrl-C; open in a browser\n");
         text += &self.trace.table(|file| address(&file.name));
         text += &format!(
@@ -93,7 +94,6 @@ impl Site {
 
     /// Answers requests, several at once, until `stopped` is set.
     fn answer_all(self: &Arc<Site>, listener: &TcpListener, stopped: &AtomicBool) {
-        let busy = Arc::new(AtomicUsize::new(0));
         while !stopped.load(Ordering::Relaxed) {
             let timeout = rustix::time::Timespec { tv_sec: 1, tv_nsec: 0 };
             // A signal ends the wait.
@@ -101,13 +101,12 @@ impl Site {
                 continue;
             }
             let Ok((stream, _)) = listener.accept() else { continue };
-            if busy.fetch_add(1, Ordering::Relaxed) >= MOST_REQUESTS {
-                busy.fetch_sub(1, Ordering::Relaxed);
+            // Each thread that answers a request holds the site.
+            if Arc::strong_count(self) > MAX_REQUESTS {
                 continue;
             }
-            let (site, leave) = (Arc::clone(self), Leave(Arc::clone(&busy)));
+            let site = Arc::clone(self);
             let answering = thread::Builder::new().spawn(move || {
-                let _leave = leave;
                 // A client that disconnects, or a file that was removed, is not a failure of the server.
                 let _ = site.answer(stream);
             });
@@ -117,7 +116,7 @@ impl Site {
     }
 
     fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_write_timeout(Some(STALL))?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let head = read_head(&mut stream)?;
         match self.find(&head) {
             Answer::Refuse(status) => respond(&mut stream, status, 0, ""),
@@ -178,15 +177,6 @@ enum Answer<'a> {
     },
 }
 
-/// Releases the slot of a request when it is dropped.
-struct Leave(Arc<AtomicUsize>);
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Compares in constant time, so that the time does not reveal where the two differ.
 fn is_same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
@@ -194,12 +184,12 @@ fn is_same(left: &[u8], right: &[u8]) -> bool {
 
 /// Reads a request up to its empty line.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + REQUEST_TIMEOUT;
     let mut head = Vec::new();
     let mut piece = [0; 1024];
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() >= MOST_BYTES {
+        if left.is_zero() || head.len() >= MAX_REQUEST_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
         stream.set_read_timeout(Some(left))?;
@@ -272,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_gets_the_files_of_the_trace() {
+    fn a_client_with_the_secret_gets_the_files() {
         served(|port, secret| {
             let path = format!("/{secret}/{NAME}");
             let (head, body) = ask(port, "GET", &path);
@@ -289,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_anything_else() {
+    fn no_client_gets_anything_else() {
         served(|port, secret| {
             let other = "0".repeat(secret.len());
             for path in [
@@ -319,16 +309,16 @@ mod tests {
             }
             // An oversized or incomplete request is not answered.
             assert_eq!(exchange(port, format!("GET {path} HTTP/1.1\r\n").as_bytes()), b"");
-            assert_eq!(exchange(port, &[b'a'; 3 * MOST_BYTES]), b"");
+            assert_eq!(exchange(port, &[b'a'; 3 * MAX_REQUEST_BYTES]), b"");
         });
     }
 
     #[test]
-    fn those_who_wait_keep_nobody_out_for_long() {
+    fn idle_clients_block_no_others_for_long() {
         served(|port, secret| {
             let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-            let waiting: Vec<TcpStream> = (0..MOST_REQUESTS).map(|_| connect()).collect();
-            let until = Instant::now() + 4 * PATIENCE;
+            let waiting: Vec<TcpStream> = (0..MAX_REQUESTS).map(|_| connect()).collect();
+            let until = Instant::now() + 4 * REQUEST_TIMEOUT;
             loop {
                 let answer = exchange(port, format!("GET /{secret}/{NAME} HTTP/1.1\r\n\r\n").as_bytes());
                 if answer.ends_with(BYTES) {

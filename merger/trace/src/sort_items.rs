@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of items that are compressed together.
-const BLOCK: usize = 32 << 10;
+const BLOCK_BYTES: usize = 32 << 10;
 /// Compression level for data that is read once.
-const LEVEL: i32 = 1;
+const COMPRESSION_LEVEL: i32 = 1;
 
 /// Receives items and passes them on sorted by time.
 ///
@@ -54,8 +54,8 @@ impl<'a> ItemSorter<'a> {
     /// Creates a sorter that uses up to `memory` bytes. Items that do not fit are written to files in `folder`.
     /// `expected` is the approximate number of items.
     pub(super) fn new(folder: &'a Path, memory: u64, expected: u64) -> ItemSorter<'a> {
-        let memory = usize::try_from(memory).unwrap_or(usize::MAX).clamp(8 * BLOCK, 1 << 30);
-        let fit = memory / 2 / ITEM;
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX).clamp(8 * BLOCK_BYTES, 1 << 30);
+        let fit = memory / 2 / ITEM_BYTES;
         let expected = usize::try_from(expected).unwrap_or(usize::MAX).min(fit);
         let run = Run {
             keys: Vec::with_capacity(expected),
@@ -69,7 +69,7 @@ impl<'a> ItemSorter<'a> {
         self.run.push(item)?;
         // The other half is for growing vectors and for sorting.
         if self.run.bytes() > self.memory / 2 {
-            self.put_away()?;
+            self.spool_run()?;
         }
         Ok(())
     }
@@ -79,27 +79,27 @@ impl<'a> ItemSorter<'a> {
         mut self,
         each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Some(_) = &self.spooled else {
-            self.run.sort();
-            return (0..self.run.keys.len())
-                .try_for_each(|i| self.run.get(i).map_or(Ok(()), |item| each(&item)));
-        };
-        self.put_away()?;
+        if self.spooled.is_some() {
+            self.spool_run()?;
+        }
         match self.spooled {
             Some(spooled) => spooled.merge(each),
-            None => Ok(()),
+            None => {
+                self.run.sort();
+                self.run.items().try_for_each(|item| each(&item))
+            }
         }
     }
 
-    fn put_away(&mut self) -> Result<(), Failure> {
+    fn spool_run(&mut self) -> Result<(), Failure> {
         if self.run.keys.is_empty() {
             return Ok(());
         }
         self.run.sort();
-        let most = (self.memory / (4 * BLOCK)).max(2);
+        let max_runs = (self.memory / (4 * BLOCK_BYTES)).max(2);
         let spooled = match self.spooled.take() {
             None => Spooled::new(self.folder)?,
-            Some(spooled) if spooled.runs.len() >= most => {
+            Some(spooled) if spooled.runs.len() >= max_runs => {
                 // All runs are merged into one, in a new file.
                 let mut one = Spooled::new(self.folder)?;
                 let mut writer = RunWriter::default();
@@ -111,11 +111,7 @@ impl<'a> ItemSorter<'a> {
         };
         let spooled = self.spooled.insert(spooled);
         let mut writer = RunWriter::default();
-        for i in 0..self.run.keys.len() {
-            if let Some(item) = self.run.get(i) {
-                writer.push(&spooled.spool, &item)?;
-            }
-        }
+        self.run.items().try_for_each(|item| writer.push(&spooled.spool, &item))?;
         spooled.runs.push(writer.finish(&spooled.spool)?);
         self.run.clear();
         Ok(())
@@ -141,7 +137,7 @@ struct Record {
 }
 
 /// Size of an item in memory without flows and annotations, bytes.
-const ITEM: usize = size_of::<(Key, u32)>() + size_of::<Record>();
+const ITEM_BYTES: usize = size_of::<(Key, u32)>() + size_of::<Record>();
 
 impl Run {
     fn push(&mut self, item: &TraceItem<'_>) -> Result<(), Failure> {
@@ -178,12 +174,17 @@ impl Run {
         })
     }
 
+    /// Returns the items in sorted order.
+    fn items(&self) -> impl Iterator<Item = StoredItem<'_>> {
+        (0..self.keys.len()).filter_map(|place| self.get(place))
+    }
+
     fn bytes(&self) -> usize {
         // Numbers of records have 32 bits.
         if self.records.len() >= u32::MAX as usize {
             usize::MAX
         } else {
-            self.keys.len() * ITEM + self.extra.len()
+            self.keys.len() * ITEM_BYTES + self.extra.len()
         }
     }
 
@@ -209,11 +210,11 @@ struct Block {
 }
 
 /// Makes the names of files unique.
-static FILES: AtomicU64 = AtomicU64::new(0);
+static NEXT_SPOOL_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Spooled {
     fn new(folder: &Path) -> Result<Spooled, Failure> {
-        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT_SPOOL_NUMBER.fetch_add(1, Ordering::Relaxed);
         let spool = ItemSpool::create(folder, &format!("items-{}-{number}", std::process::id()))?;
         Ok(Spooled { spool, runs: Vec::new() })
     }
@@ -290,11 +291,11 @@ struct RunWriter {
 impl RunWriter {
     fn push(&mut self, spool: &ItemSpool, item: &StoredItem<'_>) -> Result<(), Failure> {
         write(item, &mut self.bytes);
-        if self.bytes.len() >= BLOCK { self.flush(spool) } else { Ok(()) }
+        if self.bytes.len() >= BLOCK_BYTES { self.flush(spool) } else { Ok(()) }
     }
 
     fn flush(&mut self, spool: &ItemSpool) -> Result<(), Failure> {
-        let packed = zstd::bulk::compress(&self.bytes, LEVEL)
+        let packed = zstd::bulk::compress(&self.bytes, COMPRESSION_LEVEL)
             .map_err(|error| Failure::internal(format!("items cannot be compressed: {error}")))?;
         let place = spool.write(&packed)?;
         self.blocks.push(Block { place, length: packed.len(), raw: self.bytes.len() });
@@ -337,7 +338,7 @@ fn kind_from_bits(kind: u8, value: u64) -> ItemKind {
 }
 
 /// Size of an item before its flows and annotations, bytes.
-const FIXED: usize = 8 + 8 + 4 + 4 + 4 + 1 + 8 + 4;
+const FIXED_BYTES: usize = 8 + 8 + 4 + 4 + 4 + 1 + 8 + 4;
 
 fn write(item: &StoredItem<'_>, out: &mut Vec<u8>) {
     let (kind, value) = kind_to_bits(item.kind);
@@ -364,13 +365,13 @@ fn read(bytes: &[u8]) -> Option<(StoredItem<'_>, usize)> {
     let kind = kind_from_bits(kind, u64::from_le_bytes(take(&mut rest)?));
     let length = u32::from_le_bytes(take(&mut rest)?) as usize;
     let extra = ItemExtra(rest.get(..length)?);
-    Some((StoredItem { start, end, track, kind, name, category, extra }, FIXED + length))
+    Some((StoredItem { start, end, track, kind, name, category, extra }, FIXED_BYTES + length))
 }
 
 #[inline]
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (bytes, behind) = rest.split_first_chunk()?;
-    *rest = behind;
+    let (bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
     Some(*bytes)
 }
 
@@ -449,8 +450,8 @@ impl<'a> ItemExtra<'a> {
                 BOOL => ArgValue::Bool(bits != 0),
                 KNOWN => ArgValue::Known(TextId(bits as u32)),
                 _ => {
-                    let (text, behind) = rest.split_at_checked(usize::try_from(bits).ok()?)?;
-                    rest = behind;
+                    let (text, after) = rest.split_at_checked(usize::try_from(bits).ok()?)?;
+                    rest = after;
                     // It was a valid text when it was packed.
                     ArgValue::Text(std::str::from_utf8(text).unwrap_or_default())
                 }

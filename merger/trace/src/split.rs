@@ -1,21 +1,21 @@
 //! Divides the run into files, and divides it again when the sizes of the files are known.
 
 use super::files::FilePart;
-use super::time_slices::{SliceLoad, TimeHistogram, TimeSlices};
+use super::time_slices::{TimeHistogram, TimeSlices};
 use crate::options::{TraceRequest, TraceSplit};
 use rpd_console::Failure;
 
 /// Maximum number of events of a file that opens in a browser, which needs 170 to 310 bytes for each.
-const OPENS: u64 = 2_000_000;
+const MAX_BROWSER_EVENTS: u64 = 2_000_000;
 /// Maximum number of times that a run is drawn until its files have the requested size.
-const MOST_TRIES: usize = 6;
+const MAX_TRIES: usize = 6;
 /// Maximum factor by which files get smaller from one try to the next. The size of track descriptions is not
 /// known in advance, and with very many files they would fill the disk.
-const MOST_FINER: u64 = 16;
+const MAX_REFINEMENT: u64 = 16;
 
 /// Divides a run, in several tries if sizes matter. All ranks compute the same result.
 pub(super) struct SliceCutter<'a> {
-    order: &'a TraceRequest,
+    request: &'a TraceRequest,
     whole: TimeSlices,
     histogram: TimeHistogram,
     /// Approximate size of an event in a file, bytes.
@@ -46,15 +46,15 @@ struct Try {
 impl<'a> SliceCutter<'a> {
     /// `described` is the approximate maximum size of the track descriptions in a file, bytes.
     pub(super) fn new(
-        order: &'a TraceRequest,
+        request: &'a TraceRequest,
         whole: &TimeSlices,
         histogram: TimeHistogram,
         event_bytes: u64,
         described: u64,
     ) -> SliceCutter<'a> {
-        let size = match order.split {
-            TraceSplit::BySize(size) => Some(size.min(order.max_file_size)),
-            TraceSplit::Auto => Some(order.max_file_size),
+        let size = match request.split {
+            TraceSplit::BySize(size) => Some(size.min(request.max_file_size)),
+            TraceSplit::Auto => Some(request.max_file_size),
             TraceSplit::Whole | TraceSplit::ByTime(_) | TraceSplit::ByEvents(_) => None,
         };
         let aim = size.map(|size| {
@@ -62,7 +62,7 @@ impl<'a> SliceCutter<'a> {
             Aim { size, now, cut: now }
         });
         SliceCutter {
-            order,
+            request,
             whole: whole.clone(),
             histogram,
             event_bytes: event_bytes.max(1),
@@ -72,48 +72,52 @@ impl<'a> SliceCutter<'a> {
     }
 
     /// Returns the time slices of the first try.
-    pub(super) fn first(&self) -> TimeSlices {
-        let by_events = |most: u64| self.histogram.cut(&self.whole, most, |_, load| load.events);
-        match self.order.split {
+    pub(super) fn first_slices(&self) -> TimeSlices {
+        let by_events = |max_events: u64| self.histogram.cut(&self.whole, max_events, |_, events| events);
+        match self.request.split {
             TraceSplit::Whole => self.whole.clone(),
             TraceSplit::ByTime(count) => TimeSlices::equal(self.whole.first(), self.whole.end(), count),
-            TraceSplit::ByEvents(most) => by_events(most.get()),
+            TraceSplit::ByEvents(events) => by_events(events.get()),
             TraceSplit::BySize(size) => {
                 by_events(self.aim.map_or(size, |aim| aim.now).div_ceil(self.event_bytes))
             }
-            TraceSplit::Auto => by_events(OPENS),
+            TraceSplit::Auto => by_events(MAX_BROWSER_EVENTS),
         }
     }
 
     /// Returns the time slices of the next try if files were too large, using the measured sizes of events.
-    pub(super) fn again(&mut self, windows: &TimeSlices, parts: &[FilePart]) -> Option<TimeSlices> {
-        let bytes = parts.iter().map(FilePart::raw).fold(0, u64::saturating_add);
-        let largest = parts.iter().map(FilePart::raw).max().unwrap_or(0);
+    pub(super) fn divide_again(&mut self, windows: &TimeSlices, parts: &[FilePart]) -> Option<TimeSlices> {
+        let bytes = parts.iter().map(FilePart::raw_bytes).fold(0, u64::saturating_add);
+        let largest = parts.iter().map(FilePart::raw_bytes).max().unwrap_or(0);
         self.tries.push(Try { files: parts.len(), bytes });
         let aim = self.aim?;
-        if largest <= self.about(aim.size) || self.tries.len() >= MOST_TRIES {
+        if largest <= self.accepted_size(aim.size) || self.tries.len() >= MAX_TRIES {
             return None;
         }
         let overhead = self.overhead().unwrap_or(0);
-        let now = aim.size.max(aim.now / MOST_FINER);
+        let now = aim.size.max(aim.now / MAX_REFINEMENT);
         let cut = match now < aim.now || self.tries.len() <= 2 {
             true => now - now / 16,
             // The division used measured sizes and still missed the target by this factor.
-            false => (u128::from(aim.cut) * u128::from(aim.size) / u128::from(largest.max(1))) as u64,
+            false => scale(aim.cut, aim.size, largest.max(1)),
         };
         self.aim = Some(Aim { now, cut, ..aim });
         // If most of a file is not events, further division only adds overhead.
         if cut <= overhead.saturating_add(overhead / 4) {
             return None;
         }
-        let took = Took::of(windows, parts, overhead);
+        // Beginning of each file, its size without overhead in bytes, and its number of events.
+        let measured = windows.iter().zip(parts).map(|((from, _), part)| {
+            (from, part.raw_bytes().saturating_sub(overhead), part.tally.items().max(1))
+        });
+        let measured: Vec<(i64, u64, u64)> = measured.collect();
         let size = cut - overhead;
-        let weight = |start: i64, load: SliceLoad| {
-            let bytes = took.bytes(start, load);
-            match self.order.split {
-                TraceSplit::Auto => {
-                    bytes.max((u128::from(load.events) * u128::from(size) / u128::from(OPENS)) as u64)
-                }
+        let weight = |start: i64, events: u64| {
+            let file = measured.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
+            let (_, file_bytes, file_events) = measured.get(file).copied().unwrap_or((0, 1, 1));
+            let bytes = scale(events, file_bytes, file_events);
+            match self.request.split {
+                TraceSplit::Auto => bytes.max(scale(events, size, MAX_BROWSER_EVENTS)),
                 _ => bytes,
             }
         };
@@ -122,52 +126,53 @@ impl<'a> SliceCutter<'a> {
     }
 
     /// Rejects files that are too large, with a suggestion that fits.
-    pub(super) fn check(&self, parts: &[FilePart]) -> Result<(), Failure> {
-        let Some((number, largest)) = parts.iter().map(FilePart::raw).enumerate().max_by_key(|(_, raw)| *raw)
+    pub(super) fn check_sizes(&self, parts: &[FilePart]) -> Result<(), Failure> {
+        let Some((number, largest)) =
+            parts.iter().map(FilePart::raw_bytes).enumerate().max_by_key(|(_, raw)| *raw)
         else {
             return Ok(());
         };
-        let most = self.order.max_file_size;
+        let max_size = self.request.max_file_size;
         let overhead =
             self.overhead().filter(|overhead| self.aim.is_some_and(|aim| *overhead >= aim.size / 4));
         let fits = overhead.map_or(largest, |overhead| overhead.saturating_mul(4).max(largest));
-        let fits = shown(fits.saturating_add(fits / 4));
+        let fits = size_option(fits.saturating_add(fits / 4));
         let why = match overhead {
-            Some(overhead) => format!("what a file says of its tracks alone takes {}", shown(overhead)),
+            Some(overhead) => format!("what a file says of its tracks alone takes {}", size_option(overhead)),
             None => "so much happens at one time that no cut helps".to_owned(),
         };
-        match self.order.split {
-            TraceSplit::BySize(size) if size <= most && largest > size.saturating_add(size / 2) => {
+        match self.request.split {
+            TraceSplit::BySize(size) if size <= max_size && largest > size.saturating_add(size / 2) => {
                 return Err(Failure::usage(format!(
                     "files of {} cannot be made: {why}: use --split-by-size {fits}",
-                    shown(size)
+                    size_option(size)
                 )));
             }
-            _ if largest <= most => return Ok(()),
+            _ if largest <= max_size => return Ok(()),
             _ => {}
         }
         let which = match parts.len() {
             1 => "the trace".to_owned(),
             count => format!("file {} of {count}", number + 1),
         };
-        let next = match self.order.split {
+        let next = match self.request.split {
             TraceSplit::Whole | TraceSplit::ByTime(_) | TraceSplit::ByEvents(_) => {
-                format!("use --split-by-size {}", shown_below(most / 2))
+                format!("use --split-by-size {}", size_option_below(max_size / 2))
             }
             TraceSplit::BySize(_) | TraceSplit::Auto => format!(
                 "{why}: leave something out with --exclude, --no-annotations, --ranks or --window, or give it \
                  --max-file-size {fits}"
             ),
         };
-        let (largest, most) = (shown(largest), shown_below(most));
+        let (largest, max_size) = (size_option(largest), size_option_below(max_size));
         Err(Failure::output(format!(
-            "{which} has {largest} before compression, and --max-file-size is {most}: {next}"
+            "{which} has {largest} before compression, and --max-file-size is {max_size}: {next}"
         )))
     }
 
     /// Returns the accepted size: a division by estimates is never exact.
-    fn about(&self, size: u64) -> u64 {
-        size.saturating_add(size / 10).min(self.order.max_file_size)
+    fn accepted_size(&self, size: u64) -> u64 {
+        size.saturating_add(size / 10).min(self.request.max_file_size)
     }
 
     /// Returns the cost of an additional file, bytes: it repeats the tracks, the names and the open slices.
@@ -178,32 +183,13 @@ impl<'a> SliceCutter<'a> {
     }
 }
 
-/// Measured sizes of events in the files of a try.
-struct Took {
-    /// Beginning of each file, its size without overhead in bytes, and its number of events.
-    files: Vec<(i64, u64, u64)>,
-}
-
-impl Took {
-    fn of(windows: &TimeSlices, parts: &[FilePart], overhead: u64) -> Took {
-        let of = |((from, _), part): ((i64, i64), &FilePart)| {
-            let tally = &part.tally;
-            let events = tally.slices + tally.instants + tally.counters + tally.samples;
-            (from, part.raw().saturating_sub(overhead), events.max(1))
-        };
-        Took { files: windows.iter().zip(parts).map(of).collect() }
-    }
-
-    /// Returns the size of the events of a bin that begins at this time, bytes.
-    fn bytes(&self, start: i64, load: SliceLoad) -> u64 {
-        let place = self.files.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
-        let (_, bytes, events) = self.files.get(place).copied().unwrap_or((0, 1, 1));
-        (u128::from(load.events) * u128::from(bytes) / u128::from(events)) as u64
-    }
+/// Returns `value * numerator / denominator`.
+fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    (u128::from(value) * u128::from(numerator) / u128::from(denominator)) as u64
 }
 
 /// Formats a size for an option, rounded up, in finer steps below 16M.
-fn shown(bytes: u64) -> String {
+fn size_option(bytes: u64) -> String {
     match bytes {
         0..0x100_0000 => format!("{}K", bytes.div_ceil(1 << 10)),
         _ => format!("{}M", bytes.div_ceil(1 << 20)),
@@ -211,7 +197,7 @@ fn shown(bytes: u64) -> String {
 }
 
 /// Formats a size for an option, rounded down.
-fn shown_below(bytes: u64) -> String {
+fn size_option_below(bytes: u64) -> String {
     match bytes {
         0..0x100_0000 => format!("{}K", bytes >> 10),
         _ => format!("{}M", bytes >> 20),

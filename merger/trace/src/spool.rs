@@ -39,9 +39,12 @@ impl ItemSpool {
 
     /// Fills `bytes` from a position.
     pub(super) fn read(&self, place: u64, bytes: &mut [u8]) -> Result<(), Failure> {
-        self.file.read_exact_at(bytes, place).map_err(|error| {
-            let path = self.path.display();
-            Failure::output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
-        })
+        self.file.read_exact_at(bytes, place).map_err(|error| unreadable_again(&self.path, &error))
     }
+}
+
+/// Returns the failure to read a file of this trace that was written before.
+pub(super) fn unreadable_again(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    Failure::output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Maximum number of bins of a [`TimeHistogram`].
-const MOST_BINS: usize = 1 << 16;
+const MAX_BINS: usize = 1 << 16;
 
 /// The time slices of all files, ns in job time. Each begins where the previous one ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,22 +63,6 @@ impl TimeSlices {
     }
 }
 
-/// Events that begin in a span of time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct SliceLoad {
-    /// Number of events.
-    pub(super) events: u64,
-    /// Approximate size of the events in a file, bytes.
-    pub(super) bytes: u64,
-}
-
-impl SliceLoad {
-    fn add(&mut self, other: SliceLoad) {
-        self.events = self.events.saturating_add(other.events);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-    }
-}
-
 /// Number of events by their beginning.
 ///
 /// Bins of all histograms begin at multiples of their width, a power of two that doubles when there are too many
@@ -87,22 +71,21 @@ impl SliceLoad {
 pub(super) struct TimeHistogram {
     /// The width of a bin is 2 to the power of this, ns.
     shift: u32,
-    bins: BTreeMap<i64, SliceLoad>,
+    bins: BTreeMap<i64, u64>,
     /// The bin that was added to last, which is not in `bins`. The next event is often in it, too.
-    last: Option<(i64, SliceLoad)>,
+    last: Option<(i64, u64)>,
 }
 
 impl TimeHistogram {
     /// Adds an event.
-    pub(super) fn add(&mut self, start: i64, bytes: u64) {
+    pub(super) fn add(&mut self, start: i64) {
         let bin = start >> self.shift;
-        let load = SliceLoad { events: 1, bytes };
         match &mut self.last {
-            Some((last, sum)) if *last == bin => sum.add(load),
+            Some((last, events)) if *last == bin => *events += 1,
             _ => {
                 self.flush_last_bin();
                 // The width may have changed.
-                self.last = Some((start >> self.shift, load));
+                self.last = Some((start >> self.shift, 1));
             }
         }
     }
@@ -114,22 +97,22 @@ impl TimeHistogram {
         let shift = self.shift.max(other.shift);
         self.widen(shift);
         other.widen(shift);
-        for (bin, load) in other.bins {
-            self.bins.entry(bin).or_default().add(load);
+        for (bin, events) in other.bins {
+            *self.bins.entry(bin).or_default() += events;
         }
         self.shrink();
     }
 
     /// Moves the last bin into the map.
     pub(super) fn flush_last_bin(&mut self) {
-        if let Some((bin, load)) = self.last.take() {
-            self.bins.entry(bin).or_default().add(load);
+        if let Some((bin, events)) = self.last.take() {
+            *self.bins.entry(bin).or_default() += events;
             self.shrink();
         }
     }
 
     fn shrink(&mut self) {
-        while self.bins.len() > MOST_BINS {
+        while self.bins.len() > MAX_BINS {
             self.widen(self.shift + 1);
         }
     }
@@ -140,30 +123,30 @@ impl TimeHistogram {
             return;
         }
         self.shift = shift;
-        let mut wide: BTreeMap<i64, SliceLoad> = BTreeMap::new();
-        for (bin, load) in std::mem::take(&mut self.bins) {
-            wide.entry(bin >> by.min(63)).or_default().add(load);
+        let mut wide: BTreeMap<i64, u64> = BTreeMap::new();
+        for (bin, events) in std::mem::take(&mut self.bins) {
+            *wide.entry(bin >> by.min(63)).or_default() += events;
         }
         self.bins = wide;
     }
 
-    /// Divides a span into as few files as possible that have at most about `most` each, and minimises the
-    /// largest file. A bin is never divided. Events before the span are not counted.
+    /// Divides a span into as few files as possible that have at most about `max_load` each, and minimises
+    /// the largest file. `weight` returns the load of a bin from its start and number of events. A bin is never divided. Events before the span are not counted.
     pub(super) fn cut(
         &self,
         window: &TimeSlices,
-        most: u64,
-        weight: impl Fn(i64, SliceLoad) -> u64,
+        max_load: u64,
+        weight: impl Fn(i64, u64) -> u64,
     ) -> TimeSlices {
         let start = |bin: i64| bin.checked_shl(self.shift).unwrap_or(0).max(window.first());
         let bins = self.bins.range(window.first() >> self.shift..=(window.end() - 1) >> self.shift);
         let bins: Vec<(i64, u64)> =
-            bins.map(|(bin, load)| (start(*bin), weight(start(*bin), *load))).collect();
+            bins.map(|(bin, events)| (start(*bin), weight(start(*bin), *events))).collect();
         let total: u128 = bins.iter().map(|(_, weight)| u128::from(*weight)).sum();
-        let most = most.max(1);
-        let count = usize::try_from(total.div_ceil(most.into())).unwrap_or(usize::MAX).max(1);
+        let max_load = max_load.max(1);
+        let count = usize::try_from(total.div_ceil(max_load.into())).unwrap_or(usize::MAX).max(1);
         // Bins do not fill files exactly, which is no reason for an additional file.
-        let about = most.saturating_add(most / 16);
+        let about = max_load.saturating_add(max_load / 16);
         let count = if borders(&bins, about).len() < count { count } else { borders(&bins, about).len() + 1 };
         let (mut low, mut high) = (0, about);
         while low < high {
@@ -178,13 +161,13 @@ impl TimeHistogram {
     }
 }
 
-/// Returns the beginnings of further files so that each file has at most `most` or is a single bin.
-fn borders(bins: &[(i64, u64)], most: u64) -> Vec<i64> {
+/// Returns the beginnings of further files so that each file has at most `max_load` or is a single bin.
+fn borders(bins: &[(i64, u64)], max_load: u64) -> Vec<i64> {
     let mut borders = Vec::new();
     let mut sum: u64 = 0;
     for (place, (start, weight)) in bins.iter().enumerate() {
         sum = sum.saturating_add(*weight);
-        if sum > most && place > 0 {
+        if sum > max_load && place > 0 {
             borders.push(*start);
             sum = *weight;
         }
@@ -210,14 +193,14 @@ mod tests {
 
     fn histogram(times: &[i64]) -> TimeHistogram {
         let mut histogram = TimeHistogram::default();
-        times.iter().for_each(|time| histogram.add(*time, 10));
+        times.iter().for_each(|time| histogram.add(*time));
         histogram.flush_last_bin();
         histogram
     }
 
     proptest! {
         #[test]
-        fn the_sum_does_not_depend_on_who_counted(times in prop::collection::vec(-1000i64..1000, 0..200), at in 0usize..200) {
+        fn the_sum_does_not_depend_on_the_distribution(times in prop::collection::vec(-1000i64..1000, 0..200), at in 0usize..200) {
             let (one, other) = times.split_at(at.min(times.len()));
             let mut sum = histogram(other);
             sum.join(histogram(one));
@@ -229,7 +212,7 @@ mod tests {
             times.sort_unstable();
             times.dedup();
             let whole = TimeSlices::one(0, 100_000);
-            let windows = histogram(&times).cut(&whole, most, |_, load| load.events);
+            let windows = histogram(&times).cut(&whole, most, |_, events| events);
             prop_assert_eq!((windows.first(), windows.end()), (0, 100_000));
             for (from, to) in windows.iter() {
                 let count = times.iter().filter(|time| from <= **time && **time < to).count();
@@ -244,7 +227,7 @@ mod tests {
         let mut times: Vec<i64> = (0..100).collect();
         times.extend([50; 70]);
         let whole = TimeSlices::one(0, 100);
-        let windows = histogram(&times).cut(&whole, 30, |_, load| load.events);
+        let windows = histogram(&times).cut(&whole, 30, |_, events| events);
         let counts: Vec<usize> = windows
             .iter()
             .map(|(from, to)| times.iter().filter(|time| from <= **time && **time < to).count())
@@ -257,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_has_wide_bins_whoever_counted() {
+    fn a_long_run_has_wide_bins_in_any_distribution() {
         let times: Vec<i64> = (0..300_000i64).map(|i| i * 1_000_003).collect();
         let whole = histogram(&times);
-        assert!(whole.bins.len() <= MOST_BINS && whole.bins.len() > MOST_BINS / 2);
+        assert!(whole.bins.len() <= MAX_BINS && whole.bins.len() > MAX_BINS / 2);
         let mut sum = TimeHistogram::default();
         times.chunks(7_777).rev().for_each(|part| sum.join(histogram(part)));
         assert_eq!(sum, whole);
-        let windows = whole.cut(&TimeSlices::one(0, 300_000_000_000), 30_000, |_, load| load.events);
+        let windows = whole.cut(&TimeSlices::one(0, 300_000_000_000), 30_000, |_, events| events);
         assert_eq!(windows.len(), 10);
         for (from, to) in windows.iter() {
             let count = times.iter().filter(|time| from <= **time && **time < to).count();

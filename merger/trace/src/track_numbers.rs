@@ -1,12 +1,13 @@
 //! Numbers of processes, threads and tracks, which are unique in the job and the same in all files.
 
 use super::item::{TrackKind, UnitLayout};
-use rpd_comm::{Comm, gather_counts};
+use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;
 use rpd_perfetto::{Thread, TrackId};
+use serde::{Deserialize, Serialize};
 
 /// Number of ids that a unit or the whole job needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct TrackDemand {
     pub(super) processes: u64,
     pub(super) threads: u64,
@@ -47,12 +48,9 @@ pub(super) struct TrackNumbers {
 pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<TrackNumbers>, Failure> {
     let demands: Vec<TrackDemand> = own.iter().map(|layout| TrackDemand::of(layout)).collect();
     let mine = demands.iter().fold(TrackDemand::default(), |sum, demand| sum.then(*demand));
-    let ranks = gather_counts(comm, &[mine.processes, mine.threads, mine.tracks])?;
     let mut before = TrackDemand::default();
     let mut all = TrackDemand::default();
-    for (rank, theirs) in ranks.iter().enumerate() {
-        let &[processes, threads, tracks] = &theirs[..] else { continue };
-        let theirs = TrackDemand { processes, threads, tracks };
+    for (rank, theirs) in gather_values(comm, &mine)?.into_iter().enumerate() {
         before = if rank < comm.rank() { before.then(theirs) } else { before };
         all = all.then(theirs);
     }

@@ -1,14 +1,24 @@
 //! Divides the sorted items of a unit into time slices: what begins, continues and ends in each file.
 
-use super::item::{ItemKind, StackNumber, TextId, TrackKind, UnitLayout};
+use super::item::{EventCounts, ItemKind, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout};
 use super::sort_items::{ItemExtra, StoredItem};
 use super::time_slices::TimeSlices;
+use super::track_numbers::TrackNumbers;
 use rpd_console::Failure;
 use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp, Window};
-use serde::{Deserialize, Serialize};
 
 /// Approximate number of bytes that are compressed together. It affects the content of the files.
-pub(super) const PIECE: usize = 1 << 20;
+pub(super) const PIECE_BYTES: usize = 1 << 20;
+
+/// A unit that is drawn.
+#[derive(Clone, Copy)]
+pub(super) struct EncodedUnit<'a> {
+    /// Index of the unit in the job.
+    pub(super) place: usize,
+    pub(super) layout: &'a UnitLayout,
+    pub(super) dictionary: &'a UnitDictionary,
+    pub(super) numbers: &'a TrackNumbers,
+}
 
 /// Writes the items of one unit in one format.
 pub(super) trait SliceWriter {
@@ -56,45 +66,12 @@ pub(super) struct SlicePart<'a> {
     pub(super) what: ItemDetails<'a>,
 }
 
-/// Numbers of events in a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct FileCounts {
-    /// Slices that begin in it.
-    pub(super) slices: u64,
-    /// Slices that continue in it.
-    pub(super) continued: u64,
-    pub(super) instants: u64,
-    /// Counter values.
-    pub(super) counters: u64,
-    /// Counter values that are repeated from before the file.
-    pub(super) repeated: u64,
-    pub(super) samples: u64,
-    /// Ends of flows.
-    pub(super) flows: u64,
-}
-
-impl FileCounts {
-    pub(super) fn add(&mut self, other: &FileCounts) {
-        self.slices += other.slices;
-        self.continued += other.continued;
-        self.instants += other.instants;
-        self.counters += other.counters;
-        self.repeated += other.repeated;
-        self.samples += other.samples;
-        self.flows += other.flows;
-    }
-
-    fn is_empty(&self) -> bool {
-        *self == FileCounts::default()
-    }
-}
-
 /// Receives the output of each time slice: pieces of bytes, and finally their numbers of events.
 pub(super) trait SlicePieces {
     /// Receives the next bytes of a time slice and returns memory for reuse.
     fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure>;
     /// Completes a time slice. Time slices without items of the unit are skipped.
-    fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure>;
+    fn done(&mut self, window: usize, tally: &EventCounts) -> Result<(), Failure>;
 }
 
 /// Draws the sorted items of a unit, one time slice after another.
@@ -103,23 +80,23 @@ pub(super) struct FileCanvas<'a, P, O> {
     windows: &'a TimeSlices,
     /// T0, ns in job time.
     t0: i64,
-    paint: P,
+    writer: P,
     out: O,
-    rows: Vec<Row>,
+    rows: Vec<TrackState>,
     /// Index of the current time slice, and its times.
     window: (usize, Window),
     /// Tracks with content in this time slice, without duplicates.
     touched: Vec<u32>,
     /// Tracks that have a value.
     counters: Vec<u32>,
-    tally: FileCounts,
+    tally: EventCounts,
     spare: Vec<u8>,
 }
 
 /// Current state of a track.
 #[derive(Default)]
-struct Row {
-    timeline: Option<Timeline<Option<Box<Held>>>>,
+struct TrackState {
+    timeline: Option<Timeline<Option<Box<HeldSlice>>>>,
     /// Time slice in which the timeline is open, counted from 1.
     opened: usize,
     /// End of its last slice.
@@ -130,7 +107,7 @@ struct Row {
 }
 
 /// Content of an interrupted slice that the next file repeats.
-struct Held {
+struct HeldSlice {
     name: TextId,
     category: TextId,
     extra: Box<[u8]>,
@@ -141,22 +118,20 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         layout: &'a UnitLayout,
         windows: &'a TimeSlices,
         t0: i64,
-        paint: P,
+        writer: P,
         out: O,
     ) -> Result<FileCanvas<'a, P, O>, Failure> {
-        let mut rows = Vec::new();
-        rows.resize_with(layout.tracks.len(), Row::default);
         let mut canvas = FileCanvas {
             layout,
             windows,
             t0,
-            paint,
+            writer,
             out,
-            rows,
+            rows: layout.tracks.iter().map(|_| TrackState::default()).collect(),
             window: (0, Window::ALL),
             touched: Vec::new(),
             counters: Vec::new(),
-            tally: FileCounts::default(),
+            tally: EventCounts::default(),
             spare: Vec::new(),
         };
         canvas.enter(0)?;
@@ -186,22 +161,22 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                 self.touch(item.track);
                 self.tally.instants += 1;
                 self.tally.flows += what.flows.flows().count() as u64;
-                self.paint.instant(item.track, at, &what);
+                self.writer.instant(item.track, at, &what);
             }
             ItemKind::Sample(stack) => {
                 self.touch(item.track);
                 self.tally.samples += 1;
-                self.paint.sample(item.track, at, stack);
+                self.writer.sample(item.track, at, stack);
             }
         }
-        if self.paint.bytes() >= PIECE { self.flush() } else { Ok(()) }
+        if self.writer.bytes() >= PIECE_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Draws slices that continue after the last item. Returns the number of texts that were not written
     /// unchanged.
     pub(super) fn finish(mut self) -> Result<(O, u64), Failure> {
         while self.next()? {}
-        Ok((self.out, self.paint.mended()))
+        Ok((self.out, self.writer.mended()))
     }
 
     fn slice(
@@ -218,28 +193,29 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             Some(TrackKind::Slices(overlaps)) => *overlaps,
             _ => Overlaps::Separate,
         };
-        let span = Span::new(start, end).map_err(|error| Failure::internal(error.to_string()))?;
+        let span = Span::new(start, end).map_err(Failure::internal)?;
         let Some(row) = self.rows.get_mut(track as usize) else { return Ok(()) };
         let timeline = row.timeline.get_or_insert_with(|| Timeline::new(overlaps, window));
         if std::mem::replace(&mut row.opened, now) != now {
             // If slices continue in this time slice, the timeline is open already.
             timeline.open(window, |_| {});
         }
-        let held = (end > window.end())
-            .then(|| Box::new(Held { name: what.name, category: what.category, extra: what.args.0.into() }));
-        let (paint, tally) = (&mut self.paint, &mut self.tally);
+        let held = (end > window.end()).then(|| {
+            Box::new(HeldSlice { name: what.name, category: what.category, extra: what.args.0.into() })
+        });
+        let (writer, tally) = (&mut self.writer, &mut self.tally);
         let drawn = timeline.push(span, held, |edge| match edge {
             Edge::Begin { at, lane, span, cut, .. } => {
-                begin(
-                    paint,
+                begin_part(
+                    writer,
                     tally,
                     (track, lane),
                     SlicePart { at, until: end.min(window.end()), span, cut, what: *what },
                 );
             }
-            Edge::End { at, lane } => paint.end(track, lane as u32, at),
+            Edge::End { at, lane } => writer.end(track, lane as u32, at),
         });
-        let drawn = drawn.map_err(|error| Failure::internal(error.to_string()))?;
+        let drawn = drawn.map_err(Failure::internal)?;
         if drawn {
             row.end = row.end.max(end);
             self.touch(track);
@@ -261,11 +237,11 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         }
         if let Some(before) = before.filter(|_| is_new && start < at) {
             self.tally.repeated += 1;
-            self.paint.counter(track, start, before);
+            self.writer.counter(track, start, before);
         }
         self.touch(track);
         self.tally.counters += 1;
-        self.paint.counter(track, at, value);
+        self.writer.counter(track, at, value);
     }
 
     fn is_untouched(&self, track: u32) -> bool {
@@ -298,14 +274,13 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
 
     fn enter(&mut self, number: usize) -> Result<(), Failure> {
         let Some((from, to)) = self.windows.get(number) else { return Ok(()) };
-        let window = Window::new(self.time(from)?, self.time(to)?)
-            .map_err(|error| Failure::internal(error.to_string()))?;
+        let window = Window::new(self.time(from)?, self.time(to)?).map_err(Failure::internal)?;
         self.window = (number, window);
-        self.paint.begin_file(window);
+        self.writer.begin_file(window);
         let mut open = std::mem::take(&mut self.touched);
         open.retain(|track| self.rows.get(*track as usize).is_some_and(|row| row.end > window.start()));
         for track in open {
-            let (paint, tally) = (&mut self.paint, &mut self.tally);
+            let (writer, tally) = (&mut self.writer, &mut self.tally);
             if let Some(row) = self.rows.get_mut(track as usize)
                 && let Some(timeline) = &mut row.timeline
             {
@@ -315,7 +290,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
                         let (flows, args) = (ItemExtra::default(), ItemExtra(&held.extra));
                         let what = ItemDetails { name: held.name, category: held.category, flows, args };
                         let until = span.end().min(window.end());
-                        begin(paint, tally, (track, lane), SlicePart { at, until, span, cut, what });
+                        begin_part(writer, tally, (track, lane), SlicePart { at, until, span, cut, what });
                     }
                 });
             }
@@ -329,7 +304,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         if number >= self.windows.len() {
             return Ok(());
         }
-        let paint = &mut self.paint;
+        let writer = &mut self.writer;
         for track in &self.touched {
             if let Some(row) = self.rows.get_mut(*track as usize)
                 && row.opened == number + 1
@@ -337,7 +312,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             {
                 timeline.close(|edge| {
                     if let Edge::End { at, lane } = edge {
-                        paint.end(*track, lane as u32, at);
+                        writer.end(*track, lane as u32, at);
                     }
                 });
             }
@@ -349,11 +324,11 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
             let Some(row) = self.rows.get(*track as usize) else { continue };
             if let Some(value) = row.value.filter(|_| row.touched != number + 1) {
                 self.tally.repeated += 1;
-                paint.counter(*track, window.start(), value);
+                writer.counter(*track, window.start(), value);
             }
         }
         let tally = std::mem::take(&mut self.tally);
-        if tally.is_empty() {
+        if tally == EventCounts::default() {
             return Ok(());
         }
         self.flush()?;
@@ -361,7 +336,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        let bytes = self.paint.take(std::mem::take(&mut self.spare));
+        let bytes = self.writer.take(std::mem::take(&mut self.spare));
         self.spare = self.out.piece(self.window.0, bytes)?;
         Ok(())
     }
@@ -370,13 +345,13 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
         let since = ns.checked_sub(self.t0).ok_or_else(|| {
             Failure::input(format!("{ns} ns is more than 292 years behind the first time of the job"))
         })?;
-        Timestamp::new(since).map_err(|error| Failure::internal(error.to_string()))
+        Timestamp::new(since).map_err(Failure::internal)
     }
 }
 
-fn begin<P: SliceWriter>(
-    paint: &mut P,
-    tally: &mut FileCounts,
+fn begin_part<P: SliceWriter>(
+    writer: &mut P,
+    tally: &mut EventCounts,
     (track, lane): (u32, usize),
     mut part: SlicePart<'_>,
 ) {
@@ -387,7 +362,7 @@ fn begin<P: SliceWriter>(
         tally.slices += 1;
         tally.flows += part.what.flows.flows().count() as u64;
     }
-    paint.begin(track, lane as u32, &part);
+    writer.begin(track, lane as u32, &part);
 }
 
 #[cfg(test)]
@@ -448,7 +423,7 @@ mod tests {
         }
         fn bytes(&self) -> usize {
             // Makes several pieces in each file.
-            if self.0.len() > 5 { PIECE } else { self.0.len() }
+            if self.0.len() > 5 { PIECE_BYTES } else { self.0.len() }
         }
         fn take(&mut self, _: Vec<u8>) -> Vec<u8> {
             NOTES.with_borrow_mut(|notes| notes.append(&mut self.0));
@@ -465,14 +440,14 @@ mod tests {
     }
 
     /// Content of each time slice.
-    struct Files(Vec<Option<(Vec<Mark>, FileCounts)>>);
+    struct Files(Vec<Option<(Vec<Mark>, EventCounts)>>);
 
     impl SlicePieces for Files {
         fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
             assert!(self.0[window].is_none());
             Ok(bytes)
         }
-        fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure> {
+        fn done(&mut self, window: usize, tally: &EventCounts) -> Result<(), Failure> {
             assert!(self.0[window].is_none());
             self.0[window] = Some((NOTES.take(), *tally));
             Ok(())
@@ -507,7 +482,7 @@ mod tests {
         name: u32,
     }
 
-    fn run(items: &[Drawn], windows: &TimeSlices) -> Vec<Option<(Vec<Mark>, FileCounts)>> {
+    fn run(items: &[Drawn], windows: &TimeSlices) -> Vec<Option<(Vec<Mark>, EventCounts)>> {
         let folder = tempfile::tempdir().unwrap();
         let mut sorter = ItemSorter::new(folder.path(), 1 << 20, 5);
         for drawn in items {

@@ -4,8 +4,7 @@ use crate::cpu_seconds;
 use flate2::read::GzDecoder;
 use rpd_perfetto::gzip_piece;
 use rpd_tests::measure::median;
-use rpd_trace::draw::JobRows;
-use rpd_trace::item::{TraceSelection, UnitDictionary};
+use rpd_trace::{JobRows, TraceSelection};
 use std::error::Error;
 use std::fs::File;
 use std::hint::black_box;
@@ -47,13 +46,13 @@ pub(crate) fn print(
         let began = cpu_seconds();
         let rows = JobRows::open(database, &selection)?;
         let units = 0..rows.units().len();
-        let layouts = units.map(|unit| rows.survey(unit, &mut |start, _, _| _ = black_box(start)));
+        let layouts = units.map(|unit| rows.survey(unit, &mut |start| _ = black_box(start)));
         let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         times.look.push(cpu_seconds() - began);
         let began = cpu_seconds();
         items = 0;
         for (unit, layout) in layouts.iter().enumerate() {
-            rows.items(unit, layout, &mut UnitDictionary::default(), MEMORY, &mut |item| {
+            rows.items(unit, layout, MEMORY, &mut |item| {
                 black_box(item);
                 items += 1;
                 Ok(())

@@ -4,8 +4,7 @@ use super::{PLENTY, real, try_read};
 use rpd_tests::fixtures::rocpd_databases;
 use rpd_tests::harness::RunFolder;
 use rpd_tests::synthetic::{RandomSource, SyntheticRun};
-use rpd_trace::draw::JobRows;
-use rpd_trace::item::TraceSelection;
+use rpd_trace::{JobRows, TraceSelection};
 
 #[test]
 fn a_database_that_is_damaged_anywhere_is_drawn_or_refused() {

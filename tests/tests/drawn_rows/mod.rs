@@ -4,12 +4,10 @@ mod broken;
 mod chosen;
 mod whole;
 
+use rpd_shard::model::rocpd;
 use rpd_tests::fixtures::rocpd_databases;
 use rpd_tests::harness::{Database, rpd_merge};
-use rpd_trace::draw::JobRows;
-use rpd_trace::item::{
-    ArgValue, ItemKind, TableFacts, TraceSelection, TrackKind, UnitDictionary, UnitFacts, UnitLayout,
-};
+use rpd_trace::{ArgValue, ItemKind, JobRows, TraceSelection, TrackKind, UnitFacts, UnitLayout};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,13 +70,12 @@ fn try_read(
 ) -> Result<Job, rpd_console::Failure> {
     let mut rows = JobRows::open(path, selection)?;
     rows.set_window(window);
-    let mut job = Job { facts: rows.unasked(), ..Job::default() };
+    let mut job = Job { facts: rows.unselected(), ..Job::default() };
     for unit in 0..rows.units().len() {
-        let layout = rows.survey(unit, &mut |_, _, _| job.surveyed += 1)?;
-        let mut dictionary = UnitDictionary::default();
+        let layout = rows.survey(unit, &mut |_| job.surveyed += 1)?;
         // Texts are looked up when all are known.
         let mut items = Vec::new();
-        let facts = rows.items(unit, &layout, &mut dictionary, memory, &mut |item| {
+        let (facts, dictionary) = rows.items(unit, &layout, memory, &mut |item| {
             let value = |value: ArgValue<'_>| match value {
                 ArgValue::Text(text) => Err(text.to_owned()),
                 ArgValue::Known(id) => Ok(id),
@@ -208,16 +205,17 @@ fn check(path: &Path) -> Job {
     let job = read(path, &TraceSelection::default(), None, PLENTY);
     let database = Database::open(path);
     let facts = &job.facts;
-    let tables: [(&str, &TableFacts, &str); 7] = [
-        ("rocpd_region", &facts.regions, "max(0, end - start)"),
-        ("rocpd_kernel_dispatch", &facts.kernels, "max(0, end - start)"),
-        ("rocpd_memory_copy", &facts.copies, "max(0, end - start)"),
-        ("rocpd_memory_allocate", &facts.allocations, "max(0, end - start)"),
-        ("rocpd_sample", &facts.samples, "0"),
-        ("rocpd_pmc_event", &facts.values, "0"),
-        ("rocpd_arg", &facts.args, "0"),
+    let tables = [
+        (rocpd::REGION, "max(0, end - start)"),
+        (rocpd::KERNEL_DISPATCH, "max(0, end - start)"),
+        (rocpd::MEMORY_COPY, "max(0, end - start)"),
+        (rocpd::MEMORY_ALLOCATE, "max(0, end - start)"),
+        (rocpd::SAMPLE, "0"),
+        (rocpd::PMC_EVENT, "0"),
+        (rocpd::ARG, "0"),
     ];
-    for (table, facts, duration) in tables {
+    for (table, duration) in tables {
+        let (facts, table) = (facts.table(table), &table.to_string());
         let rows = database.count(table) as u64;
         let sum = database.number(&format!("SELECT coalesce(sum({duration}), 0) FROM {table}"));
         assert_eq!((facts.rows, facts.drawn + facts.untimed), (rows, rows), "{table}: {facts:?}");
@@ -231,7 +229,7 @@ fn check(path: &Path) -> Job {
     assert_eq!(kinds, [counts.slices, counts.instants, counts.counters, counts.samples]);
     let arrows: Vec<Vec<String>> = database.rows(ARROWS);
     let number = |place: usize| arrows[0][place].parse::<u64>().unwrap_or(0);
-    assert_eq!((facts.arrows, facts.backward), (number(0), number(1)));
+    assert_eq!((facts.launch_flows, facts.backward), (number(0), number(1)));
     check_flows(&job);
     let first = job.layouts.iter().filter_map(|layout| layout.first).min();
     let last = job.layouts.iter().filter_map(|layout| layout.last).max();
@@ -258,7 +256,7 @@ fn check_flows(job: &Job) {
     }
     assert_eq!(from.keys().collect::<Vec<_>>(), to.keys().collect::<Vec<_>>());
     assert!(from.iter().all(|(number, start)| to[number] >= *start));
-    assert_eq!(from.len() as u64, job.facts.arrows);
+    assert_eq!(from.len() as u64, job.facts.launch_flows);
 }
 
 fn merged(folder: &Path, inputs: &[PathBuf]) -> PathBuf {

@@ -5,8 +5,7 @@ use rpd_tests::databases::{DatabaseJob, change};
 use rpd_tests::fixtures::rpd_files;
 use rpd_tests::harness::{Database, RunFolder};
 use rpd_tests::synthetic::SyntheticRun;
-use rpd_trace::draw::JobRows;
-use rpd_trace::item::{FlowEnd, TraceSelection, UnitDictionary};
+use rpd_trace::{JobRows, TraceSelection};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,7 +15,7 @@ fn all_rows_of_real_databases_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = real(folder.path()) else { return };
     let job = check(&path);
-    assert!(job.facts.arrows > 1000 && job.facts.items.counters > 6000);
+    assert!(job.facts.launch_flows > 1000 && job.facts.items.counters > 6000);
     assert_eq!(job.layouts.len(), 4);
     let tracks: BTreeSet<&str> = job.items.iter().map(|item| item.track.as_str()).collect();
     for track in
@@ -198,16 +197,17 @@ fn flow_ends_of_calls_and_collectives_have_numbers_of_their_own() {
     let path = PathBuf::from(database.connection.path().unwrap());
     let rows = JobRows::open(&path, &TraceSelection::default()).unwrap();
     for unit in 0..rows.units().len() {
-        let layout = rows.survey(unit, &mut |_, _, _| {}).unwrap();
-        let take = &mut |item: &rpd_trace::item::TraceItem<'_>| {
-            for flow in item.flows {
-                match flow {
-                    FlowEnd::From(number) | FlowEnd::To(number) => assert_eq!(number >> 63, 0),
-                    FlowEnd::Through(number) => assert_eq!(number >> 63, 1),
+        let layout = rows.survey(unit, &mut |_| {}).unwrap();
+        let _ = rows
+            .items(unit, &layout, PLENTY, &mut |item| {
+                for flow in item.flows {
+                    let text = format!("{flow:?}");
+                    let (sort, number) = text.trim_end_matches(')').split_once('(').unwrap();
+                    let top_bit = number.parse::<u64>().unwrap() >> 63;
+                    assert_eq!(top_bit, u64::from(sort == "Through"));
                 }
-            }
-            Ok(())
-        };
-        let _ = rows.items(unit, &layout, &mut UnitDictionary::default(), PLENTY, take).unwrap();
+                Ok(())
+            })
+            .unwrap();
     }
 }

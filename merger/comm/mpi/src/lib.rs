@@ -108,8 +108,8 @@ fn layout(lengths: impl Iterator<Item = usize>) -> (Vec<Count>, Vec<Count>) {
 fn split(bytes: &[u8], counts: &[Count]) -> Vec<Vec<u8>> {
     let mut rest = bytes;
     let mut take = |count: &Count| {
-        let (part, behind) = rest.split_at(*count as usize);
-        rest = behind;
+        let (part, after) = rest.split_at(*count as usize);
+        rest = after;
         part.to_vec()
     };
     counts.iter().map(&mut take).collect()

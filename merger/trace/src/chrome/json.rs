@@ -1,7 +1,7 @@
 //! Writes JSON in bulk: texts, numbers and exact times.
 
 /// Largest integer that JavaScript represents exactly.
-const EXACT: u64 = 1 << 53;
+const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
 /// JSON that is being written.
 #[derive(Debug, Default)]
@@ -82,18 +82,18 @@ impl JsonText {
 
     /// Appends an unsigned integer, quoted if JavaScript would round it.
     pub(super) fn uint(&mut self, value: u64) {
-        let quote = if value > EXACT { "\"" } else { "" };
-        self.raw(quote);
-        self.digits(value);
-        self.raw(quote);
+        self.signed("", value);
     }
 
     /// Appends a signed integer, quoted if JavaScript would round it.
     pub(super) fn int(&mut self, value: i64) {
-        let size = value.unsigned_abs();
-        let quote = if size > EXACT { "\"" } else { "" };
+        self.signed(if value < 0 { "-" } else { "" }, value.unsigned_abs());
+    }
+
+    fn signed(&mut self, sign: &str, size: u64) {
+        let quote = if size > MAX_EXACT_INTEGER { "\"" } else { "" };
         self.raw(quote);
-        self.raw(if value < 0 { "-" } else { "" });
+        self.raw(sign);
         self.digits(size);
         self.raw(quote);
     }
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn numbers_that_readers_would_round_are_texts() {
-        assert_eq!(read(|json| json.uint(EXACT)), json!(EXACT));
+        assert_eq!(read(|json| json.uint(MAX_EXACT_INTEGER)), json!(MAX_EXACT_INTEGER));
         assert_eq!(read(|json| json.uint(u64::MAX)), json!("18446744073709551615"));
-        assert_eq!(read(|json| json.int(-(EXACT as i64))), json!(-(EXACT as i64)));
+        assert_eq!(read(|json| json.int(-(MAX_EXACT_INTEGER as i64))), json!(-(MAX_EXACT_INTEGER as i64)));
         assert_eq!(read(|json| json.int(i64::MIN)), json!("-9223372036854775808"));
         assert_eq!(read(|json| json.double(f64::NEG_INFINITY)), json!("-inf"));
         assert_eq!(read(|json| json.double(f64::NAN)), json!("NaN"));
@@ -165,7 +165,7 @@ mod tests {
         ) {
             let text = text.replace('\0', "\u{2400}") + &more;
             prop_assert_eq!(read(|json| json.text(&text)), json!(text));
-            let small = int % EXACT as i64;
+            let small = int % MAX_EXACT_INTEGER as i64;
             prop_assert_eq!(read(|json| json.int(small)), json!(small));
             prop_assert_eq!(written(|json| json.digits(int as u64)), (int as u64).to_string());
             if double.is_finite() {

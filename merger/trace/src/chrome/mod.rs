@@ -3,11 +3,9 @@
 
 mod json;
 
-use crate::item::{
-    ArgValue, DrawnTrack, FlowEnd, ItemArg, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout,
-};
-use crate::track_numbers::TrackNumbers;
-use crate::write_items::{ItemDetails, SlicePart, SliceWriter};
+use crate::described_tracks::DescribedTracks;
+use crate::item::{ArgValue, DrawnTrack, FlowEnd, ItemArg, StackNumber, TextId, TrackKind};
+use crate::write_items::{EncodedUnit, ItemDetails, SlicePart, SliceWriter};
 use json::JsonText;
 use rpd_perfetto::{CounterValue, Timestamp, Window};
 use std::collections::{HashMap, HashSet};
@@ -20,131 +18,79 @@ pub(super) const TAIL: &[u8] = b"{\"ph\":\"M\",\"name\":\"trace_end\",\"pid\":0,
 /// Writes one unit.
 pub(super) struct ChromeWriter<'a> {
     json: JsonText,
-    layout: &'a UnitLayout,
-    dictionary: &'a UnitDictionary,
-    numbers: &'a TrackNumbers,
+    unit: EncodedUnit<'a>,
     /// Name and position of each track in its process.
-    tracks: Vec<Called>,
-    /// Number of the file, from 1.
-    file: u32,
-    /// The last file that names each process.
-    processes: Vec<u32>,
-    /// The last file that names each lane of each track.
-    lanes: Vec<Vec<u32>>,
+    tracks: Vec<FlatTrack>,
+    described: DescribedTracks<'a>,
 }
 
 /// A track without the tree.
-struct Called {
+struct FlatTrack {
     /// Name, including those of its ancestors.
     name: String,
     place: u64,
 }
 
 impl<'a> ChromeWriter<'a> {
-    pub(super) fn new(
-        layout: &'a UnitLayout,
-        dictionary: &'a UnitDictionary,
-        numbers: &'a TrackNumbers,
-    ) -> ChromeWriter<'a> {
+    pub(super) fn new(unit: EncodedUnit<'a>) -> ChromeWriter<'a> {
         ChromeWriter {
             json: JsonText::default(),
-            layout,
-            dictionary,
-            numbers,
-            tracks: flatten(&layout.tracks),
-            file: 0,
-            processes: vec![0; layout.processes.len()],
-            lanes: vec![Vec::new(); layout.tracks.len()],
+            unit,
+            tracks: flatten(&unit.layout.tracks),
+            described: DescribedTracks::new(unit.layout),
         }
     }
 
     /// Names a lane, unless this file already does.
     #[inline]
     fn describe(&mut self, track: u32, lane: u32) {
-        let known = self.lanes.get(track as usize).and_then(|lanes| lanes.get(lane as usize));
-        if known != Some(&self.file) {
-            self.describe_anew(track, lane);
+        if !self.described.has_lane(track, lane) {
+            self.describe_new(track, lane);
         }
     }
 
     #[cold]
-    fn describe_anew(&mut self, track: u32, lane: u32) {
-        let place = track as usize;
-        let (Some(found), Some(lanes)) = (self.layout.tracks.get(place), self.lanes.get_mut(place)) else {
-            return;
-        };
-        lanes.resize(lanes.len().max(lane as usize + 1), 0);
-        if let Some(file) = lanes.get_mut(lane as usize) {
-            *file = self.file;
-        }
+    fn describe_new(&mut self, track: u32, lane: u32) {
+        let Some(found) = self.unit.layout.tracks.get(track as usize) else { return };
+        self.described.add_lane(track, lane);
         self.describe_process(found.process);
         // Counters have no thread: their names identify them.
-        let Some(called) =
-            self.tracks.get(place).filter(|_| !matches!(found.kind, TrackKind::Counter { .. }))
-        else {
+        if matches!(found.kind, TrackKind::Counter { .. }) {
             return;
-        };
-        let json = &mut self.json;
-        let thread = (self.numbers.pid(found.process), self.numbers.track(track, lane).0);
-        begin_metadata(json, "thread_name", thread);
-        json.raw("\"name\":\"");
-        json.part(&called.name);
-        if lane > 0 {
-            json.raw(&format!(" (lane {})", u64::from(lane) + 1));
         }
-        json.raw("\"}},\n");
-        begin_metadata(json, "thread_sort_index", thread);
-        json.raw("\"sort_index\":");
-        json.digits(called.place);
-        json.raw("}},\n");
+        let (json, flat) = (&mut self.json, &self.tracks[track as usize]);
+        let thread = (self.unit.numbers.pid(found.process), self.unit.numbers.track(track, lane).0);
+        let lane = if lane > 0 { format!(" (lane {})", u64::from(lane) + 1) } else { String::new() };
+        metadata(json, "thread_name", thread, "name", |json| json.text(&format!("{}{lane}", flat.name)));
+        metadata(json, "thread_sort_index", thread, "sort_index", |json| json.digits(flat.place));
     }
 
     fn describe_process(&mut self, process: u32) {
-        let place = process as usize;
-        let (Some(file), Some(found)) = (self.processes.get_mut(place), self.layout.processes.get(place))
-        else {
-            return;
-        };
-        if std::mem::replace(file, self.file) == self.file {
-            return;
-        }
-        let json = &mut self.json;
-        let pid = (self.numbers.pid(process), 0);
-        begin_metadata(json, "process_name", pid);
-        json.raw("\"name\":");
-        json.text(&found.name);
-        json.raw("}},\n");
-        begin_metadata(json, "process_labels", pid);
-        json.raw("\"labels\":");
-        json.text(&match found.id {
-            // Rows that no process claims.
-            0 => format!("on {}", found.host),
-            _ => format!("process {} on {}", found.pid, found.host),
-        });
-        json.raw("}},\n");
-        begin_metadata(json, "process_sort_index", pid);
-        json.raw("\"sort_index\":");
-        json.int(self.numbers.process_rank(process).into());
-        json.raw("}},\n");
+        let Some((found, description)) = self.described.add_process(process) else { return };
+        let (json, pid) = (&mut self.json, (self.unit.numbers.pid(process), 0));
+        metadata(json, "process_name", pid, "name", |json| json.text(&found.name));
+        metadata(json, "process_labels", pid, "labels", |json| json.text(&description));
+        let rank = self.unit.numbers.process_rank(process);
+        metadata(json, "process_sort_index", pid, "sort_index", |json| json.int(rank.into()));
     }
 
     /// Writes an event up to its time: `{"ph":"X","pid":1,"tid":2,"ts":3.000`.
     fn begin_event(&mut self, phase: &str, track: u32, lane: u32, at: Timestamp) {
         self.describe(track, lane);
-        let process = self.layout.tracks.get(track as usize).map_or(0, |track| track.process);
+        let process = self.unit.layout.tracks.get(track as usize).map_or(0, |track| track.process);
         let json = &mut self.json;
         json.raw("{\"ph\":\"");
         json.raw(phase);
         json.raw("\",\"pid\":");
-        json.int(self.numbers.pid(process).into());
+        json.int(self.unit.numbers.pid(process).into());
         json.raw(",\"tid\":");
-        json.digits(self.numbers.track(track, lane).0);
+        json.digits(self.unit.numbers.track(track, lane).0);
         json.raw(",\"ts\":");
         json.micros(at.ns());
     }
 
     fn name(&mut self, name: TextId, category: TextId) {
-        let texts = &self.dictionary.texts;
+        let texts = &self.unit.dictionary.texts;
         self.json.raw(",\"name\":");
         self.json.text(texts.get(name));
         if category != TextId(0) {
@@ -155,7 +101,7 @@ impl<'a> ChromeWriter<'a> {
 
     /// Writes the args of an event, and its end.
     fn args<'b>(&mut self, args: impl Iterator<Item = ItemArg<'b>>, cut: Option<&SlicePart<'_>>) {
-        let texts = &self.dictionary.texts;
+        let texts = &self.unit.dictionary.texts;
         let json = &mut self.json;
         let mut names: Vec<TextId> = Vec::new();
         for arg in args {
@@ -213,8 +159,14 @@ impl<'a> ChromeWriter<'a> {
     }
 }
 
-/// `{"ph":"M","name":"process_name","pid":1,"args":{`
-fn begin_metadata(json: &mut JsonText, name: &str, (pid, tid): (i32, u64)) {
+/// Writes `{"ph":"M","name":"process_name","pid":1,"args":{"name":"rank 0"}},`.
+fn metadata(
+    json: &mut JsonText,
+    name: &str,
+    (pid, tid): (i32, u64),
+    key: &str,
+    value: impl FnOnce(&mut JsonText),
+) {
     json.raw("{\"ph\":\"M\",\"name\":\"");
     json.raw(name);
     json.raw("\",\"pid\":");
@@ -224,11 +176,15 @@ fn begin_metadata(json: &mut JsonText, name: &str, (pid, tid): (i32, u64)) {
         json.digits(tid);
     }
     json.raw(",\"args\":{");
+    json.text(key);
+    json.raw(":");
+    value(json);
+    json.raw("}},\n");
 }
 
 /// Flattens the tree of tracks, depth first.
-fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
-    let mut called: Vec<Called> = Vec::with_capacity(tracks.len());
+fn flatten(tracks: &[DrawnTrack]) -> Vec<FlatTrack> {
+    let mut flat: Vec<FlatTrack> = Vec::with_capacity(tracks.len());
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); tracks.len()];
     let mut roots: Vec<usize> = Vec::new();
     let mut names: HashSet<(u32, String)> = HashSet::new();
@@ -239,7 +195,7 @@ fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
             Some(parent) => children[parent].push(place),
             None => roots.push(place),
         }
-        let plain = match parent.and_then(|parent| called.get(parent)) {
+        let plain = match parent.and_then(|parent| flat.get(parent)) {
             Some(parent) => format!("{} {}", parent.name, track.name),
             None => track.name.clone(),
         };
@@ -250,7 +206,7 @@ fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
             *time += 1;
             name = format!("{plain} #{time}");
         }
-        called.push(Called { name, place: 0 });
+        flat.push(FlatTrack { name, place: 0 });
     }
     let in_order = |places: &mut Vec<usize>| {
         // Reversed, because they are popped from the end.
@@ -260,16 +216,16 @@ fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
     children.iter_mut().for_each(in_order);
     let mut next = 0;
     while let Some(place) = roots.pop() {
-        called[place].place = next;
+        flat[place].place = next;
         next += 1;
         roots.append(&mut children[place]);
     }
-    called
+    flat
 }
 
 impl SliceWriter for ChromeWriter<'_> {
     fn begin_file(&mut self, _: Window) {
-        self.file += 1;
+        self.described.begin_file();
     }
 
     fn begin(&mut self, track: u32, lane: u32, part: &SlicePart<'_>) {
@@ -295,13 +251,13 @@ impl SliceWriter for ChromeWriter<'_> {
 
     fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
         self.begin_event("C", track, 0, at);
-        let unit = match self.layout.tracks.get(track as usize).map(|track| &track.kind) {
+        let unit = match self.unit.layout.tracks.get(track as usize).map(|track| &track.kind) {
             Some(TrackKind::Counter { unit }) if !unit.is_empty() => unit,
             _ => "value",
         };
         let json = &mut self.json;
         json.raw(",\"name\":");
-        json.text(self.tracks.get(track as usize).map_or("", |called| &called.name));
+        json.text(self.tracks.get(track as usize).map_or("", |track| &track.name));
         json.raw(",\"args\":{");
         json.text(unit);
         json.raw(":");
@@ -318,8 +274,8 @@ impl SliceWriter for ChromeWriter<'_> {
 
     fn sample(&mut self, track: u32, at: Timestamp, stack: StackNumber) {
         self.begin_event("i", track, 0, at);
-        let texts = &self.dictionary.texts;
-        let frames = self.dictionary.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
+        let texts = &self.unit.dictionary.texts;
+        let frames = self.unit.dictionary.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
         let json = &mut self.json;
         json.raw(",\"s\":\"t\",\"name\":");
         json.text(frames.last().map_or("", |frame| texts.get(frame.function)));
@@ -348,13 +304,14 @@ impl SliceWriter for ChromeWriter<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::item::{CallStack, ItemKind, StackFrame, StackNumber, TraceItem};
+    use super::super::item::{CallStack, EventCounts, ItemKind, StackFrame, StackNumber, TraceItem};
     use super::super::sort_items::ItemSorter;
     use super::super::time_slices::TimeSlices;
     use super::super::track_numbers;
-    use super::super::write_items::{FileCounts, SlicePieces};
+    use super::super::write_items::SlicePieces;
     use super::*;
-    use crate::format::{EncodedUnit, draw};
+    use crate::format::draw;
+    use crate::item::{UnitDictionary, UnitLayout};
     use crate::options::TraceFormat;
     use rpd_comm::Solo;
     use rpd_console::Failure;
@@ -375,7 +332,7 @@ mod tests {
             Ok(Vec::new())
         }
 
-        fn done(&mut self, _: usize, _: &FileCounts) -> Result<(), Failure> {
+        fn done(&mut self, _: usize, _: &EventCounts) -> Result<(), Failure> {
             Ok(())
         }
     }

@@ -1,6 +1,6 @@
 //! Computes running sums of allocated memory.
 
-use super::placement::{StackLevel, TrackPlace};
+use super::placement::{MemoryLevel, TrackPlace};
 use rpd_shard::model::Value;
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ struct Step {
     process: u32,
     /// Agent; `None` matches any agent, because rows of freed memory do not name it.
     agent: Option<u32>,
-    level: StackLevel,
+    level: MemoryLevel,
     change: AllocationChange,
     address: Option<i64>,
     bytes: i64,
@@ -50,7 +50,7 @@ impl AllocationSums {
     pub(super) fn add(
         &mut self,
         (process, place): (u32, TrackPlace),
-        level: StackLevel,
+        level: MemoryLevel,
         change: AllocationChange,
         (start, end): (i64, i64),
         address: Option<i64>,
@@ -68,7 +68,7 @@ impl AllocationSums {
     ) -> Result<(), E> {
         self.steps.sort_by_key(|step| step.at);
         // Memory at an address, by process and level: the agent to which it is charged, and its bytes.
-        let mut held: HashMap<(u32, StackLevel, i64), (Option<u32>, i64)> = HashMap::new();
+        let mut held: HashMap<(u32, MemoryLevel, i64), (Option<u32>, i64)> = HashMap::new();
         let mut sums: HashMap<(u32, TrackPlace), i64> = HashMap::new();
         for step in self.steps {
             let at = step.address.map(|address| (step.process, step.level, address));
@@ -104,17 +104,17 @@ mod tests {
         let mut memory = AllocationSums::default();
         let gpu = (0, TrackPlace::Allocations(Some(2)));
         let nobody = (0, TrackPlace::Allocations(None));
-        let real = StackLevel::Real;
+        let real = MemoryLevel::Real;
         memory.add(nobody, real, AllocationChange::Freed, (50, 60), Some(0x10), 0);
         memory.add(gpu, real, AllocationChange::Grown, (0, 10), Some(0x10), 100);
         memory.add(gpu, real, AllocationChange::Grown, (20, 30), Some(0x20), 11);
-        memory.add(gpu, StackLevel::Scratch, AllocationChange::Grown, (30, 31), Some(0x20), 7);
+        memory.add(gpu, MemoryLevel::Scratch, AllocationChange::Grown, (30, 31), Some(0x20), 7);
         memory.add(nobody, real, AllocationChange::Freed, (55, 60), Some(0x99), 0);
         memory.add(gpu, real, AllocationChange::Grown, (60, 70), Some(0x20), 5);
         memory.add(gpu, real, AllocationChange::Grown, (70, 80), None, i64::MIN);
         let mut found = Vec::new();
         let take = |at, (_, place), sum| {
-            found.push((at, matches!(place, TrackPlace::Sum(Some(2), StackLevel::Real)), sum));
+            found.push((at, matches!(place, TrackPlace::Sum(Some(2), MemoryLevel::Real)), sum));
             Ok::<(), ()>(())
         };
         memory.sums(take).unwrap();

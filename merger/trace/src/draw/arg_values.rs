@@ -15,7 +15,7 @@ pub(super) enum StoredValue {
 
 impl StoredValue {
     #[inline]
-    pub(super) fn shown(self, texts: &str) -> ArgValue<'_> {
+    pub(super) fn arg_value(self, texts: &str) -> ArgValue<'_> {
         match self {
             StoredValue::Int(value) => ArgValue::Int(value),
             StoredValue::Uint(value) => ArgValue::Uint(value),
@@ -30,13 +30,13 @@ impl StoredValue {
 }
 
 /// Length of the longest number that is restored exactly: `-2.2250738585072014e-308`.
-const LONGEST_NUMBER: usize = 24;
+const MAX_NUMBER_BYTES: usize = 24;
 
 /// Parses a text as a number, if it is written exactly as this crate writes numbers.
 pub(super) fn number_or_text(text: &[u8]) -> Option<StoredValue> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let (first, rest) = digits.split_first()?;
-    if !first.is_ascii_digit() || text.len() > LONGEST_NUMBER {
+    if !first.is_ascii_digit() || text.len() > MAX_NUMBER_BYTES {
         return None;
     }
     let text = std::str::from_utf8(text).ok()?;

@@ -10,13 +10,13 @@ use serde_json::Value as JsonText;
 use std::collections::HashMap;
 
 /// Maximum number of frames that are drawn of a call stack, the innermost ones.
-const MOST_FRAMES: usize = 512;
+const MAX_FRAMES: usize = 512;
 /// Maximum number of bytes of a call stack's text as an annotation.
 const MAX_STACK_BYTES: usize = 4096;
 
-const FUNCTION: [&str; 4] = ["name", "function", "symbol", "func"];
-const FILE: [&str; 6] = ["file", "library", "dso", "module", "image", "path"];
-const OFFSET: [&str; 4] = ["offset", "pc", "address", "ip"];
+const FUNCTION_KEYS: [&str; 4] = ["name", "function", "symbol", "func"];
+const FILE_KEYS: [&str; 6] = ["file", "library", "dso", "module", "image", "path"];
+const OFFSET_KEYS: [&str; 4] = ["offset", "pc", "address", "ip"];
 
 /// Numbers of call stacks.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct CallStacks {
 
 impl CallStacks {
     /// Returns the number of a call stack plus 1; 0 for none.
-    pub(super) fn number(
+    pub(super) fn stack_number(
         &mut self,
         json: &[u8],
         dictionary: &mut UnitDictionary,
@@ -46,13 +46,17 @@ impl CallStacks {
             json = frames.take();
         }
         let mut frames: Vec<StackFrame> = match &json {
-            JsonText::Array(frames) => frames.iter().filter_map(|json| frame(json, dictionary)).collect(),
-            JsonText::Object(frames) => frames.values().filter_map(|json| frame(json, dictionary)).collect(),
+            JsonText::Array(frames) => {
+                frames.iter().filter_map(|json| read_frame(json, dictionary)).collect()
+            }
+            JsonText::Object(frames) => {
+                frames.values().filter_map(|json| read_frame(json, dictionary)).collect()
+            }
             _ => Vec::new(),
         };
-        if frames.is_empty() || frames.len() > MOST_FRAMES {
+        if frames.is_empty() || frames.len() > MAX_FRAMES {
             counted.cut_stacks += 1;
-            frames.truncate(MOST_FRAMES);
+            frames.truncate(MAX_FRAMES);
         }
         if frames.is_empty() {
             return 0;
@@ -88,23 +92,23 @@ impl CallStacks {
     }
 }
 
-fn frame(json: &JsonText, dictionary: &mut UnitDictionary) -> Option<StackFrame> {
+fn read_frame(json: &JsonText, dictionary: &mut UnitDictionary) -> Option<StackFrame> {
     let texts = &mut dictionary.texts;
     match json {
         JsonText::String(name) => Some(StackFrame { function: texts.add(name), file: TextId(0), offset: 0 }),
         JsonText::Object(of) => {
             let text = |names: &[&str]| names.iter().find_map(|name| of.get(*name)?.as_str());
-            let offset = OFFSET.iter().find_map(|name| match of.get(*name)? {
+            let offset = OFFSET_KEYS.iter().find_map(|name| match of.get(*name)? {
                 JsonText::Number(number) => number.as_u64(),
                 JsonText::String(text) => {
                     text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok())
                 }
                 _ => None,
             });
-            let function = texts.add(text(&FUNCTION).unwrap_or("?"));
+            let function = texts.add(text(&FUNCTION_KEYS).unwrap_or("?"));
             Some(StackFrame {
                 function,
-                file: texts.add(text(&FILE).unwrap_or("")),
+                file: texts.add(text(&FILE_KEYS).unwrap_or("")),
                 offset: offset.unwrap_or(0),
             })
         }
@@ -121,7 +125,7 @@ mod tests {
         let mut dictionary = UnitDictionary::default();
         let mut stacks = CallStacks::default();
         let mut counted = CountedEvents::default();
-        let mut number = |text: &str| stacks.number(text.as_bytes(), &mut dictionary, &mut counted);
+        let mut number = |text: &str| stacks.stack_number(text.as_bytes(), &mut dictionary, &mut counted);
         assert_eq!(number("{}"), 0);
         let first = number(r#"{"frames":[{"depth":0,"name":"f"},{"depth":1,"name":"main"}]}"#);
         assert_eq!(number(r#"["f", "main"]"#), first);

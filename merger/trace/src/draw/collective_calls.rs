@@ -1,7 +1,8 @@
 //! Recognises calls of collectives, which are connected across ranks.
 
 use super::JobRows;
-use super::flows::COLLECTIVE;
+use super::flows::COLLECTIVE_BIT;
+use super::unit_source::UnitSource;
 use crate::item::{ArgValue, TextId, TextTable};
 use rpd_collectives::{CollectiveFunction, is_shared_communicator};
 use rpd_console::Failure;
@@ -15,67 +16,62 @@ use twox_hash::XxHash3_64;
 pub(super) struct CollectiveFlows {
     /// By the number of the text: `None` if it was not checked, otherwise the function if it is one.
     functions: Vec<Option<Option<CollectiveFunction>>>,
-    comm: TextId,
+    communicator: TextId,
     seq: TextId,
     /// Number of earlier programs of this rank that made such calls.
     earlier: u32,
 }
 
 /// Categories of events that are calls of MPI or RCCL.
-const CALLS: [&str; 2] = ["MPI_API", "RCCL_API"];
-
-/// Returns the number of earlier units of the same rank with calls of MPI or RCCL. If a rank runs several
-/// programs one after another, each has communicators with the same names.
-pub(super) fn earlier(job: &JobRows, unit: &RowUnit) -> Result<u32, Failure> {
-    let of = |unit: &RowUnit| {
-        let process = unit.processes.first().filter(|_| !unit.by_pid);
-        process.and_then(|place| job.run.processes.get(*place as usize)).map(|process| &process.info)
-    };
-    let Some(own) = of(unit).filter(|own| own.rank.is_some()) else { return Ok(0) };
-    // Units are in the order of their ranks, so those of a rank are adjacent.
-    let first =
-        job.run.units.partition_point(|unit| of(unit).is_some_and(|other| other.order.0 < own.order.0));
-    let of_rank = job
-        .run
-        .units
-        .iter()
-        .skip(first)
-        .take_while(|unit| of(unit).is_some_and(|other| other.rank == own.rank));
-    let before = |other: &&RowUnit| of(other).is_some_and(|other| other.id < own.id);
-    let mut earlier = 0;
-    for other in of_rank.filter(before) {
-        earlier += u32::from(calls(job, other)?);
-    }
-    Ok(earlier)
-}
+const CALL_CATEGORIES: [&str; 2] = ["MPI_API", "RCCL_API"];
 
 /// Returns whether a unit has calls of MPI or RCCL.
-fn calls(job: &JobRows, unit: &RowUnit) -> Result<bool, Failure> {
-    let ids = unit.ids(rocpd::EVENT);
+fn has_calls(job: &JobRows, unit: &RowUnit) -> Result<bool, Failure> {
+    let (tables, ids) = (&job.run.tables, unit.ids(rocpd::EVENT));
+    let is_call = |id| job.run.strings.get(id).is_some_and(|name| CALL_CATEGORIES.contains(&name.as_ref()));
     let mut known: HashMap<i64, bool> = HashMap::new();
-    let mut found = false;
-    for piece in job.run.tables.within(rocpd::EVENT, ids)? {
-        job.run.tables.each(rocpd::EVENT, piece, ids, &["category_id"], &mut |rows, mut places| {
+    for piece in tables.pieces_with(rocpd::EVENT, ids)? {
+        let mut found = false;
+        tables.read_pieces(rocpd::EVENT, &[piece], ids, &["category_id"], &mut |_, rows, mut places| {
             let categories = rows.column("category_id");
-            found |= places.any(|i| {
-                categories.int(i).is_some_and(|id| {
-                    let is_call =
-                        || job.run.strings.get(id).is_some_and(|name| CALLS.contains(&name.as_ref()));
-                    *known.entry(id).or_insert_with(is_call)
-                })
-            });
+            let mut names_call = |id| *known.entry(id).or_insert_with(|| is_call(id));
+            found |= places.any(|i| categories.int(i).is_some_and(&mut names_call));
             Ok(())
         })?;
         if found {
-            break;
+            return Ok(true);
         }
     }
-    Ok(found)
+    Ok(false)
 }
 
 impl CollectiveFlows {
+    /// Returns the number of earlier units of the same rank with calls of MPI or RCCL; 0 without flows. If a rank
+    /// runs several programs one after another, each has communicators with the same names.
+    pub(super) fn count_earlier(source: &UnitSource<'_>) -> Result<u32, Failure> {
+        let job = source.job;
+        let of = |unit: &RowUnit| {
+            let process = unit.processes.first().filter(|_| !unit.is_unclaimed);
+            process.and_then(|place| job.run.processes.get(*place as usize)).map(|process| &process.info)
+        };
+        let own = of(source.unit).filter(|own| own.rank.is_some() && source.asked.flows);
+        let Some(own) = own else { return Ok(0) };
+        // Units are in the order of their ranks, so those of a rank are adjacent.
+        let units = &job.run.units;
+        let first = units.partition_point(|unit| of(unit).is_some_and(|other| other.order.0 < own.order.0));
+        let of_rank =
+            units[first..].iter().take_while(|unit| of(unit).is_some_and(|other| other.rank == own.rank));
+        let before = |other: &&RowUnit| of(other).is_some_and(|other| other.id < own.id);
+        let mut earlier = 0;
+        for other in of_rank.filter(before) {
+            earlier += u32::from(has_calls(job, other)?);
+        }
+        Ok(earlier)
+    }
+
     pub(super) fn new(texts: &mut TextTable, earlier: u32) -> CollectiveFlows {
-        CollectiveFlows { functions: Vec::new(), comm: texts.add("comm"), seq: texts.add("seq"), earlier }
+        let (communicator, seq) = (texts.add("comm"), texts.add("seq"));
+        CollectiveFlows { functions: Vec::new(), communicator, seq, earlier }
     }
 
     /// Returns the collective function of this name.
@@ -97,10 +93,10 @@ impl CollectiveFlows {
         args: impl Iterator<Item = (TextId, ArgValue<'a>)>,
         texts: &'a TextTable,
     ) -> Option<u64> {
-        let (mut comm, mut seq) = (None, None);
+        let (mut communicator, mut seq) = (None, None);
         for (name, value) in args {
-            if name == self.comm {
-                comm = match value {
+            if name == self.communicator {
+                communicator = match value {
                     ArgValue::Known(text) => Some(texts.get(text)),
                     ArgValue::Text(text) => Some(text),
                     _ => None,
@@ -113,14 +109,15 @@ impl CollectiveFlows {
                 };
             }
         }
-        let (comm, seq) = (comm.filter(|comm| !comm.is_empty() && is_shared_communicator(comm))?, seq?);
-        let names = [comm.as_bytes(), function.name().as_bytes()].map(XxHash3_64::oneshot);
+        let communicator = communicator.filter(|name| !name.is_empty() && is_shared_communicator(name))?;
+        let seq = seq?;
+        let names = [communicator.as_bytes(), function.name().as_bytes()].map(XxHash3_64::oneshot);
         let mut bytes = [0; 28];
         bytes[..8].copy_from_slice(&names[0].to_le_bytes());
         bytes[8..16].copy_from_slice(&names[1].to_le_bytes());
         bytes[16..24].copy_from_slice(&seq.to_le_bytes());
         bytes[24..].copy_from_slice(&self.earlier.to_le_bytes());
-        Some(XxHash3_64::oneshot(&bytes) | COLLECTIVE)
+        Some(XxHash3_64::oneshot(&bytes) | COLLECTIVE_BIT)
     }
 }
 
@@ -131,14 +128,14 @@ mod tests {
     #[test]
     fn calls_of_one_collective_have_one_number() {
         let mut texts = TextTable::default();
-        let mut joint = CollectiveFlows::new(&mut texts, 0);
+        let mut collectives = CollectiveFlows::new(&mut texts, 0);
         let [reduce, reduce_c, bcast, send] =
             ["MPI_Allreduce", "MPI_Allreduce_c", "MPI_Bcast", "MPI_Send"].map(|name| texts.add(name));
         let (comm, seq) = (texts.add("comm"), texts.add("seq"));
         let mut of = |name, on: &str, number| {
-            let function = joint.function(name, &texts)?;
+            let function = collectives.function(name, &texts)?;
             let args = [(comm, ArgValue::Text(on)), (seq, ArgValue::Int(number))];
-            joint.number(function, args.into_iter(), &texts)
+            collectives.number(function, args.into_iter(), &texts)
         };
         let one = of(reduce, "MPI_COMM_WORLD", 3).unwrap();
         assert_eq!(one >> 63, 1);
@@ -151,9 +148,9 @@ mod tests {
             assert_eq!(of(reduce, own, 3), None, "{own}");
         }
         assert_eq!(of(reduce, "MPI_COMM_WORLD", -1), None);
-        joint.earlier = 1;
+        collectives.earlier = 1;
         let args = [(comm, ArgValue::Text("MPI_COMM_WORLD")), (seq, ArgValue::Int(3))];
-        let function = joint.function(reduce, &texts).unwrap();
-        assert_ne!(joint.number(function, args.into_iter(), &texts), Some(one));
+        let function = collectives.function(reduce, &texts).unwrap();
+        assert_ne!(collectives.number(function, args.into_iter(), &texts), Some(one));
     }
 }

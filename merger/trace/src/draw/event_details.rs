@@ -3,27 +3,29 @@
 
 use super::arg_values::StoredValue;
 use super::call_stacks::CallStacks;
-use super::placement::{RowPlacement, RowSpans};
+use super::event_ids::EventIds;
+use super::placement::RowSpans;
 use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
-use super::text_columns::{KnownValues, add_text, each_text, message};
+use super::text_columns::{KnownValues, add_text, each_text, parse_message};
+use super::unit_source::UnitSource;
 use crate::item::{TextId, UnitDictionary};
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
-use rpd_run::{RowUnit, RunTables};
-use rpd_shard::model::{Keys, Value, rocpd};
-use std::collections::HashMap;
-use std::ops::Range;
+use rpd_run::RunTables;
+use rpd_shard::model::{Value, rocpd};
 
 /// Estimated minimum memory of an event with its args, bytes.
 const BYTES_PER_EVENT: u64 = 512;
-/// Minimum and maximum number of events at once.
-const EVENTS: (u64, u64) = (1 << 14, 1 << 20);
+/// Minimum number of events at once.
+const MIN_EVENTS: u64 = 1 << 14;
+/// Maximum number of events at once.
+const MAX_EVENTS: u64 = 1 << 20;
 /// Bytes that the args of one piece of events may always use.
-const LEAST_ROOM: u64 = 256 << 20;
+const MIN_ARG_BYTES: u64 = 256 << 20;
 
 /// Type of the args that mark the beginning of a flow.
-const FLOW_START: &[u8] = b"flow start";
+const FLOW_START_TYPE: &[u8] = b"flow start";
 
 /// Events that are processed together. The chunks of a unit divide all ids, so that each row belongs to exactly
 /// one chunk, even if its event is missing.
@@ -41,7 +43,7 @@ impl EventChunk {
     /// Returns whether a row with this event belongs to the chunk. Rows without an event belong to the first
     /// chunk.
     #[inline]
-    pub(super) fn has(&self, event: Option<i64>) -> bool {
+    pub(super) fn contains(&self, event: Option<i64>) -> bool {
         let id = event.unwrap_or(i64::MIN);
         self.first <= id && self.next.is_none_or(|next| id < next)
     }
@@ -54,9 +56,9 @@ impl EventChunk {
     /// Splits a chunk with several pieces into two halves.
     pub(super) fn split(&self, tables: &RunTables) -> Result<[EventChunk; 2], Failure> {
         let (first, second) = self.pieces.split_at(self.pieces.len() / 2);
-        let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first(rocpd::EVENT, *piece))?;
+        let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first_id(rocpd::EVENT, *piece))?;
         if boundary <= self.first || self.next.is_some_and(|next| next <= boundary) {
-            return Err(descending(tables));
+            return Err(tables.descending_ids(rocpd::EVENT));
         }
         Ok([
             EventChunk { pieces: first.to_vec(), first: self.first, next: Some(boundary) },
@@ -71,17 +73,18 @@ impl EventChunk {
 }
 
 /// Returns the chunks of a unit, ascending; at least one.
-pub(super) fn chunks(tables: &RunTables, unit: &RowUnit, memory: u64) -> Result<Vec<EventChunk>, Failure> {
-    let most = (memory / 2 / BYTES_PER_EVENT).clamp(EVENTS.0, EVENTS.1);
+pub(super) fn event_chunks(source: &UnitSource<'_>) -> Result<Vec<EventChunk>, Failure> {
+    let (tables, unit) = (source.tables(), source.unit);
+    let max_events = (source.memory / 2 / BYTES_PER_EVENT).clamp(MIN_EVENTS, MAX_EVENTS);
     let mut chunks = vec![EventChunk { pieces: Vec::new(), first: i64::MIN, next: None }];
     let mut events = 0;
-    for piece in tables.within(rocpd::EVENT, unit.ids(rocpd::EVENT))? {
-        let rows = tables.rows_of(rocpd::EVENT, piece);
-        let boundary = tables.first(rocpd::EVENT, piece)?;
-        if events > 0 && events + rows > most {
+    for piece in tables.pieces_with(rocpd::EVENT, unit.ids(rocpd::EVENT))? {
+        let rows = tables.row_count(rocpd::EVENT, piece);
+        let boundary = tables.first_id(rocpd::EVENT, piece)?;
+        if events > 0 && events + rows > max_events {
             if let Some(last) = chunks.last_mut() {
                 if boundary <= last.first {
-                    return Err(descending(tables));
+                    return Err(tables.descending_ids(rocpd::EVENT));
                 }
                 last.next = Some(boundary);
             }
@@ -96,14 +99,10 @@ pub(super) fn chunks(tables: &RunTables, unit: &RowUnit, memory: u64) -> Result<
     Ok(chunks)
 }
 
-fn descending(tables: &RunTables) -> Failure {
-    tables.failure("ids of rocpd_event do not ascend: merge its inputs again")
-}
-
 /// The events of a chunk.
 #[derive(Debug, Default)]
 pub(super) struct EventDetails {
-    ids: Ids,
+    ids: EventIds,
     pub(super) categories: Vec<TextId>,
     pub(super) messages: Vec<TextId>,
     /// Number of the call stack plus 1; 0 for none. Empty if no event has one.
@@ -111,7 +110,7 @@ pub(super) struct EventDetails {
     /// Number of arguments in the extdata of each event. Events beyond the end have none.
     extdata_args: Vec<u32>,
     /// Events at which undrawn flows begin, and the categories of these flows.
-    other_arrows: Vec<(u32, TextId)>,
+    pub(super) undrawn_flows: Vec<(u32, TextId)>,
     pub(super) args: EventArgs,
     values: ByEvent<StoredCount>,
 }
@@ -148,7 +147,7 @@ impl<T> Default for ByEvent<T> {
 
 impl<T: Copy> ByEvent<T> {
     /// Sorts the values after all are added.
-    fn order(&mut self, events: usize) {
+    fn sort(&mut self, events: usize) {
         let order = |placed: &Placed<T>| (placed.event, placed.position);
         if !self.all.is_sorted_by_key(order) {
             self.all.sort_by_key(order);
@@ -185,70 +184,8 @@ pub(super) struct EventArgs {
 impl EventArgs {
     #[inline]
     pub(super) fn of(&self, event: u32) -> impl Iterator<Item = (TextId, crate::item::ArgValue<'_>)> {
-        self.by_event.of(event).iter().map(|arg| (arg.value.0, arg.value.1.shown(&self.texts)))
+        self.by_event.of(event).iter().map(|arg| (arg.value.0, arg.value.1.arg_value(&self.texts)))
     }
-}
-
-/// Ids of events, ascending.
-#[derive(Debug, Default)]
-struct Ids {
-    first: i64,
-    len: usize,
-    /// The ids, if they have gaps.
-    sparse: Vec<i64>,
-}
-
-impl Ids {
-    fn push(&mut self, id: i64) {
-        if self.len == 0 {
-            self.first = id;
-        }
-        let is_next = self.first.checked_add(self.len as i64) == Some(id);
-        if self.sparse.is_empty() && !is_next {
-            self.sparse = (self.first..).take(self.len).collect();
-        }
-        if !(self.sparse.is_empty() && is_next) {
-            self.sparse.push(id);
-        }
-        self.len += 1;
-    }
-
-    fn extend(&mut self, keys: &Keys, places: Range<usize>) {
-        places.for_each(|place| self.push(keys.get(place)));
-    }
-
-    #[inline]
-    fn find(&self, id: i64) -> Option<u32> {
-        if self.sparse.is_empty() {
-            let place = usize::try_from(id.checked_sub(self.first)?).ok()?;
-            return (place < self.len).then_some(place as u32);
-        }
-        self.sparse.binary_search(&id).ok().map(|place| place as u32)
-    }
-}
-
-/// Which details of events are requested.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AskedEvents {
-    /// Whether all args are requested. Otherwise only those that identify collectives are read.
-    pub(super) args: bool,
-    /// Whether args are needed to identify collectives.
-    pub(super) collectives: bool,
-    pub(super) values: bool,
-    pub(super) flows: bool,
-}
-
-/// The data that is read of a unit.
-pub(super) struct ValueSource<'a> {
-    pub(super) tables: &'a RunTables,
-    pub(super) unit: &'a RowUnit,
-    pub(super) placing: &'a RowPlacement<'a>,
-    pub(super) tracks: &'a HashMap<super::placement::TrackKey, u32>,
-    /// Pieces of args and of counter values.
-    pub(super) args: &'a [PieceSeen],
-    pub(super) values: &'a [PieceSeen],
-    pub(super) asked: AskedEvents,
-    pub(super) memory: u64,
 }
 
 /// Counts from reading events.
@@ -270,7 +207,7 @@ pub(super) struct CountedEvents {
 impl EventDetails {
     /// Reads a chunk. Returns `None` if its args and counter values do not fit into memory and it can be split.
     pub(super) fn read(
-        source: &ValueSource<'_>,
+        source: &UnitSource<'_>,
         chunk: &EventChunk,
         strings: &mut StringTexts<'_>,
         stacks: &mut CallStacks,
@@ -278,18 +215,18 @@ impl EventDetails {
         counted: &mut CountedEvents,
     ) -> Result<Option<EventDetails>, Failure> {
         let mut events = EventDetails::default();
-        let (tables, unit) = (source.tables, source.unit);
+        let (tables, unit) = (source.tables(), source.unit);
         let wanted = &["category_id", "call_stack", "extdata"];
         let ids = unit.ids(rocpd::EVENT);
-        tables.each_of(rocpd::EVENT, &chunk.pieces, ids, wanted, &mut |_, rows, places| {
-            events.ids.extend(&rows.keys, places.clone());
+        tables.read_pieces(rocpd::EVENT, &chunk.pieces, ids, wanted, &mut |_, rows, places| {
+            places.clone().for_each(|i| events.ids.push(rows.keys.get(i)));
             let categories = rows.column("category_id");
             for i in places.clone() {
                 let category =
                     strings.text(categories.int(i), &mut dictionary.texts, &mut counted.mended_strings);
                 events.categories.push(category);
             }
-            let message = |text: &[u8]| message(text, dictionary, &mut counted.mended);
+            let message = |text: &[u8]| parse_message(text, dictionary, &mut counted.mended);
             each_text(rows.column("extdata"), places.clone(), (TextId(0), 0), message, |(id, args)| {
                 if args > 0 {
                     events.extdata_args.resize(events.messages.len(), 0);
@@ -299,7 +236,7 @@ impl EventDetails {
             });
             let before = events.categories.len() - places.len();
             let mut at = before;
-            let call_stack = |text: &[u8]| stacks.number(text, dictionary, counted);
+            let call_stack = |text: &[u8]| stacks.stack_number(text, dictionary, counted);
             each_text(rows.column("call_stack"), places, 0, call_stack, |stack| {
                 if stack > 0 {
                     events.stacks.resize(at, 0);
@@ -317,11 +254,11 @@ impl EventDetails {
     /// Returns the index of an event.
     #[inline]
     pub(super) fn find(&self, id: Option<i64>) -> Option<u32> {
-        self.ids.find(id?)
+        self.ids.find(id?).map(|place| place as u32)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ids.len
+        self.ids.len()
     }
 
     /// Returns the number of an event's call stack.
@@ -342,11 +279,6 @@ impl EventDetails {
         self.extdata_args.get(event as usize).map_or(0, |args| u64::from(*args))
     }
 
-    /// Returns the events at which undrawn flows begin, and the categories of these flows.
-    pub(super) fn other_arrows(&self) -> &[(u32, TextId)] {
-        &self.other_arrows
-    }
-
     /// Returns the numbers of args and counter values of an event.
     pub(super) fn attached(&self, event: u32) -> (u64, u64) {
         (self.args.by_event.of(event).len() as u64, self.values.of(event).len() as u64)
@@ -355,7 +287,7 @@ impl EventDetails {
     /// Reads the args. Returns `false` if they exceed the memory and the chunk can be split.
     fn read_args(
         &mut self,
-        source: &ValueSource<'_>,
+        source: &UnitSource<'_>,
         chunk: &EventChunk,
         dictionary: &mut UnitDictionary,
         counted: &mut CountedEvents,
@@ -365,26 +297,28 @@ impl EventDetails {
         let ids = source.unit.ids(rocpd::ARG);
         let wanted = &["event_id", "position", "type", "name", "value"];
         let is_read = asked.args || asked.collectives;
-        let pieces = pieces(source.args.iter().filter(|piece| is_read && chunk.touches(piece)));
+        let pieces = piece_numbers(
+            source.seen.pieces(rocpd::ARG).iter().filter(|piece| is_read && chunk.touches(piece)),
+        );
         let mut fits = true;
-        source.tables.each_of(rocpd::ARG, &pieces, ids, wanted, &mut |_, rows, places| {
+        source.tables().read_pieces(rocpd::ARG, &pieces, ids, wanted, &mut |_, rows, places| {
             if !fits {
                 return Ok(());
             }
-            let spans = RowSpans::of(rocpd::ARG, rows, source.placing);
+            let spans = RowSpans::of(rocpd::ARG, rows, &source.placing);
             let (positions, values) = (rows.column("position"), rows.column("value"));
             let mut names = Vec::with_capacity(places.len());
-            let name = |text: &[u8]| add_text(text, dictionary, &mut counted.mended);
+            let name = |text: &[u8]| add_text(text, &mut dictionary.texts, &mut counted.mended);
             each_text(rows.column("name"), places.clone(), TextId(0), name, |id| names.push(id));
             let mut known = KnownValues::of(values, places.clone());
             let mut begins = Vec::new();
             if asked.flows {
-                let is_begin = |kind: &[u8]| kind == FLOW_START;
+                let is_begin = |kind: &[u8]| kind == FLOW_START_TYPE;
                 each_text(rows.column("type"), places.clone(), false, is_begin, |begin| begins.push(begin));
             }
             for (place, (i, name)) in places.zip(names).enumerate() {
                 let event = spans.event(i);
-                if !chunk.has(event) {
+                if !chunk.contains(event) {
                     continue;
                 }
                 counted.args += 1;
@@ -393,42 +327,44 @@ impl EventDetails {
                     continue;
                 };
                 if begins.get(place) == Some(&true) {
-                    self.other_arrows.push((event, name));
+                    self.undrawn_flows.push((event, name));
                 }
                 if !asked.args && !needed.contains(&name) {
                     continue;
                 }
-                let value = known.stored(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
+                let value =
+                    known.stored_value(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
                 let position = positions.int(i).unwrap_or(0).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
                 self.args.by_event.all.push(Placed { event, position, value: (name, value) });
             }
-            fits = self.fits(source, chunk)?;
+            fits = self.check_memory(source, chunk)?;
             Ok(())
         })?;
-        self.args.by_event.order(self.ids.len);
+        self.args.by_event.sort(self.ids.len());
         Ok(fits)
     }
 
     /// Reads the counter values. Returns `false` if they exceed the memory and the chunk can be split.
     fn read_values(
         &mut self,
-        source: &ValueSource<'_>,
+        source: &UnitSource<'_>,
         chunk: &EventChunk,
         counted: &mut CountedEvents,
     ) -> Result<bool, Failure> {
         let ids = source.unit.ids(rocpd::PMC_EVENT);
         let wanted = &["event_id", "pmc_id", "value"];
-        let pieces = pieces(source.values.iter().filter(|piece| chunk.touches(piece)));
+        let pieces =
+            piece_numbers(source.seen.pieces(rocpd::PMC_EVENT).iter().filter(|piece| chunk.touches(piece)));
         let mut fits = true;
-        source.tables.each_of(rocpd::PMC_EVENT, &pieces, ids, wanted, &mut |_, rows, places| {
+        source.tables().read_pieces(rocpd::PMC_EVENT, &pieces, ids, wanted, &mut |_, rows, places| {
             if !fits {
                 return Ok(());
             }
-            let spans = RowSpans::of(rocpd::PMC_EVENT, rows, source.placing);
+            let spans = RowSpans::of(rocpd::PMC_EVENT, rows, &source.placing);
             let values = rows.column("value");
             for i in places {
                 let event = spans.event(i);
-                if !chunk.has(event) {
+                if !chunk.contains(event) {
                     continue;
                 }
                 counted.values += 1;
@@ -444,28 +380,28 @@ impl EventDetails {
                         CounterValue::Double(f64::NAN)
                     }
                 };
-                let key = source.placing.key(&spans, i);
-                let track = source.tracks.get(&key).copied().filter(|_| source.asked.values);
+                let key = source.placing.track_key(&spans, i);
+                let track = source.seen.tracks.get(&key).copied().filter(|_| source.asked.values);
                 let value = StoredCount { track, value };
                 self.values.all.push(Placed { event, position: 0, value });
             }
-            fits = self.fits(source, chunk)?;
+            fits = self.check_memory(source, chunk)?;
             Ok(())
         })?;
-        self.values.order(self.ids.len);
+        self.values.sort(self.ids.len());
         Ok(fits)
     }
 
     /// Returns whether the details fit into memory, or the chunk must be split. A single piece of events may use
     /// more memory, because it cannot be split.
-    fn fits(&self, source: &ValueSource<'_>, chunk: &EventChunk) -> Result<bool, Failure> {
+    fn check_memory(&self, source: &UnitSource<'_>, chunk: &EventChunk) -> Result<bool, Failure> {
         let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
         let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, StoredValue)>>());
         let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
-        let arrows = of(self.other_arrows.len(), size_of::<(u32, TextId)>());
+        let arrows = of(self.undrawn_flows.len(), size_of::<(u32, TextId)>());
         let bytes = args + values + arrows + self.args.texts.len() as u64;
-        let least = if chunk.is_divisible() { 0 } else { LEAST_ROOM };
-        if bytes <= source.memory.max(least) && self.args.texts.len() < u32::MAX as usize {
+        let min_bytes = if chunk.is_divisible() { 0 } else { MIN_ARG_BYTES };
+        if bytes <= source.memory.max(min_bytes) && self.args.texts.len() < u32::MAX as usize {
             return Ok(true);
         }
         if chunk.is_divisible() {
@@ -476,12 +412,12 @@ impl EventDetails {
             self.len(),
             bytes >> 20
         );
-        Err(source.tables.failure(few))
+        Err(source.tables().failure(few))
     }
 }
 
 /// Returns the numbers of these pieces.
-fn pieces<'a>(seen: impl Iterator<Item = &'a PieceSeen>) -> Vec<usize> {
+fn piece_numbers<'a>(seen: impl Iterator<Item = &'a PieceSeen>) -> Vec<usize> {
     seen.map(|piece| piece.piece).collect()
 }
 
@@ -490,24 +426,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_found_with_and_without_gaps() {
-        let mut ids = Ids::default();
-        ids.extend(&Keys::Dense(5), 0..3);
-        assert_eq!([4, 5, 7, 8].map(|id| ids.find(id)), [None, Some(0), Some(2), None]);
-        ids.extend(&Keys::Sparse(vec![9, 10]), 0..2);
-        assert_eq!([7, 8, 9, 10, 11].map(|id| ids.find(id)), [Some(2), None, Some(3), Some(4), None]);
-    }
-
-    #[test]
     fn values_are_found_by_their_event() {
         let mut values = ByEvent::default();
         let placed = |event, position, value| Placed { event, position, value };
         values.all = vec![placed(2, 1, 'c'), placed(0, 0, 'a'), placed(2, 0, 'b'), placed(2, 1, 'd')];
-        values.order(4);
+        values.sort(4);
         let of = |event| values.of(event).iter().map(|placed| placed.value).collect::<String>();
         assert_eq!([0, 1, 2, 3, 4, 9].map(of), ["a", "", "bcd", "", "", ""]);
         let mut none: ByEvent<char> = ByEvent::default();
-        none.order(3);
+        none.sort(3);
         assert!(none.of(0).is_empty());
     }
 }

@@ -4,28 +4,28 @@
 //! call). A flow starts at the last region that began no later than the kernel; of several with the same begin,
 //! at the first row.
 
-use super::survey::PieceSeen;
+use super::event_ids::EventIds;
+use super::unit_source::UnitSource;
 use rpd_console::Failure;
-use rpd_run::{RowUnit, RunTables, place_of};
-use rpd_shard::model::{Keys, TableId, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use std::ops::Range;
 
 /// Tables at whose rows flows end.
-const SINKS: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
+const SINK_TABLES: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
 /// Bit that is set in the numbers of all other flows.
-pub(super) const COLLECTIVE: u64 = 1 << 63;
+pub(super) const COLLECTIVE_BIT: u64 = 1 << 63;
 /// Flow numbers of a unit start at (its index in the job + 1), shifted by this many bits. Consecutive numbers
 /// differ little; with hashes, a compressed file would be half as large again.
 const UNIT_SHIFT: u32 = 40;
 /// Minimum number of events whose stack ids are held at once.
-const LEAST_EVENTS: u64 = 1 << 16;
+const MIN_EVENTS: u64 = 1 << 16;
 
 /// Flows by the rows at which they begin and end.
 #[derive(Debug, Default)]
 pub(super) struct LaunchFlows {
     /// Id of the region, and number of the flow.
     from: Vec<(i64, u64)>,
-    /// Id of the row and number of the flow, for each table of [`SINKS`].
+    /// Id of the row and number of the flow, for each table of [`SINK_TABLES`].
     to: [Vec<(i64, u64)>; 2],
     /// Number of kernels and copies that began before all calls with their stack id.
     pub(super) backward: u64,
@@ -51,46 +51,23 @@ struct Call {
 /// Stack ids of consecutive events.
 #[derive(Debug, Default)]
 struct StackIds {
-    ids: Vec<i64>,
+    events: EventIds,
     stacks: Vec<i64>,
-    /// First id, if the ids have no gaps; `ids` is empty then.
-    first: Option<i64>,
 }
 
 impl StackIds {
-    fn push(&mut self, keys: &Keys, place: usize, stack: i64) {
-        let id = keys.get(place);
-        if self.stacks.is_empty() {
-            self.first = Some(id);
-        }
-        if let Some(first) = self.first
-            && first.checked_add(self.stacks.len() as i64) != Some(id)
-        {
-            self.ids = (first..).take(self.stacks.len()).collect();
-            self.first = None;
-        }
-        if self.first.is_none() {
-            self.ids.push(id);
-        }
+    fn push(&mut self, event: i64, stack: i64) {
+        self.events.push(event);
         self.stacks.push(stack);
     }
 
     /// Returns the stack id of an event; 0 if it has none.
     #[inline]
     fn of(&self, event: Option<i64>) -> i64 {
-        let place = |event: i64| match self.first {
-            Some(first) => usize::try_from(event.checked_sub(first)?).ok(),
-            None => self.ids.binary_search(&event).ok(),
-        };
-        event.and_then(place).and_then(|place| self.stacks.get(place)).copied().unwrap_or(0)
-    }
-
-    /// Returns the first and the last id.
-    fn bounds(&self) -> Option<(i64, i64)> {
-        match self.first {
-            Some(first) => Some((first, first.checked_add(self.stacks.len() as i64 - 1)?)),
-            None => Some((*self.ids.first()?, *self.ids.last()?)),
-        }
+        event
+            .and_then(|event| self.events.find(event))
+            .and_then(|place| self.stacks.get(place))
+            .map_or(0, |id| *id)
     }
 }
 
@@ -119,7 +96,7 @@ impl Launching {
     }
 
     #[inline]
-    fn has(&self, stack: i64, sinks: &[Sink]) -> bool {
+    fn contains(&self, stack: i64, sinks: &[Sink]) -> bool {
         match self {
             Launching::Bits { low, bits } => {
                 let Some(at) = stack.checked_sub(*low).and_then(|at| u64::try_from(at).ok()) else {
@@ -132,51 +109,10 @@ impl Launching {
     }
 }
 
-/// Finds the flows of a unit. `place` is its index in the job, `pieces` are those of the survey, by table.
-pub(super) fn arrows(
-    tables: &RunTables,
-    unit: &RowUnit,
-    pieces: &[Vec<PieceSeen>],
-    place: usize,
-    memory: u64,
-) -> Result<LaunchFlows, Failure> {
-    let seen = |table| pieces.get(place_of(table)).map_or(&[][..], Vec::as_slice);
-    let rows = |table| seen(table).iter().map(|piece| piece.rows).sum::<u64>();
-    let all = SINKS.map(rows).iter().sum::<u64>();
-    if all == 0 || rows(rocpd::REGION) == 0 {
-        return Ok(LaunchFlows::default());
-    }
-    let mut sinks: Vec<Sink> = Vec::with_capacity(usize::try_from(all).unwrap_or(0));
-    let only = each_stack(tables, unit, memory, &mut |stacks| {
-        for (number, table) in (0u8..).zip(SINKS) {
-            each_span(tables, unit, table, seen(table), stacks, &mut |stack, start, id| {
-                sinks.push(Sink { stack, table: number, id, start });
-            })?;
-        }
-        Ok(())
-    })?;
-    sinks.sort_unstable();
-    let launching = Launching::of(&sinks);
-    let mut calls: Vec<Call> = Vec::new();
-    let mut find = |stacks: &StackIds| {
-        each_span(tables, unit, rocpd::REGION, seen(rocpd::REGION), stacks, &mut |stack, start, id| {
-            if launching.has(stack, &sinks) {
-                calls.push(Call { stack, start, id });
-            }
-        })
-    };
-    match only {
-        Some(stacks) => find(&stacks)?,
-        None => drop(each_stack(tables, unit, memory, &mut find)?),
-    }
-    calls.sort_unstable();
-    Ok(join(&sinks, &calls, place))
-}
-
 /// Connects sinks with calls. Both must be sorted.
-fn join(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
+fn connect_calls(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
     let mut arrows = LaunchFlows::default();
-    let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE;
+    let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE_BIT;
     let mut calls = calls;
     for sinks in sinks.chunk_by(|one, other| one.stack == other.stack) {
         let Some(stack) = sinks.first().map(|sink| sink.stack) else { continue };
@@ -208,6 +144,40 @@ fn join(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
 }
 
 impl LaunchFlows {
+    /// Finds the flows of a unit. `place` is its index in the job.
+    pub(super) fn find(source: &UnitSource<'_>, place: usize) -> Result<LaunchFlows, Failure> {
+        let rows = |table| source.seen.pieces(table).iter().map(|piece| piece.rows).sum::<u64>();
+        let all: u64 = SINK_TABLES.map(rows).iter().sum();
+        if all == 0 || rows(rocpd::REGION) == 0 {
+            return Ok(LaunchFlows::default());
+        }
+        let mut sinks: Vec<Sink> = Vec::with_capacity(usize::try_from(all).unwrap_or(0));
+        let only = each_stack(source, &mut |stacks| {
+            for (number, table) in (0u8..).zip(SINK_TABLES) {
+                each_span(source, table, stacks, &mut |stack, start, id| {
+                    sinks.push(Sink { stack, table: number, id, start });
+                })?;
+            }
+            Ok(())
+        })?;
+        sinks.sort_unstable();
+        let launching = Launching::of(&sinks);
+        let mut calls: Vec<Call> = Vec::new();
+        let mut find = |stacks: &StackIds| {
+            each_span(source, rocpd::REGION, stacks, &mut |stack, start, id| {
+                if launching.contains(stack, &sinks) {
+                    calls.push(Call { stack, start, id });
+                }
+            })
+        };
+        match only {
+            Some(stacks) => find(&stacks)?,
+            None => drop(each_stack(source, &mut find)?),
+        }
+        calls.sort_unstable();
+        Ok(connect_calls(&sinks, &calls, place))
+    }
+
     /// Returns the number of flows.
     pub(super) fn len(&self) -> u64 {
         self.from.len() as u64
@@ -232,23 +202,21 @@ impl LaunchFlows {
 
 /// Passes on the stack ids of the events, as many at once as fit. If all fit, they are returned as well.
 fn each_stack(
-    tables: &RunTables,
-    unit: &RowUnit,
-    memory: u64,
+    source: &UnitSource<'_>,
     take: &mut dyn FnMut(&StackIds) -> Result<(), Failure>,
 ) -> Result<Option<StackIds>, Failure> {
-    let ids = unit.ids(rocpd::EVENT);
-    let most = (memory / 4 / 16).max(LEAST_EVENTS);
+    let ids = source.unit.ids(rocpd::EVENT);
+    let max_events = (source.memory / 4 / 16).max(MIN_EVENTS);
     let mut stacks = StackIds::default();
     let mut is_only = true;
-    tables.all(rocpd::EVENT, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
-        if stacks.stacks.len() as u64 >= most {
+    source.tables().read_rows(rocpd::EVENT, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
+        if stacks.stacks.len() as u64 >= max_events {
             take(&stacks)?;
             stacks = StackIds::default();
             is_only = false;
         }
         let cells = rows.column("stack_id");
-        places.for_each(|place| stacks.push(&rows.keys, place, cells.int(place).unwrap_or(0)));
+        places.for_each(|place| stacks.push(rows.keys.get(place), cells.int(place).unwrap_or(0)));
         Ok(())
     })?;
     take(&stacks)?;
@@ -257,17 +225,17 @@ fn each_stack(
 
 /// Passes on stack id, start and id of the rows that have one of these stack ids.
 fn each_span(
-    tables: &RunTables,
-    unit: &RowUnit,
+    source: &UnitSource<'_>,
     table: TableId,
-    pieces: &[PieceSeen],
     stacks: &StackIds,
     take: &mut dyn FnMut(i64, i64, i64),
 ) -> Result<(), Failure> {
-    let Some((first, last)) = stacks.bounds() else { return Ok(()) };
-    let touched = pieces.iter().filter(|piece| piece.events.0 <= last && piece.events.1 >= first);
+    let Some((first, last)) = stacks.events.bounds() else { return Ok(()) };
+    let touched =
+        source.seen.pieces(table).iter().filter(|piece| piece.events.0 <= last && piece.events.1 >= first);
     let touched: Vec<usize> = touched.map(|piece| piece.piece).collect();
-    tables.each_of(table, &touched, unit.ids(table), &["start", "event_id"], &mut |_, rows, places| {
+    let (ids, wanted) = (source.unit.ids(table), &["start", "event_id"]);
+    source.tables().read_pieces(table, &touched, ids, wanted, &mut |_, rows, places| {
         let (starts, events) = (rows.column("start"), rows.column("event_id"));
         for i in places {
             let stack = stacks.of(events.int(i));
@@ -297,7 +265,7 @@ mod tests {
             [call(1, 10, 7), call(2, 10, 1), call(2, 20, 2), call(2, 20, 3), call(2, 30, 4), call(9, 1, 9)];
         let sinks =
             [sink(1, 0, 1, 9), sink(1, 0, 2, 10), sink(2, 0, 3, 25), sink(2, 1, 1, 40), sink(5, 0, 5, 50)];
-        let arrows = join(&sinks, &calls, 1);
+        let arrows = connect_calls(&sinks, &calls, 1);
         let rows = |all: &[(i64, u64)]| all.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         assert_eq!(rows(&arrows.from), [2, 4, 7]);
         assert_eq!(rows(arrows.all(rocpd::KERNEL_DISPATCH)), [2, 3]);
@@ -308,7 +276,7 @@ mod tests {
         assert_eq!(of(&arrows.from, 2), of(&arrows.to[0], 3));
         assert_eq!(of(&arrows.from, 4), of(&arrows.to[1], 1));
         assert_eq!(of(&arrows.from, 7), Some(2 << 40));
-        assert_ne!(of(&arrows.from, 2), of(&join(&sinks, &calls, 2).from, 2));
+        assert_ne!(of(&arrows.from, 2), of(&connect_calls(&sinks, &calls, 2).from, 2));
     }
 
     #[test]
@@ -316,7 +284,7 @@ mod tests {
         for far in [10, i64::MAX] {
             let sinks = [sink(-5, 0, 1, 0), sink(7, 0, 1, 0), sink(far, 0, 1, 0)];
             let launching = Launching::of(&sinks);
-            let found = [-6, -5, 0, 7, far].map(|stack| launching.has(stack, &sinks));
+            let found = [-6, -5, 0, 7, far].map(|stack| launching.contains(stack, &sinks));
             assert_eq!(found, [false, true, false, true, true], "{far}");
         }
     }
@@ -324,11 +292,9 @@ mod tests {
     #[test]
     fn stack_ids_are_found_with_and_without_gaps() {
         let mut stacks = StackIds::default();
-        (0..3).for_each(|place| stacks.push(&Keys::Dense(5), place, 50 + place as i64));
-        assert_eq!(stacks.bounds(), Some((5, 7)));
+        (5..8).for_each(|event| stacks.push(event, 45 + event));
         assert_eq!([Some(4), Some(5), Some(7), Some(8), None].map(|id| stacks.of(id)), [0, 50, 52, 0, 0]);
-        stacks.push(&Keys::Sparse(vec![9]), 0, 90);
+        stacks.push(9, 90);
         assert_eq!([5, 7, 8, 9].map(|id| stacks.of(Some(id))), [50, 52, 0, 90]);
-        assert_eq!(stacks.bounds(), Some((5, 9)));
     }
 }

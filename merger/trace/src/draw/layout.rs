@@ -1,44 +1,49 @@
 //! The tracks of a unit, in drawing order.
 
-use super::placement::{NOBODY, StackLevel, TrackKey, TrackPlace};
+use super::JobRows;
+use super::placement::{MemoryLevel, NO_PROCESS, TrackKey, TrackPlace};
 use crate::item::{DrawnTrack, TrackKind, UnitLayout};
 use rpd_perfetto::Overlaps;
 use rpd_run::{ComputeAgent, ProcessIdentity, RowUnit, RunProcess, RunStrings, UnitNames};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Maximum number of characters in the name of a track of samples.
+const MAX_TRACK_NAME_CHARS: usize = 256;
+
 /// Creates the processes and tracks that the rows need.
-pub(super) fn layout(
-    names: &UnitNames,
-    (processes, strings): (&[RunProcess], &RunStrings),
+pub(super) fn lay_out_tracks(
+    job: &JobRows,
     unit: &RowUnit,
+    names: &UnitNames,
     keys: &BTreeSet<TrackKey>,
-    by_queue: bool,
     layout: &mut UnitLayout,
 ) {
+    let by_queue = job.selection.group_by_queue;
     let mut used: BTreeSet<u32> = keys.iter().map(|(process, _)| *process).collect();
     // A process without rows is also drawn, in its own unit.
-    used.extend(unit.processes.first().filter(|_| !unit.by_pid));
+    used.extend(unit.processes.first().filter(|_| !unit.is_unclaimed));
     let mut used: Vec<(ProcessIdentity, u32)> =
-        used.into_iter().map(|place| (drawn(processes, place), place)).collect();
+        used.into_iter().map(|place| (process_identity(&job.run.processes, place), place)).collect();
     used.sort_by_key(|(drawn, _)| drawn.order);
     for (drawn, place) in used {
         let own =
             keys.range((place, TrackPlace::Thread(None))..).take_while(|(process, _)| *process == place);
-        let mut tracks = Tracks { names, strings, by_queue, groups: BTreeMap::new(), layout, order: 0 };
+        let mut tracks =
+            Tracks { names, strings: &job.run.strings, by_queue, groups: BTreeMap::new(), layout, order: 0 };
         tracks.layout.processes.push(drawn);
         let mut own: Vec<TrackKey> = own.copied().collect();
         own.sort_by_key(|(_, place)| tracks.order_of(*place));
         for key in own {
-            tracks.add(key);
+            tracks.add_track(key);
         }
     }
 }
 
-fn drawn(processes: &[RunProcess], place: u32) -> ProcessIdentity {
+fn process_identity(processes: &[RunProcess], place: u32) -> ProcessIdentity {
     let known = processes.get(place as usize).map(|process| process.info.clone());
     known.unwrap_or_else(|| ProcessIdentity {
         name: "unknown process".to_owned(),
-        order: (NOBODY, NOBODY, i64::MAX),
+        order: (NO_PROCESS, NO_PROCESS, i64::MAX),
         pid: 0,
         host: String::new(),
         rank: None,
@@ -72,7 +77,7 @@ struct Tracks<'a> {
 
 impl Tracks<'_> {
     fn agent(&self, place: Option<u32>) -> Option<&ComputeAgent> {
-        self.names.agents.at(place?).map(|(_, agent)| agent)
+        self.names.agents.at(place)
     }
 
     /// Returns the agent below which a track is drawn; `None` for a track directly below the process.
@@ -85,8 +90,7 @@ impl Tracks<'_> {
                 Some(agent).filter(Option::is_some)
             }
             TrackPlace::Counter(counter) => {
-                let id = self.names.counters.at(counter?)?.1.agent;
-                let agent = self.names.agents.place(id);
+                let agent = self.names.agents.place(self.names.counters.at(counter)?.agent);
                 Some(agent).filter(|agent| self.agent(*agent).is_some_and(|agent| agent.is_gpu))
             }
         }
@@ -103,7 +107,7 @@ impl Tracks<'_> {
                 (2, u8::from(!agent.is_some_and(|agent| agent.is_gpu)), number)
             }
         };
-        let lanes = if self.by_queue { &self.names.queues } else { &self.names.streams };
+        let lanes = self.names.lanes(self.by_queue);
         let class = match place {
             TrackPlace::Thread(_) | TrackPlace::Moments(_) | TrackPlace::Lane(..) => 0,
             TrackPlace::Copies(_) => 1,
@@ -113,41 +117,38 @@ impl Tracks<'_> {
         };
         let within = match place {
             TrackPlace::Thread(thread) => {
-                let tid =
-                    thread.and_then(|thread| self.names.threads.at(thread)).map(|(_, thread)| thread.tid);
+                let tid = self.names.threads.at(thread).map(|thread| thread.tid);
                 let main = self.layout.processes.last().map(|process| process.pid);
                 i64::from(tid.is_none() || tid != main)
             }
-            TrackPlace::Lane(_, lane) => {
-                lane.and_then(|lane| lanes.at(lane)).map_or(i64::MAX, |(_, lane)| lane.handle)
-            }
+            TrackPlace::Lane(_, lane) => lanes.at(lane).map_or(i64::MAX, |lane| lane.handle),
             _ => 0,
         };
         Order { section, kind, number, agent: group.flatten(), class, within, place }
     }
 
-    fn add(&mut self, key: TrackKey) {
+    fn add_track(&mut self, key: TrackKey) {
         let (_, place) = key;
-        let parent = self.group_of(place).map(|agent| self.group(agent));
-        let (name, kind, description) = self.drawn(place);
-        let place = self.push(parent, name, kind, description);
+        let parent = self.group_of(place).map(|agent| self.agent_group(agent));
+        let (name, kind, description) = self.describe_track(place);
+        let place = self.push_track(parent, name, kind, description);
         self.layout.seen.tracks.insert(key, place);
     }
 
     /// Returns the group of an agent and creates it if needed.
-    fn group(&mut self, place: Option<u32>) -> u32 {
+    fn agent_group(&mut self, place: Option<u32>) -> u32 {
         if let Some(group) = self.groups.get(&place) {
             return *group;
         }
         let agent = self.agent(place);
         let name = agent.map_or_else(|| "unknown agent".to_owned(), ComputeAgent::label);
         let model = agent.map(|agent| agent.model.clone()).filter(|model| !model.is_empty());
-        let group = self.push(None, name, TrackKind::Group, model);
+        let group = self.push_track(None, name, TrackKind::Group, model);
         self.groups.insert(place, group);
         group
     }
 
-    fn push(
+    fn push_track(
         &mut self,
         parent: Option<u32>,
         name: String,
@@ -162,50 +163,42 @@ impl Tracks<'_> {
     }
 
     /// Returns name, kind and description of a track.
-    fn drawn(&self, place: TrackPlace) -> (String, TrackKind, Option<String>) {
-        let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    fn describe_track(&self, place: TrackPlace) -> (String, TrackKind, Option<String>) {
+        let non_empty = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let counter = |unit: &str| TrackKind::Counter { unit: unit.to_owned() };
         let plain = |name: &str, overlaps| (name.to_owned(), TrackKind::Slices(overlaps), None);
         match place {
-            TrackPlace::Thread(thread) => match thread.and_then(|thread| self.names.threads.at(thread)) {
-                Some((_, thread)) => {
-                    let name = told(&thread.name).unwrap_or_else(|| format!("thread {}", thread.tid));
+            TrackPlace::Thread(thread) => match self.names.threads.at(thread) {
+                Some(thread) => {
+                    let name = non_empty(&thread.name).unwrap_or_else(|| format!("thread {}", thread.tid));
                     (name, TrackKind::Thread { tid: thread.tid }, None)
                 }
                 None => plain("unknown thread", Overlaps::Nest),
             },
             TrackPlace::Moments(track) => {
-                let track = track.and_then(|track| self.names.tracks.at(track)).map(|(_, track)| track);
-                let name = track.and_then(|track| track.name).and_then(|id| self.strings.get(id));
-                let name = name
-                    .map(|name| name.chars().take(256).collect::<String>())
-                    .filter(|name| !name.is_empty());
-                plain(name.as_deref().unwrap_or("samples"), Overlaps::Nest)
+                let name = self.names.tracks.at(track).and_then(|track| self.strings.get(track.name?));
+                let name = name.map(|name| name.chars().take(MAX_TRACK_NAME_CHARS).collect::<String>());
+                plain(name.filter(|name| !name.is_empty()).as_deref().unwrap_or("samples"), Overlaps::Nest)
             }
             TrackPlace::Lane(_, lane) => {
-                let (lanes, word) = match self.by_queue {
-                    true => (&self.names.queues, "queue"),
-                    false => (&self.names.streams, "stream"),
-                };
-                match lane.and_then(|lane| lanes.at(lane)) {
-                    Some((_, lane)) => plain(&lane.name, Overlaps::Separate),
-                    None => plain(&format!("unknown {word}"), Overlaps::Separate),
-                }
+                let unknown = if self.by_queue { "unknown queue" } else { "unknown stream" };
+                let lane = self.names.lanes(self.by_queue).at(lane);
+                plain(lane.map_or(unknown, |lane| &lane.name), Overlaps::Separate)
             }
             TrackPlace::Copies(_) => plain("copies", Overlaps::Separate),
             TrackPlace::Allocations(_) => plain("allocations", Overlaps::Separate),
             TrackPlace::Sum(_, level) => {
                 let name = match level {
-                    StackLevel::Real => "memory allocated",
-                    StackLevel::Virtual => "virtual memory allocated",
-                    StackLevel::Scratch => "scratch memory allocated",
+                    MemoryLevel::Real => "memory allocated",
+                    MemoryLevel::Virtual => "virtual memory allocated",
+                    MemoryLevel::Scratch => "scratch memory allocated",
                 };
                 (name.to_owned(), counter("bytes"), None)
             }
-            TrackPlace::Counter(place) => match place.and_then(|place| self.names.counters.at(place)) {
-                Some((_, found)) => {
+            TrackPlace::Counter(place) => match self.names.counters.at(place) {
+                Some(found) => {
                     let unit = if found.unit == "B" { "bytes" } else { &found.unit };
-                    (found.name.clone(), counter(unit), told(&found.description))
+                    (found.name.clone(), counter(unit), non_empty(&found.description))
                 }
                 None => ("unknown counter".to_owned(), counter(""), None),
             },

@@ -5,13 +5,13 @@
 //!   or copy. The remaining work is done for a chunk of events at a time, which limits memory.
 //! * `event_details` reads what the events of a chunk contain (`text_columns`, `arg_values`, `call_stacks`).
 //!   `collective_calls` recognises collectives, and `allocations` sums up allocated memory.
-//! * `undrawn_tables` counts rows of tables that are not drawn.
 
 mod allocations;
 mod arg_values;
 mod call_stacks;
 mod collective_calls;
 mod event_details;
+mod event_ids;
 mod flows;
 mod layout;
 mod members;
@@ -22,13 +22,15 @@ mod string_texts;
 mod survey;
 mod table_rows;
 mod text_columns;
-mod undrawn_tables;
 mod unit;
+mod unit_source;
 
-use super::item::{ItemSort, TableFacts, TraceItem, TraceSelection, UnitDictionary, UnitFacts, UnitLayout};
+use super::item::{
+    TableFacts, TraceItem, TraceSelection, UnitDictionary, UnitFacts, UnitLayout, table_place,
+};
 use rpd_console::Failure;
-use rpd_run::{RunDatabase, UnitNames};
-use rpd_shard::model::{TableId, rocpd};
+use rpd_run::{DRAWN_TABLES, IdRanges, RowUnit, RunDatabase, UnitNames};
+use rpd_shard::model::{Schema, TableId};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -37,15 +39,7 @@ use std::path::Path;
 pub struct JobRows {
     run: RunDatabase,
     selection: TraceSelection,
-    plans: Vec<UnitPlan>,
     window: Option<(i64, i64)>,
-}
-
-/// A part of the job that is drawn at once: a process, or all rows that no process claims.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnitPlan {
-    /// Number of rows in all tables, as a measure of the work.
-    pub weight: u64,
 }
 
 /// Results of the first pass over a unit.
@@ -53,15 +47,22 @@ pub struct UnitPlan {
 pub(crate) struct SurveyedUnit {
     names: UnitNames,
     tracks: HashMap<placement::TrackKey, u32>,
-    /// Pieces with rows of the unit, by the index of their table in [`DRAWN`](rpd_run::DRAWN).
+    /// Pieces with rows of the unit, by the index of their table in [`DRAWN_TABLES`].
     pieces: Vec<Vec<survey::PieceSeen>>,
 }
 
-/// Callback that receives the items of a unit, in the order of the database.
-pub type TakeItem<'a> = dyn FnMut(&TraceItem<'_>) -> Result<(), Failure> + 'a;
+impl SurveyedUnit {
+    /// Returns the pieces of a table with rows of the unit.
+    fn pieces(&self, table: TableId) -> &[survey::PieceSeen] {
+        self.pieces.get(table_place(table)).map_or(&[], Vec::as_slice)
+    }
+}
 
-/// Callback that receives the start, the end and the sort of each item that will be drawn.
-pub type TakeTimes<'a> = dyn FnMut(i64, i64, ItemSort) + 'a;
+/// Callback that receives the items of a unit, in the order of the database.
+pub(crate) type TakeItem<'a> = dyn FnMut(&TraceItem<'_>) -> Result<(), Failure> + 'a;
+
+/// Callback that receives the start of each item that will be drawn.
+pub(crate) type TakeStart<'a> = dyn FnMut(i64) + 'a;
 
 impl JobRows {
     /// Opens a merged database.
@@ -70,8 +71,7 @@ impl JobRows {
     /// [`Failure::input`], if the file cannot be read, is damaged, or was not written by rpd-merge.
     pub fn open(path: &Path, selection: &TraceSelection) -> Result<JobRows, Failure> {
         let run = RunDatabase::open(path, selection.ranks.as_deref())?;
-        let plans = run.units.iter().map(|unit| UnitPlan { weight: unit.weight() }).collect();
-        Ok(JobRows { run, selection: selection.clone(), plans, window: None })
+        Ok(JobRows { run, selection: selection.clone(), window: None })
     }
 
     /// Returns the run.
@@ -80,28 +80,19 @@ impl JobRows {
     }
 
     /// Returns the units in the order of the job (that of
-    /// [`ProcessIdentity::order`](rpd_run::ProcessIdentity::order)).
-    pub fn units(&self) -> &[UnitPlan] {
-        &self.plans
+    /// [`ProcessIdentity::order`](rpd_run::ProcessIdentity::order)). Each is drawn at once.
+    pub fn units(&self) -> &[RowUnit] {
+        &self.run.units
     }
 
     /// Returns the rows of unselected processes, which are in no unit. They must be added once to the
     /// [`UnitFacts`] of the units.
-    pub fn unasked(&self) -> UnitFacts {
-        let rows = |table: TableId| {
+    pub fn unselected(&self) -> UnitFacts {
+        let tables = DRAWN_TABLES.map(|table| {
             let rows = self.run.unselected.get(&table).copied().unwrap_or(0);
             TableFacts { rows, left_out: rows, ..TableFacts::default() }
-        };
-        UnitFacts {
-            regions: rows(rocpd::REGION),
-            kernels: rows(rocpd::KERNEL_DISPATCH),
-            copies: rows(rocpd::MEMORY_COPY),
-            allocations: rows(rocpd::MEMORY_ALLOCATE),
-            samples: rows(rocpd::SAMPLE),
-            values: rows(rocpd::PMC_EVENT),
-            args: rows(rocpd::ARG),
-            ..UnitFacts::default()
-        }
+        });
+        UnitFacts { tables, ..UnitFacts::default() }
     }
 
     /// Returns the selected ranges of ranks that have no process, first and last of each.
@@ -112,12 +103,25 @@ impl JobRows {
         unknown.map(|range| (*range.start(), *range.end())).collect()
     }
 
-    /// Returns tables that a trace cannot show, with their numbers of rows.
+    /// Returns the name and the number of rows of each carried table with rows. A trace cannot show them.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.
-    pub fn others(&self) -> Result<Vec<(String, u64)>, Failure> {
-        undrawn_tables::others(&self.run.tables)
+    pub fn carried_tables(&self) -> Result<Vec<(String, u64)>, Failure> {
+        let tables = &self.run.tables;
+        let stored = tables.database().spaces().iter().flat_map(|space| &space.tables);
+        let mut found = Vec::new();
+        for table in stored.filter(|table| Schema::builtin().get(table.table.id).is_none()) {
+            let mut count = 0;
+            tables.read_rows(table.table.id, &IdRanges::all(), &[], &mut |_, places| {
+                count += places.len() as u64;
+                Ok(())
+            })?;
+            if count > 0 {
+                found.push((table.table.name.to_string(), count));
+            }
+        }
+        Ok(found)
     }
 
     /// Restricts the items to those that touch `[from, to)`, ns in job time. The survey still covers all times.
@@ -139,27 +143,20 @@ impl JobRows {
         }
     }
 
-    /// Makes the first pass over a unit, which determines its tracks. `each` receives the times of all items
-    /// that will be drawn. An end may be before its start, and a selection by category is ignored.
+    /// Makes the first pass over a unit, which determines its tracks. `each` receives the start of each item
+    /// that will be drawn; a selection by category is ignored.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.
-    pub fn survey(&self, unit: usize, each: &mut TakeTimes<'_>) -> Result<UnitLayout, Failure> {
-        let Some(unit) = self.run.units.get(unit) else { return Ok(UnitLayout::default()) };
-        survey::survey(
-            &self.run.tables,
-            unit,
-            (&self.run.processes, &self.run.strings),
-            &self.selection,
-            each,
-        )
+    pub fn survey(&self, unit: usize, each: &mut TakeStart<'_>) -> Result<UnitLayout, Failure> {
+        let unit = self.run.units.get(unit);
+        unit.map_or(Ok(UnitLayout::default()), |unit| survey::survey_unit(self, unit, each))
     }
 
     /// Makes the second pass, which passes on all items in the order of the database. Items with equal times on
     /// one track are in nesting order.
     ///
-    /// `dictionary` must be new; it is complete when the pass ends. `memory` is the number of further bytes that
-    /// may be used.
+    /// `memory` is the number of further bytes that may be used.
     ///
     /// # Errors
     /// [`Failure::input`], if rows cannot be read; the failures of `take`.
@@ -167,11 +164,10 @@ impl JobRows {
         &self,
         unit: usize,
         layout: &UnitLayout,
-        dictionary: &mut UnitDictionary,
         memory: u64,
         take: &mut TakeItem<'_>,
-    ) -> Result<UnitFacts, Failure> {
-        let Some(found) = self.run.units.get(unit) else { return Ok(UnitFacts::default()) };
-        unit::draw(self, unit, found, layout, dictionary, memory, take)
+    ) -> Result<(UnitFacts, UnitDictionary), Failure> {
+        let found = self.run.units.get(unit);
+        found.map_or(Ok(Default::default()), |found| unit::draw_unit(self, unit, found, layout, memory, take))
     }
 }

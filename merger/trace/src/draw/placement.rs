@@ -1,11 +1,12 @@
 //! Determines the tracks on which the rows of a unit are drawn.
 
-use rpd_run::{RowUnit, RunProcess, UnitNames, row_times};
+use super::JobRows;
+use rpd_run::{RowUnit, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::collections::HashMap;
 
 /// Index of the process of rows whose own process is missing.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_PROCESS: u32 = u32::MAX;
 
 /// A track, by indices into [`UnitNames`]; `None` if the entry is missing. The order is that of drawing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,45 +22,45 @@ pub(super) enum TrackPlace {
     /// Allocations, by agent.
     Allocations(Option<u32>),
     /// Sum of allocated memory, by agent and level.
-    Sum(Option<u32>, StackLevel),
+    Sum(Option<u32>, MemoryLevel),
     /// Values of a counter.
     Counter(Option<u32>),
 }
 
 /// Kind of the allocated memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum StackLevel {
+pub(super) enum MemoryLevel {
     Real,
     Virtual,
     Scratch,
 }
 
-impl StackLevel {
-    pub(super) fn of(value: Value<'_>) -> StackLevel {
+impl MemoryLevel {
+    pub(super) fn of(value: Value<'_>) -> MemoryLevel {
         match value {
-            Value::Text(b"VIRTUAL") => StackLevel::Virtual,
-            Value::Text(b"SCRATCH") => StackLevel::Scratch,
-            _ => StackLevel::Real,
+            Value::Text(b"VIRTUAL") => MemoryLevel::Virtual,
+            Value::Text(b"SCRATCH") => MemoryLevel::Scratch,
+            _ => MemoryLevel::Real,
         }
     }
 }
 
-/// A track of a process. The process is an index into those of the job, or [`NOBODY`].
+/// A track of a process. The process is an index into those of the job, or [`NO_PROCESS`].
 pub(super) type TrackKey = (u32, TrackPlace);
 
 /// The columns that determine the times and the tracks of a table's rows.
 pub(super) struct RowSpans<'a> {
-    table: TableId,
+    pub(super) table: TableId,
     pid: &'a Cells,
     start: &'a Cells,
     end: &'a Cells,
     event: &'a Cells,
-    who: [&'a Cells; 2],
+    place_columns: [&'a Cells; 2],
 }
 
 impl<'a> RowSpans<'a> {
     pub(super) fn of(table: TableId, rows: &'a Rows<Local>, placing: &RowPlacement<'_>) -> RowSpans<'a> {
-        let who = match table {
+        let place_columns = match table {
             rocpd::REGION => ["tid", ""],
             rocpd::SAMPLE => ["track_id", ""],
             rocpd::KERNEL_DISPATCH => ["agent_id", if placing.by_queue { "queue_id" } else { "stream_id" }],
@@ -74,7 +75,7 @@ impl<'a> RowSpans<'a> {
             start: rows.column(start),
             end: rows.column(end),
             event: rows.column("event_id"),
-            who: who.map(|column| rows.column(column)),
+            place_columns: place_columns.map(|column| rows.column(column)),
         }
     }
 
@@ -85,8 +86,8 @@ impl<'a> RowSpans<'a> {
     }
 
     /// Returns the memory level of an allocation.
-    pub(super) fn level(&self, i: usize) -> StackLevel {
-        StackLevel::of(self.who[1].get(i))
+    pub(super) fn level(&self, i: usize) -> MemoryLevel {
+        MemoryLevel::of(self.place_columns[1].get(i))
     }
 
     /// Returns the id of the row's event.
@@ -101,69 +102,60 @@ impl<'a> RowSpans<'a> {
 pub(super) struct RowPlacement<'a> {
     pub(super) names: &'a UnitNames,
     /// The process of all rows; `None` if each row names its process.
-    one: Option<u32>,
+    process: Option<u32>,
     /// Indices of the processes, by id.
     processes: HashMap<i64, u32>,
     by_queue: bool,
 }
 
 impl<'a> RowPlacement<'a> {
-    /// `processes` are all processes of the job.
-    pub(super) fn new(
-        names: &'a UnitNames,
-        processes: &[RunProcess],
-        unit: &RowUnit,
-        by_queue: bool,
-    ) -> RowPlacement<'a> {
+    pub(super) fn new(job: &JobRows, unit: &RowUnit, names: &'a UnitNames) -> RowPlacement<'a> {
         let own = &unit.processes;
-        let id = |place: &u32| Some((processes.get(*place as usize)?.info.id, *place));
+        let id = |place: &u32| Some((job.run.processes.get(*place as usize)?.info.id, *place));
         RowPlacement {
             names,
-            one: own.first().copied().filter(|_| !unit.by_pid),
+            process: own.first().copied().filter(|_| !unit.is_unclaimed),
             processes: own.iter().filter_map(id).collect(),
-            by_queue,
+            by_queue: job.selection.group_by_queue,
         }
     }
 
-    fn process(&self, id: Option<i64>) -> u32 {
-        match self.one {
-            Some(one) => one,
-            None => id.and_then(|id| self.processes.get(&id).copied()).unwrap_or(NOBODY),
+    fn process_of(&self, id: Option<i64>) -> u32 {
+        match self.process {
+            Some(process) => process,
+            None => id.and_then(|id| self.processes.get(&id).copied()).unwrap_or(NO_PROCESS),
         }
     }
 
     /// Returns the track of a row.
     #[inline]
-    pub(super) fn key(&self, spans: &RowSpans<'_>, i: usize) -> TrackKey {
+    pub(super) fn track_key(&self, spans: &RowSpans<'_>, i: usize) -> TrackKey {
         let names = self.names;
-        let [first, second] = spans.who;
-        let pid = || if self.one.is_some() { None } else { spans.pid.int(i) };
+        let [first, second] = spans.place_columns;
+        let pid = || if self.process.is_some() { None } else { spans.pid.int(i) };
         match spans.table {
-            rocpd::REGION => (self.process(pid()), TrackPlace::Thread(names.threads.place(first.int(i)))),
+            rocpd::REGION => (self.process_of(pid()), TrackPlace::Thread(names.threads.place(first.int(i)))),
             rocpd::KERNEL_DISPATCH => {
-                let lanes = if self.by_queue { &names.queues } else { &names.streams };
-                let agent = names.agents.place(first.int(i));
-                (self.process(pid()), TrackPlace::Lane(agent, lanes.place(second.int(i))))
+                let lane = names.lanes(self.by_queue).place(second.int(i));
+                (self.process_of(pid()), TrackPlace::Lane(names.agents.place(first.int(i)), lane))
             }
             rocpd::MEMORY_COPY => {
                 let (to, from) = (names.agents.place(first.int(i)), names.agents.place(second.int(i)));
-                let gpu = |agent: &Option<u32>| {
-                    agent.and_then(|place| names.agents.at(place)).is_some_and(|(_, agent)| agent.is_gpu)
-                };
+                let gpu = |agent: &Option<u32>| names.agents.at(*agent).is_some_and(|agent| agent.is_gpu);
                 let agent = [to, from].into_iter().find(gpu).unwrap_or(to.or(from));
-                (self.process(pid()), TrackPlace::Copies(agent))
+                (self.process_of(pid()), TrackPlace::Copies(agent))
             }
             rocpd::MEMORY_ALLOCATE => {
-                (self.process(pid()), TrackPlace::Allocations(names.agents.place(first.int(i))))
+                (self.process_of(pid()), TrackPlace::Allocations(names.agents.place(first.int(i))))
             }
             rocpd::SAMPLE => {
                 let place = names.tracks.place(first.int(i));
-                let Some((_, track)) = place.and_then(|place| names.tracks.at(place)) else {
-                    return (self.process(None), TrackPlace::Moments(None));
+                let Some(track) = names.tracks.at(place) else {
+                    return (self.process_of(None), TrackPlace::Moments(None));
                 };
                 let thread = names.threads.place(track.thread);
                 let on = thread.map_or(TrackPlace::Moments(place), |thread| TrackPlace::Thread(Some(thread)));
-                (self.process(track.process), on)
+                (self.process_of(track.process), on)
             }
             _ => self.counter(first.int(i)),
         }
@@ -172,8 +164,8 @@ impl<'a> RowPlacement<'a> {
     /// Returns the track of a counter.
     pub(super) fn counter(&self, id: Option<i64>) -> TrackKey {
         let place = self.names.counters.place(id);
-        let counter = place.and_then(|place| self.names.counters.at(place));
-        (self.process(counter.and_then(|(_, counter)| counter.process)), TrackPlace::Counter(place))
+        let counter = self.names.counters.at(place);
+        (self.process_of(counter.and_then(|counter| counter.process)), TrackPlace::Counter(place))
     }
 }
 
@@ -183,11 +175,11 @@ pub(super) struct RecentPlaces<V> {
     slots: Vec<Option<(TrackKey, V)>>,
 }
 
-const SLOTS: usize = 64;
+const SLOT_COUNT: usize = 64;
 
 impl<V: Copy> Default for RecentPlaces<V> {
     fn default() -> RecentPlaces<V> {
-        RecentPlaces { slots: vec![None; SLOTS] }
+        RecentPlaces { slots: vec![None; SLOT_COUNT] }
     }
 }
 
@@ -196,15 +188,15 @@ impl<V: Copy> RecentPlaces<V> {
     fn slot((process, place): TrackKey) -> usize {
         let number = |place: Option<u32>| place.map_or(0, |place| place.wrapping_add(1));
         let place = match place {
-            TrackPlace::Thread(place) | TrackPlace::Moments(place) | TrackPlace::Copies(place) => {
-                number(place)
-            }
-            TrackPlace::Allocations(place) | TrackPlace::Sum(place, _) | TrackPlace::Counter(place) => {
-                number(place)
-            }
+            TrackPlace::Thread(place)
+            | TrackPlace::Moments(place)
+            | TrackPlace::Copies(place)
+            | TrackPlace::Allocations(place)
+            | TrackPlace::Sum(place, _)
+            | TrackPlace::Counter(place) => number(place),
             TrackPlace::Lane(agent, lane) => number(agent).wrapping_mul(8).wrapping_add(number(lane)),
         };
-        place.wrapping_add(process.wrapping_mul(16)) as usize % SLOTS
+        place.wrapping_add(process.wrapping_mul(16)) as usize % SLOT_COUNT
     }
 
     #[inline]

@@ -1,16 +1,30 @@
 //! Turns a row into an item: whether it is drawn, on which track, and with which args and flows.
 
-use super::event_details::{EventChunk, EventDetails};
-use super::placement::{NOBODY, RowSpans, TrackKey, TrackPlace};
-use super::survey::{excludes, is_selected};
-use super::text_columns::add_text;
-use super::unit::{DrawnTable, EventOutcome, UnitDrawer, of_table};
+use super::event_details::EventDetails;
+use super::placement::{NO_PROCESS, TrackKey, TrackPlace};
+use super::survey::{excludes_table, is_selected};
+use super::table_rows::ChunkRows;
+use super::unit::{EventOutcome, UnitDrawer};
 use crate::item::{
     ArgValue, FlowEnd, ItemArg, ItemExclusion, ItemKind, StackNumber, TextId, TraceItem, TrackKind,
 };
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
-use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::model::rocpd;
+
+/// A row that is drawn.
+pub(super) struct DrawnRow {
+    pub(super) key: TrackKey,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    track: u32,
+    /// Index of its event in the chunk.
+    event: Option<u32>,
+    category: TextId,
+    pub(super) message: TextId,
+    /// If false, the row is before the window and only its counter values are used.
+    in_window: bool,
+}
 
 /// Track of samples that only have counter values.
 const NO_TRACK: u32 = u32::MAX;
@@ -19,76 +33,56 @@ impl UnitDrawer<'_, '_> {
     /// Returns the properties with which a row is drawn. Returns `None` if it is not drawn, and counts the
     /// reason.
     #[inline]
-    pub(super) fn enter(
-        &mut self,
-        table: TableId,
-        spans: &RowSpans<'_>,
-        i: usize,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Option<DrawnTable> {
+    pub(super) fn classify_row(&mut self, rows: &ChunkRows<'_>, i: usize) -> Option<DrawnRow> {
+        let (spans, events, source) = (&rows.spans, rows.events, self.source);
         let id = spans.event(i);
-        if !chunk.has(id) {
+        if !rows.chunk.contains(id) {
             return None;
         }
         let event = events.find(id);
-        let facts = of_table(&mut self.facts, table);
+        let facts = &mut self.facts.tables[rows.facts];
         facts.rows += 1;
-        let Some((start, mut end)) = spans.times(i) else {
+        let Some((start, end)) = spans.times(i) else {
             facts.untimed += 1;
             return None;
         };
-        let key = self.placing.key(spans, i);
-        let category =
-            event.and_then(|event| events.categories.get(event as usize)).copied().unwrap_or_default();
+        let text_of =
+            |texts: &[TextId]| event.and_then(|event| texts.get(event as usize)).copied().unwrap_or_default();
+        let key = source.placing.track_key(spans, i);
+        let category = text_of(&events.categories);
         let mut track = self.track(key);
-        if track.is_none() && table == rocpd::SAMPLE && is_selected(self.processes, key) {
+        if track.is_none() && spans.table == rocpd::SAMPLE && is_selected(&source.job.run.processes, key) {
             // The survey found only counters in this sample, which have separate tracks.
             track = Some(NO_TRACK);
         }
-        let is_asked = !excludes(self.selection, table) && !self.leaves_out(category);
-        let is_late = self.window.is_some_and(|(_, to)| start >= to);
-        let Some(track) = track.filter(|_| is_asked && !is_late) else {
-            of_table(&mut self.facts, table).left_out += 1;
-            self.note(event, EventOutcome::LeftOut);
-            return None;
-        };
-        let in_window = self.window.is_none_or(|(from, _)| end.max(start) >= from);
-        let message =
-            event.and_then(|event| events.messages.get(event as usize)).copied().unwrap_or_default();
-        let facts = of_table(&mut self.facts, table);
-        if !in_window {
+        let is_asked =
+            !excludes_table(&source.job.selection, spans.table) && !self.excludes_category(category);
+        let is_late = source.job.window.is_some_and(|(_, to)| start >= to);
+        let track = track.filter(|_| is_asked && !is_late);
+        let (is_clamped, end) = (end < start, end.max(start));
+        let in_window = source.job.window.is_none_or(|(from, _)| end >= from);
+        let facts = &mut self.facts.tables[rows.facts];
+        if track.is_some() && in_window {
+            facts.clamped += u64::from(is_clamped);
+            facts.drawn += 1;
+            facts.duration += u128::from(end.abs_diff(start));
+            if let Some(event) = event.filter(|_| source.asked.args) {
+                facts.event_args += events.extdata_args(event);
+            }
+            self.facts.without_event += u64::from(event.is_none());
+            self.facts.without_track += u64::from(is_unknown(key));
+            self.note_outcome(event, EventOutcome::Drawn);
+        } else {
             facts.left_out += 1;
-            self.note(event, EventOutcome::LeftOut);
-            return Some(DrawnTable {
-                key,
-                start,
-                end: end.max(start),
-                track,
-                event,
-                category,
-                message,
-                in_window,
-            });
+            self.note_outcome(event, EventOutcome::LeftOut);
         }
-        if end < start {
-            facts.clamped += 1;
-            end = start;
-        }
-        facts.drawn += 1;
-        facts.duration += u128::from(end.abs_diff(start));
-        if let Some(event) = event.filter(|_| self.shows_args) {
-            facts.event_args += events.extdata_args(event);
-        }
-        self.facts.without_event += u64::from(event.is_none());
-        self.facts.without_track += u64::from(is_unknown(key));
-        self.note(event, EventOutcome::Drawn);
-        Some(DrawnTable { key, start, end, track, event, category, message, in_window })
+        let message = text_of(&events.messages);
+        Some(DrawnRow { key, start, end, track: track?, event, category, message, in_window })
     }
 
-    fn note(&mut self, event: Option<u32>, fate: EventOutcome) {
-        if let Some(known) = event.and_then(|event| self.fates.get_mut(event as usize)) {
-            *known = fate.max(*known);
+    fn note_outcome(&mut self, event: Option<u32>, outcome: EventOutcome) {
+        if let Some(known) = event.and_then(|event| self.outcomes.get_mut(event as usize)) {
+            *known = outcome.max(*known);
         }
     }
 
@@ -98,26 +92,26 @@ impl UnitDrawer<'_, '_> {
         if let Some(track) = self.recent.get(key) {
             return track;
         }
-        let track = self.layout.seen.tracks.get(&key).copied();
+        let track = self.source.seen.tracks.get(&key).copied();
         self.recent.put(key, track);
         track
     }
 
     /// Returns whether a category is excluded.
     #[inline]
-    fn leaves_out(&mut self, category: TextId) -> bool {
+    fn excludes_category(&mut self, category: TextId) -> bool {
         let place = category.0 as usize;
-        if place >= self.left_out.len() {
-            self.left_out.resize(place + 1, None);
+        if place >= self.excluded_categories.len() {
+            self.excluded_categories.resize(place + 1, None);
         }
-        let Some(known) = self.left_out.get_mut(place) else { return false };
-        let (selection, texts) = (self.selection, &self.dictionary.texts);
+        let Some(known) = self.excluded_categories.get_mut(place) else { return false };
+        let (selection, texts) = (&self.source.job.selection, &self.dictionary.texts);
         *known.get_or_insert_with(|| {
             let category = texts.get(category);
             selection.exclude.iter().any(|what| match what {
                 // Prefixes that rocprofv3 and rocprof-sys use.
                 ItemExclusion::Markers => {
-                    ["MARKER_", "rocm_marker_"].iter().any(|start| category.starts_with(start))
+                    category.starts_with("MARKER_") || category.starts_with("rocm_marker_")
                 }
                 ItemExclusion::Category(name) => category == name,
                 _ => false,
@@ -127,36 +121,29 @@ impl UnitDrawer<'_, '_> {
 
     /// Passes on the slice of a row, and the counter values of its event.
     #[inline]
-    pub(super) fn slice<'r>(
+    pub(super) fn emit_slice<'r>(
         &mut self,
-        row: &DrawnTable,
+        row: &DrawnRow,
         name: TextId,
         args: &mut Vec<ItemArg<'r>>,
         events: &'r EventDetails,
     ) -> Result<(), Failure> {
         if !row.in_window {
-            return self.values(row, events);
+            return self.emit_values(row, events);
         }
         self.add_args(row, args, events);
         self.facts.items.slices += 1;
         self.facts.items.flows += self.flows.len() as u64;
-        (self.take)(&TraceItem {
-            start: row.start,
-            end: row.end,
-            track: row.track,
-            kind: ItemKind::Slice,
-            name,
-            category: row.category,
-            flows: &self.flows,
-            args,
-        })?;
-        self.values(row, events)
+        let DrawnRow { start, end, track, category, .. } = *row;
+        let (kind, flows) = (ItemKind::Slice, &self.flows);
+        (self.take)(&TraceItem { start, end, track, kind, name, category, flows, args })?;
+        self.emit_values(row, events)
     }
 
     /// Passes on a sample: an instant, a call stack, or only the counter values of its event.
-    pub(super) fn moment<'r>(
+    pub(super) fn emit_sample<'r>(
         &mut self,
-        row: &DrawnTable,
+        row: &DrawnRow,
         name: TextId,
         args: &mut Vec<ItemArg<'r>>,
         events: &'r EventDetails,
@@ -167,11 +154,11 @@ impl UnitDrawer<'_, '_> {
         let track = self.layout.tracks.get(row.track as usize);
         let of_thread = track.is_some_and(|track| matches!(track.kind, TrackKind::Thread { .. }));
         self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());
-        let asked_for = |what| !self.selection.exclude.contains(&what);
+        let selection = &self.source.job.selection;
         // A mark with a call stack or counters remains an instant, because nothing else shows its text and args.
         let is_mark = row.message != TextId(0) || row.event.is_some_and(|event| events.attached(event).0 > 0);
-        let leaves_out_stack = stack.is_some() && !is_mark && !asked_for(ItemExclusion::Samples);
-        let shows_values = has_values && asked_for(ItemExclusion::Counters);
+        let leaves_out_stack = stack.is_some() && !is_mark && !selection.includes(ItemExclusion::Samples);
+        let shows_values = has_values && self.source.asked.values;
         let kind = match stack {
             _ if !row.in_window || row.track == NO_TRACK || leaves_out_stack => None,
             Some(stack) if of_thread && !is_mark => Some(ItemKind::Sample(StackNumber(stack))),
@@ -179,47 +166,36 @@ impl UnitDrawer<'_, '_> {
             _ => Some(ItemKind::Instant),
         };
         if row.in_window && kind.is_none() && (leaves_out_stack || !shows_values) {
-            self.facts.samples.drawn -= 1;
-            self.facts.samples.left_out += 1;
-            let fate = row.event.and_then(|event| self.fates.get_mut(event as usize));
-            if let Some(fate) = fate.filter(|_| !shows_values) {
-                *fate = EventOutcome::LeftOut;
+            let facts = self.facts.table_mut(rocpd::SAMPLE);
+            facts.drawn -= 1;
+            facts.left_out += 1;
+            let outcome = row.event.and_then(|event| self.outcomes.get_mut(event as usize));
+            if let Some(outcome) = outcome.filter(|_| !shows_values) {
+                *outcome = EventOutcome::LeftOut;
             }
         }
         if let Some(kind) = kind {
             let is_sample = matches!(kind, ItemKind::Sample(_));
-            if !is_sample {
-                self.add_args(row, args, events);
-            }
-            let counts = &mut self.facts.items;
             if is_sample {
-                counts.samples += 1
+                self.facts.items.samples += 1;
             } else {
-                counts.instants += 1
+                self.add_args(row, args, events);
+                self.facts.items.instants += 1;
             }
             let name = if is_sample { TextId(0) } else { name };
-            let (start, end, track) = (row.start, row.end, row.track);
-            (self.take)(&TraceItem {
-                start,
-                end,
-                track,
-                kind,
-                name,
-                category: row.category,
-                flows: &[],
-                args,
-            })?;
+            let DrawnRow { start, end, track, category, .. } = *row;
+            (self.take)(&TraceItem { start, end, track, kind, name, category, flows: &[], args })?;
         }
-        self.values(row, events)
+        self.emit_values(row, events)
     }
 
     /// Passes on the counter values of an event from the start of the row, and 0 after its end if it has one.
     ///
     /// Several samples of one time may share an event, such as those of one reading of a GPU by rocprof-sys.
     /// Their values are passed on once.
-    fn values(&mut self, row: &DrawnTable, events: &EventDetails) -> Result<(), Failure> {
+    fn emit_values(&mut self, row: &DrawnRow, events: &EventDetails) -> Result<(), Failure> {
         let Some(event) = row.event else { return Ok(()) };
-        let before = self.valued.get_mut(event as usize).and_then(|at| at.replace(row.start));
+        let before = self.values_drawn_at.get_mut(event as usize).and_then(|at| at.replace(row.start));
         if before == Some(row.start) {
             return Ok(());
         }
@@ -227,16 +203,16 @@ impl UnitDrawer<'_, '_> {
             matches!(row.key.1, TrackPlace::Thread(_) | TrackPlace::Moments(_)) && row.start == row.end;
         for value in events.values(event) {
             let Some(track) = value.track else { continue };
-            self.counter(row.start, track, value.value)?;
+            self.emit_counter(row.start, track, value.value)?;
             if !is_moment {
-                self.counter(row.end, track, CounterValue::Int(0))?;
+                self.emit_counter(row.end, track, CounterValue::Int(0))?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn counter(&mut self, at: i64, track: u32, value: CounterValue) -> Result<(), Failure> {
-        if self.window.is_some_and(|(_, to)| at >= to) {
+    pub(super) fn emit_counter(&mut self, at: i64, track: u32, value: CounterValue) -> Result<(), Failure> {
+        if self.source.job.window.is_some_and(|(_, to)| at >= to) {
             return Ok(());
         }
         self.facts.items.counters += 1;
@@ -247,66 +223,29 @@ impl UnitDrawer<'_, '_> {
 
     /// Adds the recorded args of the event to those of the row itself.
     #[inline]
-    fn add_args<'r>(&mut self, row: &DrawnTable, args: &mut Vec<ItemArg<'r>>, events: &'r EventDetails) {
+    fn add_args<'r>(&mut self, row: &DrawnRow, args: &mut Vec<ItemArg<'r>>, events: &'r EventDetails) {
         let Some(event) = row.event else { return };
-        if self.selection.annotations {
-            if !self.selection.exclude.contains(&ItemExclusion::Args) {
+        if self.source.job.selection.annotations {
+            if self.source.asked.args {
                 args.extend(events.args.of(event).map(|(name, value)| ItemArg { name, value }));
             }
             if let Some(stack) = events.stack(event) {
-                let text = self.stacks.text(stack, self.dictionary);
-                args.push(ItemArg { name: self.words.call_stack, value: ArgValue::Known(text) });
+                let text = self.stacks.text(stack, &mut self.dictionary);
+                args.push(ItemArg { name: self.labels.call_stack, value: ArgValue::Known(text) });
             }
-        }
-    }
-
-    /// Sets the flows of the next item: those at this row.
-    #[inline]
-    pub(super) fn set_flows(&mut self, table: TableId, id: i64, next: &mut usize) {
-        self.flows.clear();
-        let arrows = self.arrows.all(table);
-        while let Some((row, number)) = arrows.get(*next).filter(|(row, _)| *row <= id) {
-            if *row == id {
-                let from = table == rocpd::REGION;
-                self.flows.push(if from { FlowEnd::From(*number) } else { FlowEnd::To(*number) });
-            }
-            *next += 1;
         }
     }
 
     /// Adds the flow of a collective, if the row is a call of one.
     #[inline]
-    pub(super) fn add_collective(&mut self, row: &DrawnTable, name: TextId, events: &EventDetails) {
+    pub(super) fn add_collective(&mut self, row: &DrawnRow, name: TextId, events: &EventDetails) {
         let texts = &self.dictionary.texts;
-        let Some(function) = self.joint.function(name, texts) else { return };
-        let Some(event) = row.event.filter(|_| !self.selection.exclude.contains(&ItemExclusion::Flows))
-        else {
-            return;
-        };
-        if let Some(number) = self.joint.number(function, events.args.of(event), texts) {
+        let Some(function) = self.collectives.function(name, texts) else { return };
+        let Some(event) = row.event.filter(|_| self.source.asked.flows) else { return };
+        if let Some(number) = self.collectives.number(function, events.args.of(event), texts) {
             self.facts.collectives += 1;
             self.flows.push(FlowEnd::Through(number));
         }
-    }
-
-    /// Removes the flows of the next item.
-    pub(super) fn clear_flows(&mut self) {
-        self.flows.clear();
-    }
-
-    /// Returns the index of the first flow at rows of a table from this id on.
-    pub(super) fn first_arrow(&self, table: TableId, id: i64) -> usize {
-        self.arrows.first(table, id)
-    }
-
-    /// Returns the number of a column's text.
-    pub(super) fn known_text(&mut self, text: &[u8]) -> TextId {
-        add_text(text, self.dictionary, &mut self.facts.mended)
-    }
-
-    /// Returns whether annotations are requested.
-    pub(super) fn annotates(&self) -> bool {
-        self.selection.annotations
     }
 }
 
@@ -319,5 +258,5 @@ fn is_unknown((process, place): TrackKey) -> bool {
             | TrackPlace::Lane(None, _)
             | TrackPlace::Lane(_, None)
     );
-    process == NOBODY || !there
+    process == NO_PROCESS || !there
 }

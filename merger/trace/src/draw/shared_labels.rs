@@ -36,12 +36,9 @@ pub(super) struct SharedLabels {
 
 impl SharedLabels {
     pub(super) fn new(texts: &mut TextTable, names: &UnitNames) -> SharedLabels {
-        let agents =
-            (0..).map_while(|place| names.agents.at(place)).map(|(_, agent)| texts.add(&agent.label()));
-        let agents = agents.collect();
-        let [queues, streams] = [&names.queues, &names.streams].map(|lanes| {
-            (0..).map_while(|place| lanes.at(place)).map(|(_, lane)| texts.add(&lane.name)).collect()
-        });
+        let agents = names.agents.iter().map(|agent| texts.add(&agent.label())).collect();
+        let [queues, streams] = [&names.queues, &names.streams]
+            .map(|lanes| lanes.iter().map(|lane| texts.add(&lane.name)).collect());
         let zero = texts.add("0,0,0");
         SharedLabels {
             call: texts.add("call"),
@@ -90,7 +87,7 @@ impl SharedLabels {
 
     /// Returns three numbers as one text.
     #[inline]
-    pub(super) fn sizes(&mut self, sizes: [i64; 3], texts: &mut TextTable) -> TextId {
+    pub(super) fn size_text(&mut self, sizes: [i64; 3], texts: &mut TextTable) -> TextId {
         if self.last.0 != sizes {
             let [x, y, z] = sizes;
             let text = *self.sizes.entry(sizes).or_insert_with(|| texts.add(&format!("{x},{y},{z}")));

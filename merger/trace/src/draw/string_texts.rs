@@ -1,8 +1,8 @@
 //! Maps strings of the run to texts of a unit.
 
+use super::text_columns::add_text;
 use crate::item::{TextId, TextTable};
 use rpd_run::RunStrings;
-use std::borrow::Cow;
 
 /// Numbers of the run's strings in a unit.
 #[derive(Debug)]
@@ -21,18 +21,10 @@ impl<'a> StringTexts<'a> {
     #[inline]
     pub(super) fn text(&mut self, id: Option<i64>, texts: &mut TextTable, mended: &mut u64) -> TextId {
         let Some(place) = id.and_then(|id| self.strings.place(id)) else { return TextId(0) };
-        match self.numbers.get_mut(place) {
-            Some(0) => {
-                let text = String::from_utf8_lossy(self.strings.at(place));
-                *mended += u64::from(matches!(text, Cow::Owned(_)));
-                let number = texts.add(&text);
-                if let Some(cell) = self.numbers.get_mut(place) {
-                    *cell = number.0.saturating_add(1);
-                }
-                number
-            }
-            Some(number) => TextId(*number - 1),
-            None => TextId(0),
+        let known = &mut self.numbers[place];
+        if *known == 0 {
+            *known = add_text(self.strings.at(place), texts, mended).0.saturating_add(1);
         }
+        TextId(*known - 1)
     }
 }

@@ -1,16 +1,16 @@
 //! The first pass over a unit: determines its tracks, its times, and which pieces hold which events.
 
-use super::TakeTimes;
-use super::layout::layout;
-use super::placement::{NOBODY, RecentPlaces, RowPlacement, RowSpans, TrackKey, TrackPlace};
-use crate::item::{ItemExclusion, ItemSort, TraceSelection, UnitLayout};
+use super::layout::lay_out_tracks;
+use super::placement::{NO_PROCESS, RecentPlaces, RowPlacement, RowSpans, TrackKey, TrackPlace};
+use super::{JobRows, TakeStart};
+use crate::item::{ItemExclusion, TraceSelection, UnitLayout};
 use rpd_console::Failure;
-use rpd_run::{DRAWN, RowUnit, RunProcess, RunStrings, RunTables, UnitNames};
+use rpd_run::{DRAWN_TABLES, RowUnit, RunProcess, UnitNames};
 use rpd_shard::model::{TableId, Value, rocpd};
 use std::collections::BTreeSet;
 
 /// Maximum number of tracks in a unit.
-const MOST_TRACKS: usize = 1 << 20;
+const MAX_TRACKS: usize = 1 << 20;
 
 /// Surveyed properties of a piece.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct PieceSeen {
 }
 
 /// Returns the columns that the first pass reads from a table.
-fn wanted(table: TableId) -> &'static [&'static str] {
+fn surveyed_columns(table: TableId) -> &'static [&'static str] {
     match table {
         rocpd::REGION => &["pid", "tid", "start", "end", "event_id"],
         rocpd::SAMPLE => &["track_id", "timestamp", "event_id"],
@@ -39,7 +39,7 @@ fn wanted(table: TableId) -> &'static [&'static str] {
 }
 
 /// Returns whether a whole table is excluded.
-pub(super) fn excludes(selection: &TraceSelection, table: TableId) -> bool {
+pub(super) fn excludes_table(selection: &TraceSelection, table: TableId) -> bool {
     let what = match table {
         rocpd::REGION => ItemExclusion::Regions,
         rocpd::KERNEL_DISPATCH => ItemExclusion::Kernels,
@@ -48,80 +48,67 @@ pub(super) fn excludes(selection: &TraceSelection, table: TableId) -> bool {
         rocpd::PMC_EVENT => ItemExclusion::Counters,
         _ => return false,
     };
-    selection.exclude.contains(&what)
+    !selection.includes(what)
 }
 
 /// State of the first pass.
 struct Survey<'a, 'b> {
     placing: RowPlacement<'a>,
-    processes: &'a [RunProcess],
-    selection: &'a TraceSelection,
-    each: &'a mut TakeTimes<'b>,
+    job: &'a JobRows,
+    each: &'a mut TakeStart<'b>,
     tracks: BTreeSet<TrackKey>,
     recent: RecentPlaces<()>,
     /// Ids of the events of counter values, ascending.
-    counted: Vec<i64>,
+    value_events: Vec<i64>,
     /// For the first value of each event, the time at which it was last drawn.
     drawn_at: Vec<i64>,
     layout: UnitLayout,
 }
 
 /// Surveys a unit.
-pub(super) fn survey(
-    tables: &RunTables,
+pub(super) fn survey_unit(
+    job: &JobRows,
     unit: &RowUnit,
-    job: (&[RunProcess], &RunStrings),
-    selection: &TraceSelection,
-    each: &mut TakeTimes<'_>,
+    each: &mut TakeStart<'_>,
 ) -> Result<UnitLayout, Failure> {
-    let (processes, strings) = job;
-    let names = UnitNames::read(tables, unit)?;
-    let mut pieces: Vec<Vec<PieceSeen>> = vec![Vec::new(); DRAWN.len()];
+    let names = UnitNames::read(&job.run.tables, unit)?;
+    let mut pieces: Vec<Vec<PieceSeen>> = vec![Vec::new(); DRAWN_TABLES.len()];
     let mut survey = Survey {
-        placing: RowPlacement::new(&names, processes, unit, selection.group_by_queue),
-        processes,
-        selection,
+        placing: RowPlacement::new(job, unit, &names),
+        job,
         each,
         tracks: BTreeSet::new(),
         recent: RecentPlaces::default(),
-        counted: Vec::new(),
+        value_events: Vec::new(),
         drawn_at: Vec::new(),
         layout: UnitLayout::default(),
     };
     // Counter values are read before samples, because whether a sample has counters determines its track.
-    for (place, table) in DRAWN.into_iter().enumerate().rev() {
-        if let Some(found) = pieces.get_mut(place) {
-            *found = survey.table(tables, unit, table)?;
-        }
+    for (place, table) in DRAWN_TABLES.into_iter().enumerate().rev() {
+        pieces[place] = survey.survey_table(unit, table)?;
         if table == rocpd::PMC_EVENT {
-            survey.counted.sort_unstable();
-            survey.drawn_at = vec![i64::MIN; survey.counted.len()];
+            survey.value_events.sort_unstable();
+            survey.drawn_at = vec![i64::MIN; survey.value_events.len()];
         }
     }
     let Survey { tracks, layout: mut found, .. } = survey;
-    layout(&names, (processes, strings), unit, &tracks, selection.group_by_queue, &mut found);
+    lay_out_tracks(job, unit, &names, &tracks, &mut found);
     found.seen.names = names;
     found.seen.pieces = pieces;
     Ok(found)
 }
 
 impl Survey<'_, '_> {
-    fn table(
-        &mut self,
-        tables: &RunTables,
-        unit: &RowUnit,
-        table: TableId,
-    ) -> Result<Vec<PieceSeen>, Failure> {
+    fn survey_table(&mut self, unit: &RowUnit, table: TableId) -> Result<Vec<PieceSeen>, Failure> {
+        let tables = &self.job.run.tables;
         let ids = unit.ids(table);
-        let all = tables.within(table, ids)?;
+        let all = tables.pieces_with(table, ids)?;
         let mut pieces: Vec<PieceSeen> = Vec::new();
         let mut before: Option<i64> = None;
-        tables.each_of(table, &all, ids, wanted(table), &mut |number, rows, places| {
+        tables.read_pieces(table, &all, ids, surveyed_columns(table), &mut |number, rows, places| {
             let Some(&piece) = all.get(number) else { return Ok(()) };
             if pieces.last().is_none_or(|seen| seen.piece != piece) {
-                if self.tracks.len() > MOST_TRACKS {
-                    return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
-                }
+                self.check_track_count()?;
                 let (events, times) = ((i64::MAX, i64::MIN), (i64::MAX, i64::MIN));
                 pieces.push(PieceSeen { piece, events, times, rows: 0 });
             }
@@ -129,9 +116,7 @@ impl Survey<'_, '_> {
             let spans = RowSpans::of(table, rows, &self.placing);
             let first = rows.keys.get(places.start);
             if before.is_some_and(|before| before >= first) {
-                return Err(
-                    tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
-                );
+                return Err(tables.descending_ids(table));
             }
             before = places.end.checked_sub(1).map(|last| rows.keys.get(last));
             seen.rows += places.len() as u64;
@@ -142,15 +127,15 @@ impl Survey<'_, '_> {
             match table {
                 rocpd::ARG => {}
                 rocpd::PMC_EVENT => {
-                    let is_drawn = !excludes(self.selection, table);
+                    let is_drawn = !excludes_table(&self.job.selection, table);
                     for i in places {
-                        self.counted.extend(spans.event(i));
+                        self.value_events.extend(spans.event(i));
                         if is_drawn {
-                            self.track(self.placing.key(&spans, i));
+                            self.add_track(self.placing.track_key(&spans, i));
                         }
                     }
                 }
-                _ if excludes(self.selection, table) => {}
+                _ if excludes_table(&self.job.selection, table) => {}
                 _ => {
                     let kinds = rows.column("type");
                     for i in places {
@@ -158,64 +143,78 @@ impl Survey<'_, '_> {
                         seen.times = (seen.times.0.min(start), seen.times.1.max(end).max(start));
                         let grows = table == rocpd::MEMORY_ALLOCATE
                             && matches!(kinds.get(i), Value::Text(b"ALLOC" | b"REALLOC"));
-                        self.row(table, &spans, i, (start, end), grows);
+                        self.count_row(table, &spans, i, (start, end), grows);
                     }
                 }
             }
             Ok(())
         })?;
-        if self.tracks.len() > MOST_TRACKS {
-            return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
-        }
+        self.check_track_count()?;
         Ok(pieces)
     }
 
+    fn check_track_count(&self) -> Result<(), Failure> {
+        match self.tracks.len() {
+            0..=MAX_TRACKS => Ok(()),
+            _ => {
+                Err(self.job.run.tables.failure(format_args!("a process has more than {MAX_TRACKS} tracks")))
+            }
+        }
+    }
+
     #[inline]
-    fn row(&mut self, table: TableId, spans: &RowSpans<'_>, i: usize, (start, end): (i64, i64), grows: bool) {
-        let key = self.placing.key(spans, i);
-        if !is_selected(self.processes, key) {
+    fn count_row(
+        &mut self,
+        table: TableId,
+        spans: &RowSpans<'_>,
+        i: usize,
+        (start, end): (i64, i64),
+        grows: bool,
+    ) {
+        let key = self.placing.track_key(spans, i);
+        if !is_selected(&self.job.run.processes, key) {
             return;
         }
         let layout = &mut self.layout;
         layout.first = Some(layout.first.map_or(start, |first| first.min(start)));
         layout.last = Some(layout.last.map_or(start, |last| last.max(start)).max(end));
-        let (values, is_first) = self.values(spans.event(i), start);
+        let (values, is_first) = self.count_values(spans.event(i), start);
         let is_moment = table == rocpd::SAMPLE;
         // A sample whose counters have values only provides their time.
         if !(is_moment && values > 0 && matches!(key.1, TrackPlace::Moments(_))) {
-            self.track(key);
+            self.add_track(key);
         }
         let counts = &mut self.layout.counts;
         if !is_moment {
             counts.slices += 1;
-            (self.each)(start, end, ItemSort::Slice);
+            (self.each)(start);
         } else if values == 0 {
             counts.instants += 1;
-            (self.each)(start, start, ItemSort::Moment);
+            (self.each)(start);
         }
-        let has_counters = !excludes(self.selection, rocpd::PMC_EVENT);
+        let has_counters = !excludes_table(&self.job.selection, rocpd::PMC_EVENT);
         let values = if has_counters && is_first { values } else { 0 };
         let ends = if is_moment { 1 } else { 2 };
         counts.counters += values * ends;
         for _ in 0..values {
-            (self.each)(start, start, ItemSort::Counter);
+            (self.each)(start);
             if !is_moment {
-                (self.each)(end, end, ItemSort::Counter);
+                (self.each)(end);
             }
         }
         if grows && has_counters {
             self.layout.counts.counters += 1;
-            (self.each)(end, end, ItemSort::Counter);
+            (self.each)(end);
             if let (process, TrackPlace::Allocations(agent)) = key {
-                self.track((process, TrackPlace::Sum(agent, spans.level(i))));
+                self.add_track((process, TrackPlace::Sum(agent, spans.level(i))));
             }
         }
     }
 
-    fn track(&mut self, key: TrackKey) {
+    fn add_track(&mut self, key: TrackKey) {
         if self.recent.get(key).is_none() {
             self.recent.put(key, ());
-            if is_selected(self.processes, key) {
+            if is_selected(&self.job.run.processes, key) {
                 self.tracks.insert(key);
             }
         }
@@ -224,11 +223,11 @@ impl Survey<'_, '_> {
     /// Returns the number of counter values of an event, and whether no other row at the same time has drawn
     /// them already.
     #[inline]
-    fn values(&mut self, event: Option<i64>, at: i64) -> (u64, bool) {
-        let Some(event) = event.filter(|_| !self.counted.is_empty()) else { return (0, true) };
-        let first = self.counted.partition_point(|other| *other < event);
-        let behind = self.counted.get(first..).unwrap_or_default();
-        let values = behind.iter().take_while(|other| **other == event).count() as u64;
+    fn count_values(&mut self, event: Option<i64>, at: i64) -> (u64, bool) {
+        let Some(event) = event.filter(|_| !self.value_events.is_empty()) else { return (0, true) };
+        let first = self.value_events.partition_point(|other| *other < event);
+        let rest = self.value_events.get(first..).unwrap_or_default();
+        let values = rest.iter().take_while(|other| **other == event).count() as u64;
         let drawn_at = self.drawn_at.get_mut(first).filter(|_| values > 0);
         (values, drawn_at.is_none_or(|drawn_at| std::mem::replace(drawn_at, at) != at))
     }
@@ -236,5 +235,5 @@ impl Survey<'_, '_> {
 
 /// Returns whether the process of a track is selected.
 pub(super) fn is_selected(processes: &[RunProcess], (process, _): TrackKey) -> bool {
-    process == NOBODY || processes.get(process as usize).is_some_and(|process| process.selected)
+    process == NO_PROCESS || processes.get(process as usize).is_some_and(|process| process.is_selected)
 }

@@ -3,17 +3,19 @@
 use super::allocations::AllocationChange;
 use super::arg_values::push_hex;
 use super::event_details::{EventChunk, EventDetails};
-use super::placement::{RowSpans, StackLevel, TrackPlace};
-use super::text_columns::each_text;
-use super::unit::{DrawnTable, UnitDrawer};
-use crate::item::{ArgValue, ItemArg, TextId};
+use super::placement::{MemoryLevel, RowSpans, TrackPlace};
+use super::row_to_item::DrawnRow;
+use super::text_columns::{add_text, each_text};
+use super::unit::UnitDrawer;
+use super::unit_source::UnitSource;
+use crate::item::{ArgValue, FlowEnd, ItemArg, TextId, table_place};
 use rpd_console::Failure;
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::ops::Range;
 
-const REGION: &[&str] = &["pid", "tid", "start", "end", "name_id", "event_id", "extdata"];
-const SAMPLE: &[&str] = &["track_id", "timestamp", "event_id"];
-const DISPATCH: &[&str] = &[
+const REGION_COLUMNS: &[&str] = &["pid", "tid", "start", "end", "name_id", "event_id", "extdata"];
+const SAMPLE_COLUMNS: &[&str] = &["track_id", "timestamp", "event_id"];
+const KERNEL_COLUMNS: &[&str] = &[
     "pid",
     "agent_id",
     "kernel_id",
@@ -33,7 +35,7 @@ const DISPATCH: &[&str] = &[
     "region_name_id",
     "event_id",
 ];
-const COPY: &[&str] = &[
+const COPY_COLUMNS: &[&str] = &[
     "pid",
     "start",
     "end",
@@ -46,7 +48,7 @@ const COPY: &[&str] = &[
     "region_name_id",
     "event_id",
 ];
-const ALLOCATE: &[&str] = &[
+const ALLOCATION_COLUMNS: &[&str] = &[
     "pid",
     "agent_id",
     "type",
@@ -61,252 +63,271 @@ const ALLOCATE: &[&str] = &[
 ];
 
 /// Returns the columns that are needed to draw a table.
-pub(super) fn wanted(table: TableId) -> &'static [&'static str] {
+pub(super) fn drawn_columns(table: TableId) -> &'static [&'static str] {
     match table {
-        rocpd::REGION => REGION,
-        rocpd::SAMPLE => SAMPLE,
-        rocpd::KERNEL_DISPATCH => DISPATCH,
-        rocpd::MEMORY_COPY => COPY,
-        _ => ALLOCATE,
+        rocpd::REGION => REGION_COLUMNS,
+        rocpd::SAMPLE => SAMPLE_COLUMNS,
+        rocpd::KERNEL_DISPATCH => KERNEL_COLUMNS,
+        rocpd::MEMORY_COPY => COPY_COLUMNS,
+        _ => ALLOCATION_COLUMNS,
     }
 }
 
-/// Rows, and the range of those to use.
-pub(super) type TheseRows<'r> = (&'r Rows<Local>, Range<usize>);
+/// Rows of one table that are drawn, with the details of their events.
+pub(super) struct ChunkRows<'r> {
+    /// Index of the table in [`UnitFacts`](crate::item::UnitFacts).
+    pub(super) facts: usize,
+    rows: &'r Rows<Local>,
+    /// Indices of the rows to use.
+    places: Range<usize>,
+    pub(super) spans: RowSpans<'r>,
+    pub(super) chunk: &'r EventChunk,
+    pub(super) events: &'r EventDetails,
+}
+
+impl<'r> ChunkRows<'r> {
+    pub(super) fn new(
+        table: TableId,
+        rows: &'r Rows<Local>,
+        places: Range<usize>,
+        source: &UnitSource<'_>,
+        chunk: &'r EventChunk,
+        events: &'r EventDetails,
+    ) -> ChunkRows<'r> {
+        let spans = RowSpans::of(table, rows, &source.placing);
+        ChunkRows { facts: table_place(table), rows, places, spans, chunk, events }
+    }
+
+    fn column(&self, name: &str) -> &'r Cells {
+        self.rows.column(name)
+    }
+
+    fn columns<const N: usize>(&self, names: [&str; N]) -> [&'r Cells; N] {
+        names.map(|name| self.rows.column(name))
+    }
+}
 
 /// Maximum number of args of one row, apart from recorded ones.
-const ARGS: usize = 16;
+const MAX_ARGS: usize = 16;
 
 impl UnitDrawer<'_, '_> {
-    pub(super) fn regions(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::REGION;
-        let spans = RowSpans::of(table, rows, self.placing);
+    pub(super) fn draw_rows(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        match rows.spans.table {
+            rocpd::REGION => self.draw_regions(rows),
+            rocpd::SAMPLE => self.draw_samples(rows),
+            rocpd::KERNEL_DISPATCH => self.draw_kernels(rows),
+            rocpd::MEMORY_COPY => self.draw_copies(rows),
+            _ => self.draw_allocations(rows),
+        }
+    }
+
+    fn draw_regions(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
         let names = rows.column("name_id");
-        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-        let open = open(rows.column("extdata"), places.clone());
-        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places.clone() {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-            let name = self.string(names.int(i));
+        let mut arrow = self.first_arrow(rows);
+        let open = open_regions(rows.column("extdata"), rows.places.clone());
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(MAX_ARGS);
+        for i in rows.places.clone() {
+            let Some(row) = self.classify_row(rows, i) else { continue };
+            let name = self.string_text(names.int(i));
             args.clear();
-            self.set_flows(table, rows.keys.get(i), &mut arrow);
-            self.add_collective(&row, name, events);
-            if self.annotates() {
+            self.set_flows(rows, i, &mut arrow);
+            self.add_collective(&row, name, rows.events);
+            if self.has_annotations() {
                 if row.message != TextId(0) && row.message != name {
-                    args.push(known(self.words.call, name));
+                    args.push(known_arg(self.labels.call, name));
                 }
-                if open.get(i - places.start).is_some_and(|open| *open) {
-                    args.push(ItemArg { name: self.words.open, value: ArgValue::Bool(true) });
+                if open.get(i - rows.places.start) == Some(&true) {
+                    args.push(ItemArg { name: self.labels.open, value: ArgValue::Bool(true) });
                 }
             }
-            self.slice(&row, message_or(&row, name), &mut args, events)?;
+            self.emit_slice(&row, message_or(&row, name), &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn samples(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::SAMPLE;
-        let spans = RowSpans::of(table, rows, self.placing);
+    fn draw_samples(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
         let tracks = rows.column("track_id");
-        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-            let tracks_known = &self.placing.names.tracks;
-            let track = tracks_known.place(tracks.int(i)).and_then(|place| tracks_known.at(place));
-            let name = self.string(track.and_then(|(_, track)| track.name));
+        let known_tracks = &self.source.placing.names.tracks;
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(MAX_ARGS);
+        for i in rows.places.clone() {
+            let Some(row) = self.classify_row(rows, i) else { continue };
+            let track = known_tracks.at(known_tracks.place(tracks.int(i)));
+            let name = self.string_text(track.and_then(|track| track.name));
             args.clear();
-            if self.annotates() && row.message != TextId(0) && row.message != name {
-                args.push(known(self.words.track, name));
+            if self.has_annotations() && row.message != TextId(0) && row.message != name {
+                args.push(known_arg(self.labels.track, name));
             }
-            self.moment(&row, message_or(&row, name), &mut args, events)?;
+            self.emit_sample(&row, message_or(&row, name), &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn kernels(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::KERNEL_DISPATCH;
-        let spans = RowSpans::of(table, rows, self.placing);
-        let column = |name| rows.column(name);
-        let (kernels, dispatches) = (column("kernel_id"), column("dispatch_id"));
-        let workgroup = ["workgroup_size_x", "workgroup_size_y", "workgroup_size_z"].map(column);
-        let grid = ["grid_size_x", "grid_size_y", "grid_size_z"].map(column);
-        let (queues, streams) = (column("queue_id"), column("stream_id"));
-        let sizes = [column("group_segment_size"), column("private_segment_size")];
-        let regions = column("region_name_id");
-        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-            let kernel = self.kernels.place(kernels.int(i)).and_then(|place| self.kernels.at(place));
-            let name = kernel.map_or(self.words.unknown, |(_, name)| *name);
+    fn draw_kernels(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        let [kernels, dispatches, regions] = rows.columns(["kernel_id", "dispatch_id", "region_name_id"]);
+        let workgroup = rows.columns(["workgroup_size_x", "workgroup_size_y", "workgroup_size_z"]);
+        let grid = rows.columns(["grid_size_x", "grid_size_y", "grid_size_z"]);
+        let lanes = rows.columns(["queue_id", "stream_id"]);
+        let sizes = rows.columns(["group_segment_size", "private_segment_size"]);
+        let mut arrow = self.first_arrow(rows);
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(MAX_ARGS);
+        for i in rows.places.clone() {
+            let Some(row) = self.classify_row(rows, i) else { continue };
+            let kernel = self.kernels.at(self.kernels.place(kernels.int(i)));
+            let name = kernel.copied().unwrap_or(self.labels.unknown);
             args.clear();
-            self.set_flows(table, rows.keys.get(i), &mut arrow);
-            if self.annotates() {
-                for (word, of) in [(self.words.grid, grid), (self.words.workgroup, workgroup)] {
+            self.set_flows(rows, i, &mut arrow);
+            if self.has_annotations() {
+                for (label, of) in [(self.labels.grid, grid), (self.labels.workgroup, workgroup)] {
                     let sizes = of.map(|cells| cells.int(i).unwrap_or(0));
                     // Inputs without sizes store 0, because RocPD does not allow NULL here.
                     if sizes != [0; 3] {
-                        args.push(known(word, self.words.sizes(sizes, &mut self.dictionary.texts)));
+                        args.push(known_arg(label, self.labels.size_text(sizes, &mut self.dictionary.texts)));
                     }
                 }
-                self.lanes((queues, streams), i, &mut args);
-                number(self.words.dispatch, dispatches.get(i), &mut args);
-                for (name, cells) in [self.words.lds, self.words.scratch].into_iter().zip(sizes) {
+                self.add_lanes(lanes, i, &mut args);
+                add_number(self.labels.dispatch, dispatches.get(i), &mut args);
+                for (name, cells) in [self.labels.lds, self.labels.scratch].into_iter().zip(sizes) {
                     if cells.int(i) != Some(0) {
-                        number(name, cells.get(i), &mut args);
+                        add_number(name, cells.get(i), &mut args);
                     }
                 }
-                self.region(regions, i, &mut args);
+                self.add_region(regions, i, &mut args);
             }
-            self.slice(&row, name, &mut args, events)?;
+            self.emit_slice(&row, name, &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn copies(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::MEMORY_COPY;
-        let spans = RowSpans::of(table, rows, self.placing);
-        let column = |name| rows.column(name);
-        let (names, sizes) = (column("name_id"), column("size"));
-        let (to, from) = (column("dst_agent_id"), column("src_agent_id"));
-        let (queues, streams) = (column("queue_id"), column("stream_id"));
-        let regions = column("region_name_id");
-        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for i in places {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-            let name = self.string(names.int(i));
+    fn draw_copies(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        let [names, sizes, regions] = rows.columns(["name_id", "size", "region_name_id"]);
+        let [to, from] = rows.columns(["dst_agent_id", "src_agent_id"]);
+        let lanes = rows.columns(["queue_id", "stream_id"]);
+        let mut arrow = self.first_arrow(rows);
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(MAX_ARGS);
+        for i in rows.places.clone() {
+            let Some(row) = self.classify_row(rows, i) else { continue };
+            let name = self.string_text(names.int(i));
             args.clear();
-            self.set_flows(table, rows.keys.get(i), &mut arrow);
-            if self.annotates() {
-                number(self.words.size, sizes.get(i), &mut args);
-                for (name, agents) in [(self.words.src, from), (self.words.dst, to)] {
-                    let agent = self.words.agent_at(self.placing.names.agents.place(agents.int(i)));
-                    args.extend(agent.map(|agent| known(name, agent)));
+            self.set_flows(rows, i, &mut arrow);
+            if self.has_annotations() {
+                add_number(self.labels.size, sizes.get(i), &mut args);
+                for (name, agents) in [(self.labels.src, from), (self.labels.dst, to)] {
+                    let agent = self.labels.agent_at(self.source.placing.names.agents.place(agents.int(i)));
+                    args.extend(agent.map(|agent| known_arg(name, agent)));
                 }
-                self.lanes((queues, streams), i, &mut args);
-                self.region(regions, i, &mut args);
+                self.add_lanes(lanes, i, &mut args);
+                self.add_region(regions, i, &mut args);
             }
-            self.slice(&row, name, &mut args, events)?;
+            self.emit_slice(&row, name, &mut args, rows.events)?;
         }
         Ok(())
     }
 
-    pub(super) fn allocations(
-        &mut self,
-        (rows, places): TheseRows<'_>,
-        chunk: &EventChunk,
-        events: &EventDetails,
-    ) -> Result<(), Failure> {
-        let table = rocpd::MEMORY_ALLOCATE;
-        let spans = RowSpans::of(table, rows, self.placing);
-        let column = |name| rows.column(name);
-        let (kinds, levels) = (column("type"), column("level"));
-        let (addresses, sizes) = (column("address"), column("size"));
-        let (queues, streams) = (column("queue_id"), column("stream_id"));
-        let [mut names, mut known_levels] = [const { Vec::new() }; 2];
-        each_text(
-            kinds,
-            places.clone(),
-            self.words.unknown,
-            |text| self.known_text(text),
-            |id| names.push(id),
-        );
-        each_text(
-            levels,
-            places.clone(),
-            TextId(0),
-            |text| self.known_text(text),
-            |id| known_levels.push(id),
-        );
-        let hex = Hex::of(addresses, places.clone());
-        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
-        for (place, i) in places.enumerate() {
-            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+    fn draw_allocations(&mut self, rows: &ChunkRows<'_>) -> Result<(), Failure> {
+        let [kinds, levels, addresses, sizes] = rows.columns(["type", "level", "address", "size"]);
+        let lanes = rows.columns(["queue_id", "stream_id"]);
+        let mut texts = |cells, none| {
+            let mut found = Vec::new();
+            let add = |text: &[u8]| add_text(text, &mut self.dictionary.texts, &mut self.facts.mended);
+            each_text(cells, rows.places.clone(), none, add, |id| found.push(id));
+            found
+        };
+        let names = texts(kinds, self.labels.unknown);
+        let known_levels = texts(levels, TextId(0));
+        let hex = AddressTexts::of(addresses, rows.places.clone());
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(MAX_ARGS);
+        for (place, i) in rows.places.clone().enumerate() {
+            let Some(row) = self.classify_row(rows, i) else { continue };
             if let Some(change) = AllocationChange::of(kinds.get(i)) {
-                let (level, times) = (StackLevel::of(levels.get(i)), (row.start, row.end));
+                let (level, times) = (MemoryLevel::of(levels.get(i)), (row.start, row.end));
                 let bytes = sizes.int(i).unwrap_or(0);
-                self.memory.add(row.key, level, change, times, addresses.int(i), bytes);
+                self.allocations.add(row.key, level, change, times, addresses.int(i), bytes);
             }
             args.clear();
-            self.clear_flows();
-            if self.annotates() {
-                number(self.words.size, sizes.get(i), &mut args);
+            self.flows.clear();
+            if self.has_annotations() {
+                add_number(self.labels.size, sizes.get(i), &mut args);
                 if let Some(address) = hex.at(place) {
-                    args.push(ItemArg { name: self.words.address, value: ArgValue::Text(address) });
+                    args.push(ItemArg { name: self.labels.address, value: ArgValue::Text(address) });
                 }
                 let level = known_levels.get(place).copied().filter(|level| *level != TextId(0));
-                args.extend(level.map(|level| known(self.words.level, level)));
+                args.extend(level.map(|level| known_arg(self.labels.level, level)));
                 if let (_, TrackPlace::Allocations(agent)) = row.key {
-                    let agent = self.words.agent_at(agent);
-                    args.extend(agent.map(|agent| known(self.words.agent, agent)));
+                    let agent = self.labels.agent_at(agent);
+                    args.extend(agent.map(|agent| known_arg(self.labels.agent, agent)));
                 }
-                self.lanes((queues, streams), i, &mut args);
+                self.add_lanes(lanes, i, &mut args);
             }
             let name = names.get(place).copied().unwrap_or_default();
-            self.slice(&row, name, &mut args, events)?;
+            self.emit_slice(&row, name, &mut args, rows.events)?;
         }
         Ok(())
+    }
+
+    /// Returns the index of the first flow at these rows.
+    fn first_arrow(&self, rows: &ChunkRows<'_>) -> usize {
+        self.arrows.first(rows.spans.table, rows.rows.keys.get(rows.places.start))
+    }
+
+    /// Sets the flows of the next item: those at row `i`.
+    #[inline]
+    fn set_flows(&mut self, rows: &ChunkRows<'_>, i: usize, next: &mut usize) {
+        self.flows.clear();
+        let (table, id) = (rows.spans.table, rows.rows.keys.get(i));
+        let arrows = self.arrows.all(table);
+        while let Some((row, number)) = arrows.get(*next).filter(|(row, _)| *row <= id) {
+            if *row == id {
+                let from = table == rocpd::REGION;
+                self.flows.push(if from { FlowEnd::From(*number) } else { FlowEnd::To(*number) });
+            }
+            *next += 1;
+        }
+    }
+
+    /// Returns whether annotations are requested.
+    fn has_annotations(&self) -> bool {
+        self.source.job.selection.annotations
     }
 
     #[inline]
-    fn string(&mut self, id: Option<i64>) -> TextId {
+    fn string_text(&mut self, id: Option<i64>) -> TextId {
         self.strings.text(id, &mut self.dictionary.texts, &mut self.facts.mended)
     }
 
     /// Adds the queue and the stream of a row, with the names of their tracks.
     #[inline]
-    fn lanes(&self, (queues, streams): (&Cells, &Cells), i: usize, args: &mut Vec<ItemArg<'_>>) {
-        let (names, words) = (self.placing.names, &self.words);
-        let queue = words.queue_at(names.queues.place(queues.int(i))).map(|name| known(words.queue, name));
+    fn add_lanes(&self, [queues, streams]: [&Cells; 2], i: usize, args: &mut Vec<ItemArg<'_>>) {
+        let (names, labels) = (self.source.placing.names, &self.labels);
+        let queue =
+            labels.queue_at(names.queues.place(queues.int(i))).map(|name| known_arg(labels.queue, name));
         let stream =
-            words.stream_at(names.streams.place(streams.int(i))).map(|name| known(words.stream, name));
+            labels.stream_at(names.streams.place(streams.int(i))).map(|name| known_arg(labels.stream, name));
         args.extend([queue, stream].into_iter().flatten());
     }
 
     /// Adds the region that launched a kernel or copy.
     #[inline]
-    fn region(&mut self, regions: &Cells, i: usize, args: &mut Vec<ItemArg<'_>>) {
-        let region = self.string(regions.int(i));
+    fn add_region(&mut self, regions: &Cells, i: usize, args: &mut Vec<ItemArg<'_>>) {
+        let region = self.string_text(regions.int(i));
         if region != TextId(0) {
-            args.push(known(self.words.region, region));
+            args.push(known_arg(self.labels.region, region));
         }
     }
 }
 
 /// Returns the displayed name of a row: the message of its event, or else its own name.
-fn message_or(row: &DrawnTable, name: TextId) -> TextId {
+fn message_or(row: &DrawnRow, name: TextId) -> TextId {
     if row.message == TextId(0) { name } else { row.message }
 }
 
 #[inline]
-fn known(name: TextId, text: TextId) -> ItemArg<'static> {
+fn known_arg(name: TextId, text: TextId) -> ItemArg<'static> {
     ItemArg { name, value: ArgValue::Known(text) }
 }
 
 /// Adds a number of a row, if it has one.
 #[inline]
-fn number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
+fn add_number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
     let value = match value {
         Value::Int(value) => ArgValue::Int(value),
         Value::Real(value) => ArgValue::Double(value),
@@ -315,35 +336,34 @@ fn number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
     args.push(ItemArg { name, value });
 }
 
-/// Returns which regions were open when their process ended; empty if none was.
-fn open(extdata: &Cells, places: Range<usize>) -> Vec<bool> {
-    let is_open =
-        |text: &[u8]| text.len() > 2 && text.windows(6).any(|part| part == b"\"open\"") && says_open(text);
+/// Returns which regions were open when their process ended.
+fn open_regions(extdata: &Cells, places: Range<usize>) -> Vec<bool> {
+    let is_open = |text: &[u8]| {
+        text.len() > 2 && text.windows(6).any(|part| part == b"\"open\"") && is_marked_open(text)
+    };
     let mut open = Vec::new();
-    let mut any = false;
-    each_text(extdata, places, false, is_open, |is_open| {
-        any |= is_open;
-        open.push(is_open);
-    });
-    if any { open } else { Vec::new() }
+    each_text(extdata, places, false, is_open, |is_open| open.push(is_open));
+    open
 }
 
 /// Returns whether the extdata contains `{"rpd":{"open":true}}`.
-fn says_open(extdata: &[u8]) -> bool {
+fn is_marked_open(extdata: &[u8]) -> bool {
     let json = serde_json::from_slice::<serde_json::Value>(extdata);
     json.is_ok_and(|json| json.pointer("/rpd/open").and_then(serde_json::Value::as_bool) == Some(true))
 }
 
 /// Addresses of rows as texts.
-struct Hex {
+struct AddressTexts {
     texts: String,
     ends: Vec<usize>,
 }
 
-impl Hex {
-    fn of(addresses: &Cells, places: Range<usize>) -> Hex {
-        let mut hex =
-            Hex { texts: String::with_capacity(places.len() * 16), ends: Vec::with_capacity(places.len()) };
+impl AddressTexts {
+    fn of(addresses: &Cells, places: Range<usize>) -> AddressTexts {
+        let mut hex = AddressTexts {
+            texts: String::with_capacity(places.len() * 16),
+            ends: Vec::with_capacity(places.len()),
+        };
         for i in places {
             match addresses.get(i) {
                 Value::Int(address) => push_hex(address.cast_unsigned(), &mut hex.texts),

@@ -2,14 +2,18 @@
 
 use super::arg_values::{StoredValue, number_or_text};
 use super::members::MemberCount;
-use crate::item::{TextId, UnitDictionary};
+use crate::item::{TextId, TextTable, UnitDictionary};
 use rpd_shard::model::{Cells, TextCells, Value};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// Returns the message in the extdata of an event (0 if there is none), and its number of arguments.
-pub(super) fn message(extdata: &[u8], dictionary: &mut UnitDictionary, mended: &mut u64) -> (TextId, u32) {
+pub(super) fn parse_message(
+    extdata: &[u8],
+    dictionary: &mut UnitDictionary,
+    mended: &mut u64,
+) -> (TextId, u32) {
     #[derive(Deserialize)]
     struct Extdata<'a> {
         #[serde(borrow, default)]
@@ -20,8 +24,7 @@ pub(super) fn message(extdata: &[u8], dictionary: &mut UnitDictionary, mended: &
     if extdata.len() < br#"{"args":{"a":1}}"#.len().min(br#"{"message":""}"#.len()) {
         return (TextId(0), 0);
     }
-    let text = String::from_utf8_lossy(extdata);
-    *mended += u64::from(matches!(text, Cow::Owned(_)));
+    let text = lossy(extdata, mended);
     // serde would read the elements of an array as struct fields.
     let object = Some(&*text).filter(|text| text.trim_start().starts_with('{'));
     let parsed = object.and_then(|text| serde_json::from_str::<Extdata<'_>>(text).ok());
@@ -29,10 +32,15 @@ pub(super) fn message(extdata: &[u8], dictionary: &mut UnitDictionary, mended: &
     (extdata.message.map_or(TextId(0), |message| dictionary.texts.add(&message)), extdata.args.0)
 }
 
-pub(super) fn add_text(text: &[u8], dictionary: &mut UnitDictionary, mended: &mut u64) -> TextId {
+/// Returns a text with U+FFFD for bytes that are not UTF-8, and counts it if it has any.
+fn lossy<'a>(text: &'a [u8], mended: &mut u64) -> Cow<'a, str> {
     let text = String::from_utf8_lossy(text);
     *mended += u64::from(matches!(text, Cow::Owned(_)));
-    dictionary.texts.add(&text)
+    text
+}
+
+pub(super) fn add_text(text: &[u8], texts: &mut TextTable, mended: &mut u64) -> TextId {
+    texts.add(&lossy(text, mended))
 }
 
 /// Passes the result of `of` for each text of a column to `take`. `of` is called once for each distinct text.
@@ -71,9 +79,9 @@ pub(super) struct KnownValues {
 }
 
 /// Maximum number of bytes of arg texts that are numbered in a unit.
-const MOST_KNOWN: u64 = 64 << 20;
+const MAX_KNOWN_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes of such a text.
-const LONGEST_KNOWN: usize = 256;
+const MAX_KNOWN_TEXT_BYTES: usize = 256;
 
 impl KnownValues {
     pub(super) fn of(cells: &Cells, places: Range<usize>) -> KnownValues {
@@ -88,7 +96,7 @@ impl KnownValues {
     }
 
     #[inline]
-    pub(super) fn stored(
+    pub(super) fn stored_value(
         &mut self,
         cells: &Cells,
         i: usize,
@@ -109,14 +117,16 @@ impl KnownValues {
             Value::Real(value) => return StoredValue::Double(value),
             Value::Text(text) | Value::Blob(text) => text,
         };
-        let comes_again = self.uses.get(code).is_some_and(|uses| *uses > 1);
-        let room = comes_again && text.len() <= LONGEST_KNOWN && dictionary.texts.memory() < MOST_KNOWN;
+        let is_repeated = self.uses.get(code).is_some_and(|uses| *uses > 1);
+        let is_numbered =
+            is_repeated && text.len() <= MAX_KNOWN_TEXT_BYTES && dictionary.texts.memory() < MAX_KNOWN_BYTES;
         let stored = match number_or_text(text) {
             Some(number) => number,
-            None if room || text.is_empty() => StoredValue::Known(add_text(text, dictionary, mended)),
+            None if is_numbered || text.is_empty() => {
+                StoredValue::Known(add_text(text, &mut dictionary.texts, mended))
+            }
             None => {
-                let text = String::from_utf8_lossy(text);
-                *mended += u64::from(matches!(text, Cow::Owned(_)));
+                let text = lossy(text, mended);
                 let start = texts.len() as u32;
                 texts.push_str(&text);
                 StoredValue::Text(start, text.len() as u32)
@@ -138,7 +148,7 @@ mod tests {
         let mut dictionary = UnitDictionary::default();
         let mut mended = 0;
         let mut of = |text: &str| {
-            let (id, _) = message(text.as_bytes(), &mut dictionary, &mut mended);
+            let (id, _) = parse_message(text.as_bytes(), &mut dictionary, &mut mended);
             dictionary.texts.get(id).to_owned()
         };
         assert_eq!(of(r#"{"message": "step \"1\""}"#), "step \"1\"");
@@ -149,7 +159,7 @@ mod tests {
             assert_eq!(of(none), "", "{none}");
         }
         assert_eq!(of(r#"{"message":"kept","args":[{"a":1}, 2.5, true, null]}"#), "kept");
-        let mut count = |text: &str| message(text.as_bytes(), &mut dictionary, &mut mended).1;
+        let mut count = |text: &str| parse_message(text.as_bytes(), &mut dictionary, &mut mended).1;
         assert_eq!(count(r#"{"args":{"External id":5,"Input Dims":[[1,2],{"a":3}],"c":"d"}}"#), 3);
         assert_eq!(count(r#"{"message":"a","args":{"b":null}}"#), 1);
         for none in [

@@ -4,8 +4,9 @@ use crate::input::listing::find::{is_default_output, is_looked_into, is_output};
 use crate::input::listing::{UnusedKind, is_shard};
 use rpd_files::open_input;
 use rpd_foreign::{Format, format_of, holds_profile, may_be_profile, why_packed};
-use rpd_trace::is_result;
+use rpd_trace::WrittenTrace;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -53,7 +54,7 @@ pub(super) fn judge(path: &Path, reads_all: bool) -> (UnusedKind, &'static str) 
         Ok(_) if is_default_output(path) => (UnusedKind::Refused, NAMED_LIKE_OUTPUT),
         Ok(_) => (UnusedKind::Refused, LATE),
         Err(_) if is_default_output(path) && is_empty() => (UnusedKind::Result, PREVIOUS_OUTPUT),
-        Err(_) if is_result(path) => (UnusedKind::Result, REPORT),
+        Err(_) if is_report(path) => (UnusedKind::Result, REPORT),
         Err(_) if is_printed_to(path) => (UnusedKind::RunFile, REPORT),
         Err(_) if !is_shard(path) && !may_be_profile(path) => (UnusedKind::Unrelated, FOREIGN),
         Err(_) if is_default_output(path) && open_input(path).is_ok() => {
@@ -69,7 +70,7 @@ fn judge_other_name(path: &Path) -> (UnusedKind, &'static str) {
         Some(why) => (UnusedKind::Refused, why),
         None if !holds_profile(path) => (UnusedKind::Unrelated, UNRELATED),
         None if is_output(path) => (UnusedKind::Result, PREVIOUS_OUTPUT),
-        None if is_result(path) => (UnusedKind::Result, REPORT),
+        None if is_report(path) => (UnusedKind::Result, REPORT),
         None => (UnusedKind::Refused, OTHER_NAME),
     }
 }
@@ -107,6 +108,15 @@ fn is_agent_file(name: &str) -> bool {
     AGENT_FILES.contains(&name)
         || name.strip_suffix(".agent").is_some_and(is_domain)
         || name.strip_suffix(".card").is_some_and(is_card)
+}
+
+/// Returns whether a merge wrote this file beside databases and Perfetto traces: a part of a trace, or the output of
+/// `--json`.
+fn is_report(path: &Path) -> bool {
+    let begin = b"{\n  \"run_id\": ";
+    let mut head = [0; 14];
+    let is_json = open_input(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *begin;
+    is_json || WrittenTrace::is_part(path)
 }
 
 /// Returns whether standard output or standard error of this process is this file.
