@@ -11,7 +11,6 @@ use rpd_shard::model::row_types::{
     ArgRow, EventKey, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StringId,
 };
 use serde_json::json;
-use std::io::Write;
 
 /// Copies by a part of their names: RocPD name, whether the target is on the GPU, and whether the source is on the
 /// GPU.
@@ -35,7 +34,7 @@ fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
     }
 }
 
-impl<W: Write> EventRows<W> {
+impl EventRows<'_> {
     /// Returns GPU and stream of a span: from its args, or else from its process and thread.
     fn on_gpu(&self, event: &TraceEvent<'_>) -> (i64, i64) {
         let number = |place: EventPlace<'_>| match place {

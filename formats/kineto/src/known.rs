@@ -17,7 +17,6 @@ use rpd_translator::Translator;
 use serde_json::json;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::io::Write;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 pub(crate) const ZERO: WholeNumber = WholeNumber::Signed(0);
@@ -108,10 +107,10 @@ pub(crate) struct ReferredRows {
 }
 
 /// Writes a row and remembers its key.
-fn add<W: Write, K: Hash + Eq, R: TableRow<Key: Copy>>(
+fn add<K: Hash + Eq, R: TableRow<Key: Copy>>(
     known: &mut HashMap<K, R::Key>,
     key: K,
-    out: &mut Translator<W>,
+    out: &mut Translator<'_>,
     row: &R,
 ) -> Result<R::Key, RowError> {
     if known.len() >= MAX_ENTRIES {
@@ -151,7 +150,7 @@ impl ReferredRows {
     }
 
     /// Writes the rows of threads and agents after the whole file was read.
-    pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
+    pub(crate) fn finish(&mut self, out: &mut Translator<'_>) -> Result<(), WriteError> {
         self.threads.finish(out)?;
         for gpu in std::mem::take(&mut self.agent_list) {
             self.push_agent(out, gpu)?;
@@ -159,7 +158,7 @@ impl ReferredRows {
         Ok(())
     }
 
-    fn push_agent<W: Write>(&self, out: &mut Translator<W>, gpu: Option<i64>) -> Result<(), WriteError> {
+    fn push_agent(&self, out: &mut Translator<'_>, gpu: Option<i64>) -> Result<(), WriteError> {
         let described = self.devices.iter().find(|device| Some(device.id) == gpu);
         let (kind, vendor) = if gpu.is_some() { ("GPU", "AMD") } else { ("CPU", "CPU") };
         let name = gpu.map_or("CPU".to_owned(), |gpu| format!("GPU {gpu}"));
@@ -184,9 +183,9 @@ impl ReferredRows {
 
     /// Returns the key of a GPU's stream, which is also the key of its queue.
     #[inline]
-    pub(crate) fn stream<W: Write>(
+    pub(crate) fn stream(
         &mut self,
-        out: &mut Translator<W>,
+        out: &mut Translator<'_>,
         gpu: i64,
         stream: i64,
     ) -> Result<StreamKey, RowError> {
@@ -204,9 +203,9 @@ impl ReferredRows {
 
     /// Returns the symbol of a kernel by its name.
     #[inline]
-    pub(crate) fn kernel<W: Write>(
+    pub(crate) fn kernel(
         &mut self,
-        out: &mut Translator<W>,
+        out: &mut Translator<'_>,
         raw_name: &[u8],
     ) -> Result<KernelSymbolKey, RowError> {
         let hash = XxHash3_128::oneshot(raw_name);
@@ -224,9 +223,9 @@ impl ReferredRows {
     }
 
     /// Returns the counter of a GPU or of the host.
-    pub(crate) fn counter<W: Write>(
+    pub(crate) fn counter(
         &mut self,
-        out: &mut Translator<W>,
+        out: &mut Translator<'_>,
         gpu: Option<i64>,
         (name, symbol): (&[u8], &[u8]),
         units: &str,
@@ -257,9 +256,9 @@ impl ReferredRows {
     }
 
     /// Returns the track for samples of a thread, or of the process. `name` is the id of a string.
-    pub(crate) fn track<W: Write>(
+    pub(crate) fn track(
         &mut self,
-        out: &mut Translator<W>,
+        out: &mut Translator<'_>,
         thread: Option<ThreadKey>,
         name: StringId,
     ) -> Result<TrackKey, RowError> {

@@ -13,7 +13,6 @@ use rpd_shard::model::{LocalNs, TableId, rocpd};
 use rpd_translator::{Translator, cut_text};
 use serde_json::json;
 use std::borrow::Cow;
-use std::io::Write;
 
 /// Maximum length in bytes of args that are kept.
 const MAX_ARGS: usize = 4 << 20;
@@ -84,8 +83,8 @@ struct LastSpan {
 }
 
 /// Writes the rows of events.
-pub(crate) struct EventRows<W: Write> {
-    pub(crate) out: Translator<W>,
+pub(crate) struct EventRows<'s> {
+    pub(crate) out: Translator<'s>,
     pub(crate) known: ReferredRows,
     /// Offset that is added to all times, in ns.
     pub(crate) base: i64,
@@ -98,8 +97,8 @@ pub(crate) struct EventRows<W: Write> {
     extdata: Vec<u8>,
 }
 
-impl<W: Write> EventRows<W> {
-    pub(crate) fn new(out: Translator<W>) -> EventRows<W> {
+impl<'s> EventRows<'s> {
+    pub(crate) fn new(out: Translator<'s>) -> EventRows<'s> {
         EventRows {
             out,
             known: ReferredRows::default(),

@@ -7,9 +7,9 @@ use crate::lost_events::LostEvents;
 use crate::rank_process::rank_process;
 use crate::rows::{EventRows, SpanKind};
 use crate::text::MAX_NAME;
+use rpd_shard::WriteError;
 use rpd_shard::file::Owner;
 use rpd_shard::record::{Clock, Exit, LossCause, Process, is_wall_time};
-use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{FilePosition, PendingLimit, TranslateError, Translation, Translator};
 use std::convert::Infallible;
 use std::io::Write;
@@ -20,15 +20,14 @@ const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
 /// Length of a calendar year in ns.
 const YEAR: i64 = 31_556_952_000_000_000;
 
-/// Writes the contents of a file as a shard with one process; returns the sink and the translation notes. Reads the
+/// Writes the contents of a file as a shard with one process; returns the translation notes. Reads the
 /// file once, or twice if the base time does not precede the events. Malformed parts are reported and counted in
 /// the loss ledger; all complete parts are read.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     let mut input = opened(path)?;
-    let shard = ShardWriter::of_owner(sink, owner)?;
     let mut run = TraceTranslation {
         path,
-        rows: EventRows::new(Translator::new(shard, PendingLimit::NONE)),
+        rows: EventRows::new(Translator::new(sink, owner, PendingLimit::NONE)?),
         facts: TraceFacts::default(),
         sidecar: TraceSidecar::default(),
         clock: Clock::Realtime,
@@ -60,9 +59,9 @@ fn failed(path: &Path, input: &mut JsonInput) -> Result<(), TranslateError> {
 }
 
 /// The translation of one file.
-struct TraceTranslation<'a, W: Write> {
+struct TraceTranslation<'a> {
     path: &'a Path,
-    rows: EventRows<W>,
+    rows: EventRows<'a>,
     facts: TraceFacts,
     sidecar: TraceSidecar,
     clock: Clock,
@@ -75,7 +74,7 @@ struct TraceTranslation<'a, W: Write> {
     lost_events: LostEvents,
 }
 
-impl<W: Write> TraceTranslation<'_, W> {
+impl TraceTranslation<'_> {
     fn take(&mut self, item: TraceItem<'_>) -> Result<(), TranslateError> {
         match item {
             TraceItem::Fact(name, value) => self.facts.take(name, value),
@@ -177,7 +176,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         Process { exit, ..rank_process(&self.facts, &self.sidecar, threads, times, self.clock) }
     }
 
-    fn end(mut self, ending: WalkEnding) -> Result<(W, Translation), TranslateError> {
+    fn end(mut self, ending: WalkEnding) -> Result<Translation, TranslateError> {
         if let Some((at, why)) = ending.damage {
             if !ending.has_events {
                 return Err(no_events(self.path, at, why));

@@ -13,7 +13,6 @@ use rpd_shard::model::{LocalNs, TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use rpd_translator::Translator;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// First and last time of an instance, in ns.
 pub(crate) type SeenTimes = Option<(i64, i64)>;
@@ -28,8 +27,8 @@ const TRACK: &[u8] = b"system";
 const SECOND: i64 = 1_000_000_000;
 
 /// A table while its rows are written.
-pub(crate) struct TableRows<W: Write> {
-    pub(crate) translator: Translator<W>,
+pub(crate) struct TableRows<'s> {
+    pub(crate) translator: Translator<'s>,
     /// First and last times by instance.
     seen: Vec<SeenTimes>,
     /// Number of lines with a time, and number of lines whose time has a fraction of a second.
@@ -41,9 +40,9 @@ fn source(instance: u32) -> u32 {
     instance + 1
 }
 
-impl<W: Write> TableRows<W> {
+impl<'s> TableRows<'s> {
     /// Creates the rows for a table with this number of instances.
-    pub(crate) fn new(translator: Translator<W>, instances: usize) -> TableRows<W> {
+    pub(crate) fn new(translator: Translator<'s>, instances: usize) -> TableRows<'s> {
         TableRows { translator, seen: vec![None; instances], timed: (0, 0) }
     }
 

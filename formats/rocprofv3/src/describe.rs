@@ -10,7 +10,6 @@ use rpd_shard::model::row_types::{AgentRow, CodeObjectRow, KernelSymbolRow, PmcR
 use rpd_shard::model::{TableId, rocpd};
 use rpd_translator::TranslateError;
 use serde_json::{Map, Value as Json};
-use std::io::Write;
 
 /// Maximum length in bytes of a table element.
 const MAX_ELEMENT_BYTES: usize = 4 << 20;
@@ -18,8 +17,8 @@ const MAX_ELEMENT_BYTES: usize = 4 << 20;
 const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// Reads the tables of a process. Agents precede the rows that refer to them.
-pub(crate) fn describe<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
+pub(crate) fn describe(
+    out: &mut ProcessOutput<'_>,
     scanner: &mut JsonScanner<JsonSource>,
     sections: &ProcessSections,
 ) -> Result<ReferredRows, TranslateError> {
@@ -51,8 +50,8 @@ pub(crate) fn describe<W: Write>(
     Ok(known)
 }
 
-fn kinds<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
+fn kinds(
+    out: &mut ProcessOutput<'_>,
     scanner: &mut JsonScanner<JsonSource>,
     known: &mut ReferredRows,
     (array, section): (JsonArray<'_>, ArraySection),
@@ -79,11 +78,7 @@ fn kinds<W: Write>(
     })
 }
 
-fn agent<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
-    known: &mut ReferredRows,
-    bytes: &[u8],
-) -> Result<(), ElementError> {
+fn agent(out: &mut ProcessOutput<'_>, known: &mut ReferredRows, bytes: &[u8]) -> Result<(), ElementError> {
     let agent: JsonAgent = serde_json::from_slice(bytes)?;
     if known.agents.get(agent.id.handle).is_some() {
         return Err(ElementError::Bad(format!("agent {} was there before", agent.id.handle)));
@@ -110,8 +105,8 @@ fn agent<W: Write>(
     Ok(())
 }
 
-fn code_object<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
+fn code_object(
+    out: &mut ProcessOutput<'_>,
     known: &mut ReferredRows,
     bytes: &[u8],
 ) -> Result<(), ElementError> {
@@ -147,8 +142,8 @@ fn code_object<W: Write>(
     Ok(())
 }
 
-fn kernel_symbol<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
+fn kernel_symbol(
+    out: &mut ProcessOutput<'_>,
     known: &mut ReferredRows,
     bytes: &[u8],
 ) -> Result<(), ElementError> {
@@ -181,11 +176,7 @@ fn kernel_symbol<W: Write>(
     Ok(())
 }
 
-fn counter<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
-    known: &mut ReferredRows,
-    bytes: &[u8],
-) -> Result<(), ElementError> {
+fn counter(out: &mut ProcessOutput<'_>, known: &mut ReferredRows, bytes: &[u8]) -> Result<(), ElementError> {
     let counter: JsonCounter = serde_json::from_slice(bytes)?;
     if known.counters.get(counter.id.handle).is_some() {
         return Err(ElementError::Bad(format!("counter {} was there before", counter.id.handle)));

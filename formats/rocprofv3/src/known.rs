@@ -14,7 +14,6 @@ use rpd_shard::model::row_types::{
     TrackKey, TrackRow,
 };
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Maximum number of rows of each descriptive table.
 const MAX_DESCRIBED: usize = 1 << 20;
@@ -36,10 +35,10 @@ impl<const TABLE: u16> HandleKeys<TABLE> {
     }
 
     /// Writes a row and remembers its key.
-    pub(crate) fn add<W: Write, R: TableRow<Key = RowKey<TABLE>>>(
+    pub(crate) fn add<R: TableRow<Key = RowKey<TABLE>>>(
         &mut self,
         handle: u64,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         row: &R,
     ) -> Result<RowKey<TABLE>, ElementError> {
         if self.0.len() >= MAX_DESCRIBED {
@@ -94,9 +93,9 @@ impl ReferredRows {
         self.kinds.get(usize::try_from(kind?).ok()?)
     }
 
-    pub(crate) fn thread<W: Write>(
+    pub(crate) fn thread(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         tid: u64,
     ) -> Result<ThreadKey, ElementError> {
         if let Some(key) = self.threads.get(tid) {
@@ -108,9 +107,9 @@ impl ReferredRows {
         self.threads.add(tid, out, &row)
     }
 
-    pub(crate) fn queue<W: Write>(
+    pub(crate) fn queue(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         handle: u64,
     ) -> Result<QueueKey, ElementError> {
         if let Some(key) = self.queues.get(handle) {
@@ -125,9 +124,9 @@ impl ReferredRows {
         self.queues.add(handle, out, &row)
     }
 
-    pub(crate) fn stream<W: Write>(
+    pub(crate) fn stream(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         handle: u64,
     ) -> Result<StreamKey, ElementError> {
         if let Some(key) = self.streams.get(handle) {
@@ -142,9 +141,9 @@ impl ReferredRows {
         self.streams.add(handle, out, &row)
     }
 
-    pub(crate) fn agent<W: Write>(
+    pub(crate) fn agent(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         handle: u64,
     ) -> Result<AgentKey, ElementError> {
         if let Some(key) = self.agents.get(handle) {
@@ -169,9 +168,9 @@ impl ReferredRows {
         self.agents.add(handle, out, &row)
     }
 
-    pub(crate) fn code_object<W: Write>(
+    pub(crate) fn code_object(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         id: u64,
     ) -> Result<CodeObjectKey, ElementError> {
         if let Some(key) = self.code_objects.get(id) {
@@ -190,9 +189,9 @@ impl ReferredRows {
         self.code_objects.add(id, out, &row)
     }
 
-    pub(crate) fn kernel<W: Write>(
+    pub(crate) fn kernel(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         id: u64,
     ) -> Result<KernelSymbolKey, ElementError> {
         if let Some(key) = self.kernels.get(id) {
@@ -205,9 +204,9 @@ impl ReferredRows {
         self.kernels.add(id, out, &row)
     }
 
-    pub(crate) fn counter<W: Write>(
+    pub(crate) fn counter(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         handle: u64,
     ) -> Result<PmcKey, ElementError> {
         if let Some(key) = self.counters.get(handle) {
@@ -237,9 +236,9 @@ impl ReferredRows {
     }
 
     /// Returns the track of a thread for calls of a category that have no duration.
-    pub(crate) fn track<W: Write>(
+    pub(crate) fn track(
         &mut self,
-        out: &mut ProcessOutput<'_, W>,
+        out: &mut ProcessOutput<'_>,
         thread: ThreadKey,
         category: StringId,
     ) -> Result<TrackKey, ElementError> {

@@ -8,7 +8,6 @@ use rpd_shard::model::TableId;
 use rpd_shard::model::row_types::{StringId, TableRow};
 use rpd_shard::record::{Loss, LossCause};
 use rpd_translator::{TranslateError, Translator};
-use std::io::Write;
 
 /// The reason why an element yields no row, or not all its rows.
 #[derive(Debug)]
@@ -37,13 +36,13 @@ impl From<serde_json::Error> for ElementError {
 }
 
 /// The rows of one process.
-pub(crate) struct ProcessOutput<'a, W: Write> {
-    pub(crate) translator: &'a mut Translator<W>,
+pub(crate) struct ProcessOutput<'s> {
+    pub(crate) translator: Translator<'s>,
     /// Number of the process in the shard.
     pub(crate) source: u32,
 }
 
-impl<W: Write> ProcessOutput<'_, W> {
+impl ProcessOutput<'_> {
     /// Writes a row; returns its key.
     pub(crate) fn row<R: TableRow>(&mut self, row: &R) -> Result<R::Key, ElementError> {
         Ok(self.translator.row(self.source, row)?)

@@ -10,11 +10,10 @@ use rpd_shard::model::row_types::{
     AgentKey, ArgRow, EventKey, EventRow, KernelDispatchRow, MemoryAllocateRow, MemoryCopyRow, PmcEventRow,
     PmcKey, RegionRow, SampleRow, StackId, StringId, WholeNumber,
 };
-use std::io::Write;
 
 /// Writes the rows of one record, after the record was found to be valid.
-pub(crate) struct RecordRows<'a, 'o, W: Write> {
-    pub(crate) out: &'a mut ProcessOutput<'o, W>,
+pub(crate) struct RecordRows<'a, 's> {
+    pub(crate) out: &'a mut ProcessOutput<'s>,
     pub(crate) known: &'a mut ReferredRows,
 }
 
@@ -38,7 +37,7 @@ impl RecordBase {
     }
 }
 
-impl<W: Write> RecordRows<'_, '_, W> {
+impl RecordRows<'_, '_> {
     /// Writes the event of a record. Stack ids above `i64::MAX` keep their bits, because they are only compared.
     fn event(
         &mut self,

@@ -5,7 +5,6 @@ use crate::record_rows::RecordRows;
 use crate::scan::JsonScanner;
 use crate::source::JsonSource;
 use crate::survey::{FileSurvey, ProcessSections, RECORDS, survey};
-use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{masked_command, node_of_file};
 use rpd_shard::model::{TableId, rocpd};
@@ -18,15 +17,14 @@ use std::path::Path;
 const MAX_RECORD_BYTES: usize = 1 << 20;
 const COUNTERS: &str = "callback_records.counter_collection";
 
-/// Writes the contents of a file as a shard with one source per process; returns the sink and the translation
+/// Writes the contents of a file as a shard with one source per process; returns the translation
 /// notes. A truncated or damaged file yields the rows before the damage, a warning, and a loss of unknown size.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     let (FileSurvey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
-    let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut translator = Translator::new(shard, PendingLimit::NONE);
+    let mut translator = Translator::new(sink, owner, PendingLimit::NONE)?;
     *translator.ignored_names() = ignored;
     warnings.into_iter().for_each(|line| translator.warn(line));
-    let mut out = ProcessOutput { translator: &mut translator, source: 0 };
+    let mut out = ProcessOutput { translator, source: 0 };
     for (source, sections) in (1..).zip(&processes) {
         out.source = source;
         out.translator.process(&process(source, sections))?;
@@ -46,7 +44,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         // The damage may have hidden other arrays and processes.
         out.lose("everything after the damage", None, LossCause::Truncated, None);
     }
-    Ok(translator.finish()?)
+    Ok(out.translator.finish()?)
 }
 
 /// Returns the processes of a file in file order, as [`translate`] describes them in a shard. Reads the whole file,
@@ -102,8 +100,8 @@ fn table_of(array: &str) -> Option<TableId> {
 }
 
 /// Writes the tables and records of one process. Dispatches precede the counters that belong to them.
-fn process_rows<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
+fn process_rows(
+    out: &mut ProcessOutput<'_>,
     scanner: &mut JsonScanner<JsonSource>,
     sections: &ProcessSections,
 ) -> Result<(), TranslateError> {

@@ -31,13 +31,10 @@ impl ProfilerHarvest<'_> {
             }
         };
         let created = identity(&file);
-        let sink = BufWriter::with_capacity(WRITE_BYTES, file);
-        let done = translate(path, format, sink, &self.owner()).and_then(|(mut sink, account)| {
-            let written =
-                sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()));
-            written.map(|()| account)
-        });
-        match done {
+        let mut sink = BufWriter::with_capacity(WRITE_BYTES, file);
+        let translated = translate(path, format, &mut sink, &self.owner());
+        let written = sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()));
+        match translated.and_then(|account| written.map(|()| account)) {
             Ok(account) => {
                 let lines = account.warnings.len();
                 for line in account.warnings.iter().take(MAX_LINES_PER_FILE) {

@@ -17,7 +17,6 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
-use std::io::Write;
 
 /// Category of roctx ranges, as rocprofv3 spells it.
 const MARKER: &str = "MARKER_CORE_RANGE_API";
@@ -114,12 +113,12 @@ impl CallColumns {
 }
 
 /// Writes all calls and ranges. Returns the region of each; the key of a region is also its stack id.
-pub(super) fn translate<W: Write>(
+pub(super) fn translate(
     input: &RpdFile,
     census: &ProcessCensus,
     options: &RpdOptions,
     devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
+    output: &mut RpdOutput<'_>,
 ) -> Result<IdMap, RpdReadError> {
     let failed = |source| input.error("rocpd_api", source);
     let mut select = input.select("rocpd_api", "a");
@@ -151,7 +150,7 @@ pub(super) fn translate<W: Write>(
     }
     let ids = calls.ids;
     let (read, strays) = frames.finish()?;
-    output.reads("rocpd_stackframe", read);
+    output.count_read("rocpd_stackframe", read);
     output.misses("rocpd_stackframe", "api_ptr_id", strays);
     output.lose(0, "rocpd_stackframe", Some(rocpd::EVENT), strays);
     for (table, _) in DESCRIPTIONS {
@@ -195,17 +194,13 @@ fn frames_sql(input: &RpdFile) -> String {
 }
 
 /// Counts the rows of a table that describe no call.
-fn strays_of<W: Write>(
-    input: &RpdFile,
-    table: &'static str,
-    output: &mut RpdOutput<'_, W>,
-) -> Result<(), RpdReadError> {
+fn strays_of(input: &RpdFile, table: &'static str, output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
     if input.table(table).is_some() {
         let sql = format!(
             "SELECT count(*) FROM {table} k LEFT JOIN rocpd_api a ON a.id = k.api_ptr_id WHERE a.id IS NULL"
         );
         let strays = input.number(table, &sql)?.unsigned_abs();
-        output.reads(table, strays);
+        output.count_read(table, strays);
         output.misses(table, "api_ptr_id", strays);
         output.lose(0, table, Some(rocpd::ARG), strays);
     }
@@ -247,16 +242,16 @@ impl CallStack {
 }
 
 /// Writes calls one by one.
-struct CallWriter<'c, 'o, 'i, W: Write> {
+struct CallWriter<'c, 'o, 'i> {
     census: &'c ProcessCensus,
     columns: CallColumns,
     options: &'c RpdOptions,
     devices: &'c mut DeviceRows,
-    output: &'o mut RpdOutput<'i, W>,
+    output: &'o mut RpdOutput<'i>,
     ids: IdMap,
 }
 
-impl<W: Write> CallWriter<'_, '_, '_, W> {
+impl CallWriter<'_, '_, '_> {
     fn int(&self, row: &Row<'_>, column: usize) -> Option<i64> {
         row.get_ref(column).ok().and_then(int)
     }
@@ -264,10 +259,10 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
     fn call(&mut self, row: &Row<'_>, has_dispatch: bool, stack: CallStack) -> Result<(), RpdReadError> {
         let columns = &self.columns;
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
-        self.output.read("rocpd_api");
+        self.output.count_read("rocpd_api", 1);
         for ((table, _), described) in DESCRIPTIONS.into_iter().zip(&columns.described) {
             if value(described.key) != ValueRef::Null {
-                self.output.read(table);
+                self.output.count_read(table, 1);
             }
         }
         let id = self.int(row, columns.id);

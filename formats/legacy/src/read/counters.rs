@@ -15,7 +15,6 @@ use rpd_translator::cut_text;
 use rusqlite::types::ValueRef;
 use serde_json::json;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Category of monitor values; the second constant is their track. Both are those of rpd-collect.
 const CATEGORY: &[u8] = b"SYSTEM_METRICS";
@@ -27,11 +26,11 @@ const UNITS: [(&str, &str); 3] = [("sclk", "MHz"), ("mclk", "MHz"), ("fclk", "MH
 
 /// Writes the values of the monitor: per row an event, a sample and a value. A row states how long its value was
 /// valid, and usually the next row begins at that end.
-pub(super) fn monitors<W: Write>(
+pub(super) fn monitors(
     input: &RpdFile,
     census: &ProcessCensus,
     devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
+    output: &mut RpdOutput<'_>,
 ) -> Result<(), RpdReadError> {
     if input.table("rocpd_monitor").is_none() {
         return Ok(());
@@ -46,7 +45,7 @@ pub(super) fn monitors<W: Write>(
     let mut tracks: HashMap<u32, TrackKey> = HashMap::new();
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
-        output.read("rocpd_monitor");
+        output.count_read("rocpd_monitor", 1);
         let source = census.by_place(int(value(0)), int(value(2)));
         let Some(start) = int(value(4)) else {
             output.miss("rocpd_monitor", "start");
@@ -104,12 +103,12 @@ pub(super) fn monitors<W: Write>(
 }
 
 /// Writes the counter values of operations.
-pub(super) fn values<W: Write>(
+pub(super) fn values(
     input: &RpdFile,
     census: &ProcessCensus,
     operations: &IdMap,
     devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
+    output: &mut RpdOutput<'_>,
 ) -> Result<(), RpdReadError> {
     if input.table("rocpd_counter").is_none() {
         return Ok(());
@@ -131,7 +130,7 @@ pub(super) fn values<W: Write>(
     let mut rows = query.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
-        output.read("rocpd_counter");
+        output.count_read("rocpd_counter", 1);
         let operation = int(value(2)).and_then(|id| operations.get(id));
         if operation.is_none() {
             output.miss("rocpd_counter", "op_id");
@@ -154,12 +153,12 @@ pub(super) fn values<W: Write>(
 }
 
 /// Writes the value of a counter. A value that is not a number is stored as text in its extdata.
-fn number<W: Write>(
+fn number(
     source: u32,
     (table, value): (&str, ValueRef<'_>),
     event: Option<EventKey>,
     counter: PmcKey,
-    output: &mut RpdOutput<'_, W>,
+    output: &mut RpdOutput<'_>,
 ) -> Result<(), RpdReadError> {
     let (number, extdata) = match real(value) {
         Some(number) => (Some(number), None),

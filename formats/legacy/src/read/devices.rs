@@ -13,7 +13,6 @@ use rpd_shard::model::row_types::{
 use rpd_translator::cut_text;
 use serde_json::json;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Maximum number of agents, queues, streams, kernels or counters of one file.
 const MAX_ENTRIES: usize = 1 << 20;
@@ -70,10 +69,10 @@ fn room(len: usize, what: &'static str, input: &RpdFile) -> Result<(), RpdReadEr
 
 impl DeviceRows {
     /// Writes the threads that the census found.
-    pub(super) fn threads<W: Write>(
+    pub(super) fn threads(
         &mut self,
         census: &ProcessCensus,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<(), RpdReadError> {
         for ((source, tid), (start, end)) in &census.threads {
             self.push_thread(*source, *tid, Some((LocalNs(*start), LocalNs(*end))), output)?;
@@ -82,27 +81,27 @@ impl DeviceRows {
     }
 
     /// Returns the thread with this id; 0 is an unknown thread.
-    pub(super) fn thread<W: Write>(
+    pub(super) fn thread(
         &mut self,
         source: u32,
         tid: i64,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<ThreadKey, RpdReadError> {
         match self.threads.get(&(source, tid)) {
             Some(key) => Ok(*key),
             None => {
-                room(self.threads.len(), "threads", output.input())?;
+                room(self.threads.len(), "threads", output.input)?;
                 self.push_thread(source, tid, None, output)
             }
         }
     }
 
-    fn push_thread<W: Write>(
+    fn push_thread(
         &mut self,
         source: u32,
         tid: i64,
         times: Option<(LocalNs, LocalNs)>,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<ThreadKey, RpdReadError> {
         let row = ThreadRow {
             ppid: None,
@@ -118,16 +117,16 @@ impl DeviceRows {
     }
 
     /// Returns the agent of a processor. The first agent of a process is its CPUs, to which copies refer.
-    pub(super) fn agent<W: Write>(
+    pub(super) fn agent(
         &mut self,
         source: u32,
         agent: RpdProcessor,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<AgentKey, RpdReadError> {
         if let Some(key) = self.agents.get(&(source, agent)) {
             return Ok(*key);
         }
-        room(self.agents.len(), "agents", output.input())?;
+        room(self.agents.len(), "agents", output.input)?;
         if agent != RpdProcessor::Host {
             self.agent(source, RpdProcessor::Host, output)?;
         }
@@ -175,17 +174,17 @@ impl DeviceRows {
     }
 
     /// Returns the queue with this number on this GPU.
-    pub(super) fn queue<W: Write>(
+    pub(super) fn queue(
         &mut self,
         source: u32,
         gpu: Option<i64>,
         queue: Option<i64>,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<QueueKey, RpdReadError> {
         if let Some(key) = self.queues.get(&(source, gpu, queue)) {
             return Ok(*key);
         }
-        room(self.queues.len(), "queues", output.input())?;
+        room(self.queues.len(), "queues", output.input)?;
         let name = queue.map_or("(unknown)".to_owned(), |queue| format!("Queue {queue}"));
         let extdata = json!({ "rpd": { "gpu": gpu, "queue": queue } }).to_string();
         let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
@@ -195,17 +194,17 @@ impl DeviceRows {
     }
 
     /// Returns the stream at this address, which is empty if it is unknown.
-    pub(super) fn stream<W: Write>(
+    pub(super) fn stream(
         &mut self,
         source: u32,
         stream: &[u8],
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<StreamKey, RpdReadError> {
         let place = (source, Box::from(cut_text(stream, MAX_STREAM)));
         if let Some(key) = self.streams.get(&place) {
             return Ok(*key);
         }
-        room(self.streams.len(), "streams", output.input())?;
+        room(self.streams.len(), "streams", output.input)?;
         let handle = String::from_utf8_lossy(&place.1).into_owned();
         let (name, extdata) = match handle.as_str() {
             "" => ("(unknown)".to_owned(), "{}".to_owned()),
@@ -219,17 +218,17 @@ impl DeviceRows {
     }
 
     /// Returns the symbol of a kernel. `shown` is the name of its operations, `kernel` the name at the launch.
-    pub(super) fn kernel<W: Write>(
+    pub(super) fn kernel(
         &mut self,
         source: u32,
         ids: KernelIds,
         (shown, kernel): (&[u8], Option<&[u8]>),
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<KernelSymbolKey, RpdReadError> {
         if let Some(key) = self.kernels.get(&(source, ids)) {
             return Ok(*key);
         }
-        room(self.kernels.len(), "kernels", output.input())?;
+        room(self.kernels.len(), "kernels", output.input)?;
         let code_object = self.code_object(source, output)?;
         let shown = output.cut(shown, MAX_KERNEL);
         let kernel = kernel.map_or(shown, |kernel| output.cut(kernel, MAX_KERNEL));
@@ -240,10 +239,10 @@ impl DeviceRows {
     }
 
     /// Writes the placeholder for all code of the process, which the file does not describe.
-    fn code_object<W: Write>(
+    fn code_object(
         &mut self,
         source: u32,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<CodeObjectKey, RpdReadError> {
         if let Some(key) = self.code_objects.get(&source) {
             return Ok(*key);
@@ -263,18 +262,18 @@ impl DeviceRows {
     }
 
     /// Returns a counter. `units` is empty if they are unknown.
-    pub(super) fn counter<W: Write>(
+    pub(super) fn counter(
         &mut self,
         source: u32,
         counter: CounterName,
         (symbol, units, component): (&[u8], &str, &str),
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<PmcKey, RpdReadError> {
         let place = (source, counter);
         if let Some(key) = self.counters.get(&place) {
             return Ok(*key);
         }
-        room(self.counters.len(), "counters", output.input())?;
+        room(self.counters.len(), "counters", output.input)?;
         let agent = self.agent(source, place.1.agent, output)?;
         let (arch, instance) = match place.1.agent {
             RpdProcessor::Gpu(gpu) | RpdProcessor::MonitoredGpu(gpu) => ("GPU", gpu),

@@ -33,12 +33,11 @@ pub use error::RpdReadError;
 
 use census::ProcessCensus;
 use devices::DeviceRows;
-use output::{FinishedShard, RpdOutput};
-use rpd_shard::ShardWriter;
+use output::RpdOutput;
 use rpd_shard::file::Owner;
 use rpd_shard::model::row_types::WholeNumber;
 use rpd_shard::record::{Clock, Process};
-use rpd_translator::{Translation, cut_text};
+use rpd_translator::{PendingLimit, Translation, Translator, cut_text};
 use schema::RpdFile;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -124,25 +123,25 @@ pub fn is_merge(path: &Path) -> bool {
 ///
 /// Memory is bounded for any file: by the string table of a shard (256 MiB), the pending rows, and 32 bytes for
 /// each run of consecutive ids.
-pub fn translate<W: Write>(
+pub fn translate(
     path: &Path,
-    sink: W,
+    sink: &mut dyn Write,
     options: &RpdOptions,
-) -> Result<(W, RpdTranslation), RpdReadError> {
+) -> Result<RpdTranslation, RpdReadError> {
     let input = RpdFile::open(path)?;
     let census = ProcessCensus::take(&input)?;
     let (clock, mixed) = census.clock(options.clock, options.marker_offset);
-    let shard = ShardWriter::of_owner(sink, &options.owner)?;
-    let mut output = RpdOutput::new(shard, &input);
+    let translator = Translator::new(sink, &options.owner, PendingLimit::MANY_PROCESSES)?;
+    let mut output = RpdOutput::new(translator, &input);
     let metadata = metadata(&input)?;
     if let Some(why) = mixed {
-        output.warn(clock_warning(&why, options));
+        output.translator.warn(clock_warning(&why, options));
     }
     let mut devices = DeviceRows::default();
 
     for source in 1..=census.processes.len() as u32 {
         if let Some(process) = census.process(source, clock) {
-            output.process(&process)?;
+            output.translator.process(&process)?;
         }
     }
     devices.threads(&census, &mut output)?;
@@ -155,22 +154,19 @@ pub fn translate<W: Write>(
     for (source, last) in last {
         if let Some(mut process) = census.process(source, clock) {
             process.last_seen = process.last_seen.max(Some(last));
-            output.process(&process)?;
+            output.translator.process(&process)?;
         }
     }
-    let FinishedShard { sink, translation, rows_read, misses } = output.finish()?;
-    let processes = census.processes.len() as u32;
-    let translation = RpdTranslation {
-        translation,
+    Ok(RpdTranslation {
+        translation: output.translator.finish()?,
         clock,
-        processes,
-        rows_read,
-        misses,
+        processes: census.processes.len() as u32,
+        rows_read: output.rows_read,
+        misses: output.misses,
         unknown_copy_sizes,
         carried,
         metadata,
-    };
-    Ok((sink, translation))
+    })
 }
 
 fn clock_warning(why: &str, options: &RpdOptions) -> String {

@@ -19,7 +19,6 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// Type of a dispatch if the file states no other.
 const DISPATCH: &[u8] = b"KernelExecution";
@@ -129,12 +128,12 @@ pub(super) struct TranslatedOps {
 }
 
 /// Writes all operations.
-pub(super) fn translate<W: Write>(
+pub(super) fn translate(
     input: &RpdFile,
     census: &ProcessCensus,
     calls: &IdMap,
     devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
+    output: &mut RpdOutput<'_>,
 ) -> Result<TranslatedOps, RpdReadError> {
     let mut operations = TranslatedOps::default();
     if input.table("rocpd_op").is_none() {
@@ -152,7 +151,7 @@ pub(super) fn translate<W: Write>(
             if input.has_rows("rocpd_op")? {
                 output.lose_unknown();
                 let what = "there is no table rocpd_api_ops with op_id and api_id: no operation is linked to its call";
-                output.warn(what.to_owned());
+                output.translator.warn(what.to_owned());
             }
             "SELECT NULL LIMIT 0".to_owned()
         }
@@ -165,7 +164,7 @@ pub(super) fn translate<W: Write>(
 
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
-        output.read("rocpd_op");
+        output.count_read("rocpd_op", 1);
         let id = int(value(columns.id));
         let mut call = None;
         while let Some(found) = id.map_or(Ok(None), |id| pairs.next_of(id))? {
@@ -205,13 +204,13 @@ pub(super) fn translate<W: Write>(
         operations.last.entry(source).and_modify(|last| *last = end.max(*last)).or_insert(end);
     }
     let (read, strays) = pairs.finish()?;
-    output.reads("rocpd_api_ops", read);
+    output.count_read("rocpd_api_ops", read);
     output.misses("rocpd_api_ops", "op_id", strays);
     // A lost link loses no event, and RocPD has no table for links.
     output.lose(0, "rocpd_api_ops", None, strays + further);
     if further > 0 {
         let why = "RocPD links an operation to one call, and these lead to a further one";
-        output.warn(format!("rows of rocpd_api_ops that are left out: {further}; {why}"));
+        output.translator.warn(format!("rows of rocpd_api_ops that are left out: {further}; {why}"));
     }
     Ok(operations)
 }
@@ -245,12 +244,12 @@ impl OpRow<'_> {
     }
 
     /// Writes the operation; returns the key of its event.
-    fn add<W: Write>(
+    fn add(
         &self,
         stack: Option<i64>,
         census: &ProcessCensus,
         devices: &mut DeviceRows,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
         unknown_copy_sizes: &mut u64,
     ) -> Result<EventKey, RpdReadError> {
         for (id, column) in
@@ -295,12 +294,12 @@ impl OpRow<'_> {
         Ok(event)
     }
 
-    fn dispatch<W: Write>(
+    fn dispatch(
         &self,
         op_type: &[u8],
         place: OpPlace,
         devices: &mut DeviceRows,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<(), RpdReadError> {
         let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
         let ids = KernelIds {
@@ -346,13 +345,13 @@ impl OpRow<'_> {
         Ok(())
     }
 
-    fn copy<W: Write>(
+    fn copy(
         &self,
         op_type: &[u8],
         known: Option<(&'static str, CopyDirection)>,
         place: OpPlace,
         devices: &mut DeviceRows,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<(), RpdReadError> {
         let by_kind = || COPIES.iter().map(|copy| copy.2).find(|d| Some(d.kind) == self.launch.copy_kind);
         let direction = known.map(|(_, direction)| direction).or_else(by_kind);

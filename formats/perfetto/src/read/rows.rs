@@ -13,7 +13,6 @@ use rpd_shard::model::row_types::{
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_shard::record::LossCause;
 use serde_json::json;
-use std::io::Write;
 
 /// Category of call stack samples.
 const SAMPLED: &[u8] = b"PERF_SAMPLE";
@@ -23,7 +22,7 @@ const INSTANT: &[u8] = b"instant";
 /// Name of a slice without a name.
 const UNNAMED: &[u8] = b"(unnamed)";
 
-impl<W: Write> TraceReader<W> {
+impl TraceReader<'_> {
     pub(super) fn event(
         &mut self,
         number: u32,

@@ -11,7 +11,6 @@ use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};
 use rpd_translator::Translator;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Maximum nesting depth of tracks.
 const MAX_DEPTH: usize = 64;
@@ -224,10 +223,10 @@ impl TraceTracks {
     }
 
     /// Returns the process and thread for slices and instants of a track; `None` if there are too many tracks.
-    pub(super) fn place<W: Write>(
+    pub(super) fn place(
         &mut self,
         uuid: u64,
-        output: &mut Translator<W>,
+        output: &mut Translator<'_>,
     ) -> Result<Option<TrackPlace>, WriteError> {
         if let Some(place) = self.places.get(&uuid) {
             return Ok(Some(*place));
@@ -257,11 +256,11 @@ impl TraceTracks {
     }
 
     /// Returns the thread with these ids, which may have no track.
-    pub(super) fn thread_of<W: Write>(
+    pub(super) fn thread_of(
         &mut self,
         pid: i32,
         tid: i32,
-        output: &mut Translator<W>,
+        output: &mut Translator<'_>,
     ) -> Result<Option<TrackPlace>, WriteError> {
         if self.threads.len() >= MAX_TRACKS {
             return Ok(None);
@@ -272,10 +271,10 @@ impl TraceTracks {
     }
 
     /// Returns the counter of a track; `None` if there are too many.
-    pub(super) fn counter<W: Write>(
+    pub(super) fn counter(
         &mut self,
         uuid: u64,
-        output: &mut Translator<W>,
+        output: &mut Translator<'_>,
     ) -> Result<Option<TrackCounter>, WriteError> {
         if let Some(counter) = self.counters.get(&uuid) {
             return Ok(Some(counter.clone()));
@@ -314,11 +313,11 @@ impl TraceTracks {
     }
 
     /// Returns the RocPD track for a thread's samples of one kind.
-    pub(super) fn moments<W: Write>(
+    pub(super) fn moments(
         &mut self,
         place: TrackPlace,
         name: &[u8],
-        output: &mut Translator<W>,
+        output: &mut Translator<'_>,
     ) -> Result<Option<TrackKey>, WriteError> {
         let key = (place, name.to_vec());
         if let Some(track) = self.samples.get(&key) {
@@ -342,13 +341,13 @@ impl TraceTracks {
         }
     }
 
-    fn thread<W: Write>(
+    fn thread(
         &mut self,
         source: u32,
         key: ThreadName,
         tid: i64,
         name: &[u8],
-        output: &mut Translator<W>,
+        output: &mut Translator<'_>,
     ) -> Result<ThreadKey, WriteError> {
         let is_track = matches!(key, ThreadName::Track(_));
         let key = (source, key);

@@ -9,10 +9,10 @@ use super::slices::{SlicePairs, UnpairedSlice};
 use super::survey::{TraceSurvey, survey};
 use super::tracks::TraceTracks;
 use super::wire::{Field, Fields, MalformedField};
+use rpd_shard::WriteError;
 use rpd_shard::file::Owner;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockSet, Loss, LossCause, Process};
-use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
@@ -22,14 +22,13 @@ use std::path::Path;
 const MAX_SEQUENCES: usize = 1 << 16;
 /// Maximum time in ns between the clock readings of a snapshot: Perfetto reads one clock after the other.
 const SNAPSHOT_BRACKET: i64 = 1_000;
-/// Writes a trace as a shard with one source per process; returns the sink and the translation notes. Reads the
+/// Writes a trace as a shard with one source per process; returns the translation notes. Reads the
 /// file twice. A truncated or damaged file yields the rows before the damage, a warning, and a loss of unknown
 /// size.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     let TraceSurvey { tracks, processes, clocks, damage } = survey(path)?;
-    let shard = ShardWriter::of_owner(sink, owner)?;
     let mut reader = TraceReader {
-        output: Translator::new(shard, PendingLimit::MANY_PROCESSES),
+        output: Translator::new(sink, owner, PendingLimit::MANY_PROCESSES)?,
         tracks: TraceTracks::new(tracks, processes),
         clocks,
         sequences: HashMap::new(),
@@ -87,8 +86,8 @@ impl From<WriteError> for ReadEnd {
 }
 
 /// State while packets are read.
-pub(super) struct TraceReader<W: Write> {
-    pub(super) output: Translator<W>,
+pub(super) struct TraceReader<'s> {
+    pub(super) output: Translator<'s>,
     pub(super) tracks: TraceTracks,
     clocks: super::clocks::TraceClocks,
     sequences: HashMap<u32, PacketSequence>,
@@ -147,7 +146,7 @@ impl<'a> PacketParts<'a> {
 /// The reason for a loss, the table that the row would be in, and the cause for the ledger.
 pub(super) struct LossReason(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
 
-impl<W: Write> TraceReader<W> {
+impl TraceReader<'_> {
     fn packets<R: BufRead>(
         &mut self,
         packets: &mut TracePackets<R>,

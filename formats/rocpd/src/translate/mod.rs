@@ -71,11 +71,11 @@ fn is_foreign(tag: &str) -> bool {
     !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
 }
 
-/// Writes the content of a database as a shard and returns the sink.
+/// Writes the content of a database as a shard.
 ///
 /// First applies a journal that a killed writer left. This changes the file, which must therefore be a copy that is
 /// not needed for anything else.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     settle(path);
     let database = Database::open(path)?;
     let parts = parts(&database).map_err(|what| TranslateError::Unfit { path: path.to_owned(), what })?;
@@ -94,7 +94,8 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     }
     let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag)).cloned();
     output.translation.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
-    Ok((output.shard.finish()?, output.translation))
+    output.shard.finish()?;
+    Ok(output.translation)
 }
 
 /// A table set that is translated.
@@ -162,10 +163,10 @@ fn settle(path: &Path) {
     }
 }
 
-struct ShardOutput<'a, W: Write> {
+struct ShardOutput<'a, 's> {
     path: &'a Path,
     database: &'a Database,
-    shard: ShardWriter<W>,
+    shard: ShardWriter<&'s mut dyn Write>,
     /// Tables that the shard already describes.
     defined: BTreeSet<TableId>,
     /// Id in the shard of each string of the table set, by its key in the database.
@@ -173,7 +174,7 @@ struct ShardOutput<'a, W: Write> {
     translation: Translation,
 }
 
-impl<W: Write> ShardOutput<'_, W> {
+impl ShardOutput<'_, '_> {
     fn warn(&mut self, line: &str) {
         if self.translation.warnings.len() < MAX_WARNINGS {
             let path = self.path.display().to_string();
