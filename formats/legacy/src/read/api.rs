@@ -1,8 +1,7 @@
 //! Converts `rocpd_api` and the tables that describe its rows: calls and roctx ranges become events, regions and
 //! args.
 
-use super::census::{ProcessCensus, is_marker};
-use super::devices::DeviceRows;
+use super::census::is_marker;
 use super::follow::JoinedRows;
 use super::ids::IdMap;
 use super::ops::is_dispatch;
@@ -113,13 +112,8 @@ impl CallColumns {
 }
 
 /// Writes all calls and ranges. Returns the region of each; the key of a region is also its stack id.
-pub(super) fn translate(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    options: &RpdOptions,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_>,
-) -> Result<IdMap, RpdReadError> {
+pub(super) fn translate(options: &RpdOptions, output: &mut RpdOutput<'_>) -> Result<IdMap, RpdReadError> {
+    let input = output.input;
     let failed = |source| input.error("rocpd_api", source);
     let mut select = input.select("rocpd_api", "a");
     let columns = CallColumns::add(input, &mut select);
@@ -135,7 +129,7 @@ pub(super) fn translate(
     let frames = frames.query([]).map_err(failed)?;
     let mut frames = JoinedRows::new(frames, input, "rocpd_stackframe", StackframeRow::take)?;
 
-    let mut calls = CallWriter { census, columns, options, devices, output, ids: IdMap::default() };
+    let mut calls = CallWriter { columns, options, output, ids: IdMap::default() };
     while let Some(row) = rows.next().map_err(failed)? {
         let (mut has_dispatch, mut stack) = (false, CallStack::default());
         if let Some(id) = calls.int(row, calls.columns.id) {
@@ -154,7 +148,7 @@ pub(super) fn translate(
     output.misses("rocpd_stackframe", "api_ptr_id", strays);
     output.lose(0, "rocpd_stackframe", Some(rocpd::EVENT), strays);
     for (table, _) in DESCRIPTIONS {
-        strays_of(input, table, output)?;
+        strays_of(table, output)?;
     }
     Ok(ids)
 }
@@ -194,7 +188,8 @@ fn frames_sql(input: &RpdFile) -> String {
 }
 
 /// Counts the rows of a table that describe no call.
-fn strays_of(input: &RpdFile, table: &'static str, output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
+fn strays_of(table: &'static str, output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
+    let input = output.input;
     if input.table(table).is_some() {
         let sql = format!(
             "SELECT count(*) FROM {table} k LEFT JOIN rocpd_api a ON a.id = k.api_ptr_id WHERE a.id IS NULL"
@@ -243,10 +238,8 @@ impl CallStack {
 
 /// Writes calls one by one.
 struct CallWriter<'c, 'o, 'i> {
-    census: &'c ProcessCensus,
     columns: CallColumns,
     options: &'c RpdOptions,
-    devices: &'c mut DeviceRows,
     output: &'o mut RpdOutput<'i>,
     ids: IdMap,
 }
@@ -266,8 +259,8 @@ impl CallWriter<'_, '_, '_> {
             }
         }
         let id = self.int(row, columns.id);
-        let owner = self.census.by_pid(self.int(row, columns.pid));
-        let source = owner.unwrap_or_else(|| self.census.by_session(id));
+        let owner = self.output.census.by_pid(self.int(row, columns.pid));
+        let source = owner.unwrap_or_else(|| self.output.census.by_session(id));
         let Some(mut start) = self.int(row, columns.start) else {
             return self.lose(source, row, stack);
         };
@@ -296,7 +289,7 @@ impl CallWriter<'_, '_, '_> {
             end = end.saturating_add(offset);
         }
 
-        let thread = self.devices.thread(source, self.census.tid(tid), self.output)?;
+        let thread = self.output.thread(source, self.output.census.tid(tid))?;
         let spelled = [value(columns.domain), value(columns.category)].map(text);
         let [domain, spelled_category] = spelled.each_ref().map(|t| t.as_deref().unwrap_or_default());
         let name = name.as_deref().unwrap_or(UNKNOWN);
@@ -373,7 +366,7 @@ impl CallWriter<'_, '_, '_> {
             let shown = self.output.cut(&shown, MAX_TEXT);
             let extdata = match name {
                 "stream" => {
-                    let stream = self.devices.stream(source, shown, self.output)?;
+                    let stream = self.output.stream(source, shown)?;
                     Some(json!({ "stream_id": stream.get() }).to_string())
                 }
                 _ => None,

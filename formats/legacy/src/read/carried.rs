@@ -89,12 +89,11 @@ fn parse_pair(pair: &str) -> Option<(String, String)> {
 
 /// Carries all tables that have rows. Returns their names in the file and in the shard.
 pub(super) fn translate(
-    input: &RpdFile,
-    census: &ProcessCensus,
     (calls, operations): (&IdMap, &IdMap),
     metadata: &[(String, String)],
     output: &mut RpdOutput<'_>,
 ) -> Result<Vec<(String, String)>, RpdReadError> {
+    let (input, census) = (output.input, output.census);
     let references = ColumnReferences::of(metadata);
     let mut carried = Vec::new();
     let mut names = BTreeSet::new();

@@ -1,10 +1,8 @@
 //! Converts `rocpd_monitor` and `rocpd_counter`: values over time, and values of operations.
 
-use super::census::ProcessCensus;
-use super::devices::{CounterName, DeviceRows, RpdProcessor};
+use super::devices::{CounterName, RpdProcessor};
 use super::ids::IdMap;
 use super::output::RpdOutput;
-use super::schema::RpdFile;
 use super::value::{int, real, text};
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::row_types::{
@@ -26,12 +24,8 @@ const UNITS: [(&str, &str); 3] = [("sclk", "MHz"), ("mclk", "MHz"), ("fclk", "MH
 
 /// Writes the values of the monitor: per row an event, a sample and a value. A row states how long its value was
 /// valid, and usually the next row begins at that end.
-pub(super) fn monitors(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_>,
-) -> Result<(), RpdReadError> {
+pub(super) fn monitors(output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
+    let (input, census) = (output.input, output.census);
     if input.table("rocpd_monitor").is_none() {
         return Ok(());
     }
@@ -65,8 +59,7 @@ pub(super) fn monitors(
         let name = [cut_text(&device_type, MAX_NAME), b".", symbol].concat().into();
         let units = UNITS.iter().find(|(known, _)| symbol.eq_ignore_ascii_case(known.as_bytes()));
         let units = units.map_or("", |(_, units)| *units);
-        let counter =
-            devices.counter(source, CounterName { agent, name }, (symbol, units, "monitor"), output)?;
+        let counter = output.counter(source, CounterName { agent, name }, (symbol, units, "monitor"))?;
 
         let track = match tracks.get(&source) {
             Some(track) => *track,
@@ -103,13 +96,8 @@ pub(super) fn monitors(
 }
 
 /// Writes the counter values of operations.
-pub(super) fn values(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    operations: &IdMap,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_>,
-) -> Result<(), RpdReadError> {
+pub(super) fn values(operations: &IdMap, output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
+    let (input, census) = (output.input, output.census);
     if input.table("rocpd_counter").is_none() {
         return Ok(());
     }
@@ -146,7 +134,7 @@ pub(super) fn values(
         let name = name.unwrap_or(UNKNOWN.into());
         let name = cut_text(&name, MAX_NAME);
         let counter = CounterName { agent: RpdProcessor::Gpu(census.gpu(int(value(4)))), name: name.into() };
-        let counter = devices.counter(source, counter, (name, "", ""), output)?;
+        let counter = output.counter(source, counter, (name, "", ""))?;
         number(source, ("rocpd_counter", value(1)), event, counter, output)?;
     }
     Ok(())

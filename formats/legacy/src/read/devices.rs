@@ -1,9 +1,7 @@
 //! Threads, agents, queues, streams, kernels and counters to which the rows of a process refer. The first reference
 //! writes the row.
 
-use super::census::ProcessCensus;
 use super::output::RpdOutput;
-use super::schema::RpdFile;
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::LocalNs;
 use rpd_shard::model::row_types::{
@@ -62,36 +60,27 @@ pub(super) struct DeviceRows {
     counters: HashMap<(u32, CounterName), PmcKey>,
 }
 
-/// Returns an error if there are more rows than a job can have.
-fn room(len: usize, what: &'static str, input: &RpdFile) -> Result<(), RpdReadError> {
-    if len < MAX_ENTRIES { Ok(()) } else { Err(input.too_many(what, MAX_ENTRIES)) }
-}
+impl RpdOutput<'_> {
+    /// Returns an error if there are more rows than a job can have.
+    fn check_room(&self, rows: usize, what: &'static str) -> Result<(), RpdReadError> {
+        if rows < MAX_ENTRIES { Ok(()) } else { Err(self.input.too_many(what, MAX_ENTRIES)) }
+    }
 
-impl DeviceRows {
     /// Writes the threads that the census found.
-    pub(super) fn threads(
-        &mut self,
-        census: &ProcessCensus,
-        output: &mut RpdOutput<'_>,
-    ) -> Result<(), RpdReadError> {
-        for ((source, tid), (start, end)) in &census.threads {
-            self.push_thread(*source, *tid, Some((LocalNs(*start), LocalNs(*end))), output)?;
+    pub(super) fn threads(&mut self) -> Result<(), RpdReadError> {
+        for ((source, tid), (start, end)) in &self.census.threads {
+            self.push_thread(*source, *tid, Some((LocalNs(*start), LocalNs(*end))))?;
         }
         Ok(())
     }
 
     /// Returns the thread with this id; 0 is an unknown thread.
-    pub(super) fn thread(
-        &mut self,
-        source: u32,
-        tid: i64,
-        output: &mut RpdOutput<'_>,
-    ) -> Result<ThreadKey, RpdReadError> {
-        match self.threads.get(&(source, tid)) {
+    pub(super) fn thread(&mut self, source: u32, tid: i64) -> Result<ThreadKey, RpdReadError> {
+        match self.devices.threads.get(&(source, tid)) {
             Some(key) => Ok(*key),
             None => {
-                room(self.threads.len(), "threads", output.input)?;
-                self.push_thread(source, tid, None, output)
+                self.check_room(self.devices.threads.len(), "threads")?;
+                self.push_thread(source, tid, None)
             }
         }
     }
@@ -101,7 +90,6 @@ impl DeviceRows {
         source: u32,
         tid: i64,
         times: Option<(LocalNs, LocalNs)>,
-        output: &mut RpdOutput<'_>,
     ) -> Result<ThreadKey, RpdReadError> {
         let row = ThreadRow {
             ppid: None,
@@ -111,24 +99,19 @@ impl DeviceRows {
             end: times.map(|(_, end)| end),
             extdata: Some(EMPTY_JSON),
         };
-        let key = output.row(source, &row)?;
-        self.threads.insert((source, tid), key);
+        let key = self.row(source, &row)?;
+        self.devices.threads.insert((source, tid), key);
         Ok(key)
     }
 
     /// Returns the agent of a processor. The first agent of a process is its CPUs, to which copies refer.
-    pub(super) fn agent(
-        &mut self,
-        source: u32,
-        agent: RpdProcessor,
-        output: &mut RpdOutput<'_>,
-    ) -> Result<AgentKey, RpdReadError> {
-        if let Some(key) = self.agents.get(&(source, agent)) {
+    pub(super) fn agent(&mut self, source: u32, agent: RpdProcessor) -> Result<AgentKey, RpdReadError> {
+        if let Some(key) = self.devices.agents.get(&(source, agent)) {
             return Ok(*key);
         }
-        room(self.agents.len(), "agents", output.input)?;
+        self.check_room(self.devices.agents.len(), "agents")?;
         if agent != RpdProcessor::Host {
-            self.agent(source, RpdProcessor::Host, output)?;
+            self.agent(source, RpdProcessor::Host)?;
         }
         let (kind, number, extdata) = match agent {
             RpdProcessor::Host => ("CPU", Some(0), json!({})),
@@ -168,8 +151,8 @@ impl DeviceRows {
             user_name: Some(b""),
             extdata: Some(extdata.as_bytes()),
         };
-        let key = output.row(source, &row)?;
-        self.agents.insert((source, agent), key);
+        let key = self.row(source, &row)?;
+        self.devices.agents.insert((source, agent), key);
         Ok(key)
     }
 
@@ -179,32 +162,26 @@ impl DeviceRows {
         source: u32,
         gpu: Option<i64>,
         queue: Option<i64>,
-        output: &mut RpdOutput<'_>,
     ) -> Result<QueueKey, RpdReadError> {
-        if let Some(key) = self.queues.get(&(source, gpu, queue)) {
+        if let Some(key) = self.devices.queues.get(&(source, gpu, queue)) {
             return Ok(*key);
         }
-        room(self.queues.len(), "queues", output.input)?;
+        self.check_room(self.devices.queues.len(), "queues")?;
         let name = queue.map_or("(unknown)".to_owned(), |queue| format!("Queue {queue}"));
         let extdata = json!({ "rpd": { "gpu": gpu, "queue": queue } }).to_string();
         let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
-        let key = output.row(source, &row)?;
-        self.queues.insert((source, gpu, queue), key);
+        let key = self.row(source, &row)?;
+        self.devices.queues.insert((source, gpu, queue), key);
         Ok(key)
     }
 
     /// Returns the stream at this address, which is empty if it is unknown.
-    pub(super) fn stream(
-        &mut self,
-        source: u32,
-        stream: &[u8],
-        output: &mut RpdOutput<'_>,
-    ) -> Result<StreamKey, RpdReadError> {
+    pub(super) fn stream(&mut self, source: u32, stream: &[u8]) -> Result<StreamKey, RpdReadError> {
         let place = (source, Box::from(cut_text(stream, MAX_STREAM)));
-        if let Some(key) = self.streams.get(&place) {
+        if let Some(key) = self.devices.streams.get(&place) {
             return Ok(*key);
         }
-        room(self.streams.len(), "streams", output.input)?;
+        self.check_room(self.devices.streams.len(), "streams")?;
         let handle = String::from_utf8_lossy(&place.1).into_owned();
         let (name, extdata) = match handle.as_str() {
             "" => ("(unknown)".to_owned(), "{}".to_owned()),
@@ -212,8 +189,8 @@ impl DeviceRows {
             _ => (format!("Stream {handle}"), json!({ "rpd": { "stream": handle } }).to_string()),
         };
         let row = StreamRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
-        let key = output.row(source, &row)?;
-        self.streams.insert(place, key);
+        let key = self.row(source, &row)?;
+        self.devices.streams.insert(place, key);
         Ok(key)
     }
 
@@ -223,28 +200,23 @@ impl DeviceRows {
         source: u32,
         ids: KernelIds,
         (shown, kernel): (&[u8], Option<&[u8]>),
-        output: &mut RpdOutput<'_>,
     ) -> Result<KernelSymbolKey, RpdReadError> {
-        if let Some(key) = self.kernels.get(&(source, ids)) {
+        if let Some(key) = self.devices.kernels.get(&(source, ids)) {
             return Ok(*key);
         }
-        room(self.kernels.len(), "kernels", output.input)?;
-        let code_object = self.code_object(source, output)?;
-        let shown = output.cut(shown, MAX_KERNEL);
-        let kernel = kernel.map_or(shown, |kernel| output.cut(kernel, MAX_KERNEL));
+        self.check_room(self.devices.kernels.len(), "kernels")?;
+        let code_object = self.code_object(source)?;
+        let shown = self.cut(shown, MAX_KERNEL);
+        let kernel = kernel.map_or(shown, |kernel| self.cut(kernel, MAX_KERNEL));
         let row = KernelSymbolRow::named(code_object, Some(kernel), Some(shown));
-        let key = output.row(source, &row)?;
-        self.kernels.insert((source, ids), key);
+        let key = self.row(source, &row)?;
+        self.devices.kernels.insert((source, ids), key);
         Ok(key)
     }
 
     /// Writes the placeholder for all code of the process, which the file does not describe.
-    fn code_object(
-        &mut self,
-        source: u32,
-        output: &mut RpdOutput<'_>,
-    ) -> Result<CodeObjectKey, RpdReadError> {
-        if let Some(key) = self.code_objects.get(&source) {
+    fn code_object(&mut self, source: u32) -> Result<CodeObjectKey, RpdReadError> {
+        if let Some(key) = self.devices.code_objects.get(&source) {
             return Ok(*key);
         }
         let row = CodeObjectRow {
@@ -256,8 +228,8 @@ impl DeviceRows {
             storage_type: None,
             extdata: None,
         };
-        let key = output.row(source, &row)?;
-        self.code_objects.insert(source, key);
+        let key = self.row(source, &row)?;
+        self.devices.code_objects.insert(source, key);
         Ok(key)
     }
 
@@ -267,14 +239,13 @@ impl DeviceRows {
         source: u32,
         counter: CounterName,
         (symbol, units, component): (&[u8], &str, &str),
-        output: &mut RpdOutput<'_>,
     ) -> Result<PmcKey, RpdReadError> {
         let place = (source, counter);
-        if let Some(key) = self.counters.get(&place) {
+        if let Some(key) = self.devices.counters.get(&place) {
             return Ok(*key);
         }
-        room(self.counters.len(), "counters", output.input)?;
-        let agent = self.agent(source, place.1.agent, output)?;
+        self.check_room(self.devices.counters.len(), "counters")?;
+        let agent = self.agent(source, place.1.agent)?;
         let (arch, instance) = match place.1.agent {
             RpdProcessor::Gpu(gpu) | RpdProcessor::MonitoredGpu(gpu) => ("GPU", gpu),
             RpdProcessor::Host => ("CPU", Some(0)),
@@ -298,8 +269,8 @@ impl DeviceRows {
             is_derived: Some(ZERO),
             extdata: Some(EMPTY_JSON),
         };
-        let key = output.row(source, &row)?;
-        self.counters.insert(place, key);
+        let key = self.row(source, &row)?;
+        self.devices.counters.insert(place, key);
         Ok(key)
     }
 }

@@ -32,7 +32,6 @@ mod value;
 pub use error::RpdReadError;
 
 use census::ProcessCensus;
-use devices::DeviceRows;
 use output::RpdOutput;
 use rpd_shard::file::Owner;
 use rpd_shard::model::row_types::WholeNumber;
@@ -132,25 +131,23 @@ pub fn translate(
     let census = ProcessCensus::take(&input)?;
     let (clock, mixed) = census.clock(options.clock, options.marker_offset);
     let translator = Translator::new(sink, &options.owner, PendingLimit::MANY_PROCESSES)?;
-    let mut output = RpdOutput::new(translator, &input);
+    let mut output = RpdOutput::new(translator, &input, &census);
     let metadata = metadata(&input)?;
     if let Some(why) = mixed {
         output.translator.warn(clock_warning(&why, options));
     }
-    let mut devices = DeviceRows::default();
-
     for source in 1..=census.processes.len() as u32 {
         if let Some(process) = census.process(source, clock) {
             output.translator.process(&process)?;
         }
     }
-    devices.threads(&census, &mut output)?;
-    let calls = api::translate(&input, &census, options, &mut devices, &mut output)?;
+    output.threads()?;
+    let calls = api::translate(options, &mut output)?;
     let ops::TranslatedOps { ids: operations, last, unknown_copy_sizes } =
-        ops::translate(&input, &census, &calls, &mut devices, &mut output)?;
-    counters::monitors(&input, &census, &mut devices, &mut output)?;
-    counters::values(&input, &census, &operations, &mut devices, &mut output)?;
-    let carried = carried::translate(&input, &census, (&calls, &operations), &metadata, &mut output)?;
+        ops::translate(&calls, &mut output)?;
+    counters::monitors(&mut output)?;
+    counters::values(&operations, &mut output)?;
+    let carried = carried::translate((&calls, &operations), &metadata, &mut output)?;
     for (source, last) in last {
         if let Some(mut process) = census.process(source, clock) {
             process.last_seen = process.last_seen.max(Some(last));

@@ -1,7 +1,6 @@
 //! Converts `rocpd_op`: GPU operations, joined to the calls that launched them.
 
-use super::census::ProcessCensus;
-use super::devices::{DeviceRows, KernelIds, RpdProcessor};
+use super::devices::{KernelIds, RpdProcessor};
 use super::follow::JoinedRows;
 use super::ids::IdMap;
 use super::launches::{LaunchQuery, OpLaunch};
@@ -128,13 +127,8 @@ pub(super) struct TranslatedOps {
 }
 
 /// Writes all operations.
-pub(super) fn translate(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    calls: &IdMap,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_>,
-) -> Result<TranslatedOps, RpdReadError> {
+pub(super) fn translate(calls: &IdMap, output: &mut RpdOutput<'_>) -> Result<TranslatedOps, RpdReadError> {
+    let (input, census) = (output.input, output.census);
     let mut operations = TranslatedOps::default();
     if input.table("rocpd_op").is_none() {
         return Ok(operations);
@@ -193,8 +187,6 @@ pub(super) fn translate(
         let launch = call.map_or(Ok(&nothing), |call| launches.find(call))?;
         let event = OpRow { row, columns: &columns, source, start, end, id, launch }.add(
             stack.map(|(_, stack)| stack),
-            census,
-            devices,
             output,
             &mut operations.unknown_copy_sizes,
         )?;
@@ -247,8 +239,6 @@ impl OpRow<'_> {
     fn add(
         &self,
         stack: Option<i64>,
-        census: &ProcessCensus,
-        devices: &mut DeviceRows,
         output: &mut RpdOutput<'_>,
         unknown_copy_sizes: &mut u64,
     ) -> Result<EventKey, RpdReadError> {
@@ -276,19 +266,19 @@ impl OpRow<'_> {
             extdata: Some(EMPTY_JSON),
         };
         let event = output.row(self.source, &event)?;
-        let gpu = census.gpu(self.int(self.columns.gpu));
+        let gpu = output.census.gpu(self.int(self.columns.gpu));
         // AMD's views require a thread: if it is not known, an unknown thread is used.
-        let thread = devices.thread(self.source, census.tid(self.launch.tid), output)?;
-        let queue = census.gpu(self.int(self.columns.queue));
-        let queue = devices.queue(self.source, gpu, queue, output)?;
+        let thread = output.thread(self.source, output.census.tid(self.launch.tid))?;
+        let queue = output.census.gpu(self.int(self.columns.queue));
+        let queue = output.queue(self.source, gpu, queue)?;
         let stream = self.launch.stream.as_deref().unwrap_or_default();
-        let stream = devices.stream(self.source, stream, output)?;
+        let stream = output.stream(self.source, stream)?;
         let place = OpPlace { thread, gpu: RpdProcessor::Gpu(gpu), queue, stream, event };
         match operation {
-            OpKind::Dispatch => self.dispatch(&op_type, place, devices, output)?,
+            OpKind::Dispatch => self.dispatch(&op_type, place, output)?,
             OpKind::Copy(known) => {
                 *unknown_copy_sizes += u64::from(self.launch.copy_size.is_none());
-                self.copy(&op_type, known, place, devices, output)?;
+                self.copy(&op_type, known, place, output)?;
             }
         }
         Ok(event)
@@ -298,7 +288,6 @@ impl OpRow<'_> {
         &self,
         op_type: &[u8],
         place: OpPlace,
-        devices: &mut DeviceRows,
         output: &mut RpdOutput<'_>,
     ) -> Result<(), RpdReadError> {
         let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
@@ -308,8 +297,8 @@ impl OpRow<'_> {
             kernel_name: self.launch.kernel_name_id,
         };
         let shown = description.as_deref().unwrap_or(op_type);
-        let kernel = devices.kernel(self.source, ids, (shown, self.launch.kernel_name.as_deref()), output)?;
-        let agent = devices.agent(self.source, place.gpu, output)?;
+        let kernel = output.kernel(self.source, ids, (shown, self.launch.kernel_name.as_deref()))?;
+        let agent = output.agent(self.source, place.gpu)?;
         let spelled = (op_type != DISPATCH).then_some(op_type);
         let sizes = &self.launch.sizes;
         let is_missing =
@@ -350,14 +339,12 @@ impl OpRow<'_> {
         op_type: &[u8],
         known: Option<(&'static str, CopyDirection)>,
         place: OpPlace,
-        devices: &mut DeviceRows,
         output: &mut RpdOutput<'_>,
     ) -> Result<(), RpdReadError> {
         let by_kind = || COPIES.iter().map(|copy| copy.2).find(|d| Some(d.kind) == self.launch.copy_kind);
         let direction = known.map(|(_, direction)| direction).or_else(by_kind);
         let (to_gpu, from_gpu) = direction.map_or((true, true), |d| (d.to_gpu, d.from_gpu));
-        let mut end =
-            |is_gpu| devices.agent(self.source, if is_gpu { place.gpu } else { RpdProcessor::Host }, output);
+        let mut end = |is_gpu| output.agent(self.source, if is_gpu { place.gpu } else { RpdProcessor::Host });
         let (to, from) = (end(to_gpu)?, end(from_gpu)?);
         let name = output.string(known.map_or(op_type, |(name, _)| name.as_bytes()))?;
         let usual = COPIES.iter().any(|copy| copy.0.as_bytes() == op_type);

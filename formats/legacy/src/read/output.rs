@@ -1,5 +1,7 @@
 //! Writes the shard of a translation, and counts the rows and misses of the file's tables.
 
+use super::census::ProcessCensus;
+use super::devices::DeviceRows;
 use super::schema::RpdFile;
 use super::value::MAX_TEXT;
 use rpd_shard::WriteError;
@@ -10,11 +12,15 @@ use rpd_shard::record::{Loss, LossCause};
 use rpd_translator::Translator;
 use std::collections::BTreeMap;
 
-/// The shard, and the counts of the file's tables.
+/// The shard, its rows to which others refer, and the counts of the file's tables.
 pub(super) struct RpdOutput<'a> {
     pub(super) translator: Translator<'a>,
     /// The file that is translated.
     pub(super) input: &'a RpdFile,
+    /// Processes and threads of the file.
+    pub(super) census: &'a ProcessCensus,
+    /// Rows to which others refer.
+    pub(super) devices: DeviceRows,
     /// Number of regions of each process.
     regions: BTreeMap<u32, i64>,
     /// Number of rows read, per table of the file.
@@ -24,9 +30,13 @@ pub(super) struct RpdOutput<'a> {
 }
 
 impl<'a> RpdOutput<'a> {
-    pub(super) fn new(translator: Translator<'a>, input: &'a RpdFile) -> RpdOutput<'a> {
-        let (regions, rows_read, misses) = Default::default();
-        RpdOutput { translator, input, regions, rows_read, misses }
+    pub(super) fn new(
+        translator: Translator<'a>,
+        input: &'a RpdFile,
+        census: &'a ProcessCensus,
+    ) -> RpdOutput<'a> {
+        let (devices, regions, rows_read, misses) = Default::default();
+        RpdOutput { translator, input, census, devices, regions, rows_read, misses }
     }
 
     /// Writes a row; returns its key.
