@@ -11,6 +11,7 @@ pub mod row_types;
 mod rows;
 mod schema;
 mod table;
+mod table_row;
 mod time;
 mod value;
 

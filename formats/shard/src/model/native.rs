@@ -5,6 +5,7 @@
 //! died or called exec before the range or call ended.
 
 use super::rocpd::INFO_THREAD;
+use super::row_types::{MarkRow, TableRow};
 use super::table::{FIRST_CARRIED_TABLE, Table, TableId, int, reference, stack, string, time};
 
 /// A roctx range (push/pop or start/stop). Expands to an event and a region.
@@ -36,13 +37,7 @@ pub(super) fn tables() -> Vec<Table> {
     range.push(string("name_id").not_null());
     range.extend(nesting());
 
-    let mark = vec![
-        reference("tid", INFO_THREAD).not_null(),
-        time("timestamp").not_null(),
-        string("name_id").not_null(),
-        stack("stack_id"),
-        stack("parent_stack_id").near(3),
-    ];
+    let mark = MarkRow::table().columns;
 
     // `name_id` is the function, as in `range`, so that the nesting columns keep their positions. `seq` counts this
     // process's collectives on one communicator from 1, separately from its other calls. The n-th collective

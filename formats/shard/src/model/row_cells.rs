@@ -1,8 +1,6 @@
 //! Types of the fields of typed rows, and their conversion to [`Value`].
 
-#[cfg(test)]
-use super::table::Kind;
-use super::table::TableId;
+use super::table::{Column, TableId, int, real, reference, stack, string, text, time};
 use super::time::LocalNs;
 use super::value::Value;
 
@@ -19,11 +17,6 @@ impl<const TABLE: u16> RowKey<TABLE> {
     /// Returns the key as a number.
     pub fn get(self) -> i64 {
         self.0
-    }
-
-    /// Returns the table.
-    pub const fn table() -> TableId {
-        TableId(TABLE)
     }
 }
 
@@ -71,9 +64,8 @@ pub(super) trait RowCell {
     /// Returns the value as it is stored in a row.
     fn value(&self) -> Value<'_>;
 
-    /// Returns whether columns of this kind hold values of this type.
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool;
+    /// Describes a column of such values.
+    fn column(name: &str) -> Column;
 }
 
 impl<C: RowCell> RowCell for Option<C> {
@@ -82,9 +74,8 @@ impl<C: RowCell> RowCell for Option<C> {
         self.as_ref().map_or(Value::Null, C::value)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        C::fits(kind)
+    fn column(name: &str) -> Column {
+        C::column(name).nullable()
     }
 }
 
@@ -94,9 +85,8 @@ impl<const TABLE: u16> RowCell for RowKey<TABLE> {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Ref(RowKey::<TABLE>::table())
+    fn column(name: &str) -> Column {
+        reference(name, TableId(TABLE)).not_null()
     }
 }
 
@@ -106,9 +96,8 @@ impl RowCell for StringId {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Str
+    fn column(name: &str) -> Column {
+        string(name).not_null()
     }
 }
 
@@ -118,9 +107,8 @@ impl RowCell for StackId {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Stack
+    fn column(name: &str) -> Column {
+        stack(name).not_null()
     }
 }
 
@@ -130,9 +118,8 @@ impl RowCell for LocalNs {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Time
+    fn column(name: &str) -> Column {
+        time(name).not_null()
     }
 }
 
@@ -147,9 +134,8 @@ impl RowCell for WholeNumber {
         }
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Int
+    fn column(name: &str) -> Column {
+        int(name).not_null()
     }
 }
 
@@ -159,9 +145,8 @@ impl RowCell for f64 {
         Value::Real(*self)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Real
+    fn column(name: &str) -> Column {
+        real(name).not_null()
     }
 }
 
@@ -171,9 +156,8 @@ impl RowCell for &[u8] {
         Value::Text(self)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        matches!(kind, Kind::Text | Kind::Json(_))
+    fn column(name: &str) -> Column {
+        text(name).not_null()
     }
 }
 

@@ -143,16 +143,14 @@ pub(super) fn text(name: &str) -> Column {
 pub(super) fn real(name: &str) -> Column {
     column(name, Kind::Real, "REAL")
 }
-/// A [`Kind::Json`] column as RocPD declares nearly all of them: `NOT NULL DEFAULT "{}"`.
-pub(super) fn json(name: &str, refs: &[(&[&str], TableId)]) -> Column {
-    let refs = refs
-        .iter()
-        .map(|(path, table)| JsonRef { path: path.iter().map(|p| (*p).to_owned()).collect(), table: *table })
-        .collect();
-    column(name, Kind::Json(refs), "JSONB").not_null().default("{}")
-}
-
 impl Column {
+    /// Declares JSON text as RocPD has nearly all of it: `NOT NULL DEFAULT "{}"`.
+    pub(super) fn json(mut self, refs: &[(&[&str], TableId)]) -> Column {
+        let path = |path: &[&str]| path.iter().map(|name| (*name).to_owned()).collect();
+        let refs = refs.iter().map(|(names, table)| JsonRef { path: path(names), table: *table });
+        self.kind = Kind::Json(refs.collect());
+        self.declared("JSONB").not_null().default("{}")
+    }
     pub(super) fn not_null(mut self) -> Column {
         self.sql.not_null = true;
         self
