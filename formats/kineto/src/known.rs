@@ -25,17 +25,6 @@ const EMPTY_JSON: &[u8] = b"{}";
 const MAX_ENTRIES: usize = 1 << 20;
 /// Text for values that the file does not state.
 pub(crate) const UNKNOWN: &str = "(unknown)";
-/// Placeholder row for the code object of all kernels, which the file does not describe.
-const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
-    agent_id: None,
-    uri: Some(UNKNOWN.as_bytes()),
-    load_base: None,
-    load_size: None,
-    load_delta: None,
-    storage_type: None,
-    extdata: None,
-};
-
 /// The reason why an event yields no row.
 #[derive(Debug)]
 pub(crate) enum RowError {
@@ -214,7 +203,11 @@ impl ReferredRows {
         }
         let code_object_id = match self.code_object {
             Some(known) => known,
-            None => *self.code_object.insert(out.row(SOURCE, &UNKNOWN_CODE)?),
+            // The file does not describe the code objects of its kernels.
+            None => {
+                let row = CodeObjectRow { uri: Some(UNKNOWN.as_bytes()), ..CodeObjectRow::default() };
+                *self.code_object.insert(out.row(SOURCE, &row)?)
+            }
         };
         let name = unescape(raw_name);
         let name = Some(short(&name));
@@ -237,20 +230,11 @@ impl ReferredRows {
         let row = PmcRow {
             agent_id: Some(self.agent(gpu)?),
             target_arch: Some(if gpu.is_some() { b"GPU" } else { b"CPU" }),
-            event_code: Some(ZERO),
             instance_id: Some(gpu.unwrap_or(0).into()),
-            name: short(name),
-            symbol: short(symbol),
-            description: Some(b""),
-            long_description: Some(b""),
             component: Some(b"torch"),
             units: Some(units.as_bytes()),
-            value_type: Some(b"ABS"),
-            block: Some(b""),
-            expression: Some(b""),
-            is_constant: Some(ZERO),
-            is_derived: Some(ZERO),
             extdata: Some(EMPTY_JSON),
+            ..PmcRow::absolute(short(name), short(symbol))
         };
         add(&mut self.counters, key, out, &row)
     }

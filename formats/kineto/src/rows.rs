@@ -186,9 +186,8 @@ impl<'s> EventRows<'s> {
             stack_id: stack,
             parent_stack_id: Some(StackId::NONE),
             correlation_id: Some(event.args.external.unwrap_or(0).into()),
-            call_stack: None,
-            line_info: None,
             extdata: Some(&self.extdata),
+            ..EventRow::default()
         };
         Ok(self.out.row(SOURCE, &row)?)
     }

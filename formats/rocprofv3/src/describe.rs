@@ -185,8 +185,6 @@ fn counter(out: &mut ProcessOutput<'_>, known: &mut ReferredRows, bytes: &[u8]) 
     let row = PmcRow {
         agent_id: agent,
         target_arch: Some(b"GPU"),
-        event_code: None,
-        instance_id: None,
         name: counter.name.as_bytes(),
         symbol: counter.name.as_bytes(),
         description: text(&counter.description),
@@ -199,6 +197,7 @@ fn counter(out: &mut ProcessOutput<'_>, known: &mut ReferredRows, bytes: &[u8]) 
         is_constant: Some(i64::from(counter.is_constant.0).into()),
         is_derived: Some(i64::from(counter.is_derived.0).into()),
         extdata: Some(bytes),
+        ..PmcRow::default()
     };
     known.counters.add(counter.id.handle, out, &row)?;
     Ok(())

@@ -153,17 +153,10 @@ impl ReferredRows {
         let name = format!("agent {handle}");
         let index = Some((self.agents.next_key().get() - 1).into());
         let row = AgentRow {
-            kind: None,
             absolute_index: index,
             logical_index: index,
-            type_index: None,
-            uuid: None,
             name: Some(name.as_bytes()),
-            model_name: None,
-            vendor_name: None,
-            product_name: None,
-            user_name: None,
-            extdata: None,
+            ..AgentRow::default()
         };
         self.agents.add(handle, out, &row)
     }
@@ -177,16 +170,7 @@ impl ReferredRows {
             return Ok(key);
         }
         out.warn(format!("code object {id} is used and not described"));
-        let row = CodeObjectRow {
-            agent_id: None,
-            uri: None,
-            load_base: None,
-            load_size: None,
-            load_delta: None,
-            storage_type: None,
-            extdata: None,
-        };
-        self.code_objects.add(id, out, &row)
+        self.code_objects.add(id, out, &CodeObjectRow::default())
     }
 
     pub(crate) fn kernel(
@@ -215,22 +199,10 @@ impl ReferredRows {
         out.warn(format!("counter {handle} is used and not described"));
         let name = format!("counter {handle}");
         let row = PmcRow {
-            agent_id: None,
             target_arch: Some(b"GPU"),
-            event_code: None,
-            instance_id: None,
             name: name.as_bytes(),
             symbol: name.as_bytes(),
-            description: None,
-            long_description: None,
-            component: None,
-            units: None,
-            value_type: None,
-            block: None,
-            expression: None,
-            is_constant: None,
-            is_derived: None,
-            extdata: None,
+            ..PmcRow::default()
         };
         self.counters.add(handle, out, &row)
     }

@@ -51,9 +51,8 @@ impl RecordRows<'_, '_> {
             stack_id: Some(StackId::from_unsigned(correlation.internal)),
             parent_stack_id: parent.map(StackId::from_unsigned),
             correlation_id: Some(correlation.external.into()),
-            call_stack: None,
-            line_info: None,
             extdata: extdata.as_deref().map(str::as_bytes),
+            ..EventRow::default()
         };
         self.out.row(&row)
     }

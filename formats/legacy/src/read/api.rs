@@ -8,7 +8,7 @@ use super::ops::is_dispatch;
 use super::output::RpdOutput;
 use super::schema::{RpdFile, Select, identifier};
 use super::value::{MAX_TEXT, int, text};
-use super::{EMPTY_JSON, RpdOptions, RpdReadError, UNKNOWN, ZERO};
+use super::{EMPTY_JSON, PLAIN_EVENT, RpdOptions, RpdReadError, UNKNOWN};
 use rpd_shard::model::row_types::{ArgRow, EventKey, EventRow, RegionRow, StackId};
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
@@ -316,11 +316,9 @@ impl CallWriter<'_, '_, '_> {
         let event = EventRow {
             category_id: Some(category),
             stack_id: Some(StackId(stack_id)),
-            parent_stack_id: Some(StackId::NONE),
-            correlation_id: Some(ZERO),
             call_stack: Some(frames.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
-            line_info: Some(EMPTY_JSON),
             extdata: Some(extdata.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+            ..PLAIN_EVENT
         };
         let event = self.output.row(source, &event)?;
         let region = RegionRow {

@@ -4,10 +4,8 @@ use super::devices::{CounterName, RpdProcessor};
 use super::ids::IdMap;
 use super::output::RpdOutput;
 use super::value::{int, real, text};
-use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
-use rpd_shard::model::row_types::{
-    EventKey, EventRow, PmcEventRow, PmcKey, SampleRow, StackId, TrackKey, TrackRow,
-};
+use super::{EMPTY_JSON, PLAIN_EVENT, RpdReadError, UNKNOWN};
+use rpd_shard::model::row_types::{EventKey, EventRow, PmcEventRow, PmcKey, SampleRow, TrackKey, TrackRow};
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
 use rusqlite::types::ValueRef;
@@ -72,15 +70,7 @@ pub(super) fn monitors(output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
             }
         };
         let category = output.string(CATEGORY)?;
-        let event = EventRow {
-            category_id: Some(category),
-            stack_id: Some(StackId::NONE),
-            parent_stack_id: Some(StackId::NONE),
-            correlation_id: Some(ZERO),
-            call_stack: Some(EMPTY_JSON),
-            line_info: Some(EMPTY_JSON),
-            extdata: Some(EMPTY_JSON),
-        };
+        let event = EventRow { category_id: Some(category), ..PLAIN_EVENT };
         let event = Some(output.row(source, &event)?);
         let held = held.map(|ns| json!({ "rpd": { "duration_ns": ns } }).to_string());
         let sample = SampleRow {

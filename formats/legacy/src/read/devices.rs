@@ -219,15 +219,7 @@ impl RpdOutput<'_> {
         if let Some(key) = self.devices.code_objects.get(&source) {
             return Ok(*key);
         }
-        let row = CodeObjectRow {
-            agent_id: None,
-            uri: Some(UNKNOWN),
-            load_base: None,
-            load_size: None,
-            load_delta: None,
-            storage_type: None,
-            extdata: None,
-        };
+        let row = CodeObjectRow { uri: Some(UNKNOWN), ..CodeObjectRow::default() };
         let key = self.row(source, &row)?;
         self.devices.code_objects.insert(source, key);
         Ok(key)
@@ -254,20 +246,11 @@ impl RpdOutput<'_> {
         let row = PmcRow {
             agent_id: Some(agent),
             target_arch: Some(arch.as_bytes()),
-            event_code: Some(ZERO),
             instance_id: instance.map(Into::into),
-            name: &place.1.name,
-            symbol,
-            description: Some(b""),
-            long_description: Some(b""),
             component: Some(component.as_bytes()),
             units: Some(units.as_bytes()),
-            value_type: Some(b"ABS"),
-            block: Some(b""),
-            expression: Some(b""),
-            is_constant: Some(ZERO),
-            is_derived: Some(ZERO),
             extdata: Some(EMPTY_JSON),
+            ..PmcRow::absolute(&place.1.name, symbol)
         };
         let key = self.row(source, &row)?;
         self.devices.counters.insert(place, key);

@@ -34,7 +34,7 @@ pub use error::RpdReadError;
 use census::ProcessCensus;
 use output::RpdOutput;
 use rpd_shard::file::Owner;
-use rpd_shard::model::row_types::WholeNumber;
+use rpd_shard::model::row_types::{EventRow, StackId, WholeNumber};
 use rpd_shard::record::{Clock, Process};
 use rpd_translator::{PendingLimit, Translation, Translator, cut_text};
 use schema::RpdFile;
@@ -44,6 +44,16 @@ use std::path::Path;
 
 const ZERO: WholeNumber = WholeNumber::Signed(0);
 const EMPTY_JSON: &[u8] = b"{}";
+/// An event of which the file states nothing.
+const PLAIN_EVENT: EventRow<'static> = EventRow {
+    category_id: None,
+    stack_id: Some(StackId::NONE),
+    parent_stack_id: Some(StackId::NONE),
+    correlation_id: Some(ZERO),
+    call_stack: Some(EMPTY_JSON),
+    line_info: Some(EMPTY_JSON),
+    extdata: Some(EMPTY_JSON),
+};
 /// Text for values that the file does not state.
 const UNKNOWN: &[u8] = b"(unknown)";
 
@@ -143,8 +153,7 @@ pub fn translate(
     }
     output.threads()?;
     let calls = api::translate(options, &mut output)?;
-    let ops::TranslatedOps { ids: operations, last, unknown_copy_sizes } =
-        ops::translate(&calls, &mut output)?;
+    let ops::TranslatedOps { ids: operations, last } = ops::translate(&calls, &mut output)?;
     counters::monitors(&mut output)?;
     counters::values(&operations, &mut output)?;
     let carried = carried::translate((&calls, &operations), &metadata, &mut output)?;
@@ -160,7 +169,7 @@ pub fn translate(
         processes: census.processes.len() as u32,
         rows_read: output.rows_read,
         misses: output.misses,
-        unknown_copy_sizes,
+        unknown_copy_sizes: output.unknown_copy_sizes,
         carried,
         metadata,
     })

@@ -7,7 +7,7 @@ use super::launches::{LaunchQuery, OpLaunch};
 use super::output::RpdOutput;
 use super::schema::{RpdFile, Select, identifier};
 use super::value::{int, text};
-use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
+use super::{EMPTY_JSON, PLAIN_EVENT, RpdReadError, UNKNOWN};
 use rpd_shard::model::row_types::{
     EventKey, EventRow, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StreamKey, ThreadKey,
     WholeNumber,
@@ -122,8 +122,6 @@ pub(super) struct TranslatedOps {
     pub(super) ids: IdMap,
     /// End of the last operation of each process.
     pub(super) last: BTreeMap<u32, i64>,
-    /// Number of copies whose size the file does not state.
-    pub(super) unknown_copy_sizes: u64,
 }
 
 /// Writes all operations.
@@ -185,11 +183,8 @@ pub(super) fn translate(calls: &IdMap, output: &mut RpdOutput<'_>) -> Result<Tra
             start
         });
         let launch = call.map_or(Ok(&nothing), |call| launches.find(call))?;
-        let event = OpRow { row, columns: &columns, source, start, end, id, launch }.add(
-            stack.map(|(_, stack)| stack),
-            output,
-            &mut operations.unknown_copy_sizes,
-        )?;
+        let row = OpRow { row, columns: &columns, source, start, end, id, launch };
+        let event = row.add(stack.map(|(_, stack)| stack), output)?;
         if let Some(id) = id {
             operations.ids.add(id, source, event.get());
         }
@@ -236,12 +231,7 @@ impl OpRow<'_> {
     }
 
     /// Writes the operation; returns the key of its event.
-    fn add(
-        &self,
-        stack: Option<i64>,
-        output: &mut RpdOutput<'_>,
-        unknown_copy_sizes: &mut u64,
-    ) -> Result<EventKey, RpdReadError> {
+    fn add(&self, stack: Option<i64>, output: &mut RpdOutput<'_>) -> Result<EventKey, RpdReadError> {
         for (id, column) in
             [(self.columns.description, "description_id"), (self.columns.op_type, "opType_id")]
         {
@@ -256,15 +246,8 @@ impl OpRow<'_> {
             OpKind::Copy(_) => b"MEMORY_COPY",
         };
         let category = output.string(category)?;
-        let event = EventRow {
-            category_id: Some(category),
-            stack_id: Some(StackId(stack.unwrap_or(0))),
-            parent_stack_id: Some(StackId::NONE),
-            correlation_id: Some(ZERO),
-            call_stack: Some(EMPTY_JSON),
-            line_info: Some(EMPTY_JSON),
-            extdata: Some(EMPTY_JSON),
-        };
+        let stack_id = Some(StackId(stack.unwrap_or(0)));
+        let event = EventRow { category_id: Some(category), stack_id, ..PLAIN_EVENT };
         let event = output.row(self.source, &event)?;
         let gpu = output.census.gpu(self.int(self.columns.gpu));
         // AMD's views require a thread: if it is not known, an unknown thread is used.
@@ -277,7 +260,7 @@ impl OpRow<'_> {
         match operation {
             OpKind::Dispatch => self.dispatch(&op_type, place, output)?,
             OpKind::Copy(known) => {
-                *unknown_copy_sizes += u64::from(self.launch.copy_size.is_none());
+                output.unknown_copy_sizes += u64::from(self.launch.copy_size.is_none());
                 self.copy(&op_type, known, place, output)?;
             }
         }

@@ -21,6 +21,8 @@ pub(super) struct RpdOutput<'a> {
     pub(super) census: &'a ProcessCensus,
     /// Rows to which others refer.
     pub(super) devices: DeviceRows,
+    /// Number of copies whose size the file does not state.
+    pub(super) unknown_copy_sizes: u64,
     /// Number of regions of each process.
     regions: BTreeMap<u32, i64>,
     /// Number of rows read, per table of the file.
@@ -36,7 +38,7 @@ impl<'a> RpdOutput<'a> {
         census: &'a ProcessCensus,
     ) -> RpdOutput<'a> {
         let (devices, regions, rows_read, misses) = Default::default();
-        RpdOutput { translator, input, census, devices, regions, rows_read, misses }
+        RpdOutput { translator, input, census, devices, unknown_copy_sizes: 0, regions, rows_read, misses }
     }
 
     /// Writes a row; returns its key.

@@ -135,24 +135,12 @@ fn short(text: &[u8]) -> Vec<u8> {
 
 /// Returns the row of a counter. A track does not state which processor it belongs to.
 fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<'a> {
-    const ZERO: Option<WholeNumber> = Some(WholeNumber::Signed(0));
     PmcRow {
-        agent_id: None,
-        target_arch: None,
-        event_code: ZERO,
-        instance_id: ZERO,
-        name,
-        symbol: name,
+        instance_id: Some(WholeNumber::Signed(0)),
         description: Some(description),
-        long_description: Some(b""),
         component: Some(b"perfetto"),
         units: Some(unit),
-        value_type: Some(b"ABS"),
-        block: Some(b""),
-        expression: Some(b""),
-        is_constant: ZERO,
-        is_derived: ZERO,
-        extdata: None,
+        ..PmcRow::absolute(name, name)
     }
 }
 

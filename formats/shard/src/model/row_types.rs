@@ -385,6 +385,26 @@ row_types! {
     }
 }
 
+impl<'a> PmcRow<'a> {
+    /// Returns a counter of absolute values of which a file contains only the names.
+    pub fn absolute(name: &'a [u8], symbol: &'a [u8]) -> PmcRow<'a> {
+        let (zero, empty) = (Some(WholeNumber::Signed(0)), Some(&b""[..]));
+        PmcRow {
+            event_code: zero,
+            name,
+            symbol,
+            description: empty,
+            long_description: empty,
+            value_type: Some(b"ABS"),
+            block: empty,
+            expression: empty,
+            is_constant: zero,
+            is_derived: zero,
+            ..PmcRow::default()
+        }
+    }
+}
+
 impl<'a> KernelSymbolRow<'a> {
     /// Returns a kernel of which a file contains only the names.
     pub fn named(
