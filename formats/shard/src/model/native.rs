@@ -4,9 +4,10 @@
 //! Rows do not repeat their node or process, because a block belongs to one process. `end` is NULL if the process
 //! died or called exec before the range or call ended.
 
+use super::columns::{int, reference, stack, string, time};
 use super::rocpd::INFO_THREAD;
 use super::row_types::{MarkRow, TableRow};
-use super::table::{FIRST_CARRIED_TABLE, Table, TableId, int, reference, stack, string, time};
+use super::table::{FIRST_CARRIED_TABLE, Table, TableId};
 
 /// A roctx range (push/pop or start/stop). Expands to an event and a region.
 pub const RANGE: TableId = TableId(64);

@@ -1,9 +1,10 @@
 //! The tables of RocPD schema 3.0.0 (rocprofiler-sdk, ROCm 7) in merge order: a table follows the tables that it
 //! refers to.
 
+use super::columns::{int, reference, text, time};
 use super::native::is_native;
 use super::row_types;
-use super::table::{Table, TableId, int, reference, text, time};
+use super::table::{Table, TableId};
 
 /// `rocpd_string`: text, `UNIQUE`. Shards store it as string blocks, databases as a table.
 pub const STRING: TableId = TableId(1);

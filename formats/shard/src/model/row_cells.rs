@@ -1,6 +1,7 @@
 //! Types of the fields of typed rows, and their conversion to [`Value`].
 
-use super::table::{Column, TableId, int, real, reference, stack, string, text, time};
+use super::columns::{int, real, reference, stack, string, text, time};
+use super::table::{Column, TableId};
 use super::time::LocalNs;
 use super::value::Value;
 

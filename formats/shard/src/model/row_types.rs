@@ -8,9 +8,10 @@
 //! The columns `nid` and `pid` have no fields: a source is one process, and the rows of its node and process have
 //! the key 1. A field that is `None` is stored as NULL. At the end of a row it gets the default of its column.
 
+use super::columns::reference;
 use super::row_cells::RowCell;
 pub use super::row_cells::{RowKey, StackId, StringId, WholeNumber};
-use super::table::{Table, TableId, reference};
+use super::table::{Table, TableId};
 pub use super::table_row::TableRow;
 use super::table_row::{OWNER, column_name, given, owner_cell, owner_column, row_types};
 use super::time::LocalNs;
