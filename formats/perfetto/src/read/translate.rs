@@ -17,6 +17,7 @@ use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::path::Path;
+use thiserror::Error;
 
 /// Maximum number of sequences of one file.
 const MAX_SEQUENCES: usize = 1 << 16;
@@ -68,21 +69,11 @@ fn io(path: &Path, source: std::io::Error) -> TranslateError {
 }
 
 /// The reason why reading of packets stopped.
+#[derive(Debug, Error)]
+#[error(transparent)]
 enum ReadEnd {
-    Stop(PacketStop),
-    Error(WriteError),
-}
-
-impl From<PacketStop> for ReadEnd {
-    fn from(stop: PacketStop) -> ReadEnd {
-        ReadEnd::Stop(stop)
-    }
-}
-
-impl From<WriteError> for ReadEnd {
-    fn from(error: WriteError) -> ReadEnd {
-        ReadEnd::Error(error)
-    }
+    Stop(#[from] PacketStop),
+    Error(#[from] WriteError),
 }
 
 /// State while packets are read.
@@ -143,9 +134,6 @@ impl<'a> PacketParts<'a> {
     }
 }
 
-/// The reason for a loss, the table that the row would be in, and the cause for the ledger.
-pub(super) struct LossReason(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
-
 impl TraceReader<'_> {
     fn packets<R: BufRead>(
         &mut self,
@@ -154,15 +142,15 @@ impl TraceReader<'_> {
     ) -> Result<(), ReadEnd> {
         while let Some(packet) = packets.next()? {
             let TracePacket::Whole(bytes) = packet else {
-                self.lose(0, LossReason("packets that are too long", None, LossCause::OverLimit));
+                self.lose(0, "packets that are too long", None, LossCause::OverLimit);
                 continue;
             };
-            let packed = match PacketParts::read(bytes).and_then(|parts| self.packet(parts)) {
-                Ok(PacketOutcome::Done) => continue,
-                Ok(PacketOutcome::Packed(packed)) if may_be_packed => packed,
-                Ok(PacketOutcome::Failed(error)) => return Err(error.into()),
-                Ok(PacketOutcome::Packed(_)) | Err(MalformedField) => {
-                    self.lose(0, LossReason("packets that make no sense", None, LossCause::BadRecord));
+            let packed = match self.packet(bytes) {
+                Ok(None) => continue,
+                Ok(Some(packed)) if may_be_packed => packed,
+                Err(PacketError::Error(error)) => return Err(error.into()),
+                Ok(Some(_)) | Err(PacketError::Malformed(_)) => {
+                    self.lose(0, "packets that make no sense", None, LossCause::BadRecord);
                     continue;
                 }
             };
@@ -178,24 +166,21 @@ impl TraceReader<'_> {
         Ok(())
     }
 
-    /// Reads a packet, beginning with the data that its event refers to.
-    fn packet<'p>(&mut self, parts: PacketParts<'p>) -> Result<PacketOutcome<'p>, MalformedField> {
+    /// Reads a packet, beginning with the data that its event refers to. Returns the compressed packets in it.
+    fn packet<'p>(&mut self, packet: &'p [u8]) -> Result<Option<&'p [u8]>, PacketError> {
+        let parts = PacketParts::read(packet)?;
         if let Some(packed) = parts.packed {
-            return packed.bytes().map(PacketOutcome::Packed);
+            return Ok(Some(packed.bytes()?));
         }
         if self.sequences.len() >= MAX_SEQUENCES && !self.sequences.contains_key(&parts.sequence) {
-            self.lose(0, LossReason("packets of too many sequences", None, LossCause::OverLimit));
-            return Ok(PacketOutcome::Done);
+            self.lose(0, "packets of too many sequences", None, LossCause::OverLimit);
+            return Ok(None);
         }
         let mut sequence = self.sequences.remove(&parts.sequence).unwrap_or_default();
         let known = sequence.begin(parts.flags, parts.cleared, parts.dropped, &mut self.room);
         let taken = self.with(&mut sequence, &parts, known);
         self.sequences.insert(parts.sequence, sequence);
-        match taken {
-            Ok(()) => Ok(PacketOutcome::Done),
-            Err(PacketError::Malformed) => Err(MalformedField),
-            Err(PacketError::Error(error)) => Ok(PacketOutcome::Failed(error)),
-        }
+        taken.map(|()| None)
     }
 
     fn with(
@@ -216,7 +201,7 @@ impl TraceReader<'_> {
         let happens = parts.event.or(parts.sample);
         if !known {
             if happens.is_some() {
-                self.lose(0, LossReason("events after a gap", None, LossCause::Truncated));
+                self.lose(0, "events after a gap", None, LossCause::Truncated);
             }
             return Ok(());
         }
@@ -236,7 +221,7 @@ impl TraceReader<'_> {
         let Some(Some(at)) = time else {
             let what =
                 if time.is_none() { "events without a time" } else { "events on a clock of their own" };
-            self.lose(0, LossReason(what, None, LossCause::BadRecord));
+            self.lose(0, what, None, LossCause::BadRecord);
             return Ok(());
         };
         if let Some(event) = parts.event {
@@ -268,9 +253,7 @@ impl TraceReader<'_> {
                     self.region(&open, last.max(open.start), true)?;
                 }
                 UnpairedSlice::NotBegun(_) => {
-                    let lost =
-                        LossReason("ends without a beginning", Some(rocpd::REGION), LossCause::BadRecord);
-                    self.lose(0, lost);
+                    self.lose(0, "ends without a beginning", Some(rocpd::REGION), LossCause::BadRecord);
                 }
             }
         }
@@ -298,12 +281,20 @@ impl TraceReader<'_> {
         Ok(())
     }
 
-    pub(super) fn lose(&mut self, source: u32, LossReason(what, table, cause): LossReason) {
-        self.output.lose(what, Loss { source, table, cause, rows: Some(1) });
+    /// Records the loss of a row that would be in `table`.
+    pub(super) fn lose(&mut self, source: u32, what: &str, table: Option<TableId>, cause: LossCause) {
+        self.lose_many(source, what, table, cause, 1);
     }
 
     /// Records a loss of `rows` rows, unless `rows` is 0.
-    pub(super) fn lose_many(&mut self, source: u32, LossReason(what, table, cause): LossReason, rows: u64) {
+    pub(super) fn lose_many(
+        &mut self,
+        source: u32,
+        what: &str,
+        table: Option<TableId>,
+        cause: LossCause,
+        rows: u64,
+    ) {
         if rows > 0 {
             self.output.lose(what, Loss { source, table, cause, rows: Some(rows) });
         }
@@ -330,30 +321,12 @@ impl TraceReader<'_> {
     }
 }
 
-/// The result of a packet.
-enum PacketOutcome<'a> {
-    Done,
-    /// The packet contains compressed packets.
-    Packed(&'a [u8]),
-    Failed(WriteError),
-}
-
 /// The reason why a packet is not read.
+#[derive(Debug, Error)]
+#[error(transparent)]
 pub(super) enum PacketError {
-    Malformed,
-    Error(WriteError),
-}
-
-impl From<MalformedField> for PacketError {
-    fn from(_: MalformedField) -> PacketError {
-        PacketError::Malformed
-    }
-}
-
-impl From<WriteError> for PacketError {
-    fn from(error: WriteError) -> PacketError {
-        PacketError::Error(error)
-    }
+    Malformed(#[from] MalformedField),
+    Error(#[from] WriteError),
 }
 
 /// Returns the name of a field that is not supported, or its number if it is uncommon.
