@@ -4,6 +4,7 @@ use super::columns::{int, real, reference, stack, string, text, time};
 use super::table::{Column, TableId};
 use super::time::LocalNs;
 use super::value::Value;
+use serde::Deserialize;
 
 /// Key of a row of table `TABLE`, within its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,7 +41,8 @@ impl StackId {
 }
 
 /// A whole number. RocPD has signed 64-bit integers: an unsigned number above `i64::MAX` is stored as REAL.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(untagged)]
 pub enum WholeNumber {
     /// Stored unchanged.
     Signed(i64),
