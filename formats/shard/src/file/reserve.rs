@@ -33,6 +33,12 @@ impl Default for Reserve {
 }
 
 impl Reserve {
+    /// Counts the record of a process, in place of an earlier one.
+    pub(super) fn exchange_process(&mut self, before: Option<Vec<u8>>, raw: &[u8]) {
+        self.process_bytes += max_block_bytes(raw.len());
+        self.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
+    }
+
     /// Keeps a record. If the limit of its kind is reached, every second kept record is dropped first. Older
     /// records thus become sparse and recent ones stay dense. Recent ones matter most, because blocks are discarded
     /// from the end.
