@@ -2,7 +2,7 @@
 
 use crate::cursor::{JsonValue, is_end, quote_or_backslash};
 use flate2::bufread::GzDecoder;
-use rpd_files::open_input;
+use rpd_files::{open_input, read_head};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -16,10 +16,12 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Opens a file, and decompresses it if its first bytes are those of gzip, whatever its name.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    let mut head = Vec::new();
-    open_input(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
     let file = open_input(path)?;
-    Ok(if head == GZIP { Box::new(GzipMembers::of(file)) } else { Box::new(file) })
+    Ok(if read_head(path, GZIP.len() as u64)? == GZIP {
+        Box::new(GzipMembers::of(file))
+    } else {
+        Box::new(file)
+    })
 }
 
 /// Decompresses the gzip members of a file one after another, as `gzip -d` does. Zeros after a member are padding.

@@ -7,7 +7,7 @@ mod inspect;
 use crate::connect::{self, identifier};
 use crate::shape;
 use inspect::inspect;
-use rpd_files::AnchorUse;
+use rpd_files::{AnchorUse, beside};
 use rpd_shard::model::Schema;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -159,12 +159,8 @@ pub fn check_against(path: &Path, expected: Expected<'_>) -> Result<CheckReport,
 
 fn check_all(path: &Path, expected: Option<Expected<'_>>) -> Result<CheckReport, CheckError> {
     let open_journals: Vec<_> = ["-journal", "-wal"]
-        .iter()
-        .map(|end| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(end);
-            PathBuf::from(name)
-        })
+        .map(|suffix| beside(path, suffix))
+        .into_iter()
         .filter(|journal| std::fs::metadata(journal).is_ok_and(|m| m.len() > 0))
         .map(Problem::Unfinished)
         .collect();

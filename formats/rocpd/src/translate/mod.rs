@@ -9,6 +9,7 @@ mod tables;
 mod whose;
 
 use crate::read::{Database, ProcessFacts, ReadError, Space, SpaceTable, Wanted, redacted_command};
+use rpd_files::beside;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
 use rpd_shard::model::{
@@ -151,11 +152,7 @@ fn has_content(database: &Database, number: usize, space: &Space) -> bool {
 
 /// Lets SQLite complete the transaction of a killed writer. If that fails, opening the file reports the reason.
 fn settle(path: &Path) {
-    let is_there = |ending: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(ending);
-        std::fs::metadata(name).is_ok_and(|found| found.len() > 0)
-    };
+    let is_there = |suffix| std::fs::metadata(beside(path, suffix)).is_ok_and(|found| found.len() > 0);
     if is_there("-wal") || is_there("-journal") {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let _ = Connection::open_with_flags(path, flags)
