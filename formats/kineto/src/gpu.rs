@@ -58,8 +58,8 @@ impl EventRows<'_> {
         let (gpu, stream) = self.on_gpu(event);
         let thread = self.known.threads.unknown()?;
         let agent = self.known.agent(Some(gpu))?;
-        let stream = self.known.stream(&mut self.out, gpu, stream)?;
-        let kernel = self.known.kernel(&mut self.out, event.name)?;
+        let stream = self.stream(gpu, stream)?;
+        let kernel = self.kernel(event.name)?;
         let region_name = self.string(b"")?;
         let key = self.event(event, category, stack, None)?;
         self.dispatches += 1;
@@ -106,7 +106,7 @@ impl EventRows<'_> {
         let (to_gpu, from_gpu) = known.map_or((true, true), |copy| (copy.2, copy.3));
         let to = self.known.agent(to_gpu.then_some(gpu))?;
         let from = self.known.agent(from_gpu.then_some(gpu))?;
-        let stream = self.known.stream(&mut self.out, gpu, stream)?;
+        let stream = self.stream(gpu, stream)?;
         let copy_name = self.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
         let region_name = self.string(b"")?;
         let key = self.event(event, category, stack, None)?;

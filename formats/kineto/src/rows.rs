@@ -282,7 +282,7 @@ impl<'s> EventRows<'s> {
         }
         let thread = self.known.threads.of(event.pid, event.tid)?;
         let category = self.category(event)?;
-        let track = self.known.track(&mut self.out, Some(thread), category)?;
+        let track = self.track(Some(thread), category)?;
         let name = unescape(event.name);
         let key = self.event(event, category, None, Some(&name))?;
         self.sample(track, time, key)?;
@@ -310,7 +310,7 @@ impl<'s> EventRows<'s> {
         for (symbol, value) in MEMORY_COUNTERS.iter().zip(values) {
             let Some(value) = value else { continue };
             let name = [b"memory.", *symbol].concat();
-            let counter = self.known.counter(&mut self.out, gpu, (&name, symbol), "bytes")?;
+            let counter = self.counter(gpu, (&name, symbol), "bytes")?;
             self.value(key, counter, value)?;
         }
         Ok(())
@@ -327,7 +327,7 @@ impl<'s> EventRows<'s> {
         for (symbol, value) in &values {
             let symbol = unescape(symbol);
             let name = [&counter_name, &b"."[..], &symbol].concat();
-            let counter = self.known.counter(&mut self.out, None, (&name, &symbol), "")?;
+            let counter = self.counter(None, (&name, &symbol), "")?;
             self.value(key, counter, *value)?;
         }
         Ok(())
@@ -337,7 +337,7 @@ impl<'s> EventRows<'s> {
     fn sample_of_counters(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<EventKey, RowError> {
         let category = self.category(event)?;
         let name = self.name(event)?;
-        let track = self.known.track(&mut self.out, None, name)?;
+        let track = self.track(None, name)?;
         let key = self.event(event, category, None, None)?;
         self.sample(track, time, key)?;
         self.last = Some(self.last.map_or(time, |last| last.max(time)));

@@ -11,7 +11,6 @@ use rpd_shard::WriteError;
 use rpd_shard::file::Owner;
 use rpd_shard::record::{Clock, Exit, LossCause, Process, is_wall_time};
 use rpd_translator::{FilePosition, PendingLimit, TranslateError, Translation, Translator};
-use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 
@@ -106,12 +105,12 @@ impl TraceTranslation<'_> {
         if self.facts.base.is_none() {
             let mut input = opened(self.path)?;
             let mut facts = TraceFacts::default();
-            let Ok(_) = walk::<Infallible>(&mut input, WalkDepth::FactsOnly, &mut |item| {
+            walk(&mut input, WalkDepth::FactsOnly, &mut |item| {
                 if let TraceItem::Fact(name, value) = item {
                     facts.take(name, value);
                 }
                 Ok(())
-            });
+            })?;
             failed(self.path, &mut input)?;
             self.facts.base = facts.base;
             self.facts.second_base = facts.second_base;
