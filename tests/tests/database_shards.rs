@@ -1,7 +1,6 @@
 //! A database that was made a shard, as the collector does with what a profiler wrote, is merged to what the database
 //! itself is merged to.
 
-use rpd_rocpd::TranslateError;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::file::Owner;
@@ -10,6 +9,7 @@ use rpd_shard::record::RunIdentity;
 use rpd_tests::content::differences;
 use rpd_tests::databases::{DatabaseJob, change, content_of};
 use rpd_tests::harness::{Database, losses, rpd_merge};
+use rpd_translator::TranslateError;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::fs;
@@ -162,7 +162,7 @@ fn tags_that_a_shard_has_no_room_for_are_told() {
     let input = &job.inputs[0];
     change(input, &["INSERT INTO \"rocpd_metadata<uuid>\" (tag, value) VALUES ('tool', 'x'), ('site', 'y')"]);
     let told = rpd_rocpd::translate(input, &mut Vec::new(), &owner()).unwrap();
-    assert_eq!(told.tags, ["site", "tool"]);
+    assert_eq!(told.notes, ["a shard has no room for 2 tags of its metadata: site, tool"]);
     let account =
         rpd_foreign::translate(input, rpd_foreign::Format::RocPd, &mut Vec::new(), &owner()).unwrap();
     let [note] = &account.notes[..] else { panic!("{:?}", account.notes) };

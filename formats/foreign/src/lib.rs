@@ -36,7 +36,7 @@ pub fn translate(
         Format::PerfettoTrace => notes.adopt(rpd_perfetto::read::translate(path, sink, owner))?,
         Format::OmnistatCsv => notes.adopt(rpd_omnistat::translate(path, sink, owner))?,
         Format::Shard => return Err(format!("{} is a shard already", path.display())),
-        Format::RocPd => notes.rocpd(path, sink, owner)?,
+        Format::RocPd => notes.adopt(rpd_rocpd::translate(path, sink, owner))?,
     }
     Ok(notes)
 }

@@ -66,20 +66,6 @@ impl ForeignNotes {
         }
         Ok(())
     }
-
-    /// Reads a RocPD database.
-    pub(crate) fn rocpd(&mut self, path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<(), String> {
-        let read = rpd_rocpd::translate(path, sink, owner).map_err(|error| chain(&error))?;
-        read.warnings.into_iter().for_each(|line| self.warn(line));
-        let named: Vec<&str> = read.tags.iter().take(MAX_NAMED).map(String::as_str).collect();
-        if !named.is_empty() {
-            let (all, more) = (read.tags.len(), if read.tags.len() > MAX_NAMED { ", ..." } else { "" });
-            let tags = if all == 1 { "1 tag" } else { &format!("{all} tags") };
-            let line = format!("{}: a shard has no room for {tags} of its metadata: ", self.path);
-            self.notes.push(line + &named.join(", ") + more);
-        }
-        Ok(())
-    }
 }
 
 /// Formats an error with its causes.

@@ -17,10 +17,11 @@ use rpd_shard::model::{
 };
 use rpd_shard::record::{Clock, Loss, LossCause, Node, Process};
 use rpd_shard::{ShardWriter, WriteError};
+use rpd_translator::{TranslateError, Translation};
 use rusqlite::{Connection, OpenFlags};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use whose::{RowLinks, RowOwners};
 
@@ -32,39 +33,17 @@ const ONLY: Value<'static> = Value::Int(1);
 const NO_STRING: Value<'static> = Value::Int(0);
 /// Maximum number of warnings about one file.
 const MAX_WARNINGS: usize = 20;
+/// Maximum number of metadata tags that a note lists by name.
+const MAX_NAMED_TAGS: usize = 3;
 /// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 4096;
 /// Maximum number of rows of all processes that wait for their blocks to fill.
 const MAX_PENDING: usize = 2 << 20;
 
-/// Reason why a database cannot be translated to a shard.
-#[derive(Debug, thiserror::Error)]
-pub enum TranslateError {
-    /// The database cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The shard cannot be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// One shard cannot represent the content; the database can be merged as it is.
-    #[error("{} {what}: it cannot become a shard, but can be merged as it is", path.display())]
-    Unfit {
-        /// Path of the file.
-        path: PathBuf,
-        /// Content that exceeds a limit or is ambiguous.
-        what: &'static str,
-    },
-}
-
-/// Result of translating a database.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Translation {
-    /// Rows in the shard per table.
-    pub rows: BTreeMap<TableId, u64>,
-    /// Losses, one line each. The loss ledger of the shard has them too.
-    pub warnings: Vec<String>,
-    /// Metadata tags that are not part of RocPD. A shard cannot store them.
-    pub tags: Vec<String>,
+impl From<ReadError> for TranslateError {
+    fn from(error: ReadError) -> TranslateError {
+        TranslateError::Database(Box::new(error))
+    }
 }
 
 /// Returns whether a metadata tag is not one of RocPD's own.
@@ -82,7 +61,6 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
     let parts = parts(&database).map_err(|what| TranslateError::Unfit { path: path.to_owned(), what })?;
     let shard = ShardWriter::of_owner(sink, owner)?;
     let mut output = ShardOutput {
-        path,
         database: &database,
         shard,
         defined: BTreeSet::new(),
@@ -93,10 +71,19 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
     for part in &parts {
         output.part(part)?;
     }
-    let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag)).cloned();
-    output.translation.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
+    let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag));
+    output.translation.notes.extend(note_of_tags(&tags.map(String::as_str).collect()));
     output.shard.finish()?;
     Ok(output.translation)
+}
+
+/// Returns a note about metadata tags that a shard cannot store.
+fn note_of_tags(tags: &BTreeSet<&str>) -> Option<String> {
+    let named: Vec<&str> = tags.iter().copied().take(MAX_NAMED_TAGS).collect();
+    let count = if tags.len() == 1 { "1 tag" } else { &format!("{} tags", tags.len()) };
+    let more = if tags.len() > MAX_NAMED_TAGS { ", ..." } else { "" };
+    let note = || format!("a shard has no room for {count} of its metadata: {}{more}", named.join(", "));
+    (!tags.is_empty()).then(note)
 }
 
 /// A table set that is translated.
@@ -161,7 +148,6 @@ fn settle(path: &Path) {
 }
 
 struct ShardOutput<'a, 's> {
-    path: &'a Path,
     database: &'a Database,
     shard: ShardWriter<&'s mut dyn Write>,
     /// Tables that the shard already describes.
@@ -174,12 +160,7 @@ struct ShardOutput<'a, 's> {
 impl ShardOutput<'_, '_> {
     fn warn(&mut self, line: &str) {
         if self.translation.warnings.len() < MAX_WARNINGS {
-            let path = self.path.display().to_string();
-            self.translation.warnings.push(if line.contains(&path) {
-                line.to_owned()
-            } else {
-                format!("{path}: {line}")
-            });
+            self.translation.warnings.push(line.to_owned());
         }
     }
 
