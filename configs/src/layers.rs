@@ -332,9 +332,9 @@ impl Program<'_> {
         }
         let by_variable = self.variables.iter().find(|(option, _)| *option == key).and_then(|(_, name)| {
             let value = variable(name).filter(|value| !value.is_empty())?.to_string_lossy().into_owned();
-            let said = setting(vec![value], SettingOrigin::Variable((*name).to_owned()));
-            match self.read(as_typed(arg, &said)) {
-                Ok(()) => Some(said),
+            let given = setting(vec![value], SettingOrigin::Variable((*name).to_owned()));
+            match self.read(as_typed(arg, &given)) {
+                Ok(()) => Some(given),
                 Err(what) => {
                     unread.push(format!("warning: {name}: {what}; it counts as unset"));
                     None
@@ -431,9 +431,9 @@ fn of_file(entry: Option<&FileEntry>, origin: SettingOrigin, arg: &Arg) -> Setti
 /// Describes a value as the help does.
 fn by_default(arg: &Arg) -> Setting {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let told = help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
+    let shown = help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
     let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
-    let value = own.or_else(|| told.map(|(value, _)| value.to_owned())).filter(|_| !is_switch(arg));
+    let value = own.or_else(|| shown.map(|(value, _)| value.to_owned())).filter(|_| !is_switch(arg));
     Setting::of(arg, value.map(|value| vec![value]), SettingOrigin::Default)
 }
 

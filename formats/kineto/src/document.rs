@@ -57,7 +57,7 @@ pub(crate) enum TrailingData {
 }
 
 /// Number of offsets that are tried after malformed JSON, and bytes of an event that are examined there.
-const TRIES: usize = 1000;
+const MAX_TRIES: usize = 1000;
 const TRIED_BYTES: usize = 64 << 10;
 
 /// The parts of the file that a walk reads.
@@ -112,7 +112,7 @@ impl From<TranslateError> for WalkStop {
     }
 }
 
-const CUT: &str = "the file ends too early";
+const CUT_OFF: &str = "the file ends too early";
 
 fn document(
     input: &mut JsonInput,
@@ -140,7 +140,7 @@ fn document(
         } else if is_fact(&name) {
             fact(input, &name, take)?;
         } else if !input.pass_value() {
-            let why = if input.peek().is_some() { "expected a value" } else { CUT };
+            let why = if input.peek().is_some() { "expected a value" } else { CUT_OFF };
             return Err(WalkStop::Damage(begin, why));
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn next_member(
     name: &mut Vec<u8>,
 ) -> Result<bool, WalkStop> {
     match input.peek() {
-        None => return Err(WalkStop::Damage(input.offset(), CUT)),
+        None => return Err(WalkStop::Damage(input.offset(), CUT_OFF)),
         Some(b'}') => {
             input.pass(1);
             return Ok(false);
@@ -186,7 +186,7 @@ fn fact(
             input.pass(length);
             return Ok(());
         }
-        Whole::Cut => return Err(WalkStop::Damage(begin, CUT)),
+        Whole::Cut => return Err(WalkStop::Damage(begin, CUT_OFF)),
         Whole::Bad(why) => why,
         Whole::TooLong => "it has more than 16 MiB",
     };
@@ -214,7 +214,7 @@ fn member_name(input: &mut JsonInput, name: &mut Vec<u8>) -> Result<(), &'static
             Err(ScanStop::More) => {}
         }
         if input.bytes().len() >= MAX_VALUE || !input.more() {
-            return Err(CUT);
+            return Err(CUT_OFF);
         }
     }
 }
@@ -252,7 +252,7 @@ fn events(
 ) -> Result<(), WalkStop> {
     let begin = input.offset();
     if depth == WalkDepth::FactsOnly {
-        return if input.pass_value() { Ok(()) } else { Err(WalkStop::Damage(begin, CUT)) };
+        return if input.pass_value() { Ok(()) } else { Err(WalkStop::Damage(begin, CUT_OFF)) };
     }
     input.pass(1);
     if input.peek() == Some(b']') {
@@ -261,7 +261,7 @@ fn events(
     }
     loop {
         if input.peek().is_none() {
-            return Err(WalkStop::Damage(input.offset(), CUT));
+            return Err(WalkStop::Damage(input.offset(), CUT_OFF));
         }
         let begin = input.offset();
         let read = match TraceEvent::read(input.bytes()) {
@@ -276,11 +276,11 @@ fn events(
             Err(ScanStop::More) if input.bytes().len() >= MAX_VALUE => {
                 take(TraceItem::TooLong(begin))?;
                 if !input.pass_value() {
-                    return Err(WalkStop::Damage(begin, CUT));
+                    return Err(WalkStop::Damage(begin, CUT_OFF));
                 }
             }
             Err(ScanStop::More) if input.more() => continue,
-            Err(ScanStop::More) => return Err(WalkStop::Damage(begin, CUT)),
+            Err(ScanStop::More) => return Err(WalkStop::Damage(begin, CUT_OFF)),
             Err(ScanStop::Bad(place, why)) => {
                 let at = begin + place as u64;
                 match leave(input) {
@@ -294,7 +294,7 @@ fn events(
             }
         }
         match input.peek() {
-            None => return Err(WalkStop::Damage(input.offset(), CUT)),
+            None => return Err(WalkStop::Damage(input.offset(), CUT_OFF)),
             Some(b',') => input.pass(1),
             Some(b']') => {
                 input.pass(1);
@@ -327,7 +327,7 @@ fn leave(input: &mut JsonInput) -> Left {
     }
     input.pass(1);
     let mut tries = 0;
-    while tries < TRIES {
+    while tries < MAX_TRIES {
         // An event follows a comma; its args follow a colon.
         let bytes = input.bytes();
         let comma = bytes.iter().position(|byte| *byte == b',');

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Number of bytes per read.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The UTF-8 byte order mark, which some editors add.
@@ -32,7 +32,7 @@ struct GzipMembers {
 
 impl GzipMembers {
     fn of(file: File) -> GzipMembers {
-        GzipMembers { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK, file))) }
+        GzipMembers { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, file))) }
     }
 }
 
@@ -138,7 +138,7 @@ impl JsonInput {
         self.base += self.at as u64;
         self.at = 0;
         let before = self.buffer.len();
-        self.buffer.resize(before + CHUNK, 0);
+        self.buffer.resize(before + CHUNK_BYTES, 0);
         let mut filled = before;
         while filled < self.buffer.len() {
             match self.source.read(&mut self.buffer[filled..]) {

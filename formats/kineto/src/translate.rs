@@ -32,7 +32,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
         clock: Clock::Realtime,
         is_first: true,
         unbased: false,
-        told_axis: false,
+        has_warned_of_origin: false,
         lost_events: LostEvents::default(),
     };
     match facts::sidecar(path) {
@@ -69,7 +69,7 @@ struct TraceTranslation<'a> {
     /// Whether the file states no base time and is not a legacy one.
     unbased: bool,
     /// Whether the warning about times that are not times of day was given.
-    told_axis: bool,
+    has_warned_of_origin: bool,
     lost_events: LostEvents,
 }
 
@@ -161,7 +161,7 @@ impl TraceTranslation<'_> {
     fn first_span(&mut self, event: &TraceEvent<'_>) {
         self.is_first = false;
         if self.unbased && event.ts.is_some_and(|ts| ts < WALL_CLOCK) {
-            self.told_axis = true;
+            self.has_warned_of_origin = true;
             let usable = if self.facts.bad_base.is_some() { "usable " } else { "" };
             self.rows.out.warn(format!(
                 "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: their origin is unknown, and they DO NOT LINE UP with those of other files"
@@ -215,7 +215,7 @@ impl TraceTranslation<'_> {
             ));
         }
         let first = self.rows.first.filter(|first| self.clock == Clock::Realtime && !is_wall_time(*first));
-        if let (false, Some(first)) = (self.told_axis, first) {
+        if let (false, Some(first)) = (self.has_warned_of_origin, first) {
             let year = 1970 + first.div_euclid(YEAR);
             self.rows.out.warn(format!(
                 "its times begin in the year {year}, and no wall clock has shown them: is its baseTimeNanoseconds in another unit? They DO NOT LINE UP with those of other files"

@@ -408,8 +408,8 @@ fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u
     if is_range {
         return MARKER.into();
     }
-    let whose = if domain.is_empty() { name } else { domain };
-    match CATEGORIES.iter().find(|(prefix, _)| starts(whose, prefix)) {
+    let named = if domain.is_empty() { name } else { domain };
+    match CATEGORIES.iter().find(|(prefix, _)| starts(named, prefix)) {
         Some((_, category)) => (*category).into(),
         None if domain.is_empty() => OTHER.into(),
         None => domain.into(),

@@ -260,14 +260,14 @@ impl TableCarrier<'_, '_> {
             ColumnRole::Call | ColumnRole::Operation => found.map(|(_, key)| OwnedValue::Int(key)),
             ColumnRole::Str => self.strings.id(value, output)?.map(OwnedValue::Int),
             ColumnRole::Text => {
-                self.strings.text(value)?.map(|text| OwnedValue::Text(kept(&text, room, output).into()))
+                self.strings.text(value)?.map(|text| OwnedValue::Text(cut(&text, room, output).into()))
             }
             ColumnRole::Plain => Some(match value {
                 ValueRef::Null => OwnedValue::Null,
                 ValueRef::Integer(v) => OwnedValue::Int(v),
                 ValueRef::Real(v) => OwnedValue::Real(v),
-                ValueRef::Text(v) => OwnedValue::Text(kept(v, room, output).into()),
-                ValueRef::Blob(v) => OwnedValue::Blob(kept(v, room, output).into()),
+                ValueRef::Text(v) => OwnedValue::Text(cut(v, room, output).into()),
+                ValueRef::Blob(v) => OwnedValue::Blob(cut(v, room, output).into()),
             }),
         };
         if cell.is_none() {
@@ -279,7 +279,7 @@ impl TableCarrier<'_, '_> {
 }
 
 /// Returns the part of a text that fits the row.
-fn kept<'t>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'_>) -> &'t [u8] {
+fn cut<'t>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'_>) -> &'t [u8] {
     let text = output.cut(text, MAX_TEXT.min(*room));
     *room -= text.len();
     text

@@ -53,7 +53,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
     if owner.clocks.is_empty() && owner.processes.is_none() {
         reader.readings()?;
     }
-    reader.told();
+    reader.warn_of_irregularities();
     Ok(reader.output.finish()?)
 }
 
@@ -310,7 +310,7 @@ impl TraceReader<'_> {
     }
 
     /// Adds warnings about irregularities and losses.
-    fn told(&mut self) {
+    fn warn_of_irregularities(&mut self) {
         if self.room.left_out > 0 {
             self.odd.insert("interned texts for which there was no room", self.room.left_out);
         }

@@ -5,10 +5,11 @@
 //! reliably. Each process becomes a source with its own keys and stack ids, whether or not it shares its table set
 //! with others.
 
+mod row_owners;
 mod tables;
-mod whose;
 
 use crate::read::{Database, ProcessFacts, ReadError, Space, SpaceTable, Wanted, redacted_command};
+use row_owners::{RowLinks, RowOwners};
 use rpd_files::beside;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
@@ -23,12 +24,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use whose::{RowLinks, RowOwners};
 
 /// Number of the first process in the shard.
-const FIRST: u32 = 1;
+const FIRST_SOURCE: u32 = 1;
 /// Key of the row of the process, and of that of its node, within each source.
-const ONLY: Value<'static> = Value::Int(1);
+const ONLY_KEY: Value<'static> = Value::Int(1);
 /// An id that no string has.
 const NO_STRING: Value<'static> = Value::Int(0);
 /// Maximum number of warnings about one file.
@@ -95,7 +95,7 @@ struct SetPart<'a> {
     tables: Vec<Arc<Table>>,
     /// Number in the shard of its first process.
     first: u32,
-    whose: RowOwners,
+    owners: RowOwners,
 }
 
 /// Returns the table sets that have content, or the reason why they cannot become a shard.
@@ -119,10 +119,10 @@ fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
         return Err("has processes of several nodes");
     }
     let sets: Vec<&Space> = spaces.iter().map(|(_, space)| *space).collect();
-    let mut first = FIRST;
+    let mut first = FIRST_SOURCE;
     let mut parts = Vec::with_capacity(sets.len());
     for ((number, space), tables) in spaces.into_iter().zip(tables::described(&sets)?) {
-        parts.push(SetPart { space, number, tables, first, whose: RowOwners::of(database, number, space)? });
+        parts.push(SetPart { space, number, tables, first, owners: RowOwners::of(database, number, space)? });
         first += space.processes.len().max(1) as u32;
     }
     Ok(parts)
@@ -173,7 +173,7 @@ impl ShardOutput<'_, '_> {
     fn damage(&mut self) {
         for line in self.database.damage() {
             self.warn(line);
-            self.lose(FIRST, None, LossCause::Truncated, None);
+            self.lose(FIRST_SOURCE, None, LossCause::Truncated, None);
         }
     }
 
@@ -199,14 +199,14 @@ impl ShardOutput<'_, '_> {
         let unknown = [ProcessFacts::default()];
         let all = if space.processes.is_empty() { &unknown } else { &space.processes[..] };
         let seen = |facts: &ProcessFacts| (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
-        let everybody: Vec<(i32, i64)> = all.iter().map(seen).collect();
+        let all_seen: Vec<(i32, i64)> = all.iter().map(seen).collect();
         for (source, facts) in (part.first..).zip(all) {
             let (pid, start) = seen(facts);
             let node = space.nodes.iter().find(|(key, _)| *key == facts.nid).or(space.nodes.first());
             let node = node.map(|(_, node)| node.clone()).unwrap_or_default();
             let node = match boot_of_machine(&node) {
                 Some(boot_id) => Node { boot_id, ..node },
-                None => unnamed_node(0, &everybody),
+                None => unnamed_node(0, &all_seen),
             };
             let process = Process {
                 source,
@@ -284,7 +284,7 @@ impl ShardOutput<'_, '_> {
             let mut values = Vec::with_capacity(rows.columns.len());
             for i in 0..rows.len {
                 let key = rows.keys.get(i);
-                let source = part.first + part.whose.place(rows, &links, i);
+                let source = part.first + part.owners.place(rows, &links, i);
                 if key == i64::MAX {
                     output.warn(&format!(
                         "a row of {} has the id {key}, the largest there is",
@@ -297,7 +297,7 @@ impl ShardOutput<'_, '_> {
                 for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
                     values.push(match (&column.kind, cells.get(i)) {
                         (_, Value::Null) => Value::Null,
-                        (Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS), _) => ONLY,
+                        (Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS), _) => ONLY_KEY,
                         (Kind::Str, Value::Int(key)) => {
                             output.strings.get(&key).map_or(NO_STRING, |id| Value::Int(*id))
                         }

@@ -12,7 +12,7 @@ const MAX_CARRIED: usize = 256;
 
 const TOO_WIDE: &str = "has a table of more than 64 columns";
 const TOO_MANY: &str = "has too many tables that are none of RocPD's";
-const DIFFERENT: &str = "has sets of tables with different columns";
+const UNEQUAL_SETS: &str = "has sets of tables with different columns";
 
 /// Returns the tables of each set, in its order, as described in the shard. Tables with the same name get the same
 /// number. The error is the reason why that is impossible.
@@ -41,7 +41,7 @@ pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'sta
             }
             let table = renumbered(&table.table, &own);
             if known.entry(table.id).or_insert_with(|| table.clone()) != &table {
-                return Err(DIFFERENT);
+                return Err(UNEQUAL_SETS);
             }
             tables.push(table);
         }

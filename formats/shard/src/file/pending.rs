@@ -16,7 +16,7 @@ pub(super) struct Pending {
     pub(super) source: u32,
     pub(super) table: TableId,
     /// Number of rows in written blocks. Keys of one process's table are dense from 1.
-    pub(super) kept: u64,
+    pub(super) written: u64,
     /// Number of rows that were added to a full shard, or whose blocks were discarded.
     pub(super) lost: u64,
     pub(super) rows: RowsBuilder,
@@ -28,7 +28,7 @@ impl Pending {
     /// Returns the key of the last row.
     #[inline]
     pub(super) fn last_key(&self) -> i64 {
-        (self.kept + self.lost) as i64 + self.rows.len() as i64
+        (self.written + self.lost) as i64 + self.rows.len() as i64
     }
 
     /// Counts the rows of the open block as lost.

@@ -43,11 +43,11 @@ impl Reserve {
     /// records thus become sparse and recent ones stay dense. Recent ones matter most, because blocks are discarded
     /// from the end.
     pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
-        if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
+        if self.clocks.iter().filter(|held| held.kind == kind).count() == KEPT_CLOCKS {
             let mut keep = false;
-            self.clocks.retain(|kept| {
-                keep ^= kept.kind == kind;
-                keep || kept.kind != kind
+            self.clocks.retain(|held| {
+                keep ^= held.kind == kind;
+                keep || held.kind != kind
             });
         }
         self.clocks.push(Kept { kind, offset, raw });
@@ -55,7 +55,7 @@ impl Reserve {
 
     /// Returns the records that are in no block before `position`. The records ascend by offset.
     pub(super) fn clocks_from(&self, position: u64) -> &[Kept] {
-        let first = self.clocks.partition_point(|kept| kept.offset < position);
+        let first = self.clocks.partition_point(|held| held.offset < position);
         self.clocks.get(first..).unwrap_or_default()
     }
 }

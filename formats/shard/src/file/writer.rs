@@ -190,7 +190,7 @@ impl<W: Write> ShardWriter<W> {
         let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
         let rows = RowsBuilder::new(description);
         self.places.insert((source, table), self.pending.len());
-        self.pending.push(Pending { source, table, kept: 0, lost: 0, rows, handles: Vec::new() });
+        self.pending.push(Pending { source, table, written: 0, lost: 0, rows, handles: Vec::new() });
         Ok(self.pending.len() - 1)
     }
 
@@ -241,7 +241,7 @@ impl<W: Write> ShardWriter<W> {
             let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description));
             let handles = std::mem::take(&mut open.handles);
             // If blocks were lost because the shard is full, row numbers continue after the rows that were kept.
-            let first = open.kept as i64 + 1;
+            let first = open.written as i64 + 1;
             let mut rows = rows.finish(first);
             if !handles.is_empty() {
                 rows.keys = Keys::Sparse(handles);
@@ -249,10 +249,10 @@ impl<W: Write> ShardWriter<W> {
             self.pending_rows = self.pending_rows.saturating_sub(rows.len);
             let written = self.rows(source, first, &rows);
             let open = &mut self.pending[place];
-            let kept = matches!(written, Ok(true));
-            *(if kept { &mut open.kept } else { &mut open.lost }) += rows.len as u64;
+            let is_written = matches!(written, Ok(true));
+            *(if is_written { &mut open.written } else { &mut open.lost }) += rows.len as u64;
             // Only a table that fills its blocks keeps their memory for the next block.
-            if rows.len == MAX_ROWS && kept {
+            if rows.len == MAX_ROWS && is_written {
                 open.rows.reuse(rows.columns);
                 self.keep_warm(place);
             }

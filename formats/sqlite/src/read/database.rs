@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Number of bytes at the start of a journal that SQLite zeroes after a completed transaction.
 const JOURNAL_HEADER: u64 = 28;
 /// Fewest usable bytes per page that SQLite accepts.
-const LEAST_USABLE: usize = 480;
+const MIN_USABLE_BYTES: usize = 480;
 
 /// A database that no process writes. Any number of threads can read it at the same time.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl PageDatabase {
             _ => return Err(OpenError::Header { path: path(), problem: "its page size is not one" }),
         };
         let usable = page_size - usize::from(header[at::RESERVED]);
-        if usable < LEAST_USABLE {
+        if usable < MIN_USABLE_BYTES {
             return Err(OpenError::Header { path: path(), problem: "its pages have no room" });
         }
         if !matches!(header[at::READ_VERSION], 1 | 2) {
