@@ -13,9 +13,7 @@ use row_owners::{RowLinks, RowOwners};
 use rpd_files::beside;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
-use rpd_shard::model::{
-    FIRST_CARRIED_TABLE, Kind, Local, Rows, Schema, Table, TableId, Value, is_wider, rocpd,
-};
+use rpd_shard::model::{Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, Loss, LossCause, Node, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{TranslateError, Translation};
@@ -275,8 +273,7 @@ impl ShardOutput<'_, '_> {
     fn table(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
         let description = &*part.tables[place];
         let id = description.id;
-        let widens = Schema::builtin().get(id).is_some_and(|known| is_wider(description, known));
-        if (id >= FIRST_CARRIED_TABLE || widens) && self.defined.insert(id) {
+        if tables::needs_description(description) && self.defined.insert(id) {
             self.shard.table(description)?;
         }
         self.each(part, place, table, |output, rows| {

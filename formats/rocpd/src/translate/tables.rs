@@ -1,7 +1,7 @@
 //! Describes the tables of a file with several table sets once for all sets.
 
 use crate::read::Space;
-use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Table, TableId};
+use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, is_wider};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -48,6 +48,13 @@ pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'sta
         all.push(tables);
     }
     Ok(all)
+}
+
+/// Returns whether readers of a shard need the description of a table, because they know no such table, or not all
+/// of its columns.
+pub(super) fn needs_description(table: &Table) -> bool {
+    table.id >= FIRST_CARRIED_TABLE
+        || Schema::builtin().get(table.id).is_some_and(|known| is_wider(table, known))
 }
 
 /// Replaces the numbers of tables in a description.
