@@ -76,6 +76,12 @@ pub struct Setting {
     pub origin: SettingOrigin,
 }
 
+impl Setting {
+    fn of(arg: &Arg, values: Option<Vec<String>>, origin: SettingOrigin) -> Setting {
+        Setting { key: key_of(arg).to_owned(), values, is_switch: is_switch(arg), origin }
+    }
+}
+
 /// The effective settings of a call.
 #[derive(Clone, Debug)]
 pub struct LayeredSettings {
@@ -103,14 +109,6 @@ struct Given {
     by_variable: bool,
     /// The option without a value from any origin.
     default: Setting,
-}
-
-/// Why settings cannot be combined.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The named file is invalid.
-    #[error(transparent)]
-    File(#[from] FileError),
 }
 
 impl LayeredSettings {
@@ -172,7 +170,7 @@ impl Program<'_> {
         named: Option<&OsStr>,
         site: Option<&Path>,
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<LayeredSettings, ConfigError> {
+    ) -> Result<LayeredSettings, FileError> {
         let mut warnings = Vec::new();
         let site = site.filter(|path| path.exists()).map_or(Ok(FileTable::default()), |path| {
             preset::read(path).and_then(|(name, text)| self.checked(&name, &text))
@@ -326,12 +324,7 @@ impl Program<'_> {
         unread: &mut Vec<String>,
     ) -> Option<Setting> {
         let key = key_of(arg);
-        let setting = |values, origin| Setting {
-            key: key.to_owned(),
-            values: Some(values),
-            is_switch: is_switch(arg),
-            origin,
-        };
+        let setting = |values, origin| Setting::of(arg, Some(values), origin);
         if is_typed(arg.get_id().as_str(), typed) {
             let values = raw(typed, arg.get_id().as_str()).into_iter().flatten();
             let values = values.map(|value| value.to_string_lossy().into_owned()).collect();
@@ -339,9 +332,9 @@ impl Program<'_> {
         }
         let by_variable = self.variables.iter().find(|(option, _)| *option == key).and_then(|(_, name)| {
             let value = variable(name).filter(|value| !value.is_empty())?.to_string_lossy().into_owned();
-            let said = setting(vec![value], SettingOrigin::Variable((*name).to_owned()));
-            match self.read(as_typed(arg, &said)) {
-                Ok(()) => Some(said),
+            let given = setting(vec![value], SettingOrigin::Variable((*name).to_owned()));
+            match self.read(as_typed(arg, &given)) {
+                Ok(()) => Some(given),
                 Err(what) => {
                     unread.push(format!("warning: {name}: {what}; it counts as unset"));
                     None
@@ -432,21 +425,16 @@ fn of_file(entry: Option<&FileEntry>, origin: SettingOrigin, arg: &Arg) -> Setti
         TypedValue::Values(values) if is_repeated(arg) => Some(values.clone()),
         TypedValue::Values(values) => Some(vec![values.join(",")]),
     });
-    Setting { key: key_of(arg).to_owned(), values, is_switch: is_switch(arg), origin }
+    Setting::of(arg, values, origin)
 }
 
 /// Describes a value as the help does.
 fn by_default(arg: &Arg) -> Setting {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let told = help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
+    let shown = help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
     let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
-    let value = own.or_else(|| told.map(|(value, _)| value.to_owned())).filter(|_| !is_switch(arg));
-    Setting {
-        key: key_of(arg).to_owned(),
-        values: value.map(|value| vec![value]),
-        is_switch: is_switch(arg),
-        origin: SettingOrigin::Default,
-    }
+    let value = own.or_else(|| shown.map(|(value, _)| value.to_owned())).filter(|_| !is_switch(arg));
+    Setting::of(arg, value.map(|value| vec![value]), SettingOrigin::Default)
 }
 
 fn is_repeated(arg: &Arg) -> bool {

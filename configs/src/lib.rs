@@ -30,6 +30,6 @@ mod show;
 mod site;
 
 pub use file::FileError;
-pub use layers::{ConfigError, LayeredSettings, Program, Setting, SettingOrigin};
+pub use layers::{LayeredSettings, Program, Setting, SettingOrigin};
 pub use preset::PRESETS;
 pub use site::site_file;

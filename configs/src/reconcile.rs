@@ -47,7 +47,7 @@ impl LayeredSettings {
             if goes(&self.arguments_without(&without)).is_ok() {
                 for key in without {
                     if !details.contains(&key) {
-                        self.tell(key, &reason);
+                        self.warn_of_left_out(key, &reason);
                     }
                     self.forget(key, details.contains(&key));
                 }
@@ -62,7 +62,7 @@ impl LayeredSettings {
         (found.origin != SettingOrigin::Default && found.values.is_some()).then_some(found)
     }
 
-    fn tell(&mut self, key: &str, reason: &str) {
+    fn warn_of_left_out(&mut self, key: &str, reason: &str) {
         let line = format!("warning: --{key} ({}) is left out: {reason}", self.origin(key));
         self.warnings.push(line);
     }

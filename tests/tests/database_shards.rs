@@ -1,7 +1,6 @@
 //! A database that was made a shard, as the collector does with what a profiler wrote, is merged to what the database
 //! itself is merged to.
 
-use rpd_rocpd::TranslateError;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::file::Owner;
@@ -10,6 +9,7 @@ use rpd_shard::record::RunIdentity;
 use rpd_tests::content::differences;
 use rpd_tests::databases::{DatabaseJob, change, content_of};
 use rpd_tests::harness::{Database, losses, rpd_merge};
+use rpd_translator::TranslateError;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,8 @@ fn owner() -> Owner {
 fn shards(inputs: &[PathBuf], folder: &Path) -> Vec<PathBuf> {
     fs::create_dir_all(folder).unwrap();
     let shard = |(number, input): (usize, &PathBuf)| {
-        let (bytes, _) = rpd_rocpd::translate(input, Vec::new(), &owner()).unwrap();
+        let mut bytes = Vec::new();
+        rpd_rocpd::translate(input, &mut bytes, &owner()).unwrap();
         let path = folder.join(format!("{number}.rpdshard"));
         fs::write(&path, bytes).unwrap();
         path
@@ -160,10 +161,10 @@ fn tags_that_a_shard_has_no_room_for_are_told() {
     let job = DatabaseJob::small();
     let input = &job.inputs[0];
     change(input, &["INSERT INTO \"rocpd_metadata<uuid>\" (tag, value) VALUES ('tool', 'x'), ('site', 'y')"]);
-    let (_, told) = rpd_rocpd::translate(input, Vec::new(), &owner()).unwrap();
-    assert_eq!(told.tags, ["site", "tool"]);
-    let (_, account) =
-        rpd_foreign::translate(input, rpd_foreign::Format::RocPd, Vec::new(), &owner()).unwrap();
+    let told = rpd_rocpd::translate(input, &mut Vec::new(), &owner()).unwrap();
+    assert_eq!(told.notes, ["a shard has no room for 2 tags of its metadata: site, tool"]);
+    let account =
+        rpd_foreign::translate(input, rpd_foreign::Format::RocPd, &mut Vec::new(), &owner()).unwrap();
     let [note] = &account.notes[..] else { panic!("{:?}", account.notes) };
     assert!(note.ends_with("a shard has no room for 2 tags of its metadata: site, tool"), "{note}");
 }
@@ -182,9 +183,10 @@ fn what_is_lost_of_a_cut_database_is_lost_of_its_shard() {
 #[test]
 fn a_shard_that_is_full_counts_the_rest_of_the_rows() {
     let job = DatabaseJob::small();
-    let whole = rpd_rocpd::translate(&job.inputs[0], Vec::new(), &owner()).unwrap();
-    let limited = Owner { most_bytes: whole.0.len() as u64 * 2 / 3, ..owner() };
-    let (bytes, told) = rpd_rocpd::translate(&job.inputs[0], Vec::new(), &limited).unwrap();
+    let (mut whole, mut bytes) = (Vec::new(), Vec::new());
+    rpd_rocpd::translate(&job.inputs[0], &mut whole, &owner()).unwrap();
+    let limited = Owner { most_bytes: whole.len() as u64 * 2 / 3, ..owner() };
+    let told = rpd_rocpd::translate(&job.inputs[0], &mut bytes, &limited).unwrap();
     assert!(bytes.len() as u64 <= limited.most_bytes);
     let shard = Shard::from_memory("limited", &bytes).unwrap();
     let ledger = shard.ledger.as_ref().unwrap();
@@ -311,7 +313,7 @@ fn processes_in_one_set_of_tables_are_told_apart() {
 
 /// Why a database is no shard.
 fn refusal(input: &Path) -> &'static str {
-    match rpd_rocpd::translate(input, Vec::new(), &owner()) {
+    match rpd_rocpd::translate(input, &mut Vec::new(), &owner()) {
         Err(TranslateError::Unfit { what, .. }) => what,
         other => panic!("{other:?}"),
     }

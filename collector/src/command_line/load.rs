@@ -2,7 +2,7 @@
 
 use super::{CollectOptions, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
-use rpd_configs::{ConfigError, LayeredSettings, Program, SettingOrigin, site_file};
+use rpd_configs::{FileError, LayeredSettings, Program, SettingOrigin, site_file};
 use rpd_ring::layout::{MAX_RING_BYTES, MIN_RING_BYTES, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
@@ -54,7 +54,7 @@ impl CollectOptions {
         command: Command,
         arguments: &[OsString],
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<LoadedOptions, ConfigError> {
+    ) -> Result<LoadedOptions, FileError> {
         // A call that only prints runs nothing.
         let mut ours = arguments.iter().take_while(|word| *word != "--");
         let asks = ours.any(|word| word == "--print-config");

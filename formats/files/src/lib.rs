@@ -16,6 +16,7 @@ mod named;
 mod open;
 mod output;
 mod owner;
+mod path;
 
 pub use anchor::{AnchorUse, anchor};
 pub use by_path::{is_safe_folder, open_by_path};
@@ -27,6 +28,7 @@ pub use output::{
     remove_output_folder, rename_output, rename_output_to_new, set_output_mode,
 };
 pub use owner::{effective_uid, user_name};
+pub use path::{beside, file_uri, read_head};
 
 #[cfg(test)]
 mod tests;

@@ -16,8 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let format = format_of(&input)?;
     let (run_id, run_id_from, version) = ("example".into(), "self".into(), "0".into());
     let run = RunIdentity { run_id, run_id_from, rank: None, size: None, version };
-    let sink = BufWriter::new(File::create(output)?);
-    let (mut sink, notes) = translate(&input, format, sink, &Owner::unknown(run))?;
+    let mut sink = BufWriter::new(File::create(output)?);
+    let notes = translate(&input, format, &mut sink, &Owner::unknown(run))?;
     sink.flush()?;
     notes.warnings.iter().chain(&notes.notes).for_each(|line| eprintln!("{line}"));
     Ok(())

@@ -1,7 +1,7 @@
 //! The beginning of a file, decompressed if it is gzip.
 
 use flate2::read::MultiGzDecoder;
-use rpd_files::open_input;
+use rpd_files::read_head;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -19,7 +19,8 @@ pub(crate) struct FileHead {
 impl FileHead {
     /// Reads the beginning of a file as it is.
     pub(crate) fn read(path: &Path) -> io::Result<FileHead> {
-        FileHead::of(&mut open_input(path)?)
+        let bytes = read_head(path, HEAD_BYTES as u64)?;
+        Ok(FileHead { is_whole: bytes.len() < HEAD_BYTES, bytes })
     }
 
     /// Reads the beginning of a file and decompresses it if it is gzip. If a compressed file is truncated or
@@ -37,12 +38,6 @@ impl FileHead {
             !packed.is_whole && read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
         head.is_whole = head.bytes.len() < HEAD_BYTES && !goes_on;
         Ok(head)
-    }
-
-    fn of(file: &mut impl Read) -> io::Result<FileHead> {
-        let mut bytes = Vec::new();
-        file.take(HEAD_BYTES as u64).read_to_end(&mut bytes)?;
-        Ok(FileHead { is_whole: bytes.len() < HEAD_BYTES, bytes })
     }
 
     /// Returns whether the head is empty or has only zero bytes.

@@ -1,7 +1,7 @@
 //! Files of AMD's profilers that cannot be merged: they are not timelines, or contain less than another file of the
 //! same run. They are recognised by their headers, so that the error can name the file to use instead.
 
-use rpd_files::open_input;
+use rpd_files::{open_input, read_head};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -108,8 +108,7 @@ pub fn holds_less(path: &Path) -> bool {
 
 /// Returns why a file cannot be merged if its first bytes identify it.
 pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
-    let mut head = Vec::new();
-    open_input(path).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
+    let head = read_head(path, HEAD_BYTES as u64).ok()?;
     why_refused_head(head.strip_prefix(BYTE_ORDER).unwrap_or(&head))
 }
 

@@ -21,22 +21,22 @@ use rpd_shard::file::Owner;
 use std::io::Write;
 use std::path::Path;
 
-/// Writes a foreign file as a shard. Returns the sink and the notes for the user. The error is one line.
-pub fn translate<W: Write>(
+/// Writes a foreign file as a shard. Returns the notes for the user. The error is one line.
+pub fn translate(
     path: &Path,
     format: Format,
-    sink: W,
+    sink: &mut dyn Write,
     owner: &Owner,
-) -> Result<(W, ForeignNotes), String> {
+) -> Result<ForeignNotes, String> {
     let mut notes = ForeignNotes::of(path);
-    let sink = match format {
-        Format::LegacyRpd => notes::legacy(path, sink, owner, &mut notes)?,
+    match format {
+        Format::LegacyRpd => notes.legacy(path, sink, owner)?,
         Format::Rocprofv3Json => notes.adopt(rpd_rocprofv3::translate(path, sink, owner))?,
         Format::Kineto => notes.adopt(rpd_kineto::translate(path, sink, owner))?,
         Format::PerfettoTrace => notes.adopt(rpd_perfetto::read::translate(path, sink, owner))?,
         Format::OmnistatCsv => notes.adopt(rpd_omnistat::translate(path, sink, owner))?,
         Format::Shard => return Err(format!("{} is a shard already", path.display())),
-        Format::RocPd => notes::rocpd(path, sink, owner, &mut notes)?,
-    };
-    Ok((sink, notes))
+        Format::RocPd => notes.adopt(rpd_rocpd::translate(path, sink, owner))?,
+    }
+    Ok(notes)
 }

@@ -2,7 +2,6 @@
 
 use rpd_shard::file::Owner;
 use rpd_translator::{TranslateError, Translation};
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -29,70 +28,44 @@ impl ForeignNotes {
         self.warnings.push(if is_named { line } else { format!("{}: {line}", self.path) });
     }
 
-    /// Adds the warnings and notes of a reader, and returns its sink.
-    pub(crate) fn adopt<W>(&mut self, result: Result<(W, Translation), TranslateError>) -> Result<W, String> {
-        let (sink, translation) = result.map_err(|error| chain(&error))?;
+    /// Adds the warnings and notes of a reader.
+    pub(crate) fn adopt(&mut self, result: Result<Translation, TranslateError>) -> Result<(), String> {
+        let translation = result.map_err(|error| chain(&error))?;
         translation.warnings.into_iter().for_each(|line| self.warn(line));
         self.notes.extend(translation.notes.into_iter().map(|line| format!("{}: {line}", self.path)));
-        self.note_ignored(&translation.ignored);
-        Ok(sink)
-    }
-
-    /// Adds notes for the first kinds of content that RocPD cannot represent.
-    fn note_ignored(&mut self, ignored: &BTreeMap<String, u64>) {
-        for (what, count) in ignored.iter().take(MAX_NAMED) {
+        for (what, count) in translation.ignored.iter().take(MAX_NAMED) {
             self.notes.push(format!("{}: {count} of {what} have no place in RocPD", self.path));
         }
+        Ok(())
     }
-}
 
-/// Reads a legacy `.rpd`.
-pub(crate) fn legacy<W: Write>(
-    path: &Path,
-    sink: W,
-    owner: &Owner,
-    notes: &mut ForeignNotes,
-) -> Result<W, String> {
-    // roctx ranges and calls may use two clocks. Clock sets of the node determine their offset.
-    let narrowest = owner.clocks.iter().min_by_key(|set| set.bracket);
-    let marker_offset = narrowest.map(|set| set.boottime.saturating_sub(set.monotonic));
-    let options = rpd_legacy::RpdOptions { owner: owner.clone(), clock: None, marker_offset };
-    let (sink, read) = rpd_legacy::translate(path, sink, &options).map_err(|error| chain(&error))?;
-    if let Some(what) = read.unknown_version() {
-        let line = format!("{what}, and this release knows 2 and 3: it is read as if it were one of them");
-        notes.notes.push(line);
+    /// Reads a legacy `.rpd`.
+    pub(crate) fn legacy(&mut self, path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<(), String> {
+        // roctx ranges and calls may use two clocks. Clock sets of the node determine their offset.
+        let narrowest = owner.clocks.iter().min_by_key(|set| set.bracket);
+        let marker_offset = narrowest.map(|set| set.boottime.saturating_sub(set.monotonic));
+        let options = rpd_legacy::RpdOptions { owner: owner.clone(), clock: None, marker_offset };
+        let read = rpd_legacy::translate(path, sink, &options).map_err(|error| chain(&error))?;
+        if let Some(what) = read.unknown_version() {
+            let line =
+                format!("{what}, and this release knows 2 and 3: it is read as if it were one of them");
+            self.notes.push(line);
+        }
+        let misses = read.misses;
+        read.translation.warnings.into_iter().for_each(|line| self.warn(line));
+        for ((table, column), count) in misses.iter().take(MAX_NAMED) {
+            self.warn(format!(
+                "{count} values of {table}.{column} are missing, not usable, or refer to no row"
+            ));
+        }
+        if let Some(more @ 1..) = misses.len().checked_sub(MAX_NAMED) {
+            self.warn(format!("and {more} more columns with such values"));
+        }
+        if read.translation.cut_texts > 0 {
+            self.warn(format!("{} texts of more than a megabyte were cut", read.translation.cut_texts));
+        }
+        Ok(())
     }
-    let misses = read.misses;
-    read.translation.warnings.into_iter().for_each(|line| notes.warn(line));
-    for ((table, column), count) in misses.iter().take(MAX_NAMED) {
-        notes.warn(format!("{count} values of {table}.{column} are missing, not usable, or refer to no row"));
-    }
-    if let Some(more @ 1..) = misses.len().checked_sub(MAX_NAMED) {
-        notes.warn(format!("and {more} more columns with such values"));
-    }
-    if read.translation.cut_texts > 0 {
-        notes.warn(format!("{} texts of more than a megabyte were cut", read.translation.cut_texts));
-    }
-    Ok(sink)
-}
-
-/// Reads a RocPD database.
-pub(crate) fn rocpd<W: Write>(
-    path: &Path,
-    sink: W,
-    owner: &Owner,
-    notes: &mut ForeignNotes,
-) -> Result<W, String> {
-    let (sink, read) = rpd_rocpd::translate(path, sink, owner).map_err(|error| chain(&error))?;
-    read.warnings.into_iter().for_each(|line| notes.warn(line));
-    let named: Vec<&str> = read.tags.iter().take(MAX_NAMED).map(String::as_str).collect();
-    if !named.is_empty() {
-        let (all, more) = (read.tags.len(), if read.tags.len() > MAX_NAMED { ", ..." } else { "" });
-        let tags = if all == 1 { "1 tag" } else { &format!("{all} tags") };
-        let line = format!("{}: a shard has no room for {tags} of its metadata: ", notes.path);
-        notes.notes.push(line + &named.join(", ") + more);
-    }
-    Ok(sink)
 }
 
 /// Formats an error with its causes.

@@ -20,7 +20,7 @@ const ZIP_HEAD_BYTES: usize = 30;
 /// Extensions of profilers' files inside.
 const INNER: [&str; 5] = [".json", ".db", ".rpd", ".pftrace", ".rpdshard"];
 /// Extensions of compressed files that the merge reads.
-const READ: [&str; 2] = [".json.gz", ".pftrace.gz"];
+const READ_ENDINGS: [&str; 2] = [".json.gz", ".pftrace.gz"];
 
 const COMPRESSED: &str =
     "is compressed in a form that rpd-merge does not read: decompress it, and merge the file that is in it";
@@ -30,7 +30,7 @@ const NO_PACKING: &str = "has the name of a compressed file, but does not begin 
 /// contains no profile.
 pub fn why_packed(path: &Path) -> Option<&'static str> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
-    if READ.iter().any(|ending| name.ends_with(ending)) {
+    if READ_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
         return None;
     }
     let (inner, place, magic) = PACKINGS

@@ -5,6 +5,7 @@ use crate::cursor::{JsonCursor, JsonValue, ScanStop};
 use crate::event::TraceEvent;
 use crate::facts::is_fact;
 use crate::input::JsonInput;
+use rpd_translator::TranslateError;
 
 /// Maximum length in bytes of an event, and of a top-level member that is examined.
 pub(crate) const MAX_VALUE: usize = 16 << 20;
@@ -56,7 +57,7 @@ pub(crate) enum TrailingData {
 }
 
 /// Number of offsets that are tried after malformed JSON, and bytes of an event that are examined there.
-const TRIES: usize = 1000;
+const MAX_TRIES: usize = 1000;
 const TRIED_BYTES: usize = 64 << 10;
 
 /// The parts of the file that a walk reads.
@@ -68,25 +69,18 @@ pub(crate) enum WalkDepth {
 }
 
 /// Walks over a file and passes each item to `take`.
-pub(crate) fn walk<E>(
+pub(crate) fn walk(
     input: &mut JsonInput,
     depth: WalkDepth,
-    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
-) -> Result<WalkEnding, E> {
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), TranslateError>,
+) -> Result<WalkEnding, TranslateError> {
     let mut ending = WalkEnding::default();
     input.pass_mark();
-    let walked = match input.peek() {
-        Some(b'[') => {
-            ending.has_events = true;
-            take(TraceItem::Events { bare: true })?;
-            events(input, depth, take)?
+    match document(input, depth, &mut ending, take) {
+        Err(WalkStop::Reader(error)) => return Err(error),
+        Err(WalkStop::Damage(at, why)) => {
+            ending.damage = Some((at, input.damage().unwrap_or(why).to_owned()));
         }
-        Some(b'{') => top(input, depth, &mut ending, take)?,
-        Some(_) => Err((0, "expected an object or an array")),
-        None => Err((0, "the file is empty")),
-    };
-    match walked {
-        Err((at, why)) => ending.damage = Some((at, input.damage().unwrap_or(why).to_owned())),
         Ok(()) if depth == WalkDepth::Everything => ending.trailing = trailing_data(input),
         Ok(()) => {}
     }
@@ -104,41 +98,53 @@ fn trailing_data(input: &mut JsonInput) -> Option<(u64, TrailingData)> {
     packing.or_else(|| first.map(|at| (at, TrailingData::Bytes(input.end() - at))))
 }
 
-/// Offset and reason if the walk ended too early.
-type WalkResult = Result<(), (u64, &'static str)>;
+/// The reason why a walk ended too early.
+pub(crate) enum WalkStop {
+    /// Offset, and what is wrong there.
+    Damage(u64, &'static str),
+    /// The items could not be taken.
+    Reader(TranslateError),
+}
 
-const CUT: &str = "the file ends too early";
+impl From<TranslateError> for WalkStop {
+    fn from(error: TranslateError) -> WalkStop {
+        WalkStop::Reader(error)
+    }
+}
 
-fn top<E>(
+const CUT_OFF: &str = "the file ends too early";
+
+fn document(
     input: &mut JsonInput,
     depth: WalkDepth,
     ending: &mut WalkEnding,
-    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
-) -> Result<WalkResult, E> {
-    input.pass(1);
-    let (mut name, mut is_first) = (Vec::new(), true);
-    loop {
-        match next_member(input, &mut is_first, &mut name) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Ok(())),
-            Err(stopped) => return Ok(Err(stopped)),
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), TranslateError>,
+) -> Result<(), WalkStop> {
+    match input.peek() {
+        Some(b'[') => {
+            ending.has_events = true;
+            take(TraceItem::Events { bare: true })?;
+            return events(input, depth, take);
         }
+        Some(b'{') => input.pass(1),
+        Some(_) => return Err(WalkStop::Damage(0, "expected an object or an array")),
+        None => return Err(WalkStop::Damage(0, "the file is empty")),
+    }
+    let (mut name, mut is_first) = (Vec::new(), true);
+    while next_member(input, &mut is_first, &mut name)? {
         let begin = input.offset();
         if name == b"traceEvents" && input.peek() == Some(b'[') {
             ending.has_events = true;
             take(TraceItem::Events { bare: false })?;
-            if let Err(stopped) = events(input, depth, take)? {
-                return Ok(Err(stopped));
-            }
+            events(input, depth, take)?;
         } else if is_fact(&name) {
-            if let Err(why) = fact(input, &name, take)? {
-                return Ok(Err((begin, why)));
-            }
+            fact(input, &name, take)?;
         } else if !input.pass_value() {
-            let why = if input.peek().is_some() { "expected a value" } else { CUT };
-            return Ok(Err((begin, why)));
+            let why = if input.peek().is_some() { "expected a value" } else { CUT_OFF };
+            return Err(WalkStop::Damage(begin, why));
         }
     }
+    Ok(())
 }
 
 /// Reads up to the value of the next top-level member; returns false after the last one. `is_first` is true until a
@@ -147,44 +153,45 @@ pub(crate) fn next_member(
     input: &mut JsonInput,
     is_first: &mut bool,
     name: &mut Vec<u8>,
-) -> Result<bool, (u64, &'static str)> {
+) -> Result<bool, WalkStop> {
     match input.peek() {
-        None => return Err((input.offset(), CUT)),
+        None => return Err(WalkStop::Damage(input.offset(), CUT_OFF)),
         Some(b'}') => {
             input.pass(1);
             return Ok(false);
         }
         Some(b',') if !*is_first => input.pass(1),
         Some(_) if *is_first => {}
-        Some(_) => return Err((input.offset(), "expected a comma")),
+        Some(_) => return Err(WalkStop::Damage(input.offset(), "expected a comma")),
     }
     *is_first = false;
     let begin = input.offset();
-    member_name(input, name).map_err(|why| (begin, why))?;
+    member_name(input, name).map_err(|why| WalkStop::Damage(begin, why))?;
     Ok(true)
 }
 
 /// Passes a relevant member to `take`. Skips a member that is too long or nested too deeply, and returns the
 /// reason. Returns an error if the value has no end.
-fn fact<E>(
+fn fact(
     input: &mut JsonInput,
     name: &[u8],
-    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
-) -> Result<Result<(), &'static str>, E> {
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), TranslateError>,
+) -> Result<(), WalkStop> {
+    let begin = input.offset();
     let why = match whole_value(input) {
         Whole::Length(length) => {
             if let Ok(value) = JsonCursor::new(input.bytes()).value() {
                 take(TraceItem::Fact(name, value))?;
             }
             input.pass(length);
-            return Ok(Ok(()));
+            return Ok(());
         }
-        Whole::Cut => return Ok(Err(CUT)),
+        Whole::Cut => return Err(WalkStop::Damage(begin, CUT_OFF)),
         Whole::Bad(why) => why,
         Whole::TooLong => "it has more than 16 MiB",
     };
     take(TraceItem::UnusedFact(name, why))?;
-    Ok(if input.pass_value() { Ok(()) } else { Err(why) })
+    if input.pass_value() { Ok(()) } else { Err(WalkStop::Damage(begin, why)) }
 }
 
 /// Reads the name of a top-level member, up to its value.
@@ -207,7 +214,7 @@ fn member_name(input: &mut JsonInput, name: &mut Vec<u8>) -> Result<(), &'static
             Err(ScanStop::More) => {}
         }
         if input.bytes().len() >= MAX_VALUE || !input.more() {
-            return Err(CUT);
+            return Err(CUT_OFF);
         }
     }
 }
@@ -238,23 +245,23 @@ fn whole_value(input: &mut JsonInput) -> Whole {
 }
 
 /// Reads the events, starting at their opening bracket.
-fn events<E>(
+fn events(
     input: &mut JsonInput,
     depth: WalkDepth,
-    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), E>,
-) -> Result<WalkResult, E> {
+    take: &mut impl FnMut(TraceItem<'_>) -> Result<(), TranslateError>,
+) -> Result<(), WalkStop> {
     let begin = input.offset();
     if depth == WalkDepth::FactsOnly {
-        return Ok(if input.pass_value() { Ok(()) } else { Err((begin, CUT)) });
+        return if input.pass_value() { Ok(()) } else { Err(WalkStop::Damage(begin, CUT_OFF)) };
     }
     input.pass(1);
     if input.peek() == Some(b']') {
         input.pass(1);
-        return Ok(Ok(()));
+        return Ok(());
     }
     loop {
         if input.peek().is_none() {
-            return Ok(Err((input.offset(), CUT)));
+            return Err(WalkStop::Damage(input.offset(), CUT_OFF));
         }
         let begin = input.offset();
         let read = match TraceEvent::read(input.bytes()) {
@@ -269,11 +276,11 @@ fn events<E>(
             Err(ScanStop::More) if input.bytes().len() >= MAX_VALUE => {
                 take(TraceItem::TooLong(begin))?;
                 if !input.pass_value() {
-                    return Ok(Err((begin, CUT)));
+                    return Err(WalkStop::Damage(begin, CUT_OFF));
                 }
             }
             Err(ScanStop::More) if input.more() => continue,
-            Err(ScanStop::More) => return Ok(Err((begin, CUT))),
+            Err(ScanStop::More) => return Err(WalkStop::Damage(begin, CUT_OFF)),
             Err(ScanStop::Bad(place, why)) => {
                 let at = begin + place as u64;
                 match leave(input) {
@@ -282,18 +289,20 @@ fn events<E>(
                         take(TraceItem::Broken { at, why, alone: false })?;
                         continue;
                     }
-                    Left::Nowhere => return Ok(Err((at, why))),
+                    Left::Nowhere => return Err(WalkStop::Damage(at, why)),
                 }
             }
         }
         match input.peek() {
-            None => return Ok(Err((input.offset(), CUT))),
+            None => return Err(WalkStop::Damage(input.offset(), CUT_OFF)),
             Some(b',') => input.pass(1),
             Some(b']') => {
                 input.pass(1);
-                return Ok(Ok(()));
+                return Ok(());
             }
-            Some(_) => return Ok(Err((input.offset(), "expected a comma or the end of the events"))),
+            Some(_) => {
+                return Err(WalkStop::Damage(input.offset(), "expected a comma or the end of the events"));
+            }
         }
     }
 }
@@ -318,7 +327,7 @@ fn leave(input: &mut JsonInput) -> Left {
     }
     input.pass(1);
     let mut tries = 0;
-    while tries < TRIES {
+    while tries < MAX_TRIES {
         // An event follows a comma; its args follow a colon.
         let bytes = input.bytes();
         let comma = bytes.iter().position(|byte| *byte == b',');

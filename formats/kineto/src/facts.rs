@@ -134,9 +134,7 @@ impl TraceSidecar {
 
 /// Returns the path `TRACE.rpd.json` beside a trace.
 pub(crate) fn sidecar_path(trace: &Path) -> PathBuf {
-    let mut name = trace.as_os_str().to_owned();
-    name.push(".rpd.json");
-    PathBuf::from(name)
+    rpd_files::beside(trace, ".rpd.json")
 }
 
 /// Reads the sidecar of a trace. Returns an empty one if there is none, and an error message if it is malformed.

@@ -11,7 +11,6 @@ use rpd_shard::model::row_types::{
     ArgRow, EventKey, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StringId,
 };
 use serde_json::json;
-use std::io::Write;
 
 /// Copies by a part of their names: RocPD name, whether the target is on the GPU, and whether the source is on the
 /// GPU.
@@ -35,7 +34,7 @@ fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
     }
 }
 
-impl<W: Write> EventRows<W> {
+impl EventRows<'_> {
     /// Returns GPU and stream of a span: from its args, or else from its process and thread.
     fn on_gpu(&self, event: &TraceEvent<'_>) -> (i64, i64) {
         let number = |place: EventPlace<'_>| match place {
@@ -59,8 +58,8 @@ impl<W: Write> EventRows<W> {
         let (gpu, stream) = self.on_gpu(event);
         let thread = self.known.threads.unknown()?;
         let agent = self.known.agent(Some(gpu))?;
-        let stream = self.known.stream(&mut self.out, gpu, stream)?;
-        let kernel = self.known.kernel(&mut self.out, event.name)?;
+        let stream = self.stream(gpu, stream)?;
+        let kernel = self.kernel(event.name)?;
         let region_name = self.string(b"")?;
         let key = self.event(event, category, stack, None)?;
         self.dispatches += 1;
@@ -107,7 +106,7 @@ impl<W: Write> EventRows<W> {
         let (to_gpu, from_gpu) = known.map_or((true, true), |copy| (copy.2, copy.3));
         let to = self.known.agent(to_gpu.then_some(gpu))?;
         let from = self.known.agent(from_gpu.then_some(gpu))?;
-        let stream = self.known.stream(&mut self.out, gpu, stream)?;
+        let stream = self.stream(gpu, stream)?;
         let copy_name = self.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
         let region_name = self.string(b"")?;
         let key = self.event(event, category, stack, None)?;

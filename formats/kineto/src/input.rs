@@ -2,13 +2,13 @@
 
 use crate::cursor::{JsonValue, is_end, quote_or_backslash};
 use flate2::bufread::GzDecoder;
-use rpd_files::open_input;
+use rpd_files::{open_input, read_head};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Number of bytes per read.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The UTF-8 byte order mark, which some editors add.
@@ -16,10 +16,12 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Opens a file, and decompresses it if its first bytes are those of gzip, whatever its name.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    let mut head = Vec::new();
-    open_input(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
     let file = open_input(path)?;
-    Ok(if head == GZIP { Box::new(GzipMembers::of(file)) } else { Box::new(file) })
+    Ok(if read_head(path, GZIP.len() as u64)? == GZIP {
+        Box::new(GzipMembers::of(file))
+    } else {
+        Box::new(file)
+    })
 }
 
 /// Decompresses the gzip members of a file one after another, as `gzip -d` does. Zeros after a member are padding.
@@ -30,7 +32,7 @@ struct GzipMembers {
 
 impl GzipMembers {
     fn of(file: File) -> GzipMembers {
-        GzipMembers { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK, file))) }
+        GzipMembers { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK_BYTES, file))) }
     }
 }
 
@@ -136,7 +138,7 @@ impl JsonInput {
         self.base += self.at as u64;
         self.at = 0;
         let before = self.buffer.len();
-        self.buffer.resize(before + CHUNK, 0);
+        self.buffer.resize(before + CHUNK_BYTES, 0);
         let mut filled = before;
         while filled < self.buffer.len() {
             match self.source.read(&mut self.buffer[filled..]) {

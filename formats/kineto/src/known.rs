@@ -5,6 +5,7 @@
 use crate::SOURCE;
 use crate::event::EventPlace;
 use crate::facts::GpuDevice;
+use crate::rows::EventRows;
 use crate::text::{short, unescape};
 use crate::threads::ThreadList;
 use rpd_shard::WriteError;
@@ -17,7 +18,6 @@ use rpd_translator::Translator;
 use serde_json::json;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::io::Write;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 pub(crate) const ZERO: WholeNumber = WholeNumber::Signed(0);
@@ -26,17 +26,6 @@ const EMPTY_JSON: &[u8] = b"{}";
 const MAX_ENTRIES: usize = 1 << 20;
 /// Text for values that the file does not state.
 pub(crate) const UNKNOWN: &str = "(unknown)";
-/// Placeholder row for the code object of all kernels, which the file does not describe.
-const UNKNOWN_CODE: CodeObjectRow<'static> = CodeObjectRow {
-    agent_id: None,
-    uri: Some(UNKNOWN.as_bytes()),
-    load_base: None,
-    load_size: None,
-    load_delta: None,
-    storage_type: None,
-    extdata: None,
-};
-
 /// The reason why an event yields no row.
 #[derive(Debug)]
 pub(crate) enum RowError {
@@ -108,10 +97,10 @@ pub(crate) struct ReferredRows {
 }
 
 /// Writes a row and remembers its key.
-fn add<W: Write, K: Hash + Eq, R: TableRow<Key: Copy>>(
+fn add<K: Hash + Eq, R: TableRow<Key: Copy>>(
     known: &mut HashMap<K, R::Key>,
     key: K,
-    out: &mut Translator<W>,
+    out: &mut Translator<'_>,
     row: &R,
 ) -> Result<R::Key, RowError> {
     if known.len() >= MAX_ENTRIES {
@@ -151,7 +140,7 @@ impl ReferredRows {
     }
 
     /// Writes the rows of threads and agents after the whole file was read.
-    pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
+    pub(crate) fn finish(&mut self, out: &mut Translator<'_>) -> Result<(), WriteError> {
         self.threads.finish(out)?;
         for gpu in std::mem::take(&mut self.agent_list) {
             self.push_agent(out, gpu)?;
@@ -159,7 +148,7 @@ impl ReferredRows {
         Ok(())
     }
 
-    fn push_agent<W: Write>(&self, out: &mut Translator<W>, gpu: Option<i64>) -> Result<(), WriteError> {
+    fn push_agent(&self, out: &mut Translator<'_>, gpu: Option<i64>) -> Result<(), WriteError> {
         let described = self.devices.iter().find(|device| Some(device.id) == gpu);
         let (kind, vendor) = if gpu.is_some() { ("GPU", "AMD") } else { ("CPU", "CPU") };
         let name = gpu.map_or("CPU".to_owned(), |gpu| format!("GPU {gpu}"));
@@ -181,92 +170,79 @@ impl ReferredRows {
         };
         out.row(SOURCE, &row).map(drop)
     }
+}
 
+impl EventRows<'_> {
     /// Returns the key of a GPU's stream, which is also the key of its queue.
     #[inline]
-    pub(crate) fn stream<W: Write>(
-        &mut self,
-        out: &mut Translator<W>,
-        gpu: i64,
-        stream: i64,
-    ) -> Result<StreamKey, RowError> {
-        if let Some(stream) = self.streams.get(&(gpu, stream)) {
+    pub(crate) fn stream(&mut self, gpu: i64, stream: i64) -> Result<StreamKey, RowError> {
+        if let Some(stream) = self.known.streams.get(&(gpu, stream)) {
             return Ok(*stream);
         }
         let (queue_name, name) = (format!("Queue {stream}"), format!("Stream {stream}"));
         let extdata = json!({ "kineto": { "device": gpu, "stream": stream } }).to_string();
         let extdata = Some(extdata.as_bytes());
-        if self.streams.len() < MAX_ENTRIES {
-            out.row(SOURCE, &QueueRow { name: Some(queue_name.as_bytes()), extdata })?;
+        if self.known.streams.len() < MAX_ENTRIES {
+            self.out.row(SOURCE, &QueueRow { name: Some(queue_name.as_bytes()), extdata })?;
         }
-        add(&mut self.streams, (gpu, stream), out, &StreamRow { name: Some(name.as_bytes()), extdata })
+        add(
+            &mut self.known.streams,
+            (gpu, stream),
+            &mut self.out,
+            &StreamRow { name: Some(name.as_bytes()), extdata },
+        )
     }
 
     /// Returns the symbol of a kernel by its name.
     #[inline]
-    pub(crate) fn kernel<W: Write>(
-        &mut self,
-        out: &mut Translator<W>,
-        raw_name: &[u8],
-    ) -> Result<KernelSymbolKey, RowError> {
+    pub(crate) fn kernel(&mut self, raw_name: &[u8]) -> Result<KernelSymbolKey, RowError> {
         let hash = XxHash3_128::oneshot(raw_name);
-        if let Some(kernel) = self.kernels.get(&hash) {
+        if let Some(kernel) = self.known.kernels.get(&hash) {
             return Ok(*kernel);
         }
-        let code_object_id = match self.code_object {
+        let code_object_id = match self.known.code_object {
             Some(known) => known,
-            None => *self.code_object.insert(out.row(SOURCE, &UNKNOWN_CODE)?),
+            // The file does not describe the code objects of its kernels.
+            None => {
+                let row = CodeObjectRow { uri: Some(UNKNOWN.as_bytes()), ..CodeObjectRow::default() };
+                *self.known.code_object.insert(self.out.row(SOURCE, &row)?)
+            }
         };
         let name = unescape(raw_name);
         let name = Some(short(&name));
         let row = KernelSymbolRow::named(code_object_id, name, name);
-        add(&mut self.kernels, hash, out, &row)
+        add(&mut self.known.kernels, hash, &mut self.out, &row)
     }
 
     /// Returns the counter of a GPU or of the host.
-    pub(crate) fn counter<W: Write>(
+    pub(crate) fn counter(
         &mut self,
-        out: &mut Translator<W>,
         gpu: Option<i64>,
         (name, symbol): (&[u8], &[u8]),
         units: &str,
     ) -> Result<PmcKey, RowError> {
         let key = (gpu, XxHash3_64::oneshot(name));
-        if let Some(counter) = self.counters.get(&key) {
+        if let Some(counter) = self.known.counters.get(&key) {
             return Ok(*counter);
         }
         let row = PmcRow {
-            agent_id: Some(self.agent(gpu)?),
+            agent_id: Some(self.known.agent(gpu)?),
             target_arch: Some(if gpu.is_some() { b"GPU" } else { b"CPU" }),
-            event_code: Some(ZERO),
             instance_id: Some(gpu.unwrap_or(0).into()),
-            name: short(name),
-            symbol: short(symbol),
-            description: Some(b""),
-            long_description: Some(b""),
             component: Some(b"torch"),
             units: Some(units.as_bytes()),
-            value_type: Some(b"ABS"),
-            block: Some(b""),
-            expression: Some(b""),
-            is_constant: Some(ZERO),
-            is_derived: Some(ZERO),
             extdata: Some(EMPTY_JSON),
+            ..PmcRow::absolute(short(name), short(symbol))
         };
-        add(&mut self.counters, key, out, &row)
+        add(&mut self.known.counters, key, &mut self.out, &row)
     }
 
     /// Returns the track for samples of a thread, or of the process. `name` is the id of a string.
-    pub(crate) fn track<W: Write>(
-        &mut self,
-        out: &mut Translator<W>,
-        thread: Option<ThreadKey>,
-        name: StringId,
-    ) -> Result<TrackKey, RowError> {
-        if let Some(track) = self.tracks.get(&(thread, name)) {
+    pub(crate) fn track(&mut self, thread: Option<ThreadKey>, name: StringId) -> Result<TrackKey, RowError> {
+        if let Some(track) = self.known.tracks.get(&(thread, name)) {
             return Ok(*track);
         }
         let row = TrackRow { tid: thread, name_id: Some(name), extdata: Some(EMPTY_JSON) };
-        add(&mut self.tracks, (thread, name), out, &row)
+        add(&mut self.known.tracks, (thread, name), &mut self.out, &row)
     }
 }

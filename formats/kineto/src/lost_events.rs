@@ -3,7 +3,6 @@ use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use rpd_translator::Translator;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// Elements of the events that yield no row, by reason.
 #[derive(Debug, Default)]
@@ -14,9 +13,9 @@ pub(crate) struct LostEvents {
 
 impl LostEvents {
     /// Counts the lost element at this offset of the file in the table that its row would be in.
-    pub(crate) fn add<W: Write>(
+    pub(crate) fn add(
         &mut self,
-        out: &mut Translator<W>,
+        out: &mut Translator<'_>,
         at: u64,
         (why, cause): (&'static str, LossCause),
         table: Option<TableId>,
@@ -26,12 +25,12 @@ impl LostEvents {
     }
 
     /// Records a loss of unknown size.
-    pub(crate) fn add_unknown<W: Write>(out: &mut Translator<W>, cause: LossCause) {
+    pub(crate) fn add_unknown(out: &mut Translator<'_>, cause: LossCause) {
         out.lose_uncounted(Loss { source: SOURCE, table: Some(rocpd::EVENT), cause, rows: None });
     }
 
     /// Adds one warning per reason.
-    pub(crate) fn warn<W: Write>(self, out: &mut Translator<W>) {
+    pub(crate) fn warn(self, out: &mut Translator<'_>) {
         for (why, (at, count)) in self.by_reason {
             out.warn(match count {
                 1 => format!("an event at byte {at} is left out: {why}"),

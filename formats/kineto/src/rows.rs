@@ -13,7 +13,6 @@ use rpd_shard::model::{LocalNs, TableId, rocpd};
 use rpd_translator::{Translator, cut_text};
 use serde_json::json;
 use std::borrow::Cow;
-use std::io::Write;
 
 /// Maximum length in bytes of args that are kept.
 const MAX_ARGS: usize = 4 << 20;
@@ -84,8 +83,8 @@ struct LastSpan {
 }
 
 /// Writes the rows of events.
-pub(crate) struct EventRows<W: Write> {
-    pub(crate) out: Translator<W>,
+pub(crate) struct EventRows<'s> {
+    pub(crate) out: Translator<'s>,
     pub(crate) known: ReferredRows,
     /// Offset that is added to all times, in ns.
     pub(crate) base: i64,
@@ -98,8 +97,8 @@ pub(crate) struct EventRows<W: Write> {
     extdata: Vec<u8>,
 }
 
-impl<W: Write> EventRows<W> {
-    pub(crate) fn new(out: Translator<W>) -> EventRows<W> {
+impl<'s> EventRows<'s> {
+    pub(crate) fn new(out: Translator<'s>) -> EventRows<'s> {
         EventRows {
             out,
             known: ReferredRows::default(),
@@ -187,9 +186,8 @@ impl<W: Write> EventRows<W> {
             stack_id: stack,
             parent_stack_id: Some(StackId::NONE),
             correlation_id: Some(event.args.external.unwrap_or(0).into()),
-            call_stack: None,
-            line_info: None,
             extdata: Some(&self.extdata),
+            ..EventRow::default()
         };
         Ok(self.out.row(SOURCE, &row)?)
     }
@@ -284,7 +282,7 @@ impl<W: Write> EventRows<W> {
         }
         let thread = self.known.threads.of(event.pid, event.tid)?;
         let category = self.category(event)?;
-        let track = self.known.track(&mut self.out, Some(thread), category)?;
+        let track = self.track(Some(thread), category)?;
         let name = unescape(event.name);
         let key = self.event(event, category, None, Some(&name))?;
         self.sample(track, time, key)?;
@@ -312,7 +310,7 @@ impl<W: Write> EventRows<W> {
         for (symbol, value) in MEMORY_COUNTERS.iter().zip(values) {
             let Some(value) = value else { continue };
             let name = [b"memory.", *symbol].concat();
-            let counter = self.known.counter(&mut self.out, gpu, (&name, symbol), "bytes")?;
+            let counter = self.counter(gpu, (&name, symbol), "bytes")?;
             self.value(key, counter, value)?;
         }
         Ok(())
@@ -329,7 +327,7 @@ impl<W: Write> EventRows<W> {
         for (symbol, value) in &values {
             let symbol = unescape(symbol);
             let name = [&counter_name, &b"."[..], &symbol].concat();
-            let counter = self.known.counter(&mut self.out, None, (&name, &symbol), "")?;
+            let counter = self.counter(None, (&name, &symbol), "")?;
             self.value(key, counter, *value)?;
         }
         Ok(())
@@ -339,7 +337,7 @@ impl<W: Write> EventRows<W> {
     fn sample_of_counters(&mut self, event: &TraceEvent<'_>, time: i64) -> Result<EventKey, RowError> {
         let category = self.category(event)?;
         let name = self.name(event)?;
-        let track = self.known.track(&mut self.out, None, name)?;
+        let track = self.track(None, name)?;
         let key = self.event(event, category, None, None)?;
         self.sample(track, time, key)?;
         self.last = Some(self.last.map_or(time, |last| last.max(time)));

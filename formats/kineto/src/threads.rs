@@ -10,7 +10,6 @@ use rpd_shard::model::row_types::{ThreadKey, ThreadRow};
 use rpd_translator::{Translator, cut_text};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Maximum number of thread names, and maximum bytes of each.
 const MAX_NAMES: (usize, usize) = (1 << 16, 256);
@@ -162,7 +161,7 @@ impl ThreadList {
     }
 
     /// Writes the rows after the whole file was read.
-    pub(crate) fn finish<W: Write>(&mut self, out: &mut Translator<W>) -> Result<(), WriteError> {
+    pub(crate) fn finish(&mut self, out: &mut Translator<'_>) -> Result<(), WriteError> {
         let mut made_up = MADE_UP;
         for thread in std::mem::take(&mut self.listed) {
             self.push(out, &thread, &mut made_up)?;
@@ -171,9 +170,9 @@ impl ThreadList {
     }
 
     /// Writes the row of a thread. `made_up` is the last synthetic thread id.
-    fn push<W: Write>(
+    fn push(
         &self,
-        out: &mut Translator<W>,
+        out: &mut Translator<'_>,
         thread: &ListedThread,
         made_up: &mut i64,
     ) -> Result<(), WriteError> {

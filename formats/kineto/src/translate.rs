@@ -7,11 +7,10 @@ use crate::lost_events::LostEvents;
 use crate::rank_process::rank_process;
 use crate::rows::{EventRows, SpanKind};
 use crate::text::MAX_NAME;
+use rpd_shard::WriteError;
 use rpd_shard::file::Owner;
 use rpd_shard::record::{Clock, Exit, LossCause, Process, is_wall_time};
-use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{FilePosition, PendingLimit, TranslateError, Translation, Translator};
-use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 
@@ -20,21 +19,20 @@ const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
 /// Length of a calendar year in ns.
 const YEAR: i64 = 31_556_952_000_000_000;
 
-/// Writes the contents of a file as a shard with one process; returns the sink and the translation notes. Reads the
+/// Writes the contents of a file as a shard with one process; returns the translation notes. Reads the
 /// file once, or twice if the base time does not precede the events. Malformed parts are reported and counted in
 /// the loss ledger; all complete parts are read.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     let mut input = opened(path)?;
-    let shard = ShardWriter::of_owner(sink, owner)?;
     let mut run = TraceTranslation {
         path,
-        rows: EventRows::new(Translator::new(shard, PendingLimit::NONE)),
+        rows: EventRows::new(Translator::new(sink, owner, PendingLimit::NONE)?),
         facts: TraceFacts::default(),
         sidecar: TraceSidecar::default(),
         clock: Clock::Realtime,
         is_first: true,
         unbased: false,
-        told_axis: false,
+        has_warned_of_origin: false,
         lost_events: LostEvents::default(),
     };
     match facts::sidecar(path) {
@@ -60,9 +58,9 @@ fn failed(path: &Path, input: &mut JsonInput) -> Result<(), TranslateError> {
 }
 
 /// The translation of one file.
-struct TraceTranslation<'a, W: Write> {
+struct TraceTranslation<'a> {
     path: &'a Path,
-    rows: EventRows<W>,
+    rows: EventRows<'a>,
     facts: TraceFacts,
     sidecar: TraceSidecar,
     clock: Clock,
@@ -71,11 +69,11 @@ struct TraceTranslation<'a, W: Write> {
     /// Whether the file states no base time and is not a legacy one.
     unbased: bool,
     /// Whether the warning about times that are not times of day was given.
-    told_axis: bool,
+    has_warned_of_origin: bool,
     lost_events: LostEvents,
 }
 
-impl<W: Write> TraceTranslation<'_, W> {
+impl TraceTranslation<'_> {
     fn take(&mut self, item: TraceItem<'_>) -> Result<(), TranslateError> {
         match item {
             TraceItem::Fact(name, value) => self.facts.take(name, value),
@@ -107,12 +105,12 @@ impl<W: Write> TraceTranslation<'_, W> {
         if self.facts.base.is_none() {
             let mut input = opened(self.path)?;
             let mut facts = TraceFacts::default();
-            let Ok(_) = walk::<Infallible>(&mut input, WalkDepth::FactsOnly, &mut |item| {
+            walk(&mut input, WalkDepth::FactsOnly, &mut |item| {
                 if let TraceItem::Fact(name, value) = item {
                     facts.take(name, value);
                 }
                 Ok(())
-            });
+            })?;
             failed(self.path, &mut input)?;
             self.facts.base = facts.base;
             self.facts.second_base = facts.second_base;
@@ -163,7 +161,7 @@ impl<W: Write> TraceTranslation<'_, W> {
     fn first_span(&mut self, event: &TraceEvent<'_>) {
         self.is_first = false;
         if self.unbased && event.ts.is_some_and(|ts| ts < WALL_CLOCK) {
-            self.told_axis = true;
+            self.has_warned_of_origin = true;
             let usable = if self.facts.bad_base.is_some() { "usable " } else { "" };
             self.rows.out.warn(format!(
                 "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: their origin is unknown, and they DO NOT LINE UP with those of other files"
@@ -177,7 +175,7 @@ impl<W: Write> TraceTranslation<'_, W> {
         Process { exit, ..rank_process(&self.facts, &self.sidecar, threads, times, self.clock) }
     }
 
-    fn end(mut self, ending: WalkEnding) -> Result<(W, Translation), TranslateError> {
+    fn end(mut self, ending: WalkEnding) -> Result<Translation, TranslateError> {
         if let Some((at, why)) = ending.damage {
             if !ending.has_events {
                 return Err(no_events(self.path, at, why));
@@ -217,7 +215,7 @@ impl<W: Write> TraceTranslation<'_, W> {
             ));
         }
         let first = self.rows.first.filter(|first| self.clock == Clock::Realtime && !is_wall_time(*first));
-        if let (false, Some(first)) = (self.told_axis, first) {
+        if let (false, Some(first)) = (self.has_warned_of_origin, first) {
             let year = 1970 + first.div_euclid(YEAR);
             self.rows.out.warn(format!(
                 "its times begin in the year {year}, and no wall clock has shown them: is its baseTimeNanoseconds in another unit? They DO NOT LINE UP with those of other files"

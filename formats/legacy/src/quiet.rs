@@ -1,10 +1,9 @@
 //! Opens a database that no process writes, without creating files beside it.
 
-use rpd_files::{AnchorUse, entry_stat, open_by_path, open_input};
+use rpd_files::{AnchorUse, beside, entry_stat, file_uri, open_by_path, open_input};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum length in bytes of a value or row: more than any profiler writes, and small enough for a row of a shard.
@@ -145,12 +144,6 @@ pub(crate) fn check(path: &Path) -> Result<(), NotQuiet> {
     Ok(())
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 fn starts_with_journal_magic(journal: &Path) -> io::Result<bool> {
     let mut magic = [0; JOURNAL_MAGIC.len()];
     match open_input(journal).and_then(|mut file| file.read_exact(&mut magic)) {
@@ -167,25 +160,5 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Returns the URI with which SQLite opens the file as immutable.
 pub(crate) fn uri(path: &Path) -> String {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut uri = String::from("file:");
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'/' | b'.' | b'_' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                uri.push(char::from(*byte))
-            }
-            _ => uri += &format!("%{byte:02X}"),
-        }
-    }
-    uri + "?mode=ro&immutable=1"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_with_marks_of_a_uri_is_still_that_path() {
-        assert_eq!(uri(Path::new("/a b/50%?x#.rpd")), "file:/a%20b/50%25%3Fx%23.rpd?mode=ro&immutable=1");
-    }
+    file_uri(path) + "?mode=ro&immutable=1"
 }

@@ -31,20 +31,18 @@ mod translate;
 
 pub use translate::{peek, translate};
 
-use std::io::Read;
 use std::path::Path;
 
 /// Number of bytes of a file that are examined to recognize its format.
 const HEAD_BYTES: u64 = 64 << 10;
 /// Prefix of the first line; the second constant is the prefix of the second line.
-const FIRST: &[u8] = b"metric,";
+const HEADING_START: &[u8] = b"metric,";
 const SECOND: &[u8] = b"instance,";
 
 /// Returns whether a file begins like a table of omnistat; false if it cannot be read.
 pub fn is_omnistat(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = rpd_files::open_input(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    if read.is_err() || !head.starts_with(FIRST) {
+    let Ok(head) = rpd_files::read_head(path, HEAD_BYTES) else { return false };
+    if !head.starts_with(HEADING_START) {
         return false;
     }
     // The labels of many series can be longer than the examined bytes.

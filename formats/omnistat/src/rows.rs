@@ -13,14 +13,12 @@ use rpd_shard::model::{LocalNs, TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use rpd_translator::Translator;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// First and last time of an instance, in ns.
 pub(crate) type SeenTimes = Option<(i64, i64)>;
 
 /// Key of the only track of each node.
 const TRACK_KEY: i64 = 1;
-const ZERO: WholeNumber = WholeNumber::Signed(0);
 /// Category of the counters of rpd-collect; the second constant is their track.
 const CATEGORY: &[u8] = b"SYSTEM_METRICS";
 const TRACK: &[u8] = b"system";
@@ -28,8 +26,8 @@ const TRACK: &[u8] = b"system";
 const SECOND: i64 = 1_000_000_000;
 
 /// A table while its rows are written.
-pub(crate) struct TableRows<W: Write> {
-    pub(crate) translator: Translator<W>,
+pub(crate) struct TableRows<'s> {
+    pub(crate) translator: Translator<'s>,
     /// First and last times by instance.
     seen: Vec<SeenTimes>,
     /// Number of lines with a time, and number of lines whose time has a fraction of a second.
@@ -41,9 +39,9 @@ fn source(instance: u32) -> u32 {
     instance + 1
 }
 
-impl<W: Write> TableRows<W> {
+impl<'s> TableRows<'s> {
     /// Creates the rows for a table with this number of instances.
-    pub(crate) fn new(translator: Translator<W>, instances: usize) -> TableRows<W> {
+    pub(crate) fn new(translator: Translator<'s>, instances: usize) -> TableRows<'s> {
         TableRows { translator, seen: vec![None; instances], timed: (0, 0) }
     }
 
@@ -93,17 +91,10 @@ impl<W: Write> TableRows<W> {
         let name = format!("GPU {gpu}");
         let row = AgentRow {
             kind: Some(b"GPU"),
-            // AMD counts CPUs first, and the table does not state how many there are.
-            absolute_index: None,
-            logical_index: None,
+            // AMD counts CPUs first, and the table does not state how many there are: no other index is known.
             type_index: Some(gpu.into()),
-            uuid: None,
             name: Some(name.as_bytes()),
-            model_name: None,
-            vendor_name: None,
-            product_name: None,
-            user_name: None,
-            extdata: None,
+            ..AgentRow::default()
         };
         self.translator.row(source(instance), &row)
     }
@@ -112,20 +103,10 @@ impl<W: Write> TableRows<W> {
         let row = PmcRow {
             agent_id,
             target_arch: Some(if series.gpu.is_some() { b"GPU" } else { b"CPU" }),
-            event_code: Some(ZERO),
-            instance_id: Some(series.gpu.map_or(ZERO, WholeNumber::Signed)),
-            name: series.name.as_bytes(),
-            symbol: series.metric.as_bytes(),
-            description: Some(b""),
-            long_description: Some(b""),
+            instance_id: Some(series.gpu.unwrap_or(0).into()),
             component: Some(COMMAND.as_bytes()),
             units: Some(series.unit().as_bytes()),
-            value_type: Some(b"ABS"),
-            block: Some(b""),
-            expression: Some(b""),
-            is_constant: Some(ZERO),
-            is_derived: Some(ZERO),
-            extdata: None,
+            ..PmcRow::absolute(series.name.as_bytes(), series.metric.as_bytes())
         };
         self.translator.row(source(series.instance), &row)
     }
@@ -180,10 +161,8 @@ impl<W: Write> TableRows<W> {
             category_id: Some(self.translator.string(CATEGORY)?),
             stack_id: Some(StackId::NONE),
             parent_stack_id: Some(StackId::NONE),
-            correlation_id: Some(ZERO),
-            call_stack: None,
-            line_info: None,
-            extdata: None,
+            correlation_id: Some(WholeNumber::Signed(0)),
+            ..EventRow::default()
         };
         let event = self.translator.row(source(instance), &row)?;
         let sample = SampleRow {

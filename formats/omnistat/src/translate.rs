@@ -2,7 +2,6 @@ use crate::rows::{SeenTimes, TableRows};
 use crate::series::TableHead;
 use crate::table::{TableLine, TableLines};
 use rpd_files::open_input;
-use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::node_of_file;
 use rpd_shard::record::{Clock, Node, Process};
@@ -19,12 +18,12 @@ const PENDING_LIMIT: PendingLimit =
 const WHOLE_SECONDS: &str = "its times are in whole seconds: the true time of a sample may be up to a second later, \
                              whatever the clocks' bars say";
 
-/// Writes a table as a shard with one source per node; returns the sink and the translation notes. A truncated
-/// table yields the lines before its end.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+/// Writes a table as a shard with one source per node; returns the translation notes. A truncated table
+/// yields the lines before its end.
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     let mut lines = open(path)?;
     let head = TableHead::read(&mut lines, path)?;
-    let translator = Translator::new(ShardWriter::of_owner(sink, owner)?, PENDING_LIMIT);
+    let translator = Translator::new(sink, owner, PENDING_LIMIT)?;
     let mut rows = TableRows::new(translator, head.instances.len());
     for process in processes(&head, rows.seen()) {
         rows.translator.process(&process)?;

@@ -110,27 +110,13 @@ impl Sequence {
     /// Returns the id of an event name; calls `text` at the first use.
     #[inline]
     pub fn event_name<T: AsRef<str>>(&mut self, id: StringId, text: impl FnOnce() -> T) -> EventName {
-        match self.interned.event_names.get(id.0) {
-            0 => {
-                let iid = self.interned.event_names.add(id.0);
-                self.intern(2, iid, text().as_ref());
-                EventName(iid)
-            }
-            iid => EventName(iid),
-        }
+        EventName(self.text_id(|interned| &mut interned.event_names, 2, id, text))
     }
 
     /// Returns the id of an event category; calls `text` at the first use.
     #[inline]
     pub fn category<T: AsRef<str>>(&mut self, id: StringId, text: impl FnOnce() -> T) -> Category {
-        match self.interned.categories.get(id.0) {
-            0 => {
-                let iid = self.interned.categories.add(id.0);
-                self.intern(1, iid, text().as_ref());
-                Category(iid)
-            }
-            iid => Category(iid),
-        }
+        Category(self.text_id(|interned| &mut interned.categories, 1, id, text))
     }
 
     /// Returns the id of an annotation name; calls `text` at the first use. The text must not be empty.
@@ -140,14 +126,7 @@ impl Sequence {
         id: StringId,
         text: impl FnOnce() -> T,
     ) -> AnnotationName {
-        match self.interned.annotation_names.get(id.0) {
-            0 => {
-                let iid = self.interned.annotation_names.add(id.0);
-                self.intern(3, iid, text().as_ref());
-                AnnotationName(iid)
-            }
-            iid => AnnotationName(iid),
-        }
+        AnnotationName(self.text_id(|interned| &mut interned.annotation_names, 3, id, text))
     }
 
     /// Returns the id of a text that is used repeatedly as an annotation value; calls `text` at the first use.
@@ -157,13 +136,26 @@ impl Sequence {
         id: StringId,
         text: impl FnOnce() -> T,
     ) -> AnnotationText {
-        match self.interned.annotation_texts.get(id.0) {
+        AnnotationText(self.text_id(|interned| &mut interned.annotation_texts, 29, id, text))
+    }
+
+    /// Returns the id of a text in a table of interned texts; calls `text` at the first use.
+    #[inline(always)]
+    fn text_id<T: AsRef<str>>(
+        &mut self,
+        iids: impl Fn(&mut Interned) -> &mut Iids,
+        table: u32,
+        id: StringId,
+        text: impl FnOnce() -> T,
+    ) -> u32 {
+        let iids = iids(&mut self.interned);
+        match iids.get(id.0) {
             0 => {
-                let iid = self.interned.annotation_texts.add(id.0);
-                self.intern(29, iid, text().as_ref());
-                AnnotationText(iid)
+                let iid = iids.add(id.0);
+                self.intern(table, iid, text().as_ref());
+                iid
             }
-            iid => AnnotationText(iid),
+            iid => iid,
         }
     }
 

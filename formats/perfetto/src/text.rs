@@ -14,16 +14,16 @@ pub struct MendedText {
 
 /// Writes a field with a text that every reader accepts.
 pub(crate) fn text(out: &mut Vec<u8>, field: u32, text: &str, mended: &mut MendedText) {
-    let mut kept = text;
+    let mut shown = text;
     let mut end = "";
     if text.len() > MAX_TEXT {
         mended.cut += 1;
         end = "\u{2026}";
-        kept = &text[..char_boundary(text, MAX_TEXT - end.len())];
+        shown = &text[..char_boundary(text, MAX_TEXT - end.len())];
     }
-    if kept.contains('\0') {
+    if shown.contains('\0') {
         mended.nul += 1;
-        let visible = kept.replace('\0', "\u{2400}");
+        let visible = shown.replace('\0', "\u{2400}");
         // U+2400 has three bytes, so the replacement can make the text too long.
         let mut whole = visible + end;
         if whole.len() > MAX_TEXT {
@@ -31,9 +31,9 @@ pub(crate) fn text(out: &mut Vec<u8>, field: u32, text: &str, mended: &mut Mende
         }
         wire::bytes(out, field, whole.as_bytes());
     } else if end.is_empty() {
-        wire::bytes(out, field, kept.as_bytes());
+        wire::bytes(out, field, shown.as_bytes());
     } else {
-        wire::bytes(out, field, [kept, end].concat().as_bytes());
+        wire::bytes(out, field, [shown, end].concat().as_bytes());
     }
 }
 

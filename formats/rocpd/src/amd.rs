@@ -1,7 +1,8 @@
 //! The tables of each version of AMD's schema, in the form that AMD's strict validators compare.
 
 use crate::schema::{NEWEST, with_words_of};
-use rpd_shard::model::{Column, Declared, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
+use rpd_shard::model::columns::{int, reference, text, time};
+use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Schema, Table, TableId, rocpd};
 
 /// Tables and columns that a version added and of which only the name is published. `None` stands for a whole table.
 const NAMED_ONLY: [([u32; 3], &str, Option<&str>); 3] = [
@@ -20,16 +21,16 @@ pub fn schema_of(version: [u32; 3]) -> Option<Schema> {
     let mut schema = Schema::builtin().clone();
     if version >= [3, 0, 2] {
         for (table, before) in [(rocpd::KERNEL_DISPATCH, "grid_size_z"), (rocpd::MEMORY_COPY, "stream_id")] {
-            let of_graph = ["graph_exec_id", "graph_node_id"].map(|name| required(name, Some("0")));
+            let of_graph = ["graph_exec_id", "graph_node_id"].map(|name| int(name).not_null().default("0"));
             insert(&mut schema, table, before, of_graph);
         }
         schema.define(graph_launch());
     }
     if version >= [3, 0, 3] {
         insert(&mut schema, rocpd::PMC_EVENT, "event_id", [reference("sample_id", rocpd::SAMPLE)]);
-        let place = ["xcc", "shader_engine", "instance"].map(|name| integer(name, Kind::Int));
+        let place = ["xcc", "shader_engine", "instance"].map(int);
         insert(&mut schema, rocpd::PMC_EVENT, "value", place);
-        insert(&mut schema, rocpd::INFO_PMC, "is_derived", [integer("spm_support", Kind::Int)]);
+        insert(&mut schema, rocpd::INFO_PMC, "is_derived", [int("spm_support")]);
     }
     Some(with_words_of(version, &schema))
 }
@@ -42,53 +43,20 @@ pub(crate) fn named_only(version: [u32; 3]) -> impl Iterator<Item = (&'static st
 
 /// Returns the table of 3.0.2 with one row per launch of a graph.
 fn graph_launch() -> Table {
-    let json = Declared {
-        type_name: "JSONB".to_owned(),
-        not_null: true,
-        default: Some("{}".to_owned()),
-        ..Declared::default()
-    };
-    let time = |name: &str| {
-        let mut column = required(name, None);
-        column.kind = Kind::Time;
-        "BIGINT".clone_into(&mut column.sql.type_name);
-        column
-    };
-    let owner = |name: &str, table| {
-        let mut column = reference(name, table);
-        column.sql.not_null = true;
-        column
-    };
     let columns = vec![
-        owner("nid", rocpd::INFO_NODE),
-        owner("pid", rocpd::INFO_PROCESS),
+        reference("nid", rocpd::INFO_NODE).not_null(),
+        reference("pid", rocpd::INFO_PROCESS).not_null(),
         reference("tid", rocpd::INFO_THREAD),
         reference("agent_id", rocpd::INFO_AGENT),
         reference("queue_id", rocpd::INFO_QUEUE),
-        time("start"),
-        time("end"),
-        required("graph_exec_id", None),
-        required("kernel_dispatch_count", Some("0")),
+        time("start").not_null(),
+        time("end").not_null(),
+        int("graph_exec_id").not_null(),
+        int("kernel_dispatch_count").not_null().default("0"),
         reference("event_id", rocpd::EVENT),
-        Column { name: "extdata".to_owned(), kind: Kind::Json(Vec::new()), sql: json, near: None },
+        text("extdata").json(&[]),
     ];
     Table { id: FIRST_CARRIED_TABLE, name: "rocpd_graph_launch".to_owned(), columns }
-}
-
-fn integer(name: &str, kind: Kind) -> Column {
-    let sql = Declared { type_name: "INTEGER".to_owned(), ..Declared::default() };
-    Column { name: name.to_owned(), kind, sql, near: None }
-}
-
-fn reference(name: &str, table: TableId) -> Column {
-    integer(name, Kind::Ref(table))
-}
-
-fn required(name: &str, default: Option<&str>) -> Column {
-    let mut column = integer(name, Kind::Int);
-    column.sql.not_null = true;
-    column.sql.default = default.map(str::to_owned);
-    column
 }
 
 /// Inserts columns after the column `after`.

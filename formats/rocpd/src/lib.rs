@@ -25,5 +25,5 @@ mod writer;
 
 pub use guid::{Guid, NotAGuid};
 pub use set::{MAX_SETS, TableSet};
-pub use translate::{TranslateError, Translation, translate};
+pub use translate::translate;
 pub use writer::{WriteError, Writer};

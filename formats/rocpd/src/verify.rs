@@ -7,11 +7,10 @@ mod inspect;
 use crate::connect::{self, identifier};
 use crate::shape;
 use inspect::inspect;
-use rpd_files::AnchorUse;
+use rpd_files::{AnchorUse, beside};
 use rpd_shard::model::Schema;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Result of checking a database.
@@ -45,14 +44,20 @@ impl CheckReport {
 }
 
 /// A violated rule.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The database has a journal: it was not closed. Nothing else was checked.
+    #[error("{} is not empty: the database was not closed", .0.display())]
     Unfinished(PathBuf),
     /// A message of `PRAGMA integrity_check`.
+    #[error("integrity check: {0}")]
     Integrity(String),
     /// References to missing rows.
+    #[error(
+        "{references} references from {table} to {parent} lead nowhere{}",
+        .first_key.map_or(String::new(), |key| format!(", first in row {key}"))
+    )]
     ForeignKey {
         /// Table with the references.
         table: String,
@@ -64,6 +69,7 @@ pub enum Problem {
         first_key: Option<i64>,
     },
     /// A metadata tag that does not occur exactly once, or whose value contradicts the others.
+    #[error("metadata tag {tag}: found {found:?}")]
     Metadata {
         /// Name of the tag.
         tag: String,
@@ -71,14 +77,19 @@ pub enum Problem {
         found: Vec<String>,
     },
     /// A table of the version that the database lacks.
+    #[error("table {0} is missing")]
     MissingTable(String),
     /// A table `rocpd_*` that the version lacks, or an index or trigger on one of its tables.
+    #[error("{0} is not in the schema")]
     Extra(String),
     /// More table sets than the one that AMD's strict validators accept.
+    #[error("{0} table sets instead of one")]
     TableSets(usize),
     /// A view that AMD's tools read and the database lacks.
+    #[error("view {0} is missing")]
     MissingView(String),
     /// A view `rocpd_<x>` that does not show the table of every set.
+    #[error("view {view} does not show {table}")]
     NotShown {
         /// Name of the view.
         view: String,
@@ -86,6 +97,7 @@ pub enum Problem {
         table: String,
     },
     /// The declaration of a table differs from that of the version.
+    #[error("table {table} is declared with {found:?} instead of {expected:?}")]
     Declaration {
         /// Name of the table.
         table: String,
@@ -95,32 +107,8 @@ pub enum Problem {
         expected: Vec<String>,
     },
     /// `sqlite_sequence` is lower than the keys of a table: the next row would get a used key.
+    #[error("sqlite_sequence is less than the keys of {0}")]
     Sequence(String),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::Unfinished(path) => {
-                write!(f, "{} is not empty: the database was not closed", path.display())
-            }
-            Problem::Integrity(text) => write!(f, "integrity check: {text}"),
-            Problem::ForeignKey { table, parent, references, first_key } => {
-                write!(f, "{references} references from {table} to {parent} lead nowhere")?;
-                first_key.map_or(Ok(()), |key| write!(f, ", first in row {key}"))
-            }
-            Problem::Metadata { tag, found } => write!(f, "metadata tag {tag}: found {found:?}"),
-            Problem::MissingTable(name) => write!(f, "table {name} is missing"),
-            Problem::Extra(name) => write!(f, "{name} is not in the schema"),
-            Problem::TableSets(sets) => write!(f, "{sets} table sets instead of one"),
-            Problem::MissingView(name) => write!(f, "view {name} is missing"),
-            Problem::NotShown { view, table } => write!(f, "view {view} does not show {table}"),
-            Problem::Declaration { table, found, expected } => {
-                write!(f, "table {table} is declared with {found:?} instead of {expected:?}")
-            }
-            Problem::Sequence(table) => write!(f, "sqlite_sequence is less than the keys of {table}"),
-        }
-    }
 }
 
 /// Error: the database could not be checked.
@@ -159,12 +147,8 @@ pub fn check_against(path: &Path, expected: Expected<'_>) -> Result<CheckReport,
 
 fn check_all(path: &Path, expected: Option<Expected<'_>>) -> Result<CheckReport, CheckError> {
     let open_journals: Vec<_> = ["-journal", "-wal"]
-        .iter()
-        .map(|end| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(end);
-            PathBuf::from(name)
-        })
+        .map(|suffix| beside(path, suffix))
+        .into_iter()
         .filter(|journal| std::fs::metadata(journal).is_ok_and(|m| m.len() > 0))
         .map(Problem::Unfinished)
         .collect();

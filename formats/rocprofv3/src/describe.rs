@@ -1,16 +1,14 @@
 //! Reads the tables of a process: names, agents, counters, code objects, kernel symbols.
 
 use crate::known::ReferredRows;
-use crate::process_output::{ElementError, JsonArray, ProcessOutput};
-use crate::record::{CodeObject, JsonAgent, JsonCounter, KernelSymbol, KindNames, NumberedText, WideNumber};
+use crate::process_output::{ElementError, ProcessOutput};
+use crate::record::{CodeObject, JsonAgent, JsonCounter, KernelSymbol, KindNames, NumberedText};
 use crate::scan::JsonScanner;
 use crate::source::JsonSource;
-use crate::survey::{ArraySection, ProcessSections};
-use rpd_shard::model::row_types::{AgentRow, CodeObjectRow, KernelSymbolRow, PmcRow, WholeNumber};
-use rpd_shard::model::{TableId, rocpd};
+use crate::survey::ProcessSections;
+use rpd_shard::model::row_types::{AgentRow, CodeObjectRow, KernelSymbolRow, PmcRow};
 use rpd_translator::TranslateError;
 use serde_json::{Map, Value as Json};
-use std::io::Write;
 
 /// Maximum length in bytes of a table element.
 const MAX_ELEMENT_BYTES: usize = 4 << 20;
@@ -18,74 +16,55 @@ const MAX_ELEMENT_BYTES: usize = 4 << 20;
 const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// Reads the tables of a process. Agents precede the rows that refer to them.
-pub(crate) fn describe<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
+pub(crate) fn describe(
+    out: &mut ProcessOutput<'_>,
     scanner: &mut JsonScanner<JsonSource>,
     sections: &ProcessSections,
-) -> Result<ReferredRows, TranslateError> {
-    let mut known = ReferredRows::new(sections.metadata.as_ref().and_then(|m| m.ppid));
-    let table = |name: &'static str, table: Option<TableId>| {
-        let section = sections.tables.get(name).copied().unwrap_or_default();
-        (JsonArray { name, table, max_bytes: MAX_ELEMENT_BYTES }, section)
-    };
-
-    kinds(out, scanner, &mut known, table("strings.buffer_records", None))?;
-    let (array, section) = table("strings.marker_api", None);
-    out.each(scanner, &array, section, |_, bytes| {
-        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
-        known.markers.add(key, &value)
-    })?;
-    let (array, section) = table("strings.correlation_id.external", None);
-    out.each(scanner, &array, section, |_, bytes| {
-        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
-        known.renames.add(key, &value)
-    })?;
-    let (array, section) = table("agents", Some(rocpd::INFO_AGENT));
-    out.each(scanner, &array, section, |out, bytes| agent(out, &mut known, bytes))?;
-    let (array, section) = table("code_objects", Some(rocpd::INFO_CODE_OBJECT));
-    out.each(scanner, &array, section, |out, bytes| code_object(out, &mut known, bytes))?;
-    let (array, section) = table("kernel_symbols", Some(rocpd::INFO_KERNEL_SYMBOL));
-    out.each(scanner, &array, section, |out, bytes| kernel_symbol(out, &mut known, bytes))?;
-    let (array, section) = table("counters", Some(rocpd::INFO_PMC));
-    out.each(scanner, &array, section, |out, bytes| counter(out, &mut known, bytes))?;
-    Ok(known)
-}
-
-fn kinds<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
-    scanner: &mut JsonScanner<JsonSource>,
-    known: &mut ReferredRows,
-    (array, section): (JsonArray<'_>, ArraySection),
 ) -> Result<(), TranslateError> {
+    out.known = ReferredRows::new(sections.metadata.as_ref().and_then(|m| m.ppid));
     let mut room = MAX_NAME_BYTES;
-    out.each(scanner, &array, section, |_, bytes| {
-        let names = match room.checked_sub(bytes.len()) {
-            Some(left) => {
-                room = left;
-                serde_json::from_slice::<KindNames>(bytes).map_err(ElementError::from)
-            }
-            None => Err(ElementError::OverLimit),
-        };
-        // A rejected element still counts as a kind, so that later elements keep their numbers. The number of kinds
-        // is bounded.
-        let (names, result) = match names {
-            Ok(names) => (names, Ok(())),
-            Err(refused) => (KindNames::default(), Err(refused)),
-        };
-        if known.kinds.len() < MAX_NAME_BYTES / 256 {
-            known.kinds.push(names);
-        }
-        result
-    })
+    let mut each = |name: &str, take: &mut dyn FnMut(&mut ProcessOutput<'_>, &[u8]) -> _| {
+        let section = sections.tables.get(name).copied().unwrap_or_default();
+        out.each(scanner, name, MAX_ELEMENT_BYTES, section, take)
+    };
+    each("strings.buffer_records", &mut |out, bytes| kind(out, &mut room, bytes))?;
+    each("strings.marker_api", &mut |out, bytes| {
+        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
+        out.known.markers.add(key, &value)
+    })?;
+    each("strings.correlation_id.external", &mut |out, bytes| {
+        let NumberedText { key, value } = serde_json::from_slice(bytes)?;
+        out.known.renames.add(key, &value)
+    })?;
+    each("agents", &mut agent)?;
+    each("code_objects", &mut code_object)?;
+    each("kernel_symbols", &mut kernel_symbol)?;
+    each("counters", &mut counter)
 }
 
-fn agent<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
-    known: &mut ReferredRows,
-    bytes: &[u8],
-) -> Result<(), ElementError> {
+fn kind(out: &mut ProcessOutput<'_>, room: &mut usize, bytes: &[u8]) -> Result<(), ElementError> {
+    let names = match room.checked_sub(bytes.len()) {
+        Some(left) => {
+            *room = left;
+            serde_json::from_slice::<KindNames>(bytes).map_err(ElementError::from)
+        }
+        None => Err(ElementError::OverLimit),
+    };
+    // A rejected element still counts as a kind, so that later elements keep their numbers. The number of kinds
+    // is bounded.
+    let (names, result) = match names {
+        Ok(names) => (names, Ok(())),
+        Err(refused) => (KindNames::default(), Err(refused)),
+    };
+    if out.known.kinds.len() < MAX_NAME_BYTES / 256 {
+        out.known.kinds.push(names);
+    }
+    result
+}
+
+fn agent(out: &mut ProcessOutput<'_>, bytes: &[u8]) -> Result<(), ElementError> {
     let agent: JsonAgent = serde_json::from_slice(bytes)?;
-    if known.agents.get(agent.id.handle).is_some() {
+    if out.known.agents.get(agent.id.handle).is_some() {
         return Err(ElementError::Bad(format!("agent {} was there before", agent.id.handle)));
     }
     let kind: Option<&[u8]> = match agent.kind {
@@ -95,10 +74,10 @@ fn agent<W: Write>(
     };
     let row = AgentRow {
         kind,
-        absolute_index: number(agent.node_id),
-        logical_index: agent.logical_node_id.map(WholeNumber::Signed),
-        type_index: agent.logical_node_type_id.map(WholeNumber::Signed),
-        uuid: number(agent.device_id),
+        absolute_index: agent.node_id.map(Into::into),
+        logical_index: agent.logical_node_id.map(Into::into),
+        type_index: agent.logical_node_type_id.map(Into::into),
+        uuid: agent.device_id.map(Into::into),
         name: text(&agent.name),
         model_name: text(&agent.model_name),
         vendor_name: text(&agent.vendor_name),
@@ -106,22 +85,18 @@ fn agent<W: Write>(
         user_name: text(&agent.product_name),
         extdata: Some(bytes),
     };
-    known.agents.add(agent.id.handle, out, &row)?;
+    out.known.agents.add(agent.id.handle, &mut out.translator, out.source, &row)?;
     Ok(())
 }
 
-fn code_object<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
-    known: &mut ReferredRows,
-    bytes: &[u8],
-) -> Result<(), ElementError> {
+fn code_object(out: &mut ProcessOutput<'_>, bytes: &[u8]) -> Result<(), ElementError> {
     let object: CodeObject = serde_json::from_slice(bytes)?;
     if object.size == Some(0) {
         // An entry of the profiler's list that was never filled.
         out.translator.ignored_names().add("code_objects[] (empty)", 1);
         return Ok(());
     }
-    if known.code_objects.get(object.code_object_id).is_some() {
+    if out.known.code_objects.get(object.code_object_id).is_some() {
         return Err(ElementError::Bad(format!("code object {} was there before", object.code_object_id)));
     }
     let storage_type: Option<&[u8]> = match object.storage_type {
@@ -129,73 +104,62 @@ fn code_object<W: Write>(
         2 => Some(b"MEMORY"),
         _ => None,
     };
-    let agent = object.agent_id.and_then(|agent| known.agents.get(agent.handle));
-    let extdata = with_ids(bytes, &[("code_object_id", known.code_objects.next_key().get())])?;
+    let agent = object.agent_id.and_then(|agent| out.known.agents.get(agent.handle));
+    let extdata = with_ids(bytes, &[("code_object_id", out.known.code_objects.next_key().get())])?;
     let row = CodeObjectRow {
         agent_id: agent,
         uri: object.uri.as_deref().filter(|uri| !uri.is_empty()).map(str::as_bytes),
-        load_base: number(object.load_base),
-        load_size: number(object.load_size),
-        load_delta: object.load_delta.map(|delta| match delta {
-            WideNumber::Unsigned(delta) => delta.into(),
-            WideNumber::Signed(delta) => delta.into(),
-        }),
+        load_base: object.load_base.map(Into::into),
+        load_size: object.load_size.map(Into::into),
+        load_delta: object.load_delta,
         storage_type,
         extdata: Some(extdata.as_bytes()),
     };
-    known.code_objects.add(object.code_object_id, out, &row)?;
+    out.known.code_objects.add(object.code_object_id, &mut out.translator, out.source, &row)?;
     Ok(())
 }
 
-fn kernel_symbol<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
-    known: &mut ReferredRows,
-    bytes: &[u8],
-) -> Result<(), ElementError> {
+fn kernel_symbol(out: &mut ProcessOutput<'_>, bytes: &[u8]) -> Result<(), ElementError> {
     let symbol: KernelSymbol = serde_json::from_slice(bytes)?;
     if symbol.kernel_id == 0 && symbol.code_object_id == 0 {
         out.translator.ignored_names().add("kernel_symbols[] (empty)", 1);
         return Ok(());
     }
-    if known.kernels.get(symbol.kernel_id).is_some() {
+    if out.known.kernels.get(symbol.kernel_id).is_some() {
         return Err(ElementError::Bad(format!("kernel {} was there before", symbol.kernel_id)));
     }
-    let object = known.code_object(out, symbol.code_object_id)?;
-    let extdata =
-        with_ids(bytes, &[("kernel_id", known.kernels.next_key().get()), ("code_object_id", object.get())])?;
+    let object = out.code_object_key(symbol.code_object_id)?;
+    let extdata = with_ids(
+        bytes,
+        &[("kernel_id", out.known.kernels.next_key().get()), ("code_object_id", object.get())],
+    )?;
     let row = KernelSymbolRow {
         code_object_id: object,
         kernel_name: text(&symbol.kernel_name),
         display_name: text(&symbol.formatted_kernel_name),
-        kernel_object: number(symbol.kernel_object),
-        kernarg_segment_size: number(symbol.kernarg_segment_size),
-        kernarg_segment_alignment: number(symbol.kernarg_segment_alignment),
-        group_segment_size: number(symbol.group_segment_size),
-        private_segment_size: number(symbol.private_segment_size),
-        sgpr_count: number(symbol.sgpr_count),
-        arch_vgpr_count: number(symbol.arch_vgpr_count),
-        accum_vgpr_count: number(symbol.accum_vgpr_count),
+        kernel_object: symbol.kernel_object.map(Into::into),
+        kernarg_segment_size: symbol.kernarg_segment_size.map(Into::into),
+        kernarg_segment_alignment: symbol.kernarg_segment_alignment.map(Into::into),
+        group_segment_size: symbol.group_segment_size.map(Into::into),
+        private_segment_size: symbol.private_segment_size.map(Into::into),
+        sgpr_count: symbol.sgpr_count.map(Into::into),
+        arch_vgpr_count: symbol.arch_vgpr_count.map(Into::into),
+        accum_vgpr_count: symbol.accum_vgpr_count.map(Into::into),
         extdata: Some(extdata.as_bytes()),
     };
-    known.kernels.add(symbol.kernel_id, out, &row)?;
+    out.known.kernels.add(symbol.kernel_id, &mut out.translator, out.source, &row)?;
     Ok(())
 }
 
-fn counter<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
-    known: &mut ReferredRows,
-    bytes: &[u8],
-) -> Result<(), ElementError> {
+fn counter(out: &mut ProcessOutput<'_>, bytes: &[u8]) -> Result<(), ElementError> {
     let counter: JsonCounter = serde_json::from_slice(bytes)?;
-    if known.counters.get(counter.id.handle).is_some() {
+    if out.known.counters.get(counter.id.handle).is_some() {
         return Err(ElementError::Bad(format!("counter {} was there before", counter.id.handle)));
     }
-    let agent = counter.agent_id.and_then(|agent| known.agents.get(agent.handle));
+    let agent = counter.agent_id.and_then(|agent| out.known.agents.get(agent.handle));
     let row = PmcRow {
         agent_id: agent,
         target_arch: Some(b"GPU"),
-        event_code: None,
-        instance_id: None,
         name: counter.name.as_bytes(),
         symbol: counter.name.as_bytes(),
         description: text(&counter.description),
@@ -208,8 +172,9 @@ fn counter<W: Write>(
         is_constant: Some(i64::from(counter.is_constant.0).into()),
         is_derived: Some(i64::from(counter.is_derived.0).into()),
         extdata: Some(bytes),
+        ..PmcRow::default()
     };
-    known.counters.add(counter.id.handle, out, &row)?;
+    out.known.counters.add(counter.id.handle, &mut out.translator, out.source, &row)?;
     Ok(())
 }
 
@@ -224,8 +189,4 @@ fn with_ids(bytes: &[u8], ids: &[(&str, i64)]) -> Result<String, ElementError> {
 
 fn text(text: &Option<String>) -> Option<&[u8]> {
     text.as_deref().map(str::as_bytes)
-}
-
-fn number(number: Option<u64>) -> Option<WholeNumber> {
-    number.map(WholeNumber::Unsigned)
 }

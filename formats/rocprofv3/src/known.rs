@@ -13,8 +13,8 @@ use rpd_shard::model::row_types::{
     PmcRow, QueueKey, QueueRow, RowKey, StreamKey, StreamRow, StringId, TableRow, ThreadKey, ThreadRow,
     TrackKey, TrackRow,
 };
+use rpd_translator::Translator;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Maximum number of rows of each descriptive table.
 const MAX_DESCRIBED: usize = 1 << 20;
@@ -36,16 +36,17 @@ impl<const TABLE: u16> HandleKeys<TABLE> {
     }
 
     /// Writes a row and remembers its key.
-    pub(crate) fn add<W: Write, R: TableRow<Key = RowKey<TABLE>>>(
+    pub(crate) fn add<R: TableRow<Key = RowKey<TABLE>>>(
         &mut self,
         handle: u64,
-        out: &mut ProcessOutput<'_, W>,
+        translator: &mut Translator<'_>,
+        source: u32,
         row: &R,
     ) -> Result<RowKey<TABLE>, ElementError> {
         if self.0.len() >= MAX_DESCRIBED {
             return Err(ElementError::OverLimit);
         }
-        let key = out.row(row)?;
+        let key = translator.row(source, row)?;
         self.0.insert(handle, key);
         Ok(key)
     }
@@ -94,163 +95,6 @@ impl ReferredRows {
         self.kinds.get(usize::try_from(kind?).ok()?)
     }
 
-    pub(crate) fn thread<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        tid: u64,
-    ) -> Result<ThreadKey, ElementError> {
-        if let Some(key) = self.threads.get(tid) {
-            return Ok(key);
-        }
-        let id = i64::try_from(tid).map_err(|_| ElementError::Bad(format!("{tid} is not a thread id")))?;
-        let ppid = self.ppid.map(|ppid| i64::from(ppid).into());
-        let row = ThreadRow { ppid, tid: id.into(), name: None, start: None, end: None, extdata: None };
-        self.threads.add(tid, out, &row)
-    }
-
-    pub(crate) fn queue<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        handle: u64,
-    ) -> Result<QueueKey, ElementError> {
-        if let Some(key) = self.queues.get(handle) {
-            return Ok(key);
-        }
-        if handle != 0 {
-            // The default queue is first.
-            self.queue(out, 0)?;
-        }
-        let (name, extdata) = numbered(handle, self.queues.next_key(), "Queue");
-        let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
-        self.queues.add(handle, out, &row)
-    }
-
-    pub(crate) fn stream<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        handle: u64,
-    ) -> Result<StreamKey, ElementError> {
-        if let Some(key) = self.streams.get(handle) {
-            return Ok(key);
-        }
-        if handle != 0 {
-            // The default stream is first.
-            self.stream(out, 0)?;
-        }
-        let (name, extdata) = numbered(handle, self.streams.next_key(), "Stream");
-        let row = StreamRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
-        self.streams.add(handle, out, &row)
-    }
-
-    pub(crate) fn agent<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        handle: u64,
-    ) -> Result<AgentKey, ElementError> {
-        if let Some(key) = self.agents.get(handle) {
-            return Ok(key);
-        }
-        out.warn(format!("agent {handle} is used and not described"));
-        let name = format!("agent {handle}");
-        let index = Some((self.agents.next_key().get() - 1).into());
-        let row = AgentRow {
-            kind: None,
-            absolute_index: index,
-            logical_index: index,
-            type_index: None,
-            uuid: None,
-            name: Some(name.as_bytes()),
-            model_name: None,
-            vendor_name: None,
-            product_name: None,
-            user_name: None,
-            extdata: None,
-        };
-        self.agents.add(handle, out, &row)
-    }
-
-    pub(crate) fn code_object<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        id: u64,
-    ) -> Result<CodeObjectKey, ElementError> {
-        if let Some(key) = self.code_objects.get(id) {
-            return Ok(key);
-        }
-        out.warn(format!("code object {id} is used and not described"));
-        let row = CodeObjectRow {
-            agent_id: None,
-            uri: None,
-            load_base: None,
-            load_size: None,
-            load_delta: None,
-            storage_type: None,
-            extdata: None,
-        };
-        self.code_objects.add(id, out, &row)
-    }
-
-    pub(crate) fn kernel<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        id: u64,
-    ) -> Result<KernelSymbolKey, ElementError> {
-        if let Some(key) = self.kernels.get(id) {
-            return Ok(key);
-        }
-        out.warn(format!("kernel {id} is used and not described"));
-        let name = format!("kernel {id}");
-        let name = Some(name.as_bytes());
-        let row = KernelSymbolRow::named(self.code_object(out, 0)?, name, name);
-        self.kernels.add(id, out, &row)
-    }
-
-    pub(crate) fn counter<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        handle: u64,
-    ) -> Result<PmcKey, ElementError> {
-        if let Some(key) = self.counters.get(handle) {
-            return Ok(key);
-        }
-        out.warn(format!("counter {handle} is used and not described"));
-        let name = format!("counter {handle}");
-        let row = PmcRow {
-            agent_id: None,
-            target_arch: Some(b"GPU"),
-            event_code: None,
-            instance_id: None,
-            name: name.as_bytes(),
-            symbol: name.as_bytes(),
-            description: None,
-            long_description: None,
-            component: None,
-            units: None,
-            value_type: None,
-            block: None,
-            expression: None,
-            is_constant: None,
-            is_derived: None,
-            extdata: None,
-        };
-        self.counters.add(handle, out, &row)
-    }
-
-    /// Returns the track of a thread for calls of a category that have no duration.
-    pub(crate) fn track<W: Write>(
-        &mut self,
-        out: &mut ProcessOutput<'_, W>,
-        thread: ThreadKey,
-        category: StringId,
-    ) -> Result<TrackKey, ElementError> {
-        if let Some(key) = self.tracks.get(&(thread, category)) {
-            return Ok(*key);
-        }
-        let key = out.row(&TrackRow { tid: Some(thread), name_id: Some(category), extdata: None })?;
-        self.tracks.insert((thread, category), key);
-        Ok(key)
-    }
-
     /// Returns the event of a dispatch that was remembered.
     pub(crate) fn dispatch(&self, dispatch: u64) -> Option<EventKey> {
         self.dispatches.get(&dispatch).copied()
@@ -266,6 +110,108 @@ impl ReferredRows {
         if self.has_room() {
             self.dispatches.entry(dispatch).or_insert(event);
         }
+    }
+}
+
+impl ProcessOutput<'_> {
+    pub(crate) fn thread_key(&mut self, tid: u64) -> Result<ThreadKey, ElementError> {
+        if let Some(key) = self.known.threads.get(tid) {
+            return Ok(key);
+        }
+        let id = i64::try_from(tid).map_err(|_| ElementError::Bad(format!("{tid} is not a thread id")))?;
+        let ppid = self.known.ppid.map(|ppid| i64::from(ppid).into());
+        let row = ThreadRow { ppid, tid: id.into(), name: None, start: None, end: None, extdata: None };
+        self.known.threads.add(tid, &mut self.translator, self.source, &row)
+    }
+
+    pub(crate) fn queue_key(&mut self, handle: u64) -> Result<QueueKey, ElementError> {
+        if let Some(key) = self.known.queues.get(handle) {
+            return Ok(key);
+        }
+        if handle != 0 {
+            // The default queue is first.
+            self.queue_key(0)?;
+        }
+        let (name, extdata) = numbered(handle, self.known.queues.next_key(), "Queue");
+        let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        self.known.queues.add(handle, &mut self.translator, self.source, &row)
+    }
+
+    pub(crate) fn stream_key(&mut self, handle: u64) -> Result<StreamKey, ElementError> {
+        if let Some(key) = self.known.streams.get(handle) {
+            return Ok(key);
+        }
+        if handle != 0 {
+            // The default stream is first.
+            self.stream_key(0)?;
+        }
+        let (name, extdata) = numbered(handle, self.known.streams.next_key(), "Stream");
+        let row = StreamRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
+        self.known.streams.add(handle, &mut self.translator, self.source, &row)
+    }
+
+    pub(crate) fn agent_key(&mut self, handle: u64) -> Result<AgentKey, ElementError> {
+        if let Some(key) = self.known.agents.get(handle) {
+            return Ok(key);
+        }
+        self.warn(format!("agent {handle} is used and not described"));
+        let name = format!("agent {handle}");
+        let index = Some((self.known.agents.next_key().get() - 1).into());
+        let row = AgentRow {
+            absolute_index: index,
+            logical_index: index,
+            name: Some(name.as_bytes()),
+            ..AgentRow::default()
+        };
+        self.known.agents.add(handle, &mut self.translator, self.source, &row)
+    }
+
+    pub(crate) fn code_object_key(&mut self, id: u64) -> Result<CodeObjectKey, ElementError> {
+        if let Some(key) = self.known.code_objects.get(id) {
+            return Ok(key);
+        }
+        self.warn(format!("code object {id} is used and not described"));
+        self.known.code_objects.add(id, &mut self.translator, self.source, &CodeObjectRow::default())
+    }
+
+    pub(crate) fn kernel_key(&mut self, id: u64) -> Result<KernelSymbolKey, ElementError> {
+        if let Some(key) = self.known.kernels.get(id) {
+            return Ok(key);
+        }
+        self.warn(format!("kernel {id} is used and not described"));
+        let name = format!("kernel {id}");
+        let name = Some(name.as_bytes());
+        let row = KernelSymbolRow::named(self.code_object_key(0)?, name, name);
+        self.known.kernels.add(id, &mut self.translator, self.source, &row)
+    }
+
+    pub(crate) fn counter_key(&mut self, handle: u64) -> Result<PmcKey, ElementError> {
+        if let Some(key) = self.known.counters.get(handle) {
+            return Ok(key);
+        }
+        self.warn(format!("counter {handle} is used and not described"));
+        let name = format!("counter {handle}");
+        let row = PmcRow {
+            target_arch: Some(b"GPU"),
+            name: name.as_bytes(),
+            symbol: name.as_bytes(),
+            ..PmcRow::default()
+        };
+        self.known.counters.add(handle, &mut self.translator, self.source, &row)
+    }
+
+    /// Returns the track of a thread for calls of a category that have no duration.
+    pub(crate) fn track_key(
+        &mut self,
+        thread: ThreadKey,
+        category: StringId,
+    ) -> Result<TrackKey, ElementError> {
+        if let Some(key) = self.known.tracks.get(&(thread, category)) {
+            return Ok(*key);
+        }
+        let key = self.row(&TrackRow { tid: Some(thread), name_id: Some(category), extdata: None })?;
+        self.known.tracks.insert((thread, category), key);
+        Ok(key)
     }
 }
 

@@ -1,14 +1,17 @@
 //! Writes the rows of one process from the elements of arrays.
 
+use crate::known::ReferredRows;
 use crate::scan::{JsonScanner, ScanError, ScanFault};
 use crate::source::JsonSource;
 use crate::survey::ArraySection;
 use rpd_shard::WriteError;
-use rpd_shard::model::TableId;
 use rpd_shard::model::row_types::{StringId, TableRow};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use rpd_translator::{TranslateError, Translator};
-use std::io::Write;
+
+/// The array of counted dispatches.
+pub(crate) const COUNTERS: &str = "callback_records.counter_collection";
 
 /// The reason why an element yields no row, or not all its rows.
 #[derive(Debug)]
@@ -37,13 +40,15 @@ impl From<serde_json::Error> for ElementError {
 }
 
 /// The rows of one process.
-pub(crate) struct ProcessOutput<'a, W: Write> {
-    pub(crate) translator: &'a mut Translator<W>,
+pub(crate) struct ProcessOutput<'s> {
+    pub(crate) translator: Translator<'s>,
     /// Number of the process in the shard.
     pub(crate) source: u32,
+    /// Rows of the process to which others refer.
+    pub(crate) known: ReferredRows,
 }
 
-impl<W: Write> ProcessOutput<'_, W> {
+impl ProcessOutput<'_> {
     /// Writes a row; returns its key.
     pub(crate) fn row<R: TableRow>(&mut self, row: &R) -> Result<R::Key, ElementError> {
         Ok(self.translator.row(self.source, row)?)
@@ -59,19 +64,20 @@ impl<W: Write> ProcessOutput<'_, W> {
     }
 
     /// Counts elements of an array that yield no row.
-    pub(crate) fn lose(&mut self, array: &str, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
-        self.translator.lose(array, Loss { source: self.source, table, cause, rows });
+    pub(crate) fn lose(&mut self, array: &str, cause: LossCause, rows: Option<u64>) {
+        self.translator.lose(array, Loss { source: self.source, table: table_of(array), cause, rows });
     }
 
-    /// Passes the elements of an array to `take`, one after another, and counts those that `take` rejects.
+    /// Passes the elements of the array `name` to `take`, one after another, and counts those that `take` rejects,
+    /// or that have more than `max_bytes`.
     pub(crate) fn each(
         &mut self,
         scanner: &mut JsonScanner<JsonSource>,
-        array: &JsonArray<'_>,
+        name: &str,
+        max_bytes: usize,
         section: ArraySection,
         mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), ElementError>,
     ) -> Result<(), TranslateError> {
-        let &JsonArray { name, table, max_bytes } = array;
         if section.elements == 0 {
             return Ok(());
         }
@@ -99,7 +105,7 @@ impl<W: Write> ProcessOutput<'_, W> {
                     Err(ElementError::Write(error)) => return Err(ReadStop::Write(error)),
                 };
                 if let Some(cause) = cause {
-                    self.lose(name, table, cause, Some(1));
+                    self.lose(name, cause, Some(1));
                     if refused == 0 {
                         self.warn(format!("an element of {name} at byte {at} is left out: {reason}"));
                     }
@@ -117,7 +123,7 @@ impl<W: Write> ProcessOutput<'_, W> {
             // The survey found the array complete.
             Err(ReadStop::Scan(ScanError { offset, fault })) => {
                 let left = section.elements - done;
-                self.lose(name, table, LossCause::Truncated, Some(left));
+                self.lose(name, LossCause::Truncated, Some(left));
                 let what = match fault {
                     ScanFault::Io(_) => "cannot be read again",
                     _ => "changed while it was read",
@@ -132,23 +138,25 @@ impl<W: Write> ProcessOutput<'_, W> {
     }
 }
 
-/// An array of the file.
-pub(crate) struct JsonArray<'a> {
-    /// Path of the array.
-    pub(crate) name: &'a str,
-    /// Table of the rows from its elements.
-    pub(crate) table: Option<TableId>,
-    /// Maximum length of an element in bytes.
-    pub(crate) max_bytes: usize,
-}
-
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum ReadStop {
-    Scan(ScanError),
+    Scan(#[from] ScanError),
     Write(WriteError),
 }
 
-impl From<ScanError> for ReadStop {
-    fn from(error: ScanError) -> ReadStop {
-        ReadStop::Scan(error)
+/// Returns the table for the records of an array.
+fn table_of(array: &str) -> Option<TableId> {
+    match array.strip_prefix("buffer_records.").unwrap_or(array) {
+        "agents" => Some(rocpd::INFO_AGENT),
+        "counters" => Some(rocpd::INFO_PMC),
+        "code_objects" => Some(rocpd::INFO_CODE_OBJECT),
+        "kernel_symbols" => Some(rocpd::INFO_KERNEL_SYMBOL),
+        COUNTERS => Some(rocpd::PMC_EVENT),
+        "kernel_dispatch" => Some(rocpd::KERNEL_DISPATCH),
+        "memory_copy" => Some(rocpd::MEMORY_COPY),
+        "memory_allocation" | "scratch_memory" => Some(rocpd::MEMORY_ALLOCATE),
+        api if api.ends_with("_api") && !api.starts_with("strings.") => Some(rocpd::REGION),
+        _ => None,
     }
 }

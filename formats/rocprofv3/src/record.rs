@@ -1,5 +1,7 @@
 //! The elements of the file that are read.
 
+use rpd_shard::model::row_types::WholeNumber;
+use rpd_shard::record::Node;
 use rpd_translator::IgnoredNames;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
@@ -9,31 +11,14 @@ use std::fmt;
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct ProcessMetadata {
     pub(crate) pid: i32,
-    #[serde(default)]
     pub(crate) ppid: Option<i32>,
-    #[serde(default)]
     pub(crate) init_time: Option<i64>,
-    #[serde(default)]
     pub(crate) fini_time: Option<i64>,
     #[serde(default)]
     pub(crate) command: Vec<String>,
     #[serde(default)]
-    pub(crate) node: NodeInfo,
-    #[serde(default)]
+    pub(crate) node: Node,
     pub(crate) config: Option<IgnoredAny>,
-}
-
-/// `metadata.node`; files of the first releases do not have it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeInfo {
-    pub(crate) machine_id: String,
-    pub(crate) system_name: String,
-    pub(crate) hostname: String,
-    pub(crate) release: String,
-    pub(crate) version: String,
-    pub(crate) hardware_name: String,
-    pub(crate) domain_name: String,
 }
 
 /// An id of the runtime.
@@ -104,17 +89,9 @@ pub(crate) struct CodeObject {
     pub(crate) load_base: Option<u64>,
     pub(crate) load_size: Option<u64>,
     /// A signed number in some releases.
-    pub(crate) load_delta: Option<WideNumber>,
+    pub(crate) load_delta: Option<WholeNumber>,
     #[serde(default)]
     pub(crate) storage_type: u64,
-}
-
-/// A 64-bit number, signed or unsigned.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum WideNumber {
-    Unsigned(u64),
-    Signed(i64),
 }
 
 /// An element of `kernel_symbols`.

@@ -1,6 +1,5 @@
 //! Converts records to rows.
 
-use crate::known::ReferredRows;
 use crate::process_output::{ElementError, ProcessOutput};
 use crate::record::{
     BufferRecord, CallArgument, CorrelationIds, CountedDispatch, CounterValue, DispatchInfo,
@@ -8,15 +7,8 @@ use crate::record::{
 use rpd_shard::model::LocalNs;
 use rpd_shard::model::row_types::{
     AgentKey, ArgRow, EventKey, EventRow, KernelDispatchRow, MemoryAllocateRow, MemoryCopyRow, PmcEventRow,
-    PmcKey, RegionRow, SampleRow, StackId, StringId, WholeNumber,
+    PmcKey, RegionRow, SampleRow, StackId, StringId,
 };
-use std::io::Write;
-
-/// Writes the rows of one record, after the record was found to be valid.
-pub(crate) struct RecordRows<'a, 'o, W: Write> {
-    pub(crate) out: &'a mut ProcessOutput<'o, W>,
-    pub(crate) known: &'a mut ReferredRows,
-}
 
 /// Members that every record has.
 struct RecordBase {
@@ -38,9 +30,10 @@ impl RecordBase {
     }
 }
 
-impl<W: Write> RecordRows<'_, '_, W> {
+/// Writes the rows of one record, after the record was found to be valid.
+impl ProcessOutput<'_> {
     /// Writes the event of a record. Stack ids above `i64::MAX` keep their bits, because they are only compared.
-    fn event(
+    fn write_event(
         &mut self,
         category: StringId,
         correlation: &CorrelationIds,
@@ -52,17 +45,16 @@ impl<W: Write> RecordRows<'_, '_, W> {
             stack_id: Some(StackId::from_unsigned(correlation.internal)),
             parent_stack_id: parent.map(StackId::from_unsigned),
             correlation_id: Some(correlation.external.into()),
-            call_stack: None,
-            line_info: None,
             extdata: extdata.as_deref().map(str::as_bytes),
+            ..EventRow::default()
         };
-        self.out.row(&row)
+        self.row(&row)
     }
 
     /// Writes an API call or a marker: a region, or a sample if its duration is 0.
-    pub(crate) fn call(&mut self, record: &BufferRecord, api: &str) -> Result<(), ElementError> {
+    pub(crate) fn write_call(&mut self, record: &BufferRecord, api: &str) -> Result<(), ElementError> {
         let base = RecordBase::of(record)?;
-        let thread = self.known.thread(self.out, base.tid)?;
+        let thread = self.thread_key(base.tid)?;
         let category = self.category(record, api)?;
         let operation = self.known.operation(record.kind, record.operation);
         let unnamed = || format!("operation {}", record.operation.map_or(-1, |o| o as i64));
@@ -73,20 +65,20 @@ impl<W: Write> RecordRows<'_, '_, W> {
             _ => None,
         };
         let extdata = message.map(|text| serde_json::json!({ "message": text.as_ref() }).to_string());
-        let name = self.out.string(&name)?;
-        let event = self.event(category, &base.correlation, base.correlation.ancestor, extdata)?;
+        let name = self.string(&name)?;
+        let event = self.write_event(category, &base.correlation, base.correlation.ancestor, extdata)?;
         if base.start == base.end {
-            let track = self.known.track(self.out, thread, category)?;
+            let track = self.track_key(thread, category)?;
             let (timestamp, event_id) = (base.start, Some(event));
-            self.out.row(&SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
+            self.row(&SampleRow { track_id: track, timestamp, event_id, extdata: None })?;
         } else {
             let (start, end, event_id) = (base.start, base.end, Some(event));
-            self.out.row(&RegionRow { tid: thread, start, end, name_id: name, event_id, extdata: None })?;
+            self.row(&RegionRow { tid: thread, start, end, name_id: name, event_id, extdata: None })?;
         }
-        self.arguments(event, record.arguments.as_deref().unwrap_or_default())
+        self.write_arguments(event, record.arguments.as_deref().unwrap_or_default())
     }
 
-    fn arguments(&mut self, event: EventKey, arguments: &[CallArgument]) -> Result<(), ElementError> {
+    fn write_arguments(&mut self, event: EventKey, arguments: &[CallArgument]) -> Result<(), ElementError> {
         for (position, argument) in (0i64..).zip(arguments) {
             let row = ArgRow {
                 event_id: event,
@@ -96,19 +88,23 @@ impl<W: Write> RecordRows<'_, '_, W> {
                 value: argument.value.as_deref().map(str::as_bytes),
                 extdata: None,
             };
-            self.out.row(&row)?;
+            self.row(&row)?;
         }
         Ok(())
     }
 
-    pub(crate) fn kernel(&mut self, record: &BufferRecord, is_counted: bool) -> Result<(), ElementError> {
+    pub(crate) fn write_kernel(
+        &mut self,
+        record: &BufferRecord,
+        is_counted: bool,
+    ) -> Result<(), ElementError> {
         let base = RecordBase::of(record)?;
         let Some(info) = record.dispatch else {
             return Err(ElementError::Bad("it has no dispatch_info".into()));
         };
         let category = self.category(record, "kernel_dispatch")?;
         let stream = record.stream.map_or(0, |stream| stream.handle);
-        let event = self.dispatch(&base, &info, category, stream, base.correlation.external)?;
+        let event = self.write_dispatch(&base, &info, category, stream, base.correlation.external)?;
         if is_counted {
             self.known.remember(info.dispatch_id, event);
         }
@@ -116,7 +112,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
     }
 
     /// Writes the rows of a dispatch; returns the key of its event.
-    fn dispatch(
+    fn write_dispatch(
         &mut self,
         base: &RecordBase,
         info: &DispatchInfo,
@@ -124,14 +120,14 @@ impl<W: Write> RecordRows<'_, '_, W> {
         stream: u64,
         rename: u64,
     ) -> Result<EventKey, ElementError> {
-        let thread = self.known.thread(self.out, base.tid)?;
-        let agent = self.known.agent(self.out, info.agent_id.handle)?;
-        let kernel = self.known.kernel(self.out, info.kernel_id)?;
-        let queue = self.known.queue(self.out, info.queue_id.handle)?;
-        let stream = self.known.stream(self.out, stream)?;
+        let thread = self.thread_key(base.tid)?;
+        let agent = self.agent_key(info.agent_id.handle)?;
+        let kernel = self.kernel_key(info.kernel_id)?;
+        let queue = self.queue_key(info.queue_id.handle)?;
+        let stream = self.stream_key(stream)?;
         let renamed = self.known.renames.get(rename);
-        let region = self.out.string(renamed.as_deref().unwrap_or(""))?;
-        let event = self.event(category, &base.correlation, Some(base.correlation.internal), None)?;
+        let region = self.string(renamed.as_deref().unwrap_or(""))?;
+        let event = self.write_event(category, &base.correlation, Some(base.correlation.internal), None)?;
         let (workgroup, grid) = (info.workgroup_size, info.grid_size);
         let row = KernelDispatchRow {
             tid: Some(thread),
@@ -142,8 +138,8 @@ impl<W: Write> RecordRows<'_, '_, W> {
             stream_id: stream,
             start: base.start,
             end: base.end,
-            private_segment_size: number(info.private_segment_size),
-            group_segment_size: number(info.group_segment_size),
+            private_segment_size: info.private_segment_size.map(Into::into),
+            group_segment_size: info.group_segment_size.map(Into::into),
             workgroup_size_x: workgroup.x.into(),
             workgroup_size_y: workgroup.y.into(),
             workgroup_size_z: workgroup.z.into(),
@@ -154,15 +150,15 @@ impl<W: Write> RecordRows<'_, '_, W> {
             event_id: Some(event),
             extdata: None,
         };
-        self.out.row(&row)?;
+        self.row(&row)?;
         Ok(event)
     }
 
     /// Writes the counter values of a dispatch. Writes the dispatch too, if only counters were recorded.
-    pub(crate) fn counters(&mut self, counted: &CountedDispatch) -> Result<(), ElementError> {
+    pub(crate) fn write_counters(&mut self, counted: &CountedDispatch) -> Result<(), ElementError> {
         let data = &counted.dispatch_data;
         let info = &data.dispatch_info;
-        let counter = |value: &CounterValue| self.known.counter(self.out, value.counter_id.handle);
+        let counter = |value: &CounterValue| self.counter_key(value.counter_id.handle);
         let counters: Vec<PmcKey> = counted.records.iter().map(counter).collect::<Result<_, _>>()?;
         let event = match self.known.dispatch(info.dispatch_id) {
             Some(event) => event,
@@ -174,44 +170,44 @@ impl<W: Write> RecordRows<'_, '_, W> {
                     end: LocalNs(data.end_timestamp),
                     correlation: data.correlation_id,
                 };
-                let category = self.out.string("KERNEL_DISPATCH")?;
+                let category = self.string("KERNEL_DISPATCH")?;
                 let stream = counted.stream_id.map_or(0, |stream| stream.handle);
                 let rename = counted.kernel_rename_val.max(data.correlation_id.external);
-                let event = self.dispatch(&base, info, category, stream, rename)?;
+                let event = self.write_dispatch(&base, info, category, stream, rename)?;
                 self.known.remember(info.dispatch_id, event);
                 event
             }
         };
         for (counter, value) in counters.into_iter().zip(&counted.records) {
             let (event_id, value) = (Some(event), Some(value.value.0));
-            self.out.row(&PmcEventRow { event_id, pmc_id: counter, value, extdata: None })?;
+            self.row(&PmcEventRow { event_id, pmc_id: counter, value, extdata: None })?;
         }
         Ok(())
     }
 
-    pub(crate) fn copy(&mut self, record: &BufferRecord) -> Result<(), ElementError> {
+    pub(crate) fn write_copy(&mut self, record: &BufferRecord) -> Result<(), ElementError> {
         let base = RecordBase::of(record)?;
         let Some(bytes) = record.copied.bytes else {
             return Err(ElementError::Bad("it has no bytes".into()));
         };
-        let thread = self.known.thread(self.out, base.tid)?;
-        let target = self.agent(record.copied.target.map(|agent| agent.handle))?;
-        let source = self.agent(record.copied.source.map(|agent| agent.handle))?;
-        let stream = self.known.stream(self.out, record.stream.map_or(0, |stream| stream.handle))?;
+        let thread = self.thread_key(base.tid)?;
+        let target = self.optional_agent_key(record.copied.target.map(|agent| agent.handle))?;
+        let source = self.optional_agent_key(record.copied.source.map(|agent| agent.handle))?;
+        let stream = self.stream_key(record.stream.map_or(0, |stream| stream.handle))?;
         let category = self.category(record, "memory_copy")?;
         let name =
             self.known.operation(record.kind, record.operation).unwrap_or("MEMORY_COPY_NONE").to_owned();
-        let name = self.out.string(&name)?;
-        let event = self.event(category, &base.correlation, Some(base.correlation.internal), None)?;
+        let name = self.string(&name)?;
+        let event = self.write_event(category, &base.correlation, Some(base.correlation.internal), None)?;
         let row = MemoryCopyRow {
             tid: Some(thread),
             start: base.start,
             end: base.end,
             name_id: name,
             dst_agent_id: target,
-            dst_address: number(record.copied.target_address.map(|address| address.0)),
+            dst_address: record.copied.target_address.map(|address| address.0.into()),
             src_agent_id: source,
-            src_address: number(record.copied.source_address.map(|address| address.0)),
+            src_address: record.copied.source_address.map(|address| address.0.into()),
             size: bytes.into(),
             queue_id: None,
             stream_id: Some(stream),
@@ -219,24 +215,28 @@ impl<W: Write> RecordRows<'_, '_, W> {
             event_id: Some(event),
             extdata: None,
         };
-        self.out.row(&row)?;
+        self.row(&row)?;
         Ok(())
     }
 
     /// Writes an allocation of the program, or scratch memory that the runtime assigned to a kernel.
-    pub(crate) fn allocation(&mut self, record: &BufferRecord, array: &str) -> Result<(), ElementError> {
+    pub(crate) fn write_allocation(
+        &mut self,
+        record: &BufferRecord,
+        array: &str,
+    ) -> Result<(), ElementError> {
         let base = RecordBase::of(record)?;
-        let thread = self.known.thread(self.out, base.tid)?;
+        let thread = self.thread_key(base.tid)?;
         let category = self.category(record, array)?;
         let operation = self.known.operation(record.kind, record.operation).unwrap_or_default();
         let (kind, level) = type_and_level(operation, array);
         // When memory is freed, the runtime names no agent or a wrong one.
         let of_agent = record.agent.filter(|_| kind == Some(b"ALLOC"));
-        let agent = self.agent(of_agent.map(|agent| agent.handle))?;
-        let queue = self.known.queue(self.out, record.queue.map_or(0, |queue| queue.handle))?;
-        let stream = self.known.stream(self.out, record.stream.map_or(0, |stream| stream.handle))?;
+        let agent = self.optional_agent_key(of_agent.map(|agent| agent.handle))?;
+        let queue = self.queue_key(record.queue.map_or(0, |queue| queue.handle))?;
+        let stream = self.stream_key(record.stream.map_or(0, |stream| stream.handle))?;
         let extdata = record.allocated.flags.map(|flags| format!("{{\"flags\": \"{flags}\"}}"));
-        let event = self.event(category, &base.correlation, base.correlation.ancestor, None)?;
+        let event = self.write_event(category, &base.correlation, base.correlation.ancestor, None)?;
         let row = MemoryAllocateRow {
             tid: Some(thread),
             agent_id: agent,
@@ -244,22 +244,22 @@ impl<W: Write> RecordRows<'_, '_, W> {
             level: Some(level),
             start: base.start,
             end: base.end,
-            address: number(record.allocated.address.map(|address| address.0)),
+            address: record.allocated.address.map(|address| address.0.into()),
             size: record.allocated.bytes.unwrap_or(0).into(),
             queue_id: Some(queue),
             stream_id: Some(stream),
             event_id: Some(event),
             extdata: extdata.as_deref().map(str::as_bytes),
         };
-        self.out.row(&row)?;
+        self.row(&row)?;
         Ok(())
     }
 
     /// Returns the agent of a handle that may be missing; handle 0 means no agent.
-    fn agent(&mut self, handle: Option<u64>) -> Result<Option<AgentKey>, ElementError> {
+    fn optional_agent_key(&mut self, handle: Option<u64>) -> Result<Option<AgentKey>, ElementError> {
         match handle {
             None | Some(0) => Ok(None),
-            Some(handle) => Ok(Some(self.known.agent(self.out, handle)?)),
+            Some(handle) => Ok(Some(self.agent_key(handle)?)),
         }
     }
 
@@ -267,7 +267,7 @@ impl<W: Write> RecordRows<'_, '_, W> {
     fn category(&mut self, record: &BufferRecord, array: &str) -> Result<StringId, ElementError> {
         let otherwise = array.to_ascii_uppercase();
         let name = self.known.kind(record.kind, &otherwise).to_owned();
-        self.out.string(&name)
+        self.string(&name)
     }
 }
 
@@ -288,8 +288,4 @@ fn type_and_level(operation: &str, array: &str) -> (Option<&'static [u8]>, &'sta
         _ => None,
     };
     (kind, level)
-}
-
-fn number(number: Option<u64>) -> Option<WholeNumber> {
-    number.map(WholeNumber::Unsigned)
 }

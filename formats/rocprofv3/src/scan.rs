@@ -208,13 +208,13 @@ impl<R: Read> JsonScanner<R> {
     /// bytes.
     pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, max_bytes: usize) -> Result<bool, ScanError> {
         bytes.clear();
-        let mut kept = KeptBytes { bytes: Some(bytes), max_bytes, fits: true };
-        self.walk(&mut kept)?;
-        Ok(kept.fits)
+        let mut copy = KeptBytes { bytes: Some(bytes), max_bytes, fits: true };
+        self.walk(&mut copy)?;
+        Ok(copy.fits)
     }
 
     /// Moves to the end of a value.
-    fn walk(&mut self, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
+    fn walk(&mut self, copy: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         // One bit per open bracket, the innermost lowest: 1 for an object.
         let (mut open, mut depth) = (0u64, 0u32);
         loop {
@@ -228,20 +228,20 @@ impl<R: Read> JsonScanner<R> {
             let plain = rest.iter().position(|b| STRUCTURE[usize::from(*b)]).unwrap_or(length);
             if plain > 0 {
                 if depth == 0 {
-                    return self.scalar(first, kept);
+                    return self.scalar(first, copy);
                 }
-                self.take(plain, kept);
+                self.take(plain, copy);
                 continue;
             }
             match first {
-                b'"' => self.string(kept)?,
+                b'"' => self.string(copy)?,
                 b'{' | b'[' => {
                     if depth == MAX_DEPTH {
                         return self.error(ScanFault::TooDeep);
                     }
                     open = open << 1 | u64::from(first == b'{');
                     depth += 1;
-                    self.take(1, kept);
+                    self.take(1, copy);
                 }
                 _ => {
                     let object = first == b'}';
@@ -251,7 +251,7 @@ impl<R: Read> JsonScanner<R> {
                     }
                     open >>= 1;
                     depth -= 1;
-                    self.take(1, kept);
+                    self.take(1, copy);
                 }
             }
             if depth == 0 {
@@ -261,7 +261,7 @@ impl<R: Read> JsonScanner<R> {
     }
 
     /// Moves to the end of a number or a word.
-    fn scalar(&mut self, first: u8, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
+    fn scalar(&mut self, first: u8, copy: &mut KeptBytes<'_>) -> Result<(), ScanError> {
         if !(first == b'-' || first.is_ascii_alphanumeric()) {
             return self.error(ScanFault::Unexpected { expected: "a value", found: first });
         }
@@ -271,18 +271,18 @@ impl<R: Read> JsonScanner<R> {
             let ends = |b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.'));
             match rest.iter().position(ends) {
                 Some(end) => {
-                    self.take(end, kept);
+                    self.take(end, copy);
                     return Ok(());
                 }
                 None if length == 0 => return Ok(()),
-                None => self.take(length, kept),
+                None => self.take(length, copy),
             }
         }
     }
 
     /// Moves to the end of a string.
-    fn string(&mut self, kept: &mut KeptBytes<'_>) -> Result<(), ScanError> {
-        self.take(1, kept);
+    fn string(&mut self, copy: &mut KeptBytes<'_>) -> Result<(), ScanError> {
+        self.take(1, copy);
         let mut escaped = false;
         loop {
             let rest = self.rest()?;
@@ -291,13 +291,13 @@ impl<R: Read> JsonScanner<R> {
                 return self.error(ScanFault::Cut);
             }
             if escaped {
-                self.take(1, kept);
+                self.take(1, copy);
                 escaped = false;
                 continue;
             }
             let plain = rest.iter().position(|b| matches!(b, b'"' | b'\\')).unwrap_or(length);
             let stop = rest.get(plain).copied();
-            self.take(plain + usize::from(stop.is_some()), kept);
+            self.take(plain + usize::from(stop.is_some()), copy);
             escaped = stop == Some(b'\\');
             if stop == Some(b'"') {
                 return Ok(());
@@ -306,12 +306,12 @@ impl<R: Read> JsonScanner<R> {
     }
 
     /// Consumes bytes of the buffer, and keeps them if they are wanted.
-    fn take(&mut self, length: usize, kept: &mut KeptBytes<'_>) {
-        if let Some(bytes) = &mut kept.bytes
-            && kept.fits
+    fn take(&mut self, length: usize, copy: &mut KeptBytes<'_>) {
+        if let Some(bytes) = &mut copy.bytes
+            && copy.fits
         {
-            kept.fits = bytes.len() + length <= kept.max_bytes;
-            if kept.fits {
+            copy.fits = bytes.len() + length <= copy.max_bytes;
+            if copy.fits {
                 bytes.extend_from_slice(self.buffer.get(self.at..self.at + length).unwrap_or_default());
             }
         }

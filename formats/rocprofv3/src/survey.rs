@@ -65,10 +65,10 @@ pub(crate) struct FileSurvey {
 /// Walks over a file. Also returns its scanner, which reads the arrays later.
 pub(crate) fn survey(path: &Path) -> Result<(FileSurvey, JsonScanner<JsonSource>), TranslateError> {
     let io = |source| TranslateError::io(path, source);
-    let mut scanner = JsonScanner::new(JsonSource::open(path).map_err(io)?);
-    let mut walk = SurveyWalk { survey: FileSurvey::default(), inside: String::new() };
-    let walked = walk.file(&mut scanner);
-    let SurveyWalk { mut survey, inside } = walk;
+    let scanner = JsonScanner::new(JsonSource::open(path).map_err(io)?);
+    let mut walk = SurveyWalk { scanner, survey: FileSurvey::default(), inside: String::new() };
+    let walked = walk.file();
+    let SurveyWalk { scanner, mut survey, inside } = walk;
     let (offset, reason) = match walked {
         Err(ScanError { fault: ScanFault::Io(source), .. }) => return Err(io(source)),
         Err(error) => {
@@ -94,6 +94,7 @@ pub(crate) fn survey(path: &Path) -> Result<(FileSurvey, JsonScanner<JsonSource>
 }
 
 struct SurveyWalk {
+    scanner: JsonScanner<JsonSource>,
     survey: FileSurvey,
     /// Path of the array that the walk is in.
     inside: String,
@@ -101,105 +102,105 @@ struct SurveyWalk {
 
 impl SurveyWalk {
     /// Walks over the file; returns its length in bytes.
-    fn file(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<u64, ScanError> {
-        let mut more = scanner.open_object()?;
+    fn file(&mut self) -> Result<u64, ScanError> {
+        let mut more = self.scanner.open_object()?;
         while more {
-            let name = scanner.name()?;
-            if name == TOOL && scanner.token()? == b'[' {
-                self.processes(scanner)?;
+            let name = self.scanner.name()?;
+            if name == TOOL && self.scanner.token()? == b'[' {
+                self.processes()?;
             } else {
-                self.ignore(scanner, &name)?;
+                self.ignore(&name)?;
             }
-            more = scanner.another_member()?;
+            more = self.scanner.another_member()?;
         }
-        if scanner.next_token()?.is_some() {
-            let at = scanner.offset();
+        if self.scanner.next_token()?.is_some() {
+            let at = self.scanner.offset();
             self.survey.warnings.push(format!("there is more data after the end, from byte {at} on"));
         }
-        Ok(scanner.offset())
+        Ok(self.scanner.offset())
     }
 
-    fn processes(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<(), ScanError> {
-        let mut more = scanner.open_array()?;
+    fn processes(&mut self) -> Result<(), ScanError> {
+        let mut more = self.scanner.open_array()?;
         while more {
-            if scanner.token()? == b'{' && self.survey.processes.len() < MAX_PROCESSES {
+            if self.scanner.token()? == b'{' && self.survey.processes.len() < MAX_PROCESSES {
                 self.survey.processes.push(ProcessSections::default());
-                self.process(scanner)?;
+                self.process()?;
             } else {
-                self.ignore(scanner, TOOL)?;
+                self.ignore(TOOL)?;
             }
-            more = scanner.another_element()?;
+            more = self.scanner.another_element()?;
         }
         Ok(())
     }
 
-    fn process(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<(), ScanError> {
-        let mut more = scanner.open_object()?;
+    fn process(&mut self) -> Result<(), ScanError> {
+        let mut more = self.scanner.open_object()?;
         while more {
-            match scanner.name()?.as_str() {
-                "metadata" => self.metadata(scanner)?,
-                "agents" => self.table(scanner, "agents")?,
-                "counters" => self.table(scanner, "counters")?,
-                "code_objects" => self.table(scanner, "code_objects")?,
-                "kernel_symbols" => self.table(scanner, "kernel_symbols")?,
-                "strings" => self.object(scanner, "strings", SurveyWalk::strings)?,
-                "callback_records" => self.object(scanner, "callback_records", SurveyWalk::callbacks)?,
+            match self.scanner.name()?.as_str() {
+                "metadata" => self.metadata()?,
+                "agents" => self.table("agents")?,
+                "counters" => self.table("counters")?,
+                "code_objects" => self.table("code_objects")?,
+                "kernel_symbols" => self.table("kernel_symbols")?,
+                "strings" => self.object("strings", SurveyWalk::strings)?,
+                "callback_records" => self.object("callback_records", SurveyWalk::callbacks)?,
                 RECORDS => {
                     if let Some(process) = self.survey.processes.last_mut() {
                         process.has_records = true;
                     }
-                    self.object(scanner, RECORDS, SurveyWalk::buffers)?;
+                    self.object(RECORDS, SurveyWalk::buffers)?;
                 }
-                other => self.ignore(scanner, other)?,
+                other => self.ignore(other)?,
             }
-            more = scanner.another_member()?;
+            more = self.scanner.another_member()?;
         }
         Ok(())
     }
 
-    fn strings(&mut self, scanner: &mut JsonScanner<JsonSource>, member: &str) -> Result<(), ScanError> {
+    fn strings(&mut self, member: &str) -> Result<(), ScanError> {
         match member {
-            "buffer_records" => self.table(scanner, "strings.buffer_records"),
-            "marker_api" => self.table(scanner, "strings.marker_api"),
-            "correlation_id" => self.object(scanner, "strings.correlation_id", SurveyWalk::correlation),
-            other => self.ignore(scanner, &format!("strings.{other}")),
+            "buffer_records" => self.table("strings.buffer_records"),
+            "marker_api" => self.table("strings.marker_api"),
+            "correlation_id" => self.object("strings.correlation_id", SurveyWalk::correlation),
+            other => self.ignore(&format!("strings.{other}")),
         }
     }
 
-    fn correlation(&mut self, scanner: &mut JsonScanner<JsonSource>, member: &str) -> Result<(), ScanError> {
+    fn correlation(&mut self, member: &str) -> Result<(), ScanError> {
         match member {
-            "external" => self.table(scanner, "strings.correlation_id.external"),
-            other => self.ignore(scanner, &format!("strings.correlation_id.{other}")),
+            "external" => self.table("strings.correlation_id.external"),
+            other => self.ignore(&format!("strings.correlation_id.{other}")),
         }
     }
 
-    fn callbacks(&mut self, scanner: &mut JsonScanner<JsonSource>, member: &str) -> Result<(), ScanError> {
+    fn callbacks(&mut self, member: &str) -> Result<(), ScanError> {
         match member {
-            "counter_collection" => self.table(scanner, "callback_records.counter_collection"),
-            other => self.ignore(scanner, &format!("callback_records.{other}")),
+            "counter_collection" => self.table("callback_records.counter_collection"),
+            other => self.ignore(&format!("callback_records.{other}")),
         }
     }
 
-    fn buffers(&mut self, scanner: &mut JsonScanner<JsonSource>, kind: &str) -> Result<(), ScanError> {
+    fn buffers(&mut self, kind: &str) -> Result<(), ScanError> {
         let name = format!("buffer_records.{kind}");
-        let Some(process) = self.survey.processes.last_mut() else { return scanner.skip() };
+        let Some(process) = self.survey.processes.last_mut() else { return self.scanner.skip() };
         if !is_taken(kind) || process.records.len() >= MAX_KINDS {
-            return self.ignore(scanner, &name);
+            return self.ignore(&name);
         }
-        if scanner.token()? != b'[' {
-            return self.malformed(scanner, &name, "array");
+        if self.scanner.token()? != b'[' {
+            return self.malformed(&name, "array");
         }
         if process.records.iter().any(|(before, _)| before == kind) {
-            return self.repeated(scanner, &name);
+            return self.repeated(&name);
         }
-        process.records.push((kind.to_owned(), ArraySection { offset: scanner.offset(), elements: 0 }));
-        self.elements(scanner, name, |process| process.records.last_mut().map(|(_, section)| section))
+        process.records.push((kind.to_owned(), ArraySection { offset: self.scanner.offset(), elements: 0 }));
+        self.elements(name, |process| process.records.last_mut().map(|(_, section)| section))
     }
 
-    fn metadata(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<(), ScanError> {
-        let at = scanner.offset();
+    fn metadata(&mut self) -> Result<(), ScanError> {
+        let at = self.scanner.offset();
         let mut bytes = Vec::new();
-        let fits = scanner.value(&mut bytes, MAX_METADATA_BYTES)?;
+        let fits = self.scanner.value(&mut bytes, MAX_METADATA_BYTES)?;
         let Some(process) = self.survey.processes.last_mut() else { return Ok(()) };
         if process.metadata.is_some() {
             self.survey.ignored.add("metadata (again)", 1);
@@ -217,30 +218,29 @@ impl SurveyWalk {
     }
 
     /// Records the position of a table.
-    fn table(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &'static str) -> Result<(), ScanError> {
-        let array = scanner.token()? == b'[';
+    fn table(&mut self, name: &'static str) -> Result<(), ScanError> {
+        let array = self.scanner.token()? == b'[';
         match self.survey.processes.last_mut() {
-            Some(process) if array && process.tables.contains_key(name) => self.repeated(scanner, name),
+            Some(process) if array && process.tables.contains_key(name) => self.repeated(name),
             Some(process) if array => {
-                process.tables.insert(name, ArraySection { offset: scanner.offset(), elements: 0 });
-                self.elements(scanner, name.to_owned(), |process| process.tables.get_mut(name))
+                process.tables.insert(name, ArraySection { offset: self.scanner.offset(), elements: 0 });
+                self.elements(name.to_owned(), |process| process.tables.get_mut(name))
             }
-            _ => self.malformed(scanner, name, "array"),
+            _ => self.malformed(name, "array"),
         }
     }
 
     /// Counts the elements of an array whose position was recorded.
     fn elements(
         &mut self,
-        scanner: &mut JsonScanner<JsonSource>,
         name: String,
         section: impl Fn(&mut ProcessSections) -> Option<&mut ArraySection>,
     ) -> Result<(), ScanError> {
         self.inside = name;
-        let mut more = scanner.open_array()?;
+        let mut more = self.scanner.open_array()?;
         while more {
-            scanner.skip()?;
-            more = scanner.another_element()?;
+            self.scanner.skip()?;
+            more = self.scanner.another_element()?;
             if let Some(section) = self.survey.processes.last_mut().and_then(&section) {
                 section.elements += 1;
             }
@@ -250,9 +250,9 @@ impl SurveyWalk {
     }
 
     /// Counts an array that occurred before: only the first one is used.
-    fn repeated(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &str) -> Result<(), ScanError> {
-        let at = scanner.offset();
-        let elements = self.count(scanner)?;
+    fn repeated(&mut self, name: &str) -> Result<(), ScanError> {
+        let at = self.scanner.offset();
+        let elements = self.count()?;
         self.survey.ignored.add(&format!("{name} (again)"), elements);
         self.survey.warnings.push(format!("{name} at byte {at} was there before; {elements} left out"));
         if let Some(process) = self.survey.processes.last_mut()
@@ -266,34 +266,28 @@ impl SurveyWalk {
     /// Walks over an object; `member` must consume each member.
     fn object(
         &mut self,
-        scanner: &mut JsonScanner<JsonSource>,
         name: &str,
-        member: fn(&mut SurveyWalk, &mut JsonScanner<JsonSource>, &str) -> Result<(), ScanError>,
+        member: fn(&mut SurveyWalk, &str) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
-        if scanner.token()? != b'{' {
-            return self.malformed(scanner, name, "object");
+        if self.scanner.token()? != b'{' {
+            return self.malformed(name, "object");
         }
-        let mut more = scanner.open_object()?;
+        let mut more = self.scanner.open_object()?;
         while more {
-            let name = scanner.name()?;
-            member(self, scanner, &name)?;
-            more = scanner.another_member()?;
+            let name = self.scanner.name()?;
+            member(self, &name)?;
+            more = self.scanner.another_member()?;
         }
         Ok(())
     }
 
     /// Skips a value of the wrong type. `null` means that the value is missing.
-    fn malformed(
-        &mut self,
-        scanner: &mut JsonScanner<JsonSource>,
-        name: &str,
-        wanted: &str,
-    ) -> Result<(), ScanError> {
-        if scanner.token()? == b'n' {
-            return scanner.skip();
+    fn malformed(&mut self, name: &str, wanted: &str) -> Result<(), ScanError> {
+        if self.scanner.token()? == b'n' {
+            return self.scanner.skip();
         }
-        let at = scanner.offset();
-        scanner.skip()?;
+        let at = self.scanner.offset();
+        self.scanner.skip()?;
         let Some(process) = self.survey.processes.last_mut() else { return Ok(()) };
         if process.malformed.len() < MAX_KINDS {
             process.malformed.push(name.to_owned());
@@ -305,36 +299,36 @@ impl SurveyWalk {
     }
 
     /// Skips a value that is not read.
-    fn ignore(&mut self, scanner: &mut JsonScanner<JsonSource>, name: &str) -> Result<(), ScanError> {
-        let elements = self.count(scanner)?;
+    fn ignore(&mut self, name: &str) -> Result<(), ScanError> {
+        let elements = self.count()?;
         self.survey.ignored.add(name, elements);
         Ok(())
     }
 
     /// Skips a value and returns its size: an array counts its elements; `null` and an empty object count 0.
-    fn count(&mut self, scanner: &mut JsonScanner<JsonSource>) -> Result<u64, ScanError> {
-        match scanner.token()? {
+    fn count(&mut self) -> Result<u64, ScanError> {
+        match self.scanner.token()? {
             b'[' => {
                 let mut elements = 0;
-                let mut more = scanner.open_array()?;
+                let mut more = self.scanner.open_array()?;
                 while more {
-                    scanner.skip()?;
+                    self.scanner.skip()?;
                     elements += 1;
-                    more = scanner.another_element()?;
+                    more = self.scanner.another_element()?;
                 }
                 Ok(elements)
             }
             b'{' => {
-                let full = scanner.open_object()?;
+                let full = self.scanner.open_object()?;
                 let mut more = full;
                 while more {
-                    scanner.name()?;
-                    scanner.skip()?;
-                    more = scanner.another_member()?;
+                    self.scanner.name()?;
+                    self.scanner.skip()?;
+                    more = self.scanner.another_member()?;
                 }
                 Ok(u64::from(full))
             }
-            first => scanner.skip().map(|()| u64::from(first != b'n')),
+            first => self.scanner.skip().map(|()| u64::from(first != b'n')),
         }
     }
 }

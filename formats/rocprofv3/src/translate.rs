@@ -1,32 +1,28 @@
 use crate::describe::describe;
-use crate::process_output::{JsonArray, ProcessOutput};
+use crate::known::ReferredRows;
+use crate::process_output::{COUNTERS, ProcessOutput};
 use crate::record::{ProcessMetadata, RecordSeed};
-use crate::record_rows::RecordRows;
 use crate::scan::JsonScanner;
 use crate::source::JsonSource;
 use crate::survey::{FileSurvey, ProcessSections, RECORDS, survey};
-use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{masked_command, node_of_file};
-use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
+use rpd_shard::record::{Clock, Exit, LossCause, Process};
 use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::io::Write;
 use std::path::Path;
 
 /// Maximum length of a record in bytes.
 const MAX_RECORD_BYTES: usize = 1 << 20;
-const COUNTERS: &str = "callback_records.counter_collection";
 
-/// Writes the contents of a file as a shard with one source per process; returns the sink and the translation
+/// Writes the contents of a file as a shard with one source per process; returns the translation
 /// notes. A truncated or damaged file yields the rows before the damage, a warning, and a loss of unknown size.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     let (FileSurvey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
-    let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut translator = Translator::new(shard, PendingLimit::NONE);
+    let mut translator = Translator::new(sink, owner, PendingLimit::NONE)?;
     *translator.ignored_names() = ignored;
     warnings.into_iter().for_each(|line| translator.warn(line));
-    let mut out = ProcessOutput { translator: &mut translator, source: 0 };
+    let mut out = ProcessOutput { translator, source: 0, known: ReferredRows::default() };
     for (source, sections) in (1..).zip(&processes) {
         out.source = source;
         out.translator.process(&process(source, sections))?;
@@ -34,7 +30,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         // In a truncated file, the records may have been after its end.
         if !sections.has_records && damage.is_none() {
             out.warn(format!("process {source} has no {RECORDS}: its activity is not in the file"));
-            out.lose(RECORDS, None, LossCause::Truncated, None);
+            out.lose(RECORDS, LossCause::Truncated, None);
         }
     }
     if let Some(damage) = damage {
@@ -44,9 +40,9 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
             damage.offset, damage.reason
         ));
         // The damage may have hidden other arrays and processes.
-        out.lose("everything after the damage", None, LossCause::Truncated, None);
+        out.lose("everything after the damage", LossCause::Truncated, None);
     }
-    Ok(translator.finish()?)
+    Ok(out.translator.finish()?)
 }
 
 /// Returns the processes of a file in file order, as [`translate`] describes them in a shard. Reads the whole file,
@@ -61,16 +57,6 @@ fn process(source: u32, sections: &ProcessSections) -> Process {
     let ProcessMetadata { pid, ppid, init_time, fini_time, command, node, .. } =
         sections.metadata.clone().unwrap_or_default();
     let first_seen = init_time.unwrap_or(0);
-    let node = Node {
-        machine_id: node.machine_id,
-        boot_id: String::new(),
-        system_name: node.system_name,
-        hostname: node.hostname,
-        release: node.release,
-        version: node.version,
-        hardware_name: node.hardware_name,
-        domain_name: node.domain_name,
-    };
     let node = node_of_file(node, (pid, first_seen));
     Process {
         source,
@@ -85,56 +71,37 @@ fn process(source: u32, sections: &ProcessSections) -> Process {
     }
 }
 
-/// Returns the table for the records of an array.
-fn table_of(array: &str) -> Option<TableId> {
-    match array.strip_prefix("buffer_records.").unwrap_or(array) {
-        "agents" => Some(rocpd::INFO_AGENT),
-        "counters" => Some(rocpd::INFO_PMC),
-        "code_objects" => Some(rocpd::INFO_CODE_OBJECT),
-        "kernel_symbols" => Some(rocpd::INFO_KERNEL_SYMBOL),
-        COUNTERS => Some(rocpd::PMC_EVENT),
-        "kernel_dispatch" => Some(rocpd::KERNEL_DISPATCH),
-        "memory_copy" => Some(rocpd::MEMORY_COPY),
-        "memory_allocation" | "scratch_memory" => Some(rocpd::MEMORY_ALLOCATE),
-        api if api.ends_with("_api") && !api.starts_with("strings.") => Some(rocpd::REGION),
-        _ => None,
-    }
-}
-
 /// Writes the tables and records of one process. Dispatches precede the counters that belong to them.
-fn process_rows<W: Write>(
-    out: &mut ProcessOutput<'_, W>,
+fn process_rows(
+    out: &mut ProcessOutput<'_>,
     scanner: &mut JsonScanner<JsonSource>,
     sections: &ProcessSections,
 ) -> Result<(), TranslateError> {
     if sections.metadata.is_none() {
         out.warn(format!("process {} has no metadata: its process id is unknown", out.source));
     }
-    let mut known = describe(out, scanner, sections)?;
+    describe(out, scanner, sections)?;
     let counted = sections.tables.get(COUNTERS).copied().unwrap_or_default();
     for (kind, section) in &sections.records {
         let name = format!("buffer_records.{kind}");
-        let array = JsonArray { name: &name, table: table_of(&name), max_bytes: MAX_RECORD_BYTES };
-        out.each(scanner, &array, *section, |out, bytes| {
+        out.each(scanner, &name, MAX_RECORD_BYTES, *section, |out, bytes| {
             let record = RecordSeed { kind, ignored: out.translator.ignored_names() }.read(bytes)?;
-            let mut rows = RecordRows { out, known: &mut known };
             match kind.as_str() {
-                "kernel_dispatch" => rows.kernel(&record, counted.elements > 0),
-                "memory_copy" => rows.copy(&record),
-                "memory_allocation" | "scratch_memory" => rows.allocation(&record, kind),
-                api => rows.call(&record, api),
+                "kernel_dispatch" => out.write_kernel(&record, counted.elements > 0),
+                "memory_copy" => out.write_copy(&record),
+                "memory_allocation" | "scratch_memory" => out.write_allocation(&record, kind),
+                api => out.write_call(&record, api),
             }
         })?;
     }
-    let array = JsonArray { name: COUNTERS, table: table_of(COUNTERS), max_bytes: MAX_RECORD_BYTES };
-    out.each(scanner, &array, counted, |out, bytes| {
-        RecordRows { out, known: &mut known }.counters(&serde_json::from_slice(bytes)?)
+    out.each(scanner, COUNTERS, MAX_RECORD_BYTES, counted, |out, bytes| {
+        out.write_counters(&serde_json::from_slice(bytes)?)
     })?;
     for (name, elements) in &sections.repeated {
-        out.lose(name, table_of(name), LossCause::BadRecord, Some(*elements));
+        out.lose(name, LossCause::BadRecord, Some(*elements));
     }
     for name in &sections.malformed {
-        out.lose(name, table_of(name), LossCause::BadRecord, None);
+        out.lose(name, LossCause::BadRecord, None);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// Maximum number of ranges in one set; more do not fit into a typed command line.
-const MOST_RANGES: usize = 1000;
+const MAX_RANGES: usize = 1000;
 
 /// A set of ranks such as `--ranks 0,8-15`: the ranks to record or draw.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub enum RankSetError {
         last: u32,
     },
     /// The set has too many ranges.
-    #[error("more than {MOST_RANGES} ranges of ranks")]
+    #[error("more than {MAX_RANGES} ranges of ranks")]
     TooMany,
 }
 
@@ -54,7 +54,7 @@ impl FromStr for RankSet {
             return Ok(RankSet::default());
         }
         let ranges: Vec<(u32, u32)> = text.split(',').map(range).collect::<Result<_, _>>()?;
-        if ranges.len() > MOST_RANGES {
+        if ranges.len() > MAX_RANGES {
             return Err(RankSetError::TooMany);
         }
         Ok(RankSet { chosen: Some(Selection::of(ranges)) })
@@ -110,7 +110,7 @@ mod tests {
         for nonsense in ["", "a", "1,,2", "-1", "1-", "1-2-3", "+1", "4294967296", "0x1", "1;2"] {
             assert!(matches!(nonsense.parse::<RankSet>(), Err(RankSetError::NoRange(_))), "{nonsense}");
         }
-        assert_eq!(vec!["1"; MOST_RANGES + 1].join(",").parse::<RankSet>(), Err(RankSetError::TooMany));
+        assert_eq!(vec!["1"; MAX_RANGES + 1].join(",").parse::<RankSet>(), Err(RankSetError::TooMany));
     }
 
     #[test]

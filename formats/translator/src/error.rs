@@ -28,6 +28,17 @@ pub enum TranslateError {
         /// Advice for the user.
         advice: &'static str,
     },
+    /// The file is a database that could not be read.
+    #[error(transparent)]
+    Database(Box<dyn std::error::Error + Send + Sync>),
+    /// One shard cannot represent the content; the file can be merged as it is.
+    #[error("{} {what}: it cannot become a shard, but can be merged as it is", path.display())]
+    Unfit {
+        /// Path of the file.
+        path: PathBuf,
+        /// Content that exceeds a limit or is ambiguous.
+        what: &'static str,
+    },
     /// The shard could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),

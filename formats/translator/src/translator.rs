@@ -1,6 +1,7 @@
 use crate::ignored_names::IgnoredNames;
 use crate::text::cut_text;
 use crate::translation::Translation;
+use rpd_shard::file::Owner;
 use rpd_shard::model::row_types::{StringId, TableRow};
 use rpd_shard::model::{Table, TableId, Value};
 use rpd_shard::record::{ClockSet, Loss, Process};
@@ -28,8 +29,8 @@ impl PendingLimit {
 }
 
 /// Writes the rows of a foreign file as a shard and counts what was read, cut, ignored and lost.
-pub struct Translator<W: Write> {
-    shard: ShardWriter<W>,
+pub struct Translator<'s> {
+    shard: ShardWriter<&'s mut dyn Write>,
     limit: PendingLimit,
     /// Text of the rows since the last flush, bytes; 0 if there is no limit.
     text_bytes: usize,
@@ -39,17 +40,21 @@ pub struct Translator<W: Write> {
     translation: Translation,
 }
 
-impl<W: Write> Translator<W> {
-    /// Creates a translator for a shard without rows.
-    pub fn new(shard: ShardWriter<W>, limit: PendingLimit) -> Translator<W> {
-        Translator {
-            shard,
+impl<'s> Translator<'s> {
+    /// Begins a shard of this owner.
+    pub fn new(
+        sink: &'s mut dyn Write,
+        owner: &Owner,
+        limit: PendingLimit,
+    ) -> Result<Translator<'s>, WriteError> {
+        Ok(Translator {
+            shard: ShardWriter::of_owner(sink, owner)?,
             limit,
             text_bytes: 0,
             rows: Vec::new(),
             ignored: IgnoredNames::default(),
             translation: Translation::default(),
-        }
+        })
     }
 
     /// Returns the counts so far, except [`Translation::rows`] and [`Translation::ignored`].
@@ -181,12 +186,13 @@ impl<W: Write> Translator<W> {
         self.translation.notes.push(line);
     }
 
-    /// Finishes the shard. Returns the sink and the counts.
-    pub fn finish(mut self) -> Result<(W, Translation), WriteError> {
+    /// Finishes the shard and returns the counts.
+    pub fn finish(mut self) -> Result<Translation, WriteError> {
         let rows = (0u16..).map(TableId).zip(self.rows).filter(|(_, rows)| *rows > 0);
         self.translation.rows = rows.collect();
         self.translation.ignored = self.ignored.into_counts();
-        Ok((self.shard.finish()?, self.translation))
+        self.shard.finish()?;
+        Ok(self.translation)
     }
 }
 
@@ -195,22 +201,19 @@ mod tests {
     use super::*;
     use rpd_shard::record::RunIdentity;
 
-    fn translator(limit: PendingLimit) -> Translator<Vec<u8>> {
-        let (run_id, run_id_from, version) = ("r".into(), "self".into(), "0".into());
-        let run = RunIdentity { run_id, run_id_from, rank: None, size: None, version };
-        Translator::new(ShardWriter::new(Vec::new(), &run).unwrap(), limit)
-    }
-
     #[test]
     fn pending_rows_are_written_at_the_limit() {
         use rpd_shard::model::row_types::StreamRow;
         let row = StreamRow { name: Some(b"stream"), extdata: None };
+        let (run_id, run_id_from, version) = ("r".into(), "self".into(), "0".into());
+        let owner = Owner::unknown(RunIdentity { run_id, run_id_from, rank: None, size: None, version });
         let written = |limit: PendingLimit| {
-            let mut translator = translator(limit);
+            let mut sink = Vec::new();
+            let mut translator = Translator::new(&mut sink, &owner, limit).unwrap();
             for _ in 0..10 {
                 translator.row(1, &row).unwrap();
             }
-            (translator.shard.pending_rows(), translator.finish().unwrap().1.rows)
+            (translator.shard.pending_rows(), translator.finish().unwrap().rows)
         };
         let rows = [(StreamRow::TABLE, 10)].into();
         assert_eq!(written(PendingLimit::NONE), (10, rows));

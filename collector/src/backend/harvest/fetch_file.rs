@@ -43,11 +43,10 @@ impl ProfilerHarvest<'_> {
         let place = &self.target.place;
         let (file, name) = place.create_beside(label, "rpdshard").map_err(|error| error.to_string())?;
         let created = identity(&file);
-        let sink = BufWriter::with_capacity(WRITE_BYTES, file);
-        let translated = translate(path, format, sink, &self.owner()).and_then(|(mut sink, notes)| {
-            sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()))?;
-            Ok(notes)
-        });
+        let mut sink = BufWriter::with_capacity(WRITE_BYTES, file);
+        let translated = translate(path, format, &mut sink, &self.owner());
+        let written = sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()));
+        let translated = translated.and_then(|notes| written.map(|()| notes));
         // The blocks of a shard without an ending are intact. A shard without rows is removed. The file is not
         // copied, because a database contains the whole environment.
         let has_rows =

@@ -27,7 +27,8 @@ pub(crate) fn packed(text: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn translated_file(path: &Path) -> Result<(Contents, Translation), TranslateError> {
-    let (bytes, translation) = translate(path, Vec::new(), &Owner::unknown(run()))?;
+    let mut bytes = Vec::new();
+    let translation = translate(path, &mut bytes, &Owner::unknown(run()))?;
     Ok((Contents::of(&bytes), translation))
 }
 

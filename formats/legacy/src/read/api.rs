@@ -1,15 +1,14 @@
 //! Converts `rocpd_api` and the tables that describe its rows: calls and roctx ranges become events, regions and
 //! args.
 
-use super::census::{ProcessCensus, is_marker};
-use super::devices::DeviceRows;
+use super::census::is_marker;
 use super::follow::JoinedRows;
 use super::ids::IdMap;
 use super::ops::is_dispatch;
 use super::output::RpdOutput;
 use super::schema::{RpdFile, Select, identifier};
 use super::value::{MAX_TEXT, int, text};
-use super::{EMPTY_JSON, RpdOptions, RpdReadError, UNKNOWN, ZERO};
+use super::{EMPTY_JSON, PLAIN_EVENT, RpdOptions, RpdReadError, UNKNOWN};
 use rpd_shard::model::row_types::{ArgRow, EventKey, EventRow, RegionRow, StackId};
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
@@ -17,7 +16,6 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
-use std::io::Write;
 
 /// Category of roctx ranges, as rocprofv3 spells it.
 const MARKER: &str = "MARKER_CORE_RANGE_API";
@@ -114,13 +112,8 @@ impl CallColumns {
 }
 
 /// Writes all calls and ranges. Returns the region of each; the key of a region is also its stack id.
-pub(super) fn translate<W: Write>(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    options: &RpdOptions,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
-) -> Result<IdMap, RpdReadError> {
+pub(super) fn translate(options: &RpdOptions, output: &mut RpdOutput<'_>) -> Result<IdMap, RpdReadError> {
+    let input = output.input;
     let failed = |source| input.error("rocpd_api", source);
     let mut select = input.select("rocpd_api", "a");
     let columns = CallColumns::add(input, &mut select);
@@ -136,7 +129,7 @@ pub(super) fn translate<W: Write>(
     let frames = frames.query([]).map_err(failed)?;
     let mut frames = JoinedRows::new(frames, input, "rocpd_stackframe", StackframeRow::take)?;
 
-    let mut calls = CallWriter { census, columns, options, devices, output, ids: IdMap::default() };
+    let mut calls = CallWriter { columns, options, output, ids: IdMap::default() };
     while let Some(row) = rows.next().map_err(failed)? {
         let (mut has_dispatch, mut stack) = (false, CallStack::default());
         if let Some(id) = calls.int(row, calls.columns.id) {
@@ -151,11 +144,11 @@ pub(super) fn translate<W: Write>(
     }
     let ids = calls.ids;
     let (read, strays) = frames.finish()?;
-    output.reads("rocpd_stackframe", read);
+    output.count_read("rocpd_stackframe", read);
     output.misses("rocpd_stackframe", "api_ptr_id", strays);
     output.lose(0, "rocpd_stackframe", Some(rocpd::EVENT), strays);
     for (table, _) in DESCRIPTIONS {
-        strays_of(input, table, output)?;
+        strays_of(table, output)?;
     }
     Ok(ids)
 }
@@ -195,17 +188,14 @@ fn frames_sql(input: &RpdFile) -> String {
 }
 
 /// Counts the rows of a table that describe no call.
-fn strays_of<W: Write>(
-    input: &RpdFile,
-    table: &'static str,
-    output: &mut RpdOutput<'_, W>,
-) -> Result<(), RpdReadError> {
+fn strays_of(table: &'static str, output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
+    let input = output.input;
     if input.table(table).is_some() {
         let sql = format!(
             "SELECT count(*) FROM {table} k LEFT JOIN rocpd_api a ON a.id = k.api_ptr_id WHERE a.id IS NULL"
         );
         let strays = input.number(table, &sql)?.unsigned_abs();
-        output.reads(table, strays);
+        output.count_read(table, strays);
         output.misses(table, "api_ptr_id", strays);
         output.lose(0, table, Some(rocpd::ARG), strays);
     }
@@ -247,16 +237,14 @@ impl CallStack {
 }
 
 /// Writes calls one by one.
-struct CallWriter<'c, 'o, 'i, W: Write> {
-    census: &'c ProcessCensus,
+struct CallWriter<'c, 'o, 'i> {
     columns: CallColumns,
     options: &'c RpdOptions,
-    devices: &'c mut DeviceRows,
-    output: &'o mut RpdOutput<'i, W>,
+    output: &'o mut RpdOutput<'i>,
     ids: IdMap,
 }
 
-impl<W: Write> CallWriter<'_, '_, '_, W> {
+impl CallWriter<'_, '_, '_> {
     fn int(&self, row: &Row<'_>, column: usize) -> Option<i64> {
         row.get_ref(column).ok().and_then(int)
     }
@@ -264,15 +252,15 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
     fn call(&mut self, row: &Row<'_>, has_dispatch: bool, stack: CallStack) -> Result<(), RpdReadError> {
         let columns = &self.columns;
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
-        self.output.read("rocpd_api");
+        self.output.count_read("rocpd_api", 1);
         for ((table, _), described) in DESCRIPTIONS.into_iter().zip(&columns.described) {
             if value(described.key) != ValueRef::Null {
-                self.output.read(table);
+                self.output.count_read(table, 1);
             }
         }
         let id = self.int(row, columns.id);
-        let owner = self.census.by_pid(self.int(row, columns.pid));
-        let source = owner.unwrap_or_else(|| self.census.by_session(id));
+        let owner = self.output.census.by_pid(self.int(row, columns.pid));
+        let source = owner.unwrap_or_else(|| self.output.census.by_session(id));
         let Some(mut start) = self.int(row, columns.start) else {
             return self.lose(source, row, stack);
         };
@@ -301,7 +289,7 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
             end = end.saturating_add(offset);
         }
 
-        let thread = self.devices.thread(source, self.census.tid(tid), self.output)?;
+        let thread = self.output.thread(source, self.output.census.tid(tid))?;
         let spelled = [value(columns.domain), value(columns.category)].map(text);
         let [domain, spelled_category] = spelled.each_ref().map(|t| t.as_deref().unwrap_or_default());
         let name = name.as_deref().unwrap_or(UNKNOWN);
@@ -328,11 +316,9 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
         let event = EventRow {
             category_id: Some(category),
             stack_id: Some(StackId(stack_id)),
-            parent_stack_id: Some(StackId::NONE),
-            correlation_id: Some(ZERO),
             call_stack: Some(frames.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
-            line_info: Some(EMPTY_JSON),
             extdata: Some(extdata.as_deref().map_or(EMPTY_JSON, str::as_bytes)),
+            ..PLAIN_EVENT
         };
         let event = self.output.row(source, &event)?;
         let region = RegionRow {
@@ -378,7 +364,7 @@ impl<W: Write> CallWriter<'_, '_, '_, W> {
             let shown = self.output.cut(&shown, MAX_TEXT);
             let extdata = match name {
                 "stream" => {
-                    let stream = self.devices.stream(source, shown, self.output)?;
+                    let stream = self.output.stream(source, shown)?;
                     Some(json!({ "stream_id": stream.get() }).to_string())
                 }
                 _ => None,
@@ -422,8 +408,8 @@ fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u
     if is_range {
         return MARKER.into();
     }
-    let whose = if domain.is_empty() { name } else { domain };
-    match CATEGORIES.iter().find(|(prefix, _)| starts(whose, prefix)) {
+    let named = if domain.is_empty() { name } else { domain };
+    match CATEGORIES.iter().find(|(prefix, _)| starts(named, prefix)) {
         Some((_, category)) => (*category).into(),
         None if domain.is_empty() => OTHER.into(),
         None => domain.into(),

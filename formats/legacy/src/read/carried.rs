@@ -25,7 +25,6 @@ use rpd_translator::cut_text;
 use rusqlite::Statement;
 use rusqlite::types::ValueRef;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io::Write;
 
 /// Maximum number of carried tables; the second constant limits the columns of one table.
 const MAX_TABLES: usize = 256;
@@ -89,13 +88,12 @@ fn parse_pair(pair: &str) -> Option<(String, String)> {
 }
 
 /// Carries all tables that have rows. Returns their names in the file and in the shard.
-pub(super) fn translate<W: Write>(
-    input: &RpdFile,
-    census: &ProcessCensus,
+pub(super) fn translate(
     (calls, operations): (&IdMap, &IdMap),
     metadata: &[(String, String)],
-    output: &mut RpdOutput<'_, W>,
+    output: &mut RpdOutput<'_>,
 ) -> Result<Vec<(String, String)>, RpdReadError> {
+    let (input, census) = (output.input, output.census);
     let references = ColumnReferences::of(metadata);
     let mut carried = Vec::new();
     let mut names = BTreeSet::new();
@@ -108,7 +106,7 @@ pub(super) fn translate<W: Write>(
         if number == MAX_TABLES || info.columns.len() > MAX_COLUMNS || info.columns.is_empty() {
             let sql = format!("SELECT count(*) FROM {}", identifier(&info.name));
             let rows = input.number(&info.name, &sql)?.unsigned_abs();
-            output.reads(&info.name, rows);
+            output.count_read(&info.name, rows);
             output.lose(0, &info.name, None, rows);
             continue;
         }
@@ -119,7 +117,7 @@ pub(super) fn translate<W: Write>(
             name: carried_name(&lower, &mut names),
             columns: columns(info, &roles),
         };
-        output.table(&table)?;
+        output.translator.table(&table)?;
         carried.push((info.name.clone(), table.name.clone()));
         TableCarrier {
             input,
@@ -203,7 +201,7 @@ struct TableCarrier<'i, 'c> {
 }
 
 impl TableCarrier<'_, '_> {
-    fn rows<W: Write>(mut self, output: &mut RpdOutput<'_, W>) -> Result<(), RpdReadError> {
+    fn rows(mut self, output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
         let failed = |source| self.input.error(&self.info.name, source);
         let columns: Vec<_> = self.info.columns.iter().map(|column| identifier(&column.name)).collect();
         let order =
@@ -214,7 +212,7 @@ impl TableCarrier<'_, '_> {
         let key = self.info.columns.iter().position(|column| column.key > 0);
         while let Some(row) = rows.next().map_err(failed)? {
             let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
-            output.read(&self.info.name);
+            output.count_read(&self.info.name, 1);
             let found: Vec<_> =
                 self.roles.iter().enumerate().map(|(i, role)| self.target(*role, value(i))).collect();
             let source = found.iter().flatten().next().map(|(source, _)| *source);
@@ -232,7 +230,7 @@ impl TableCarrier<'_, '_> {
                 continue;
             }
             let cells: Vec<Value<'_>> = cells.iter().map(OwnedValue::as_value).collect();
-            output.values(source, self.id, &cells)?;
+            output.translator.values(source, self.id, &cells)?;
         }
         Ok(())
     }
@@ -246,13 +244,13 @@ impl TableCarrier<'_, '_> {
         }
     }
 
-    fn cell<W: Write>(
+    fn cell(
         &mut self,
         column: usize,
         value: ValueRef<'_>,
         found: Option<(u32, i64)>,
         room: &mut usize,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<OwnedValue, RpdReadError> {
         if value == ValueRef::Null {
             return Ok(OwnedValue::Null);
@@ -262,14 +260,14 @@ impl TableCarrier<'_, '_> {
             ColumnRole::Call | ColumnRole::Operation => found.map(|(_, key)| OwnedValue::Int(key)),
             ColumnRole::Str => self.strings.id(value, output)?.map(OwnedValue::Int),
             ColumnRole::Text => {
-                self.strings.text(value)?.map(|text| OwnedValue::Text(kept(&text, room, output).into()))
+                self.strings.text(value)?.map(|text| OwnedValue::Text(cut(&text, room, output).into()))
             }
             ColumnRole::Plain => Some(match value {
                 ValueRef::Null => OwnedValue::Null,
                 ValueRef::Integer(v) => OwnedValue::Int(v),
                 ValueRef::Real(v) => OwnedValue::Real(v),
-                ValueRef::Text(v) => OwnedValue::Text(kept(v, room, output).into()),
-                ValueRef::Blob(v) => OwnedValue::Blob(kept(v, room, output).into()),
+                ValueRef::Text(v) => OwnedValue::Text(cut(v, room, output).into()),
+                ValueRef::Blob(v) => OwnedValue::Blob(cut(v, room, output).into()),
             }),
         };
         if cell.is_none() {
@@ -281,7 +279,7 @@ impl TableCarrier<'_, '_> {
 }
 
 /// Returns the part of a text that fits the row.
-fn kept<'t, W: Write>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'_, W>) -> &'t [u8] {
+fn cut<'t>(text: &'t [u8], room: &mut usize, output: &mut RpdOutput<'_>) -> &'t [u8] {
     let text = output.cut(text, MAX_TEXT.min(*room));
     *room -= text.len();
     text
@@ -311,11 +309,7 @@ impl<'i> StringQuery<'i> {
     }
 
     /// Returns the shard's id of a string.
-    fn id<W: Write>(
-        &mut self,
-        value: ValueRef<'_>,
-        output: &mut RpdOutput<'_, W>,
-    ) -> Result<Option<i64>, RpdReadError> {
+    fn id(&mut self, value: ValueRef<'_>, output: &mut RpdOutput<'_>) -> Result<Option<i64>, RpdReadError> {
         let Some(id) = int(value) else { return Ok(None) };
         if let Some(known) = self.known.get(&id) {
             return Ok(Some(*known));

@@ -65,7 +65,7 @@ impl ProcessCensus {
         census.nodes(input)?;
         census.calls(input)?;
         if census.processes.is_empty() {
-            census.nobody(input)?;
+            census.add_unknown_process(input)?;
         }
         census.name_nodes();
         Ok(census)
@@ -200,7 +200,7 @@ impl ProcessCensus {
     }
 
     /// Registers an unknown process for a file that has operations but no call of a known process.
-    fn nobody(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
+    fn add_unknown_process(&mut self, input: &RpdFile) -> Result<(), RpdReadError> {
         let mut rows = false;
         for table in ["rocpd_api", "rocpd_op", "rocpd_monitor", "rocpd_counter"] {
             rows |= input.has_rows(table)?;

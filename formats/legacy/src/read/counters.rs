@@ -1,21 +1,16 @@
 //! Converts `rocpd_monitor` and `rocpd_counter`: values over time, and values of operations.
 
-use super::census::ProcessCensus;
-use super::devices::{CounterName, DeviceRows, RpdProcessor};
+use super::devices::{CounterName, RpdProcessor};
 use super::ids::IdMap;
 use super::output::RpdOutput;
-use super::schema::RpdFile;
 use super::value::{int, real, text};
-use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
-use rpd_shard::model::row_types::{
-    EventKey, EventRow, PmcEventRow, PmcKey, SampleRow, StackId, TrackKey, TrackRow,
-};
+use super::{EMPTY_JSON, PLAIN_EVENT, RpdReadError, UNKNOWN};
+use rpd_shard::model::row_types::{EventKey, EventRow, PmcEventRow, PmcKey, SampleRow, TrackKey, TrackRow};
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_translator::cut_text;
 use rusqlite::types::ValueRef;
 use serde_json::json;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Category of monitor values; the second constant is their track. Both are those of rpd-collect.
 const CATEGORY: &[u8] = b"SYSTEM_METRICS";
@@ -27,12 +22,8 @@ const UNITS: [(&str, &str); 3] = [("sclk", "MHz"), ("mclk", "MHz"), ("fclk", "MH
 
 /// Writes the values of the monitor: per row an event, a sample and a value. A row states how long its value was
 /// valid, and usually the next row begins at that end.
-pub(super) fn monitors<W: Write>(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
-) -> Result<(), RpdReadError> {
+pub(super) fn monitors(output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
+    let (input, census) = (output.input, output.census);
     if input.table("rocpd_monitor").is_none() {
         return Ok(());
     }
@@ -46,7 +37,7 @@ pub(super) fn monitors<W: Write>(
     let mut tracks: HashMap<u32, TrackKey> = HashMap::new();
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
-        output.read("rocpd_monitor");
+        output.count_read("rocpd_monitor", 1);
         let source = census.by_place(int(value(0)), int(value(2)));
         let Some(start) = int(value(4)) else {
             output.miss("rocpd_monitor", "start");
@@ -66,8 +57,7 @@ pub(super) fn monitors<W: Write>(
         let name = [cut_text(&device_type, MAX_NAME), b".", symbol].concat().into();
         let units = UNITS.iter().find(|(known, _)| symbol.eq_ignore_ascii_case(known.as_bytes()));
         let units = units.map_or("", |(_, units)| *units);
-        let counter =
-            devices.counter(source, CounterName { agent, name }, (symbol, units, "monitor"), output)?;
+        let counter = output.counter(source, CounterName { agent, name }, (symbol, units, "monitor"))?;
 
         let track = match tracks.get(&source) {
             Some(track) => *track,
@@ -80,15 +70,7 @@ pub(super) fn monitors<W: Write>(
             }
         };
         let category = output.string(CATEGORY)?;
-        let event = EventRow {
-            category_id: Some(category),
-            stack_id: Some(StackId::NONE),
-            parent_stack_id: Some(StackId::NONE),
-            correlation_id: Some(ZERO),
-            call_stack: Some(EMPTY_JSON),
-            line_info: Some(EMPTY_JSON),
-            extdata: Some(EMPTY_JSON),
-        };
+        let event = EventRow { category_id: Some(category), ..PLAIN_EVENT };
         let event = Some(output.row(source, &event)?);
         let held = held.map(|ns| json!({ "rpd": { "duration_ns": ns } }).to_string());
         let sample = SampleRow {
@@ -104,13 +86,8 @@ pub(super) fn monitors<W: Write>(
 }
 
 /// Writes the counter values of operations.
-pub(super) fn values<W: Write>(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    operations: &IdMap,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
-) -> Result<(), RpdReadError> {
+pub(super) fn values(operations: &IdMap, output: &mut RpdOutput<'_>) -> Result<(), RpdReadError> {
+    let (input, census) = (output.input, output.census);
     if input.table("rocpd_counter").is_none() {
         return Ok(());
     }
@@ -131,7 +108,7 @@ pub(super) fn values<W: Write>(
     let mut rows = query.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
-        output.read("rocpd_counter");
+        output.count_read("rocpd_counter", 1);
         let operation = int(value(2)).and_then(|id| operations.get(id));
         if operation.is_none() {
             output.miss("rocpd_counter", "op_id");
@@ -147,19 +124,19 @@ pub(super) fn values<W: Write>(
         let name = name.unwrap_or(UNKNOWN.into());
         let name = cut_text(&name, MAX_NAME);
         let counter = CounterName { agent: RpdProcessor::Gpu(census.gpu(int(value(4)))), name: name.into() };
-        let counter = devices.counter(source, counter, (name, "", ""), output)?;
+        let counter = output.counter(source, counter, (name, "", ""))?;
         number(source, ("rocpd_counter", value(1)), event, counter, output)?;
     }
     Ok(())
 }
 
 /// Writes the value of a counter. A value that is not a number is stored as text in its extdata.
-fn number<W: Write>(
+fn number(
     source: u32,
     (table, value): (&str, ValueRef<'_>),
     event: Option<EventKey>,
     counter: PmcKey,
-    output: &mut RpdOutput<'_, W>,
+    output: &mut RpdOutput<'_>,
 ) -> Result<(), RpdReadError> {
     let (number, extdata) = match real(value) {
         Some(number) => (Some(number), None),

@@ -1,9 +1,7 @@
 //! Threads, agents, queues, streams, kernels and counters to which the rows of a process refer. The first reference
 //! writes the row.
 
-use super::census::ProcessCensus;
 use super::output::RpdOutput;
-use super::schema::RpdFile;
 use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
 use rpd_shard::model::LocalNs;
 use rpd_shard::model::row_types::{
@@ -13,7 +11,6 @@ use rpd_shard::model::row_types::{
 use rpd_translator::cut_text;
 use serde_json::json;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Maximum number of agents, queues, streams, kernels or counters of one file.
 const MAX_ENTRIES: usize = 1 << 20;
@@ -63,46 +60,36 @@ pub(super) struct DeviceRows {
     counters: HashMap<(u32, CounterName), PmcKey>,
 }
 
-/// Returns an error if there are more rows than a job can have.
-fn room(len: usize, what: &'static str, input: &RpdFile) -> Result<(), RpdReadError> {
-    if len < MAX_ENTRIES { Ok(()) } else { Err(input.too_many(what, MAX_ENTRIES)) }
-}
+impl RpdOutput<'_> {
+    /// Returns an error if there are more rows than a job can have.
+    fn check_room(&self, rows: usize, what: &'static str) -> Result<(), RpdReadError> {
+        if rows < MAX_ENTRIES { Ok(()) } else { Err(self.input.too_many(what, MAX_ENTRIES)) }
+    }
 
-impl DeviceRows {
     /// Writes the threads that the census found.
-    pub(super) fn threads<W: Write>(
-        &mut self,
-        census: &ProcessCensus,
-        output: &mut RpdOutput<'_, W>,
-    ) -> Result<(), RpdReadError> {
-        for ((source, tid), (start, end)) in &census.threads {
-            self.push_thread(*source, *tid, Some((LocalNs(*start), LocalNs(*end))), output)?;
+    pub(super) fn threads(&mut self) -> Result<(), RpdReadError> {
+        for ((source, tid), (start, end)) in &self.census.threads {
+            self.push_thread(*source, *tid, Some((LocalNs(*start), LocalNs(*end))))?;
         }
         Ok(())
     }
 
     /// Returns the thread with this id; 0 is an unknown thread.
-    pub(super) fn thread<W: Write>(
-        &mut self,
-        source: u32,
-        tid: i64,
-        output: &mut RpdOutput<'_, W>,
-    ) -> Result<ThreadKey, RpdReadError> {
-        match self.threads.get(&(source, tid)) {
+    pub(super) fn thread(&mut self, source: u32, tid: i64) -> Result<ThreadKey, RpdReadError> {
+        match self.devices.threads.get(&(source, tid)) {
             Some(key) => Ok(*key),
             None => {
-                room(self.threads.len(), "threads", output.input())?;
-                self.push_thread(source, tid, None, output)
+                self.check_room(self.devices.threads.len(), "threads")?;
+                self.push_thread(source, tid, None)
             }
         }
     }
 
-    fn push_thread<W: Write>(
+    fn push_thread(
         &mut self,
         source: u32,
         tid: i64,
         times: Option<(LocalNs, LocalNs)>,
-        output: &mut RpdOutput<'_, W>,
     ) -> Result<ThreadKey, RpdReadError> {
         let row = ThreadRow {
             ppid: None,
@@ -112,24 +99,19 @@ impl DeviceRows {
             end: times.map(|(_, end)| end),
             extdata: Some(EMPTY_JSON),
         };
-        let key = output.row(source, &row)?;
-        self.threads.insert((source, tid), key);
+        let key = self.row(source, &row)?;
+        self.devices.threads.insert((source, tid), key);
         Ok(key)
     }
 
     /// Returns the agent of a processor. The first agent of a process is its CPUs, to which copies refer.
-    pub(super) fn agent<W: Write>(
-        &mut self,
-        source: u32,
-        agent: RpdProcessor,
-        output: &mut RpdOutput<'_, W>,
-    ) -> Result<AgentKey, RpdReadError> {
-        if let Some(key) = self.agents.get(&(source, agent)) {
+    pub(super) fn agent(&mut self, source: u32, agent: RpdProcessor) -> Result<AgentKey, RpdReadError> {
+        if let Some(key) = self.devices.agents.get(&(source, agent)) {
             return Ok(*key);
         }
-        room(self.agents.len(), "agents", output.input())?;
+        self.check_room(self.devices.agents.len(), "agents")?;
         if agent != RpdProcessor::Host {
-            self.agent(source, RpdProcessor::Host, output)?;
+            self.agent(source, RpdProcessor::Host)?;
         }
         let (kind, number, extdata) = match agent {
             RpdProcessor::Host => ("CPU", Some(0), json!({})),
@@ -169,43 +151,37 @@ impl DeviceRows {
             user_name: Some(b""),
             extdata: Some(extdata.as_bytes()),
         };
-        let key = output.row(source, &row)?;
-        self.agents.insert((source, agent), key);
+        let key = self.row(source, &row)?;
+        self.devices.agents.insert((source, agent), key);
         Ok(key)
     }
 
     /// Returns the queue with this number on this GPU.
-    pub(super) fn queue<W: Write>(
+    pub(super) fn queue(
         &mut self,
         source: u32,
         gpu: Option<i64>,
         queue: Option<i64>,
-        output: &mut RpdOutput<'_, W>,
     ) -> Result<QueueKey, RpdReadError> {
-        if let Some(key) = self.queues.get(&(source, gpu, queue)) {
+        if let Some(key) = self.devices.queues.get(&(source, gpu, queue)) {
             return Ok(*key);
         }
-        room(self.queues.len(), "queues", output.input())?;
+        self.check_room(self.devices.queues.len(), "queues")?;
         let name = queue.map_or("(unknown)".to_owned(), |queue| format!("Queue {queue}"));
         let extdata = json!({ "rpd": { "gpu": gpu, "queue": queue } }).to_string();
         let row = QueueRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
-        let key = output.row(source, &row)?;
-        self.queues.insert((source, gpu, queue), key);
+        let key = self.row(source, &row)?;
+        self.devices.queues.insert((source, gpu, queue), key);
         Ok(key)
     }
 
     /// Returns the stream at this address, which is empty if it is unknown.
-    pub(super) fn stream<W: Write>(
-        &mut self,
-        source: u32,
-        stream: &[u8],
-        output: &mut RpdOutput<'_, W>,
-    ) -> Result<StreamKey, RpdReadError> {
+    pub(super) fn stream(&mut self, source: u32, stream: &[u8]) -> Result<StreamKey, RpdReadError> {
         let place = (source, Box::from(cut_text(stream, MAX_STREAM)));
-        if let Some(key) = self.streams.get(&place) {
+        if let Some(key) = self.devices.streams.get(&place) {
             return Ok(*key);
         }
-        room(self.streams.len(), "streams", output.input())?;
+        self.check_room(self.devices.streams.len(), "streams")?;
         let handle = String::from_utf8_lossy(&place.1).into_owned();
         let (name, extdata) = match handle.as_str() {
             "" => ("(unknown)".to_owned(), "{}".to_owned()),
@@ -213,69 +189,55 @@ impl DeviceRows {
             _ => (format!("Stream {handle}"), json!({ "rpd": { "stream": handle } }).to_string()),
         };
         let row = StreamRow { name: Some(name.as_bytes()), extdata: Some(extdata.as_bytes()) };
-        let key = output.row(source, &row)?;
-        self.streams.insert(place, key);
+        let key = self.row(source, &row)?;
+        self.devices.streams.insert(place, key);
         Ok(key)
     }
 
     /// Returns the symbol of a kernel. `shown` is the name of its operations, `kernel` the name at the launch.
-    pub(super) fn kernel<W: Write>(
+    pub(super) fn kernel(
         &mut self,
         source: u32,
         ids: KernelIds,
         (shown, kernel): (&[u8], Option<&[u8]>),
-        output: &mut RpdOutput<'_, W>,
     ) -> Result<KernelSymbolKey, RpdReadError> {
-        if let Some(key) = self.kernels.get(&(source, ids)) {
+        if let Some(key) = self.devices.kernels.get(&(source, ids)) {
             return Ok(*key);
         }
-        room(self.kernels.len(), "kernels", output.input())?;
-        let code_object = self.code_object(source, output)?;
-        let shown = output.cut(shown, MAX_KERNEL);
-        let kernel = kernel.map_or(shown, |kernel| output.cut(kernel, MAX_KERNEL));
+        self.check_room(self.devices.kernels.len(), "kernels")?;
+        let code_object = self.code_object(source)?;
+        let shown = self.cut(shown, MAX_KERNEL);
+        let kernel = kernel.map_or(shown, |kernel| self.cut(kernel, MAX_KERNEL));
         let row = KernelSymbolRow::named(code_object, Some(kernel), Some(shown));
-        let key = output.row(source, &row)?;
-        self.kernels.insert((source, ids), key);
+        let key = self.row(source, &row)?;
+        self.devices.kernels.insert((source, ids), key);
         Ok(key)
     }
 
     /// Writes the placeholder for all code of the process, which the file does not describe.
-    fn code_object<W: Write>(
-        &mut self,
-        source: u32,
-        output: &mut RpdOutput<'_, W>,
-    ) -> Result<CodeObjectKey, RpdReadError> {
-        if let Some(key) = self.code_objects.get(&source) {
+    fn code_object(&mut self, source: u32) -> Result<CodeObjectKey, RpdReadError> {
+        if let Some(key) = self.devices.code_objects.get(&source) {
             return Ok(*key);
         }
-        let row = CodeObjectRow {
-            agent_id: None,
-            uri: Some(UNKNOWN),
-            load_base: None,
-            load_size: None,
-            load_delta: None,
-            storage_type: None,
-            extdata: None,
-        };
-        let key = output.row(source, &row)?;
-        self.code_objects.insert(source, key);
+        let row = CodeObjectRow { uri: Some(UNKNOWN), ..CodeObjectRow::default() };
+        let key = self.row(source, &row)?;
+        self.devices.code_objects.insert(source, key);
         Ok(key)
     }
 
     /// Returns a counter. `units` is empty if they are unknown.
-    pub(super) fn counter<W: Write>(
+    pub(super) fn counter(
         &mut self,
         source: u32,
         counter: CounterName,
         (symbol, units, component): (&[u8], &str, &str),
-        output: &mut RpdOutput<'_, W>,
     ) -> Result<PmcKey, RpdReadError> {
         let place = (source, counter);
-        if let Some(key) = self.counters.get(&place) {
+        if let Some(key) = self.devices.counters.get(&place) {
             return Ok(*key);
         }
-        room(self.counters.len(), "counters", output.input())?;
-        let agent = self.agent(source, place.1.agent, output)?;
+        self.check_room(self.devices.counters.len(), "counters")?;
+        let agent = self.agent(source, place.1.agent)?;
         let (arch, instance) = match place.1.agent {
             RpdProcessor::Gpu(gpu) | RpdProcessor::MonitoredGpu(gpu) => ("GPU", gpu),
             RpdProcessor::Host => ("CPU", Some(0)),
@@ -284,23 +246,14 @@ impl DeviceRows {
         let row = PmcRow {
             agent_id: Some(agent),
             target_arch: Some(arch.as_bytes()),
-            event_code: Some(ZERO),
             instance_id: instance.map(Into::into),
-            name: &place.1.name,
-            symbol,
-            description: Some(b""),
-            long_description: Some(b""),
             component: Some(component.as_bytes()),
             units: Some(units.as_bytes()),
-            value_type: Some(b"ABS"),
-            block: Some(b""),
-            expression: Some(b""),
-            is_constant: Some(ZERO),
-            is_derived: Some(ZERO),
             extdata: Some(EMPTY_JSON),
+            ..PmcRow::absolute(&place.1.name, symbol)
         };
-        let key = output.row(source, &row)?;
-        self.counters.insert(place, key);
+        let key = self.row(source, &row)?;
+        self.devices.counters.insert(place, key);
         Ok(key)
     }
 }

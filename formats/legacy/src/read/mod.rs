@@ -35,13 +35,11 @@ mod value;
 pub use error::RpdReadError;
 
 use census::ProcessCensus;
-use devices::DeviceRows;
-use output::{FinishedShard, RpdOutput};
-use rpd_shard::ShardWriter;
+use output::RpdOutput;
 use rpd_shard::file::Owner;
-use rpd_shard::model::row_types::WholeNumber;
+use rpd_shard::model::row_types::{EventRow, StackId, WholeNumber};
 use rpd_shard::record::{Clock, Process};
-use rpd_translator::{Translation, cut_text};
+use rpd_translator::{PendingLimit, Translation, Translator, cut_text};
 use schema::RpdFile;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -49,6 +47,16 @@ use std::path::Path;
 
 const ZERO: WholeNumber = WholeNumber::Signed(0);
 const EMPTY_JSON: &[u8] = b"{}";
+/// An event of which the file states nothing.
+const PLAIN_EVENT: EventRow<'static> = EventRow {
+    category_id: None,
+    stack_id: Some(StackId::NONE),
+    parent_stack_id: Some(StackId::NONE),
+    correlation_id: Some(ZERO),
+    call_stack: Some(EMPTY_JSON),
+    line_info: Some(EMPTY_JSON),
+    extdata: Some(EMPTY_JSON),
+};
 /// Text for values that the file does not state.
 const UNKNOWN: &[u8] = b"(unknown)";
 
@@ -127,53 +135,47 @@ pub fn is_merge(path: &Path) -> bool {
 ///
 /// Memory is bounded for any file: by the string table of a shard (256 MiB), the pending rows, and 32 bytes for
 /// each run of consecutive ids.
-pub fn translate<W: Write>(
+pub fn translate(
     path: &Path,
-    sink: W,
+    sink: &mut dyn Write,
     options: &RpdOptions,
-) -> Result<(W, RpdTranslation), RpdReadError> {
+) -> Result<RpdTranslation, RpdReadError> {
     let input = RpdFile::open(path)?;
     let census = ProcessCensus::take(&input)?;
     let (clock, mixed) = census.clock(options.clock, options.marker_offset);
-    let shard = ShardWriter::of_owner(sink, &options.owner)?;
-    let mut output = RpdOutput::new(shard, &input);
+    let translator = Translator::new(sink, &options.owner, PendingLimit::MANY_PROCESSES)?;
+    let mut output = RpdOutput::new(translator, &input, &census);
     let metadata = metadata(&input)?;
     if let Some(why) = mixed {
-        output.warn(clock_warning(&why, options));
+        output.translator.warn(clock_warning(&why, options));
     }
-    let mut devices = DeviceRows::default();
-
     for source in 1..=census.processes.len() as u32 {
         if let Some(process) = census.process(source, clock) {
-            output.process(&process)?;
+            output.translator.process(&process)?;
         }
     }
-    devices.threads(&census, &mut output)?;
-    let calls = api::translate(&input, &census, options, &mut devices, &mut output)?;
-    let ops::TranslatedOps { ids: operations, last, unknown_copy_sizes } =
-        ops::translate(&input, &census, &calls, &mut devices, &mut output)?;
-    counters::monitors(&input, &census, &mut devices, &mut output)?;
-    counters::values(&input, &census, &operations, &mut devices, &mut output)?;
-    let carried = carried::translate(&input, &census, (&calls, &operations), &metadata, &mut output)?;
+    output.threads()?;
+    let calls = api::translate(options, &mut output)?;
+    let ops::TranslatedOps { ids: operations, last } = ops::translate(&calls, &mut output)?;
+    counters::monitors(&mut output)?;
+    counters::values(&operations, &mut output)?;
+    let carried = carried::translate((&calls, &operations), &metadata, &mut output)?;
     for (source, last) in last {
         if let Some(mut process) = census.process(source, clock) {
             process.last_seen = process.last_seen.max(Some(last));
-            output.process(&process)?;
+            output.translator.process(&process)?;
         }
     }
-    let FinishedShard { sink, translation, rows_read, misses } = output.finish()?;
-    let processes = census.processes.len() as u32;
-    let translation = RpdTranslation {
-        translation,
+    Ok(RpdTranslation {
+        translation: output.translator.finish()?,
         clock,
-        processes,
-        rows_read,
-        misses,
-        unknown_copy_sizes,
+        processes: census.processes.len() as u32,
+        rows_read: output.rows_read,
+        misses: output.misses,
+        unknown_copy_sizes: output.unknown_copy_sizes,
         carried,
         metadata,
-    };
-    Ok((sink, translation))
+    })
 }
 
 fn clock_warning(why: &str, options: &RpdOptions) -> String {

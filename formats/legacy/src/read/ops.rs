@@ -1,14 +1,13 @@
 //! Converts `rocpd_op`: GPU operations, joined to the calls that launched them.
 
-use super::census::ProcessCensus;
-use super::devices::{DeviceRows, KernelIds, RpdProcessor};
+use super::devices::{KernelIds, RpdProcessor};
 use super::follow::JoinedRows;
 use super::ids::IdMap;
 use super::launches::{LaunchQuery, OpLaunch};
 use super::output::RpdOutput;
 use super::schema::{RpdFile, Select, identifier};
 use super::value::{int, text};
-use super::{EMPTY_JSON, RpdReadError, UNKNOWN, ZERO};
+use super::{EMPTY_JSON, PLAIN_EVENT, RpdReadError, UNKNOWN};
 use rpd_shard::model::row_types::{
     EventKey, EventRow, KernelDispatchRow, MemoryCopyRow, QueueKey, StackId, StreamKey, ThreadKey,
     WholeNumber,
@@ -19,7 +18,6 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// Type of a dispatch if the file states no other.
 const DISPATCH: &[u8] = b"KernelExecution";
@@ -124,18 +122,11 @@ pub(super) struct TranslatedOps {
     pub(super) ids: IdMap,
     /// End of the last operation of each process.
     pub(super) last: BTreeMap<u32, i64>,
-    /// Number of copies whose size the file does not state.
-    pub(super) unknown_copy_sizes: u64,
 }
 
 /// Writes all operations.
-pub(super) fn translate<W: Write>(
-    input: &RpdFile,
-    census: &ProcessCensus,
-    calls: &IdMap,
-    devices: &mut DeviceRows,
-    output: &mut RpdOutput<'_, W>,
-) -> Result<TranslatedOps, RpdReadError> {
+pub(super) fn translate(calls: &IdMap, output: &mut RpdOutput<'_>) -> Result<TranslatedOps, RpdReadError> {
+    let (input, census) = (output.input, output.census);
     let mut operations = TranslatedOps::default();
     if input.table("rocpd_op").is_none() {
         return Ok(operations);
@@ -152,7 +143,7 @@ pub(super) fn translate<W: Write>(
             if input.has_rows("rocpd_op")? {
                 output.lose_unknown();
                 let what = "there is no table rocpd_api_ops with op_id and api_id: no operation is linked to its call";
-                output.warn(what.to_owned());
+                output.translator.warn(what.to_owned());
             }
             "SELECT NULL LIMIT 0".to_owned()
         }
@@ -165,7 +156,7 @@ pub(super) fn translate<W: Write>(
 
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
-        output.read("rocpd_op");
+        output.count_read("rocpd_op", 1);
         let id = int(value(columns.id));
         let mut call = None;
         while let Some(found) = id.map_or(Ok(None), |id| pairs.next_of(id))? {
@@ -192,26 +183,21 @@ pub(super) fn translate<W: Write>(
             start
         });
         let launch = call.map_or(Ok(&nothing), |call| launches.find(call))?;
-        let event = OpRow { row, columns: &columns, source, start, end, id, launch }.add(
-            stack.map(|(_, stack)| stack),
-            census,
-            devices,
-            output,
-            &mut operations.unknown_copy_sizes,
-        )?;
+        let row = OpRow { row, columns: &columns, source, start, end, id, launch };
+        let event = row.add(stack.map(|(_, stack)| stack), output)?;
         if let Some(id) = id {
             operations.ids.add(id, source, event.get());
         }
         operations.last.entry(source).and_modify(|last| *last = end.max(*last)).or_insert(end);
     }
     let (read, strays) = pairs.finish()?;
-    output.reads("rocpd_api_ops", read);
+    output.count_read("rocpd_api_ops", read);
     output.misses("rocpd_api_ops", "op_id", strays);
     // A lost link loses no event, and RocPD has no table for links.
     output.lose(0, "rocpd_api_ops", None, strays + further);
     if further > 0 {
         let why = "RocPD links an operation to one call, and these lead to a further one";
-        output.warn(format!("rows of rocpd_api_ops that are left out: {further}; {why}"));
+        output.translator.warn(format!("rows of rocpd_api_ops that are left out: {further}; {why}"));
     }
     Ok(operations)
 }
@@ -245,14 +231,7 @@ impl OpRow<'_> {
     }
 
     /// Writes the operation; returns the key of its event.
-    fn add<W: Write>(
-        &self,
-        stack: Option<i64>,
-        census: &ProcessCensus,
-        devices: &mut DeviceRows,
-        output: &mut RpdOutput<'_, W>,
-        unknown_copy_sizes: &mut u64,
-    ) -> Result<EventKey, RpdReadError> {
+    fn add(&self, stack: Option<i64>, output: &mut RpdOutput<'_>) -> Result<EventKey, RpdReadError> {
         for (id, column) in
             [(self.columns.description, "description_id"), (self.columns.op_type, "opType_id")]
         {
@@ -267,40 +246,32 @@ impl OpRow<'_> {
             OpKind::Copy(_) => b"MEMORY_COPY",
         };
         let category = output.string(category)?;
-        let event = EventRow {
-            category_id: Some(category),
-            stack_id: Some(StackId(stack.unwrap_or(0))),
-            parent_stack_id: Some(StackId::NONE),
-            correlation_id: Some(ZERO),
-            call_stack: Some(EMPTY_JSON),
-            line_info: Some(EMPTY_JSON),
-            extdata: Some(EMPTY_JSON),
-        };
+        let stack_id = Some(StackId(stack.unwrap_or(0)));
+        let event = EventRow { category_id: Some(category), stack_id, ..PLAIN_EVENT };
         let event = output.row(self.source, &event)?;
-        let gpu = census.gpu(self.int(self.columns.gpu));
+        let gpu = output.census.gpu(self.int(self.columns.gpu));
         // AMD's views require a thread: if it is not known, an unknown thread is used.
-        let thread = devices.thread(self.source, census.tid(self.launch.tid), output)?;
-        let queue = census.gpu(self.int(self.columns.queue));
-        let queue = devices.queue(self.source, gpu, queue, output)?;
+        let thread = output.thread(self.source, output.census.tid(self.launch.tid))?;
+        let queue = output.census.gpu(self.int(self.columns.queue));
+        let queue = output.queue(self.source, gpu, queue)?;
         let stream = self.launch.stream.as_deref().unwrap_or_default();
-        let stream = devices.stream(self.source, stream, output)?;
+        let stream = output.stream(self.source, stream)?;
         let place = OpPlace { thread, gpu: RpdProcessor::Gpu(gpu), queue, stream, event };
         match operation {
-            OpKind::Dispatch => self.dispatch(&op_type, place, devices, output)?,
+            OpKind::Dispatch => self.dispatch(&op_type, place, output)?,
             OpKind::Copy(known) => {
-                *unknown_copy_sizes += u64::from(self.launch.copy_size.is_none());
-                self.copy(&op_type, known, place, devices, output)?;
+                output.unknown_copy_sizes += u64::from(self.launch.copy_size.is_none());
+                self.copy(&op_type, known, place, output)?;
             }
         }
         Ok(event)
     }
 
-    fn dispatch<W: Write>(
+    fn dispatch(
         &self,
         op_type: &[u8],
         place: OpPlace,
-        devices: &mut DeviceRows,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<(), RpdReadError> {
         let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
         let ids = KernelIds {
@@ -309,8 +280,8 @@ impl OpRow<'_> {
             kernel_name: self.launch.kernel_name_id,
         };
         let shown = description.as_deref().unwrap_or(op_type);
-        let kernel = devices.kernel(self.source, ids, (shown, self.launch.kernel_name.as_deref()), output)?;
-        let agent = devices.agent(self.source, place.gpu, output)?;
+        let kernel = output.kernel(self.source, ids, (shown, self.launch.kernel_name.as_deref()))?;
+        let agent = output.agent(self.source, place.gpu)?;
         let spelled = (op_type != DISPATCH).then_some(op_type);
         let sizes = &self.launch.sizes;
         let is_missing =
@@ -346,19 +317,17 @@ impl OpRow<'_> {
         Ok(())
     }
 
-    fn copy<W: Write>(
+    fn copy(
         &self,
         op_type: &[u8],
         known: Option<(&'static str, CopyDirection)>,
         place: OpPlace,
-        devices: &mut DeviceRows,
-        output: &mut RpdOutput<'_, W>,
+        output: &mut RpdOutput<'_>,
     ) -> Result<(), RpdReadError> {
         let by_kind = || COPIES.iter().map(|copy| copy.2).find(|d| Some(d.kind) == self.launch.copy_kind);
         let direction = known.map(|(_, direction)| direction).or_else(by_kind);
         let (to_gpu, from_gpu) = direction.map_or((true, true), |d| (d.to_gpu, d.from_gpu));
-        let mut end =
-            |is_gpu| devices.agent(self.source, if is_gpu { place.gpu } else { RpdProcessor::Host }, output);
+        let mut end = |is_gpu| output.agent(self.source, if is_gpu { place.gpu } else { RpdProcessor::Host });
         let (to, from) = (end(to_gpu)?, end(from_gpu)?);
         let name = output.string(known.map_or(op_type, |(name, _)| name.as_bytes()))?;
         let usual = COPIES.iter().any(|copy| copy.0.as_bytes() == op_type);

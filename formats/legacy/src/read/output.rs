@@ -1,75 +1,49 @@
 //! Writes the shard of a translation, and counts the rows and misses of the file's tables.
 
+use super::census::ProcessCensus;
+use super::devices::DeviceRows;
 use super::schema::RpdFile;
 use super::value::MAX_TEXT;
+use rpd_shard::WriteError;
 use rpd_shard::file::MAX_STRING_LENGTH;
+use rpd_shard::model::TableId;
 use rpd_shard::model::row_types::{StringId, TableRow};
-use rpd_shard::model::{Table, TableId, Value};
-use rpd_shard::record::{Loss, LossCause, Process};
-use rpd_shard::{ShardWriter, WriteError};
-use rpd_translator::{PendingLimit, Translation, Translator};
+use rpd_shard::record::{Loss, LossCause};
+use rpd_translator::Translator;
 use std::collections::BTreeMap;
-use std::io::Write;
 
-/// The shard, and the counts of the file's tables.
-pub(super) struct RpdOutput<'a, W: Write> {
-    translator: Translator<W>,
-    input: &'a RpdFile,
+/// The shard, its rows to which others refer, and the counts of the file's tables.
+pub(super) struct RpdOutput<'a> {
+    pub(super) translator: Translator<'a>,
+    /// The file that is translated.
+    pub(super) input: &'a RpdFile,
+    /// Processes and threads of the file.
+    pub(super) census: &'a ProcessCensus,
+    /// Rows to which others refer.
+    pub(super) devices: DeviceRows,
+    /// Number of copies whose size the file does not state.
+    pub(super) unknown_copy_sizes: u64,
     /// Number of regions of each process.
     regions: BTreeMap<u32, i64>,
     /// Number of rows read, per table of the file.
-    rows_read: BTreeMap<String, u64>,
-    /// Number of missing or malformed values, per table and column of the file.
-    misses: BTreeMap<(String, String), u64>,
-}
-
-/// The finished shard, and the counts of the file's tables.
-pub(super) struct FinishedShard<W> {
-    pub(super) sink: W,
-    pub(super) translation: Translation,
     pub(super) rows_read: BTreeMap<String, u64>,
+    /// Number of missing or malformed values, per table and column of the file.
     pub(super) misses: BTreeMap<(String, String), u64>,
 }
 
-impl<'a, W: Write> RpdOutput<'a, W> {
-    pub(super) fn new(shard: ShardWriter<W>, input: &'a RpdFile) -> RpdOutput<'a, W> {
-        RpdOutput {
-            translator: Translator::new(shard, PendingLimit::MANY_PROCESSES),
-            input,
-            regions: BTreeMap::new(),
-            rows_read: BTreeMap::new(),
-            misses: BTreeMap::new(),
-        }
-    }
-
-    /// The file that is translated.
-    pub(super) fn input(&self) -> &'a RpdFile {
-        self.input
-    }
-
-    /// Writes the description of a process, or replaces it.
-    pub(super) fn process(&mut self, process: &Process) -> Result<(), WriteError> {
-        self.translator.process(process)
-    }
-
-    /// Writes the description of a carried table.
-    pub(super) fn table(&mut self, table: &Table) -> Result<(), WriteError> {
-        self.translator.table(table)
+impl<'a> RpdOutput<'a> {
+    pub(super) fn new(
+        translator: Translator<'a>,
+        input: &'a RpdFile,
+        census: &'a ProcessCensus,
+    ) -> RpdOutput<'a> {
+        let (devices, regions, rows_read, misses) = Default::default();
+        RpdOutput { translator, input, census, devices, unknown_copy_sizes: 0, regions, rows_read, misses }
     }
 
     /// Writes a row; returns its key.
     pub(super) fn row<R: TableRow>(&mut self, source: u32, row: &R) -> Result<R::Key, WriteError> {
         self.translator.row(source, row)
-    }
-
-    /// Writes a row of a carried table.
-    pub(super) fn values(
-        &mut self,
-        source: u32,
-        table: TableId,
-        values: &[Value<'_>],
-    ) -> Result<(), WriteError> {
-        self.translator.values(source, table, values).map(drop)
     }
 
     /// Counts a region; returns its future key.
@@ -90,17 +64,8 @@ impl<'a, W: Write> RpdOutput<'a, W> {
         self.translator.cut(text, max_bytes)
     }
 
-    pub(super) fn warn(&mut self, line: String) {
-        self.translator.warn(line);
-    }
-
-    /// Counts one row of the file as read.
-    pub(super) fn read(&mut self, table: &str) {
-        self.reads(table, 1);
-    }
-
     /// Counts rows of the file as read.
-    pub(super) fn reads(&mut self, table: &str, rows: u64) {
+    pub(super) fn count_read(&mut self, table: &str, rows: u64) {
         match self.rows_read.get_mut(table) {
             Some(count) => *count += rows,
             None if rows == 0 => {}
@@ -132,12 +97,5 @@ impl<'a, W: Write> RpdOutput<'a, W> {
     pub(super) fn lose_unknown(&mut self) {
         let (table, cause, rows) = (None, LossCause::UnknownTable, None);
         self.translator.lose_uncounted(Loss { source: 0, table, cause, rows });
-    }
-
-    /// Finishes the shard.
-    pub(super) fn finish(self) -> Result<FinishedShard<W>, WriteError> {
-        let RpdOutput { translator, rows_read, misses, .. } = self;
-        let (sink, translation) = translator.finish()?;
-        Ok(FinishedShard { sink, translation, rows_read, misses })
     }
 }

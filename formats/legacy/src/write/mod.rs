@@ -300,9 +300,9 @@ fn next_invalid(query: &mut Statement<'_>, last: i64) -> rusqlite::Result<Option
 
 /// Yields 1 if the merge has converted the clocks of all nodes to one.
 const IS_ONE_TIME: &str = "
-    SELECT count(*) FROM (SELECT value FROM temp.metadata WHERE tag = 'rpd.clock.domains') told
-     WHERE CASE WHEN json_valid(told.value) THEN json_type(told.value) = 'array' AND json_array_length(told.value) > 0
-       AND NOT EXISTS (SELECT 1 FROM json_each(told.value) row WHERE row.type <> 'object'
+    SELECT count(*) FROM (SELECT value FROM temp.metadata WHERE tag = 'rpd.clock.domains') tag
+     WHERE CASE WHEN json_valid(tag.value) THEN json_type(tag.value) = 'array' AND json_array_length(tag.value) > 0
+       AND NOT EXISTS (SELECT 1 FROM json_each(tag.value) row WHERE row.type <> 'object'
              OR coalesce(json_extract(row.value, '$.method'), 'none') = 'none'
              OR json_extract(row.value, '$.former_merge') IS NOT NULL) END";
 

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
 fn failure(path: &Path) -> RpdReadError {
-    let (translated, peeked) = (translate(path, Vec::new(), &options()).err(), peek(path).err());
+    let (translated, peeked) = (translate(path, &mut Vec::new(), &options()).err(), peek(path).err());
     let (translated, peeked) = (translated.expect("it was translated"), peeked.expect("it was looked into"));
     assert_eq!(translated.to_string(), peeked.to_string());
     translated
@@ -107,7 +107,7 @@ fn a_file_that_was_cut_or_flipped_is_an_error_or_a_shard() {
             _ => bytes[at] ^= 0x55,
         }
         let path = written(dir.path(), "damaged.rpd", &bytes);
-        match translate(&path, Vec::new(), &options()) {
+        match translate(&path, &mut Vec::new(), &options()) {
             Ok(_) => read += 1,
             Err(error) => {
                 assert!(error.to_string().contains("damaged.rpd"), "{error}");

@@ -49,7 +49,8 @@ pub(crate) fn real(name: &str, dir: &Path) -> Option<PathBuf> {
 
 /// Returns the shard of a file.
 pub(crate) fn shard(path: &Path, options: &RpdOptions) -> (Shard, RpdTranslation) {
-    let (bytes, translation) = translate(path, Vec::new(), options).unwrap();
+    let mut bytes = Vec::new();
+    let translation = translate(path, &mut bytes, options).unwrap();
     let shard = Shard::from_memory("translated", &bytes).unwrap();
     assert!(shard.complete() && shard.damage().is_empty(), "{:?}", shard.damage());
     assert_eq!(shard.processes.len(), translation.processes as usize);

@@ -65,7 +65,8 @@ fn try_translated(table: &[u8]) -> Result<(Vec<u8>, Translation), TranslateError
         size: None,
         version: "0".into(),
     };
-    translate(file.path(), Vec::new(), &Owner::unknown(run))
+    let mut bytes = Vec::new();
+    translate(file.path(), &mut bytes, &Owner::unknown(run)).map(|translation| (bytes, translation))
 }
 
 /// Returns the values of a node: counter, unit, GPU, time and value.

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::wire::{bytes, fixed64, int, message, uint};
 
-    fn told(annotation: &[u8]) -> (String, &'static str, String, u64) {
+    fn read_one(annotation: &[u8]) -> (String, &'static str, String, u64) {
         let mut too_deep = 0;
         let read = read(Field::Bytes(annotation), &PacketSequence::default(), &mut too_deep).unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -157,7 +157,7 @@ mod tests {
             let mut out = Vec::new();
             bytes(&mut out, 10, b"n");
             value(&mut out);
-            let (name, kind, value, too_deep) = told(&out);
+            let (name, kind, value, too_deep) = read_one(&out);
             assert_eq!((name.as_str(), too_deep), ("n", 0));
             (kind, value)
         };
@@ -183,7 +183,7 @@ mod tests {
             bytes(out, 10, b"nan");
             fixed64(out, 5, f64::NAN.to_bits());
         });
-        assert_eq!(told(&out), ("d".into(), "json", r#"{"list":[1,2],"nan":"NaN"}"#.into(), 0));
+        assert_eq!(read_one(&out), ("d".into(), "json", r#"{"list":[1,2],"nan":"NaN"}"#.into(), 0));
         let mut out = Vec::new();
         message(&mut out, 8, |out| {
             bytes(out, 2, b"a");
@@ -191,7 +191,7 @@ mod tests {
             bytes(out, 2, b"b");
             message(out, 3, |out| message(out, 4, |out| bytes(out, 8, b"x")));
         });
-        assert_eq!(told(&out).2, r#"{"a":-1,"b":["x"]}"#);
+        assert_eq!(read_one(&out).2, r#"{"a":-1,"b":["x"]}"#);
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
                 let inner = std::mem::take(&mut out);
                 bytes(&mut out, 8, &inner);
             }
-            assert_eq!(told(&out).3, 1, "{field}");
+            assert_eq!(read_one(&out).3, 1, "{field}");
         }
     }
 }

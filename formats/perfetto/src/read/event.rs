@@ -116,7 +116,7 @@ impl TrackEvent {
             self.category.push(b',');
         }
         self.category.extend_from_slice(category);
-        let kept = cut(&self.category).len();
-        self.category.truncate(kept);
+        let length = cut(&self.category).len();
+        self.category.truncate(length);
     }
 }

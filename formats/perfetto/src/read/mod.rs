@@ -53,11 +53,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 
 /// Returns whether a file, plain or compressed with gzip, begins like a Perfetto trace; false if it cannot be read.
 pub fn is_perfetto(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let Ok(file) = rpd_files::open_input(path) else { return false };
-    if file.take(HEAD_BYTES).read_to_end(&mut head).is_err() {
-        return false;
-    }
+    let Ok(mut head) = rpd_files::read_head(path, HEAD_BYTES) else { return false };
     if head.starts_with(&GZIP) {
         let mut unpacked = Vec::new();
         // The end of the data is missing, but the bytes before it are decompressed.
@@ -69,13 +65,11 @@ pub fn is_perfetto(path: &Path) -> bool {
 
 /// Returns whether [`crate::file_head`] wrote the beginning of this trace; false if the file cannot be read.
 pub fn is_ours(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let Ok(file) = rpd_files::open_input(path) else { return false };
-    let read = file.take(HEAD_BYTES).read_to_end(&mut head);
+    let Ok(mut head) = rpd_files::read_head(path, HEAD_BYTES) else { return false };
     if head.starts_with(&GZIP) {
         head = crate::gunzip_start(&head[..], crate::MAX_HEAD).unwrap_or_default();
     }
-    read.is_ok() && crate::is_file_head(&head)
+    crate::is_file_head(&head)
 }
 
 /// Returns whether all complete packets of `head` have fields that packets have. Text that begins with an empty

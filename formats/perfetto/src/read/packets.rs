@@ -4,6 +4,7 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use rpd_files::open_input;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use thiserror::Error;
 
 /// Maximum length in bytes of a packet that is read; Perfetto writes none over 512 KiB.
 pub(super) const MAX_PACKET: u64 = 16 << 20;
@@ -22,9 +23,11 @@ pub(super) struct TraceDamage {
 }
 
 /// The reason why there is no next packet.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum PacketStop {
+    #[error(transparent)]
     Io(io::Error),
+    #[error("{}", .0.reason)]
     Damage(TraceDamage),
 }
 

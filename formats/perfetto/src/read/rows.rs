@@ -4,7 +4,7 @@ use super::event::{EventKind, TrackEvent};
 use super::sequence::{PacketSequence, cut};
 use super::slices::OpenSlice;
 use super::tracks::TrackPlace;
-use super::translate::{LossReason, PacketError, TraceReader};
+use super::translate::{PacketError, TraceReader};
 use super::wire::Fields;
 use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{
@@ -13,7 +13,6 @@ use rpd_shard::model::row_types::{
 use rpd_shard::model::{LocalNs, rocpd};
 use rpd_shard::record::LossCause;
 use serde_json::json;
-use std::io::Write;
 
 /// Category of call stack samples.
 const SAMPLED: &[u8] = b"PERF_SAMPLE";
@@ -23,7 +22,7 @@ const INSTANT: &[u8] = b"instant";
 /// Name of a slice without a name.
 const UNNAMED: &[u8] = b"(unnamed)";
 
-impl<W: Write> TraceReader<W> {
+impl TraceReader<'_> {
     pub(super) fn event(
         &mut self,
         number: u32,
@@ -41,22 +40,17 @@ impl<W: Write> TraceReader<W> {
                 *self.odd.entry(what).or_default() += count;
             }
         }
-        let strays = LossReason("values without a counter", Some(rocpd::PMC_EVENT), LossCause::BadRecord);
-        self.lose_many(0, strays, event.strays);
+        let values = Some(rocpd::PMC_EVENT);
+        self.lose_many(0, "values without a counter", values, LossCause::BadRecord, event.strays);
         for (counter, value) in std::mem::take(&mut event.others) {
             self.count(sequence, (counter, value), at, b"")?;
         }
         match event.kind {
             EventKind::Counter => match event.value {
                 Some(value) => self.count(sequence, (track, value), at, &event.category)?,
-                None => self.lose(
-                    0,
-                    LossReason("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord),
-                ),
+                None => self.lose(0, "counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord),
             },
-            EventKind::Unknown => {
-                self.lose(0, LossReason("events of an unknown kind", None, LossCause::BadRecord))
-            }
+            EventKind::Unknown => self.lose(0, "events of an unknown kind", None, LossCause::BadRecord),
             EventKind::End => match self.slices.end(number, track) {
                 Some(open) => {
                     self.tracks.seen(open.place_source, at);
@@ -64,18 +58,16 @@ impl<W: Write> TraceReader<W> {
                     self.region(&open, at, false)?;
                 }
                 None => {
-                    let args = LossReason("args of ends", Some(rocpd::ARG), LossCause::BadRecord);
-                    self.lose_many(0, args, event.annotations.len() as u64);
+                    let args = event.annotations.len() as u64;
+                    self.lose_many(0, "args of ends", Some(rocpd::ARG), LossCause::BadRecord, args);
                     if !self.slices.stray_end(track, at) {
-                        let lost =
-                            LossReason("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
-                        self.lose(0, lost);
+                        self.lose(0, "ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
                     }
                 }
             },
             EventKind::Begin | EventKind::Instant => {
-                let Some(place) = self.tracks.place(track, &mut self.output)? else {
-                    self.lose(0, LossReason("events of too many tracks", None, LossCause::OverLimit));
+                let Some(place) = self.place(track)? else {
+                    self.lose(0, "events of too many tracks", None, LossCause::OverLimit);
                     return Ok(());
                 };
                 self.tracks.seen(place.source, at);
@@ -103,20 +95,16 @@ impl<W: Write> TraceReader<W> {
             let name = self.output.string(name)?;
             let open = OpenSlice::new(place, at, name, row, event.annotations.len() as i64);
             if !self.slices.begin(sequence, track, open) {
-                let lost = LossReason(
-                    "slices of which too many are open",
-                    Some(rocpd::REGION),
-                    LossCause::OverLimit,
-                );
-                self.lose(place.source, lost);
+                let what = "slices of which too many are open";
+                self.lose(place.source, what, Some(rocpd::REGION), LossCause::OverLimit);
             }
             return Ok(());
         }
         let kind = if event.category.is_empty() { INSTANT } else { &event.category };
-        match self.tracks.moments(place, kind, &mut self.output)? {
+        match self.moments(place, kind)? {
             Some(track) => self.moment(place.source, track, at, row),
             None => {
-                self.lose(place.source, LossReason("instants", Some(rocpd::SAMPLE), LossCause::OverLimit));
+                self.lose(place.source, "instants", Some(rocpd::SAMPLE), LossCause::OverLimit);
                 Ok(())
             }
         }
@@ -190,19 +178,15 @@ impl<W: Write> TraceReader<W> {
     fn count(
         &mut self,
         sequence: &mut PacketSequence,
-        (track, value): (u64, f64),
+        (track, mut value): (u64, f64),
         at: i64,
         category: &[u8],
     ) -> Result<(), WriteError> {
-        let Some(counter) = self.tracks.counter(track, &mut self.output)? else {
-            self.lose(
-                0,
-                LossReason("values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit),
-            );
+        let Some(counter) = self.counter(track)? else {
+            self.lose(0, "values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit);
             return Ok(());
         };
         self.tracks.seen(counter.source, at);
-        let mut value = value;
         if counter.is_incremental {
             let sum = sequence.sums.entry(track).or_default();
             *sum += value;
@@ -237,11 +221,8 @@ impl<W: Write> TraceReader<W> {
                 (number, _) => self.output.ignore(&format!("PerfSample, field {number}")),
             }
         }
-        let Some(place) = self.tracks.thread_of(pid, tid, &mut self.output)? else {
-            self.lose(
-                0,
-                LossReason("samples of too many threads", Some(rocpd::SAMPLE), LossCause::OverLimit),
-            );
+        let Some(place) = self.thread_of(pid, tid)? else {
+            self.lose(0, "samples of too many threads", Some(rocpd::SAMPLE), LossCause::OverLimit);
             return Ok(());
         };
         self.tracks.seen(place.source, at);
@@ -252,9 +233,9 @@ impl<W: Write> TraceReader<W> {
         let call_stack = frames.and_then(|frames| super::stacks::json(&frames));
         let event = TrackEvent { category: SAMPLED.to_vec(), call_stack, ..TrackEvent::default() };
         let row = self.event_row(place.source, &event, None)?;
-        match self.tracks.moments(place, SAMPLED, &mut self.output)? {
+        match self.moments(place, SAMPLED)? {
             Some(track) => self.moment(place.source, track, at, row)?,
-            None => self.lose(place.source, LossReason("samples", Some(rocpd::SAMPLE), LossCause::OverLimit)),
+            None => self.lose(place.source, "samples", Some(rocpd::SAMPLE), LossCause::OverLimit),
         }
         Ok(())
     }

@@ -6,12 +6,11 @@
 
 use super::limits::{MAX_PROCESSES, MAX_TRACKS};
 use super::sequence::cut;
+use super::translate::TraceReader;
 use super::wire::{Fields, MalformedField};
 use rpd_shard::WriteError;
 use rpd_shard::model::row_types::{PmcKey, PmcRow, ThreadKey, ThreadRow, TrackKey, TrackRow, WholeNumber};
-use rpd_translator::Translator;
 use std::collections::HashMap;
-use std::io::Write;
 
 /// Maximum nesting depth of tracks.
 const MAX_DEPTH: usize = 64;
@@ -27,7 +26,7 @@ pub(super) struct ThreadId {
 }
 
 /// A counter of a descriptor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct CounterDescription {
     unit: Vec<u8>,
     multiplier: i64,
@@ -108,8 +107,7 @@ impl TrackDescription {
 }
 
 fn counter_of(counter: Fields<'_>) -> Result<CounterDescription, MalformedField> {
-    let mut of =
-        CounterDescription { unit: Vec::new(), multiplier: 1, is_incremental: false, category: Vec::new() };
+    let mut of = CounterDescription::default();
     for field in counter {
         match field? {
             (2, category) => of.category = short(category.bytes()?),
@@ -136,24 +134,12 @@ fn short(text: &[u8]) -> Vec<u8> {
 
 /// Returns the row of a counter. A track does not state which processor it belongs to.
 fn pmc_row<'a>(name: &'a [u8], description: &'a [u8], unit: &'a [u8]) -> PmcRow<'a> {
-    const ZERO: Option<WholeNumber> = Some(WholeNumber::Signed(0));
     PmcRow {
-        agent_id: None,
-        target_arch: None,
-        event_code: ZERO,
-        instance_id: ZERO,
-        name,
-        symbol: name,
+        instance_id: Some(WholeNumber::Signed(0)),
         description: Some(description),
-        long_description: Some(b""),
         component: Some(b"perfetto"),
         units: Some(unit),
-        value_type: Some(b"ABS"),
-        block: Some(b""),
-        expression: Some(b""),
-        is_constant: ZERO,
-        is_derived: ZERO,
-        extdata: None,
+        ..PmcRow::absolute(name, name)
     }
 }
 
@@ -192,6 +178,7 @@ enum ThreadName {
 }
 
 /// The tracks of a file, and their rows so far.
+#[derive(Default)]
 pub(super) struct TraceTracks {
     described: HashMap<u64, TrackDescription>,
     /// Processes by their number in the shard, from 1.
@@ -205,133 +192,124 @@ pub(super) struct TraceTracks {
     samples: HashMap<(TrackPlace, Vec<u8>), TrackKey>,
 }
 
+impl TraceReader<'_> {
+    /// Returns the process and thread for slices and instants of a track; `None` if there are too many tracks.
+    pub(super) fn place(&mut self, uuid: u64) -> Result<Option<TrackPlace>, WriteError> {
+        if let Some(place) = self.tracks.places.get(&uuid) {
+            return Ok(Some(*place));
+        }
+        if self.tracks.places.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let thread = self.tracks.described.get(&uuid).and_then(|described| described.thread.clone());
+        let place = match thread {
+            Some(thread) => {
+                let Some(source) = self.tracks.source(Some(thread.pid)) else { return Ok(None) };
+                let described = self.tracks.described.get(&uuid).map_or(&[][..], |described| &described.name);
+                let name = if thread.name.is_empty() { described } else { &thread.name };
+                let (key, name) = (ThreadName::Tid(thread.tid), name.to_vec());
+                TrackPlace { source, thread: self.thread(source, key, thread.tid.into(), &name)? }
+            }
+            None => {
+                let (pid, name) = self.tracks.path(uuid);
+                let Some(source) = self.tracks.source(pid) else { return Ok(None) };
+                let key = ThreadName::Track(name.clone());
+                let number = -1 - self.tracks.others.get(&source).copied().unwrap_or(0);
+                TrackPlace { source, thread: self.thread(source, key, number, &name)? }
+            }
+        };
+        self.tracks.places.insert(uuid, place);
+        Ok(Some(place))
+    }
+
+    /// Returns the thread with these ids, which may have no track.
+    pub(super) fn thread_of(&mut self, pid: i32, tid: i32) -> Result<Option<TrackPlace>, WriteError> {
+        if self.tracks.threads.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let Some(source) = self.tracks.source(Some(pid)) else { return Ok(None) };
+        let thread = self.thread(source, ThreadName::Tid(tid), tid.into(), b"")?;
+        Ok(Some(TrackPlace { source, thread }))
+    }
+
+    /// Returns the counter of a track; `None` if there are too many.
+    pub(super) fn counter(&mut self, uuid: u64) -> Result<Option<TrackCounter>, WriteError> {
+        if let Some(counter) = self.tracks.counters.get(&uuid) {
+            return Ok(Some(counter.clone()));
+        }
+        if self.tracks.counters.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let (pid, mut name) = self.tracks.path(uuid);
+        if name.is_empty() {
+            name = format!("counter {uuid}").into_bytes();
+        }
+        let Some(source) = self.tracks.source(pid) else { return Ok(None) };
+        let described = self.tracks.described.get(&uuid).cloned().unwrap_or_default();
+        let of = described.counter.unwrap_or_default();
+        let key = (source, name);
+        let (pmc, track) = match self.tracks.known_counters.get(&key) {
+            Some(known) => *known,
+            None => {
+                let name = &key.1;
+                let pmc = self.output.row(source, &pmc_row(name, &described.description, &of.unit))?;
+                let name_id = Some(self.output.string(name)?);
+                let track = self.output.row(source, &TrackRow { tid: None, name_id, extdata: None })?;
+                self.tracks.known_counters.insert(key, (pmc, track));
+                (pmc, track)
+            }
+        };
+        let CounterDescription { multiplier, is_incremental, category, .. } = of;
+        let counter = TrackCounter { source, pmc, track, multiplier, is_incremental, category };
+        self.tracks.counters.insert(uuid, counter.clone());
+        Ok(Some(counter))
+    }
+
+    /// Returns the RocPD track for a thread's samples of one kind.
+    pub(super) fn moments(&mut self, place: TrackPlace, name: &[u8]) -> Result<Option<TrackKey>, WriteError> {
+        let key = (place, name.to_vec());
+        if let Some(track) = self.tracks.samples.get(&key) {
+            return Ok(Some(*track));
+        }
+        if self.tracks.samples.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let name_id = Some(self.output.string(name)?);
+        let row = TrackRow { tid: Some(place.thread), name_id, extdata: None };
+        let track = self.output.row(place.source, &row)?;
+        self.tracks.samples.insert(key, track);
+        Ok(Some(track))
+    }
+
+    fn thread(
+        &mut self,
+        source: u32,
+        key: ThreadName,
+        tid: i64,
+        name: &[u8],
+    ) -> Result<ThreadKey, WriteError> {
+        let is_track = matches!(key, ThreadName::Track(_));
+        let key = (source, key);
+        if let Some(thread) = self.tracks.threads.get(&key) {
+            return Ok(*thread);
+        }
+        *self.tracks.others.entry(source).or_default() += i64::from(is_track);
+        let name = (!name.is_empty()).then(|| cut(name));
+        let row = ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None };
+        let thread = self.output.row(source, &row)?;
+        self.tracks.threads.insert(key, thread);
+        Ok(thread)
+    }
+}
+
 impl TraceTracks {
     pub(super) fn new(
         described: HashMap<u64, TrackDescription>,
         processes: Vec<(i32, Vec<u8>)>,
     ) -> TraceTracks {
         let found = |(pid, command)| TraceProcess { pid, command, seen: None };
-        TraceTracks {
-            described,
-            processes: processes.into_iter().map(found).collect(),
-            places: HashMap::new(),
-            threads: HashMap::new(),
-            others: HashMap::new(),
-            counters: HashMap::new(),
-            known_counters: HashMap::new(),
-            samples: HashMap::new(),
-        }
-    }
-
-    /// Returns the process and thread for slices and instants of a track; `None` if there are too many tracks.
-    pub(super) fn place<W: Write>(
-        &mut self,
-        uuid: u64,
-        output: &mut Translator<W>,
-    ) -> Result<Option<TrackPlace>, WriteError> {
-        if let Some(place) = self.places.get(&uuid) {
-            return Ok(Some(*place));
-        }
-        if self.places.len() >= MAX_TRACKS {
-            return Ok(None);
-        }
-        let thread = self.described.get(&uuid).and_then(|described| described.thread.clone());
-        let place = match thread {
-            Some(thread) => {
-                let Some(source) = self.source(Some(thread.pid)) else { return Ok(None) };
-                let described = self.described.get(&uuid).map_or(&[][..], |described| &described.name);
-                let name = if thread.name.is_empty() { described } else { &thread.name };
-                let (key, name) = (ThreadName::Tid(thread.tid), name.to_vec());
-                TrackPlace { source, thread: self.thread(source, key, thread.tid.into(), &name, output)? }
-            }
-            None => {
-                let (pid, name) = self.path(uuid);
-                let Some(source) = self.source(pid) else { return Ok(None) };
-                let key = ThreadName::Track(name.clone());
-                let number = -1 - self.others.get(&source).copied().unwrap_or(0);
-                TrackPlace { source, thread: self.thread(source, key, number, &name, output)? }
-            }
-        };
-        self.places.insert(uuid, place);
-        Ok(Some(place))
-    }
-
-    /// Returns the thread with these ids, which may have no track.
-    pub(super) fn thread_of<W: Write>(
-        &mut self,
-        pid: i32,
-        tid: i32,
-        output: &mut Translator<W>,
-    ) -> Result<Option<TrackPlace>, WriteError> {
-        if self.threads.len() >= MAX_TRACKS {
-            return Ok(None);
-        }
-        let Some(source) = self.source(Some(pid)) else { return Ok(None) };
-        let thread = self.thread(source, ThreadName::Tid(tid), tid.into(), b"", output)?;
-        Ok(Some(TrackPlace { source, thread }))
-    }
-
-    /// Returns the counter of a track; `None` if there are too many.
-    pub(super) fn counter<W: Write>(
-        &mut self,
-        uuid: u64,
-        output: &mut Translator<W>,
-    ) -> Result<Option<TrackCounter>, WriteError> {
-        if let Some(counter) = self.counters.get(&uuid) {
-            return Ok(Some(counter.clone()));
-        }
-        if self.counters.len() >= MAX_TRACKS {
-            return Ok(None);
-        }
-        let (pid, mut name) = self.path(uuid);
-        if name.is_empty() {
-            name = format!("counter {uuid}").into_bytes();
-        }
-        let Some(source) = self.source(pid) else { return Ok(None) };
-        let described = self.described.get(&uuid).cloned().unwrap_or_default();
-        let of = described.counter.unwrap_or(CounterDescription {
-            unit: Vec::new(),
-            multiplier: 1,
-            is_incremental: false,
-            category: Vec::new(),
-        });
-        let key = (source, name);
-        let (pmc, track) = match self.known_counters.get(&key) {
-            Some(known) => *known,
-            None => {
-                let name = &key.1;
-                let pmc = output.row(source, &pmc_row(name, &described.description, &of.unit))?;
-                let name_id = Some(output.string(name)?);
-                let track = output.row(source, &TrackRow { tid: None, name_id, extdata: None })?;
-                self.known_counters.insert(key, (pmc, track));
-                (pmc, track)
-            }
-        };
-        let CounterDescription { multiplier, is_incremental, category, .. } = of;
-        let counter = TrackCounter { source, pmc, track, multiplier, is_incremental, category };
-        self.counters.insert(uuid, counter.clone());
-        Ok(Some(counter))
-    }
-
-    /// Returns the RocPD track for a thread's samples of one kind.
-    pub(super) fn moments<W: Write>(
-        &mut self,
-        place: TrackPlace,
-        name: &[u8],
-        output: &mut Translator<W>,
-    ) -> Result<Option<TrackKey>, WriteError> {
-        let key = (place, name.to_vec());
-        if let Some(track) = self.samples.get(&key) {
-            return Ok(Some(*track));
-        }
-        if self.samples.len() >= MAX_TRACKS {
-            return Ok(None);
-        }
-        let name_id = Some(output.string(name)?);
-        let row = TrackRow { tid: Some(place.thread), name_id, extdata: None };
-        let track = output.row(place.source, &row)?;
-        self.samples.insert(key, track);
-        Ok(Some(track))
+        let processes = processes.into_iter().map(found).collect();
+        TraceTracks { described, processes, ..TraceTracks::default() }
     }
 
     /// Extends the time range of a process by this time.
@@ -340,27 +318,6 @@ impl TraceTracks {
             let (first, last) = found.seen.unwrap_or((at, at));
             found.seen = Some((first.min(at), last.max(at)));
         }
-    }
-
-    fn thread<W: Write>(
-        &mut self,
-        source: u32,
-        key: ThreadName,
-        tid: i64,
-        name: &[u8],
-        output: &mut Translator<W>,
-    ) -> Result<ThreadKey, WriteError> {
-        let is_track = matches!(key, ThreadName::Track(_));
-        let key = (source, key);
-        if let Some(thread) = self.threads.get(&key) {
-            return Ok(*thread);
-        }
-        *self.others.entry(source).or_default() += i64::from(is_track);
-        let name = (!name.is_empty()).then(|| cut(name));
-        let row = ThreadRow { ppid: None, tid: tid.into(), name, start: None, end: None, extdata: None };
-        let thread = output.row(source, &row)?;
-        self.threads.insert(key, thread);
-        Ok(thread)
     }
 
     /// Returns the process id of a track, and its name preceded by those of the tracks between them.

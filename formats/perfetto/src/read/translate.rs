@@ -9,27 +9,27 @@ use super::slices::{SlicePairs, UnpairedSlice};
 use super::survey::{TraceSurvey, survey};
 use super::tracks::TraceTracks;
 use super::wire::{Field, Fields, MalformedField};
+use rpd_shard::WriteError;
 use rpd_shard::file::Owner;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockSet, Loss, LossCause, Process};
-use rpd_shard::{ShardWriter, WriteError};
 use rpd_translator::{PendingLimit, TranslateError, Translation, Translator};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::path::Path;
+use thiserror::Error;
 
 /// Maximum number of sequences of one file.
 const MAX_SEQUENCES: usize = 1 << 16;
 /// Maximum time in ns between the clock readings of a snapshot: Perfetto reads one clock after the other.
 const SNAPSHOT_BRACKET: i64 = 1_000;
-/// Writes a trace as a shard with one source per process; returns the sink and the translation notes. Reads the
+/// Writes a trace as a shard with one source per process; returns the translation notes. Reads the
 /// file twice. A truncated or damaged file yields the rows before the damage, a warning, and a loss of unknown
 /// size.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     let TraceSurvey { tracks, processes, clocks, damage } = survey(path)?;
-    let shard = ShardWriter::of_owner(sink, owner)?;
     let mut reader = TraceReader {
-        output: Translator::new(shard, PendingLimit::MANY_PROCESSES),
+        output: Translator::new(sink, owner, PendingLimit::MANY_PROCESSES)?,
         tracks: TraceTracks::new(tracks, processes),
         clocks,
         sequences: HashMap::new(),
@@ -53,7 +53,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     if owner.clocks.is_empty() && owner.processes.is_none() {
         reader.readings()?;
     }
-    reader.told();
+    reader.warn_of_irregularities();
     Ok(reader.output.finish()?)
 }
 
@@ -69,26 +69,16 @@ fn io(path: &Path, source: std::io::Error) -> TranslateError {
 }
 
 /// The reason why reading of packets stopped.
+#[derive(Debug, Error)]
+#[error(transparent)]
 enum ReadEnd {
-    Stop(PacketStop),
-    Error(WriteError),
-}
-
-impl From<PacketStop> for ReadEnd {
-    fn from(stop: PacketStop) -> ReadEnd {
-        ReadEnd::Stop(stop)
-    }
-}
-
-impl From<WriteError> for ReadEnd {
-    fn from(error: WriteError) -> ReadEnd {
-        ReadEnd::Error(error)
-    }
+    Stop(#[from] PacketStop),
+    Error(#[from] WriteError),
 }
 
 /// State while packets are read.
-pub(super) struct TraceReader<W: Write> {
-    pub(super) output: Translator<W>,
+pub(super) struct TraceReader<'s> {
+    pub(super) output: Translator<'s>,
     pub(super) tracks: TraceTracks,
     clocks: super::clocks::TraceClocks,
     sequences: HashMap<u32, PacketSequence>,
@@ -144,10 +134,7 @@ impl<'a> PacketParts<'a> {
     }
 }
 
-/// The reason for a loss, the table that the row would be in, and the cause for the ledger.
-pub(super) struct LossReason(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
-
-impl<W: Write> TraceReader<W> {
+impl TraceReader<'_> {
     fn packets<R: BufRead>(
         &mut self,
         packets: &mut TracePackets<R>,
@@ -155,15 +142,15 @@ impl<W: Write> TraceReader<W> {
     ) -> Result<(), ReadEnd> {
         while let Some(packet) = packets.next()? {
             let TracePacket::Whole(bytes) = packet else {
-                self.lose(0, LossReason("packets that are too long", None, LossCause::OverLimit));
+                self.lose(0, "packets that are too long", None, LossCause::OverLimit);
                 continue;
             };
-            let packed = match PacketParts::read(bytes).and_then(|parts| self.packet(parts)) {
-                Ok(PacketOutcome::Done) => continue,
-                Ok(PacketOutcome::Packed(packed)) if may_be_packed => packed,
-                Ok(PacketOutcome::Failed(error)) => return Err(error.into()),
-                Ok(PacketOutcome::Packed(_)) | Err(MalformedField) => {
-                    self.lose(0, LossReason("packets that make no sense", None, LossCause::BadRecord));
+            let packed = match self.packet(bytes) {
+                Ok(None) => continue,
+                Ok(Some(packed)) if may_be_packed => packed,
+                Err(PacketError::Error(error)) => return Err(error.into()),
+                Ok(Some(_)) | Err(PacketError::Malformed(_)) => {
+                    self.lose(0, "packets that make no sense", None, LossCause::BadRecord);
                     continue;
                 }
             };
@@ -179,24 +166,21 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    /// Reads a packet, beginning with the data that its event refers to.
-    fn packet<'p>(&mut self, parts: PacketParts<'p>) -> Result<PacketOutcome<'p>, MalformedField> {
+    /// Reads a packet, beginning with the data that its event refers to. Returns the compressed packets in it.
+    fn packet<'p>(&mut self, packet: &'p [u8]) -> Result<Option<&'p [u8]>, PacketError> {
+        let parts = PacketParts::read(packet)?;
         if let Some(packed) = parts.packed {
-            return packed.bytes().map(PacketOutcome::Packed);
+            return Ok(Some(packed.bytes()?));
         }
         if self.sequences.len() >= MAX_SEQUENCES && !self.sequences.contains_key(&parts.sequence) {
-            self.lose(0, LossReason("packets of too many sequences", None, LossCause::OverLimit));
-            return Ok(PacketOutcome::Done);
+            self.lose(0, "packets of too many sequences", None, LossCause::OverLimit);
+            return Ok(None);
         }
         let mut sequence = self.sequences.remove(&parts.sequence).unwrap_or_default();
         let known = sequence.begin(parts.flags, parts.cleared, parts.dropped, &mut self.room);
         let taken = self.with(&mut sequence, &parts, known);
         self.sequences.insert(parts.sequence, sequence);
-        match taken {
-            Ok(()) => Ok(PacketOutcome::Done),
-            Err(PacketError::Malformed) => Err(MalformedField),
-            Err(PacketError::Error(error)) => Ok(PacketOutcome::Failed(error)),
-        }
+        taken.map(|()| None)
     }
 
     fn with(
@@ -217,7 +201,7 @@ impl<W: Write> TraceReader<W> {
         let happens = parts.event.or(parts.sample);
         if !known {
             if happens.is_some() {
-                self.lose(0, LossReason("events after a gap", None, LossCause::Truncated));
+                self.lose(0, "events after a gap", None, LossCause::Truncated);
             }
             return Ok(());
         }
@@ -237,7 +221,7 @@ impl<W: Write> TraceReader<W> {
         let Some(Some(at)) = time else {
             let what =
                 if time.is_none() { "events without a time" } else { "events on a clock of their own" };
-            self.lose(0, LossReason(what, None, LossCause::BadRecord));
+            self.lose(0, what, None, LossCause::BadRecord);
             return Ok(());
         };
         if let Some(event) = parts.event {
@@ -269,9 +253,7 @@ impl<W: Write> TraceReader<W> {
                     self.region(&open, last.max(open.start), true)?;
                 }
                 UnpairedSlice::NotBegun(_) => {
-                    let lost =
-                        LossReason("ends without a beginning", Some(rocpd::REGION), LossCause::BadRecord);
-                    self.lose(0, lost);
+                    self.lose(0, "ends without a beginning", Some(rocpd::REGION), LossCause::BadRecord);
                 }
             }
         }
@@ -299,12 +281,20 @@ impl<W: Write> TraceReader<W> {
         Ok(())
     }
 
-    pub(super) fn lose(&mut self, source: u32, LossReason(what, table, cause): LossReason) {
-        self.output.lose(what, Loss { source, table, cause, rows: Some(1) });
+    /// Records the loss of a row that would be in `table`.
+    pub(super) fn lose(&mut self, source: u32, what: &str, table: Option<TableId>, cause: LossCause) {
+        self.lose_many(source, what, table, cause, 1);
     }
 
     /// Records a loss of `rows` rows, unless `rows` is 0.
-    pub(super) fn lose_many(&mut self, source: u32, LossReason(what, table, cause): LossReason, rows: u64) {
+    pub(super) fn lose_many(
+        &mut self,
+        source: u32,
+        what: &str,
+        table: Option<TableId>,
+        cause: LossCause,
+        rows: u64,
+    ) {
         if rows > 0 {
             self.output.lose(what, Loss { source, table, cause, rows: Some(rows) });
         }
@@ -320,7 +310,7 @@ impl<W: Write> TraceReader<W> {
     }
 
     /// Adds warnings about irregularities and losses.
-    fn told(&mut self) {
+    fn warn_of_irregularities(&mut self) {
         if self.room.left_out > 0 {
             self.odd.insert("interned texts for which there was no room", self.room.left_out);
         }
@@ -331,30 +321,12 @@ impl<W: Write> TraceReader<W> {
     }
 }
 
-/// The result of a packet.
-enum PacketOutcome<'a> {
-    Done,
-    /// The packet contains compressed packets.
-    Packed(&'a [u8]),
-    Failed(WriteError),
-}
-
 /// The reason why a packet is not read.
+#[derive(Debug, Error)]
+#[error(transparent)]
 pub(super) enum PacketError {
-    Malformed,
-    Error(WriteError),
-}
-
-impl From<MalformedField> for PacketError {
-    fn from(_: MalformedField) -> PacketError {
-        PacketError::Malformed
-    }
-}
-
-impl From<WriteError> for PacketError {
-    fn from(error: WriteError) -> PacketError {
-        PacketError::Error(error)
-    }
+    Malformed(#[from] MalformedField),
+    Error(#[from] WriteError),
 }
 
 /// Returns the name of a field that is not supported, or its number if it is uncommon.

@@ -10,7 +10,8 @@ pub(super) enum Field<'a> {
 }
 
 /// A malformed message: truncated, or with invalid bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a field is malformed")]
 pub(super) struct MalformedField;
 
 /// Largest valid field number.

@@ -18,7 +18,8 @@ use std::io::Write;
 fn try_translated(bytes: &[u8]) -> Result<(Contents, Translation), TranslateError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
-    let (shard, told) = translate(file.path(), Vec::new(), &owner())?;
+    let mut shard = Vec::new();
+    let told = translate(file.path(), &mut shard, &owner())?;
     Ok((Contents::of(&shard), told))
 }
 

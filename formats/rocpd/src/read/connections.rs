@@ -1,11 +1,9 @@
 //! Read-only SQLite connections to a file.
 
 use super::error::ReadError;
-use rpd_files::{AnchorUse, entry_stat, open_by_path};
+use rpd_files::{AnchorUse, entry_stat, file_uri, open_by_path};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -89,7 +87,7 @@ pub(super) fn connect(path: &Path, torn: bool) -> Result<Connection, ReadError> 
 fn connect_to(path: &Path, torn: bool) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(uri(path), flags)?;
+    let conn = Connection::open_with_flags(file_uri(path) + "?immutable=1&mode=ro", flags)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
@@ -99,22 +97,6 @@ fn connect_to(path: &Path, torn: bool) -> rusqlite::Result<Connection> {
         conn.execute_batch("PRAGMA writable_schema = ON;")?;
     }
     Ok(conn)
-}
-
-/// Formats a path as a URI with parameters for SQLite. A path may contain any byte.
-fn uri(path: &Path) -> String {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut uri = "file://".to_owned();
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
-            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
-            byte => {
-                let _ = write!(uri, "%{byte:02X}");
-            }
-        }
-    }
-    uri + "?immutable=1&mode=ro"
 }
 
 #[cfg(test)]

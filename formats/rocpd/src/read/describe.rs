@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Columns that every table has and that the data model implies.
-const IMPLIED: [&str; 2] = ["id", "guid"];
+const IMPLIED_COLUMNS: [&str; 2] = ["id", "guid"];
 
 /// Table descriptions that differ from the data model.
 static TABLES: Shared<Table> = Shared::new();
@@ -61,7 +61,7 @@ pub(super) fn describe(
     let mut before: Option<String> = None;
     for (place, found) in file.columns.iter().enumerate() {
         let is_listed = columns.iter().any(|(c, _)| c.name.eq_ignore_ascii_case(&found.name));
-        let is_implied = IMPLIED.iter().any(|implied| found.name.eq_ignore_ascii_case(implied));
+        let is_implied = IMPLIED_COLUMNS.iter().any(|implied| found.name.eq_ignore_ascii_case(implied));
         if found.stored_at.is_none() && !is_listed {
             warnings.push(format!("{name}.{} is computed and is left out", found.name));
             continue;

@@ -22,9 +22,9 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Assumed bytes per row, to estimate the number of rows from pages.
 const ROW_BYTES: usize = 64;
 /// Maximum bytes on overflow pages in a piece of leaf pages. A page with more is read cell by cell.
-const MOST_OVERFLOW: u64 = 2 << 20;
+const MAX_OVERFLOW_BYTES: u64 = 2 << 20;
 /// Maximum bytes of text in a piece of several rows that SQLite reads.
-const MOST_TEXT: usize = 256 << 20;
+const MAX_TEXT_BYTES: usize = 256 << 20;
 
 /// Storage of a table in the file.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Stored {
                 if sum > u64::from(database.page_count()) * database.page_size() as u64 {
                     return Ok(vec![piece.clone()]);
                 }
-                Ok(Piece::of_cells(leaves[0], &payloads, MOST_OVERFLOW))
+                Ok(Piece::of_cells(leaves[0], &payloads, MAX_OVERFLOW_BYTES))
             }
             _ => Ok(piece.split()),
         }
@@ -142,7 +142,7 @@ impl Stored {
             PiecePlace::Cells { page, first, next } => {
                 database.rows_of_cells(*page, usize::from(*first)..usize::from(*next), &places)
             }
-            PiecePlace::Pages(leaves) => database.rows_bounded(leaves, &places, MOST_OVERFLOW),
+            PiecePlace::Pages(leaves) => database.rows_bounded(leaves, &places, MAX_OVERFLOW_BYTES),
             // Only SQLite searches for keys.
             PiecePlace::Keys { .. } => return Err(ReadError::Changed(database.path().to_owned())),
         };
@@ -229,7 +229,7 @@ impl Stored {
             let values = places.iter().map(value).collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?;
             builder.push(&values);
             keys.push(key);
-            if builder.text_bytes() > MOST_TEXT && keys.len() > 1 {
+            if builder.text_bytes() > MAX_TEXT_BYTES && keys.len() > 1 {
                 return Err(ReadError::TooLarge { path: path.to_owned(), table: self.name.clone() });
             }
         }

@@ -1,7 +1,8 @@
 //! The metadata tags of an id space.
 
 use crate::schema::METADATA as METADATA_NAME;
-use rpd_shard::model::{Column, Declared, Kind, Local, Rows, Table, TableId, Value};
+use rpd_shard::model::columns::text;
+use rpd_shard::model::{Local, Rows, Table, TableId, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -12,13 +13,7 @@ const MAX_VALUE: usize = 1 << 20;
 
 /// Description of the metadata table, which the data model lacks.
 pub(super) static METADATA: LazyLock<Arc<Table>> = LazyLock::new(|| {
-    let text = |name: &str| Column {
-        name: name.to_owned(),
-        kind: Kind::Text,
-        sql: Declared { type_name: "TEXT".to_owned(), not_null: true, ..Declared::default() },
-        near: None,
-    };
-    let columns = ["tag", "value"].map(text).into();
+    let columns = ["tag", "value"].map(|name| text(name).not_null()).into();
     Arc::new(Table { id: TableId(0), name: METADATA_NAME.to_owned(), columns })
 });
 

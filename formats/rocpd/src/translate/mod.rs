@@ -5,65 +5,43 @@
 //! reliably. Each process becomes a source with its own keys and stack ids, whether or not it shares its table set
 //! with others.
 
+mod row_owners;
 mod tables;
-mod whose;
 
 use crate::read::{Database, ProcessFacts, ReadError, Space, SpaceTable, Wanted, redacted_command};
+use row_owners::{RowLinks, RowOwners};
+use rpd_files::beside;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
-use rpd_shard::model::{
-    FIRST_CARRIED_TABLE, Kind, Local, Rows, Schema, Table, TableId, Value, is_wider, rocpd,
-};
+use rpd_shard::model::{Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, Loss, LossCause, Node, Process};
 use rpd_shard::{ShardWriter, WriteError};
+use rpd_translator::{TranslateError, Translation};
 use rusqlite::{Connection, OpenFlags};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use whose::{RowLinks, RowOwners};
 
 /// Number of the first process in the shard.
-const FIRST: u32 = 1;
+const FIRST_SOURCE: u32 = 1;
 /// Key of the row of the process, and of that of its node, within each source.
-const ONLY: Value<'static> = Value::Int(1);
+const ONLY_KEY: Value<'static> = Value::Int(1);
 /// An id that no string has.
 const NO_STRING: Value<'static> = Value::Int(0);
 /// Maximum number of warnings about one file.
 const MAX_WARNINGS: usize = 20;
+/// Maximum number of metadata tags that a note lists by name.
+const MAX_NAMED_TAGS: usize = 3;
 /// Maximum number of processes of one file.
 const MAX_PROCESSES: usize = 4096;
 /// Maximum number of rows of all processes that wait for their blocks to fill.
 const MAX_PENDING: usize = 2 << 20;
 
-/// Reason why a database cannot be translated to a shard.
-#[derive(Debug, thiserror::Error)]
-pub enum TranslateError {
-    /// The database cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The shard cannot be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// One shard cannot represent the content; the database can be merged as it is.
-    #[error("{} {what}: it cannot become a shard, but can be merged as it is", path.display())]
-    Unfit {
-        /// Path of the file.
-        path: PathBuf,
-        /// Content that exceeds a limit or is ambiguous.
-        what: &'static str,
-    },
-}
-
-/// Result of translating a database.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Translation {
-    /// Rows in the shard per table.
-    pub rows: BTreeMap<TableId, u64>,
-    /// Losses, one line each. The loss ledger of the shard has them too.
-    pub warnings: Vec<String>,
-    /// Metadata tags that are not part of RocPD. A shard cannot store them.
-    pub tags: Vec<String>,
+impl From<ReadError> for TranslateError {
+    fn from(error: ReadError) -> TranslateError {
+        TranslateError::Database(Box::new(error))
+    }
 }
 
 /// Returns whether a metadata tag is not one of RocPD's own.
@@ -71,17 +49,16 @@ fn is_foreign(tag: &str) -> bool {
     !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
 }
 
-/// Writes the content of a database as a shard and returns the sink.
+/// Writes the content of a database as a shard.
 ///
 /// First applies a journal that a killed writer left. This changes the file, which must therefore be a copy that is
 /// not needed for anything else.
-pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Translation, TranslateError> {
     settle(path);
     let database = Database::open(path)?;
     let parts = parts(&database).map_err(|what| TranslateError::Unfit { path: path.to_owned(), what })?;
     let shard = ShardWriter::of_owner(sink, owner)?;
     let mut output = ShardOutput {
-        path,
         database: &database,
         shard,
         defined: BTreeSet::new(),
@@ -92,9 +69,19 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     for part in &parts {
         output.part(part)?;
     }
-    let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag)).cloned();
-    output.translation.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
-    Ok((output.shard.finish()?, output.translation))
+    let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag));
+    output.translation.notes.extend(note_of_tags(&tags.map(String::as_str).collect()));
+    output.shard.finish()?;
+    Ok(output.translation)
+}
+
+/// Returns a note about metadata tags that a shard cannot store.
+fn note_of_tags(tags: &BTreeSet<&str>) -> Option<String> {
+    let named: Vec<&str> = tags.iter().copied().take(MAX_NAMED_TAGS).collect();
+    let count = if tags.len() == 1 { "1 tag" } else { &format!("{} tags", tags.len()) };
+    let more = if tags.len() > MAX_NAMED_TAGS { ", ..." } else { "" };
+    let note = || format!("a shard has no room for {count} of its metadata: {}{more}", named.join(", "));
+    (!tags.is_empty()).then(note)
 }
 
 /// A table set that is translated.
@@ -106,7 +93,7 @@ struct SetPart<'a> {
     tables: Vec<Arc<Table>>,
     /// Number in the shard of its first process.
     first: u32,
-    whose: RowOwners,
+    owners: RowOwners,
 }
 
 /// Returns the table sets that have content, or the reason why they cannot become a shard.
@@ -130,10 +117,10 @@ fn parts(database: &Database) -> Result<Vec<SetPart<'_>>, &'static str> {
         return Err("has processes of several nodes");
     }
     let sets: Vec<&Space> = spaces.iter().map(|(_, space)| *space).collect();
-    let mut first = FIRST;
+    let mut first = FIRST_SOURCE;
     let mut parts = Vec::with_capacity(sets.len());
     for ((number, space), tables) in spaces.into_iter().zip(tables::described(&sets)?) {
-        parts.push(SetPart { space, number, tables, first, whose: RowOwners::of(database, number, space)? });
+        parts.push(SetPart { space, number, tables, first, owners: RowOwners::of(database, number, space)? });
         first += space.processes.len().max(1) as u32;
     }
     Ok(parts)
@@ -150,11 +137,7 @@ fn has_content(database: &Database, number: usize, space: &Space) -> bool {
 
 /// Lets SQLite complete the transaction of a killed writer. If that fails, opening the file reports the reason.
 fn settle(path: &Path) {
-    let is_there = |ending: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(ending);
-        std::fs::metadata(name).is_ok_and(|found| found.len() > 0)
-    };
+    let is_there = |suffix| std::fs::metadata(beside(path, suffix)).is_ok_and(|found| found.len() > 0);
     if is_there("-wal") || is_there("-journal") {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let _ = Connection::open_with_flags(path, flags)
@@ -162,10 +145,9 @@ fn settle(path: &Path) {
     }
 }
 
-struct ShardOutput<'a, W: Write> {
-    path: &'a Path,
+struct ShardOutput<'a, 's> {
     database: &'a Database,
-    shard: ShardWriter<W>,
+    shard: ShardWriter<&'s mut dyn Write>,
     /// Tables that the shard already describes.
     defined: BTreeSet<TableId>,
     /// Id in the shard of each string of the table set, by its key in the database.
@@ -173,15 +155,10 @@ struct ShardOutput<'a, W: Write> {
     translation: Translation,
 }
 
-impl<W: Write> ShardOutput<'_, W> {
+impl ShardOutput<'_, '_> {
     fn warn(&mut self, line: &str) {
         if self.translation.warnings.len() < MAX_WARNINGS {
-            let path = self.path.display().to_string();
-            self.translation.warnings.push(if line.contains(&path) {
-                line.to_owned()
-            } else {
-                format!("{path}: {line}")
-            });
+            self.translation.warnings.push(line.to_owned());
         }
     }
 
@@ -194,7 +171,7 @@ impl<W: Write> ShardOutput<'_, W> {
     fn damage(&mut self) {
         for line in self.database.damage() {
             self.warn(line);
-            self.lose(FIRST, None, LossCause::Truncated, None);
+            self.lose(FIRST_SOURCE, None, LossCause::Truncated, None);
         }
     }
 
@@ -220,14 +197,14 @@ impl<W: Write> ShardOutput<'_, W> {
         let unknown = [ProcessFacts::default()];
         let all = if space.processes.is_empty() { &unknown } else { &space.processes[..] };
         let seen = |facts: &ProcessFacts| (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
-        let everybody: Vec<(i32, i64)> = all.iter().map(seen).collect();
+        let all_seen: Vec<(i32, i64)> = all.iter().map(seen).collect();
         for (source, facts) in (part.first..).zip(all) {
             let (pid, start) = seen(facts);
             let node = space.nodes.iter().find(|(key, _)| *key == facts.nid).or(space.nodes.first());
             let node = node.map(|(_, node)| node.clone()).unwrap_or_default();
             let node = match boot_of_machine(&node) {
                 Some(boot_id) => Node { boot_id, ..node },
-                None => unnamed_node(0, &everybody),
+                None => unnamed_node(0, &all_seen),
             };
             let process = Process {
                 source,
@@ -296,8 +273,7 @@ impl<W: Write> ShardOutput<'_, W> {
     fn table(&mut self, part: &SetPart<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
         let description = &*part.tables[place];
         let id = description.id;
-        let widens = Schema::builtin().get(id).is_some_and(|known| is_wider(description, known));
-        if (id >= FIRST_CARRIED_TABLE || widens) && self.defined.insert(id) {
+        if tables::needs_description(description) && self.defined.insert(id) {
             self.shard.table(description)?;
         }
         self.each(part, place, table, |output, rows| {
@@ -305,7 +281,7 @@ impl<W: Write> ShardOutput<'_, W> {
             let mut values = Vec::with_capacity(rows.columns.len());
             for i in 0..rows.len {
                 let key = rows.keys.get(i);
-                let source = part.first + part.whose.place(rows, &links, i);
+                let source = part.first + part.owners.place(rows, &links, i);
                 if key == i64::MAX {
                     output.warn(&format!(
                         "a row of {} has the id {key}, the largest there is",
@@ -318,7 +294,7 @@ impl<W: Write> ShardOutput<'_, W> {
                 for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
                     values.push(match (&column.kind, cells.get(i)) {
                         (_, Value::Null) => Value::Null,
-                        (Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS), _) => ONLY,
+                        (Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS), _) => ONLY_KEY,
                         (Kind::Str, Value::Int(key)) => {
                             output.strings.get(&key).map_or(NO_STRING, |id| Value::Int(*id))
                         }

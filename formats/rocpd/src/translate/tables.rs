@@ -1,7 +1,7 @@
 //! Describes the tables of a file with several table sets once for all sets.
 
 use crate::read::Space;
-use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Table, TableId};
+use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, is_wider};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const MAX_CARRIED: usize = 256;
 
 const TOO_WIDE: &str = "has a table of more than 64 columns";
 const TOO_MANY: &str = "has too many tables that are none of RocPD's";
-const DIFFERENT: &str = "has sets of tables with different columns";
+const UNEQUAL_SETS: &str = "has sets of tables with different columns";
 
 /// Returns the tables of each set, in its order, as described in the shard. Tables with the same name get the same
 /// number. The error is the reason why that is impossible.
@@ -41,13 +41,20 @@ pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'sta
             }
             let table = renumbered(&table.table, &own);
             if known.entry(table.id).or_insert_with(|| table.clone()) != &table {
-                return Err(DIFFERENT);
+                return Err(UNEQUAL_SETS);
             }
             tables.push(table);
         }
         all.push(tables);
     }
     Ok(all)
+}
+
+/// Returns whether readers of a shard need the description of a table, because they know no such table, or not all
+/// of its columns.
+pub(super) fn needs_description(table: &Table) -> bool {
+    table.id >= FIRST_CARRIED_TABLE
+        || Schema::builtin().get(table.id).is_some_and(|known| is_wider(table, known))
 }
 
 /// Replaces the numbers of tables in a description.

@@ -91,10 +91,10 @@ pub(super) fn has_id(shape: &Shape) -> bool {
 
 /// Returns the number of rows of a table, and whether `sqlite_sequence` is lower than its largest key.
 pub(super) fn rows_of(conn: &Connection, table: &str, shape: &Shape) -> Result<(u64, bool)> {
-    let behind = match has_id(shape) {
+    let is_sequence_low = match has_id(shape) {
         true => "coalesce(max(id) > coalesce((SELECT seq FROM sqlite_sequence WHERE name = ?1), 0), 0)",
         false => "?1 IS NULL",
     };
-    let sql = format!("SELECT count(*), {behind} FROM {}", identifier(table));
+    let sql = format!("SELECT count(*), {is_sequence_low} FROM {}", identifier(table));
     conn.query_row(&sql, [table], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))
 }

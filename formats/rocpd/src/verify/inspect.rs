@@ -174,10 +174,10 @@ fn check_tables(
     report.problems.extend(problems);
     for (name, shape) in &found {
         let table = format!("{name}{suffix}");
-        let (rows, is_behind) = rows_of(conn, &table, shape)?;
+        let (rows, is_sequence_low) = rows_of(conn, &table, shape)?;
         *report.rows.entry(name.clone()).or_default() += rows;
         report.tables.insert(table, rows);
-        if is_behind {
+        if is_sequence_low {
             report.problems.push(Problem::Sequence(name.clone()));
         }
     }
@@ -192,13 +192,13 @@ fn check_others(conn: &Connection, suffixes: &[&str], report: &mut CheckReport) 
     )?;
     let others = others.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     for other in others {
-        let (thing, name, table): (String, String, String) = other?;
+        let (kind, name, table): (String, String, String) = other?;
         let is_of_set = suffixes.iter().any(|suffix| name.ends_with(suffix));
         match name.starts_with("rocpd_") || table.starts_with("rocpd_") {
             // Already compared with the tables of the set.
-            true if thing == "table" && is_of_set => {}
-            true => report.problems.push(Problem::Extra(format!("{thing} {name}"))),
-            false => report.extras.push(format!("{thing} {name}")),
+            true if kind == "table" && is_of_set => {}
+            true => report.problems.push(Problem::Extra(format!("{kind} {name}"))),
+            false => report.extras.push(format!("{kind} {name}")),
         }
     }
     Ok(())

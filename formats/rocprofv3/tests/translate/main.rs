@@ -27,7 +27,8 @@ fn file(text: &[u8]) -> (tempfile::TempDir, PathBuf) {
 
 fn try_translated(text: &[u8]) -> Result<(Contents, Translation), TranslateError> {
     let (_dir, path) = file(text);
-    let (bytes, translation) = translate(&path, Vec::new(), &Owner::unknown(run()))?;
+    let mut bytes = Vec::new();
+    let translation = translate(&path, &mut bytes, &Owner::unknown(run()))?;
     let contents = Contents::of(&bytes);
     contents.check_references();
     Ok((contents, translation))
@@ -460,7 +461,8 @@ fn a_real_file_is_in_its_shard() {
     let Some(path) = real_file(dir.path()) else { return };
     assert!(is_rocprofv3_json(&path));
     let json: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let (bytes, translation) = translate(&path, Vec::new(), &Owner::unknown(run())).unwrap();
+    let mut bytes = Vec::new();
+    let translation = translate(&path, &mut bytes, &Owner::unknown(run())).unwrap();
     let shard = Contents::of(&bytes);
     shard.check_references();
     no_warnings(&translation);

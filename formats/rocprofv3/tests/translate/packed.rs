@@ -24,7 +24,8 @@ fn translated(bytes: &[u8]) -> (Contents, Translation) {
     let path = folder.path().join("results.json.gz");
     std::fs::write(&path, bytes).unwrap();
     assert!(is_rocprofv3_json(&path));
-    let (bytes, translation) = translate(&path, Vec::new(), &Owner::unknown(run())).unwrap();
+    let mut bytes = Vec::new();
+    let translation = translate(&path, &mut bytes, &Owner::unknown(run())).unwrap();
     assert!(peek(&path).is_ok());
     let contents = Contents::of(&bytes);
     contents.check_references();

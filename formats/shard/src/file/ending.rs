@@ -45,7 +45,7 @@ impl<W: Write> ShardWriter<W> {
         let index = (self.blocks.len() + records) * ENTRY_BYTES;
         max_block_bytes(ledger)
             + self.reserve.process_bytes
-            + clocks.iter().map(|kept| max_block_bytes(kept.raw.len())).sum::<u64>()
+            + clocks.iter().map(|held| max_block_bytes(held.raw.len())).sum::<u64>()
             + max_block_bytes(self.identity.len())
             + max_block_bytes(index)
             + (TRAILER_BYTES + FILE_HEADER_BYTES) as u64
@@ -72,7 +72,7 @@ impl<W: Write> ShardWriter<W> {
             BlockKind::Rows(rocpd::STRING) if header.source == 0 => self.strings.give_up(rows),
             BlockKind::Rows(table) => {
                 if let Some(open) = self.places.get(&(header.source, table)).map(|p| &mut self.pending[*p]) {
-                    open.kept -= rows;
+                    open.written -= rows;
                     open.lost += rows;
                 }
             }
@@ -84,7 +84,7 @@ impl<W: Write> ShardWriter<W> {
         let strings = (0, rocpd::STRING, self.strings.flushed as u64, self.strings.lost);
         let open = self.places.iter().map(|((source, table), place)| {
             let open = &self.pending[*place];
-            (*source, *table, open.kept, open.lost)
+            (*source, *table, open.written, open.lost)
         });
         let tables: Vec<_> = std::iter::once(strings).chain(open).collect();
         let mut losses = self.losses.clone();
@@ -94,7 +94,7 @@ impl<W: Write> ShardWriter<W> {
         }
         let losses = losses.into_iter();
         Ledger {
-            written: tables.iter().map(|(source, table, kept, _)| (*source, *table, *kept)).collect(),
+            written: tables.iter().map(|(source, table, written, _)| (*source, *table, *written)).collect(),
             losses: losses
                 .map(|((source, table, cause), rows)| Loss { source, table, cause, rows })
                 .collect(),
@@ -114,7 +114,7 @@ impl<W: Write> ShardWriter<W> {
         }
         if extras >= Extras::ProcessesAndClocks {
             let clocks = self.reserve.clocks_from(self.position).iter();
-            records.extend(clocks.map(|kept| (kept.kind, 0, kept.raw.clone())));
+            records.extend(clocks.map(|held| (held.kind, 0, held.raw.clone())));
         }
         records.push((BlockKind::Identity, 0, self.identity.clone()));
 

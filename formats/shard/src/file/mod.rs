@@ -19,8 +19,8 @@ mod owner;
 mod pending;
 mod reader;
 mod reserve;
+mod side_records;
 mod strings;
-mod typed_rows;
 mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};

@@ -1,29 +1,14 @@
 use super::block::BlockKind;
 use super::block_ref::{BlockDamage, BlockRef, Damage, payload};
 use super::open_error::{OpenError, check_file_header};
+use super::side_records::SideRecords;
 use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, Version, index};
 use crate::codec::{decode_handles, decode_needed};
-use crate::model::{
-    Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, current_table_name, is_wider, rocpd,
-};
-use crate::record::{
-    COMMAND_SOURCE, ClockSet, Ledger, ProbeBurst, Process, ProfilerLoss, RunIdentity, Selection, wire,
-};
+use crate::model::{Column, Keys, Local, Rows, Schema, Value, rocpd};
+use crate::record::{ClockSet, Ledger, ProbeBurst, Process, ProfilerLoss, RunIdentity, Selection};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Maximum number of clock sets that are read from one shard: one every 5 s for a week.
-const MAX_CLOCK_SETS: usize = 1 << 17;
-/// Maximum number of probe bursts that are read from one shard: the same number.
-const MAX_PROBE_BURSTS: usize = 1 << 17;
-/// Maximum number of profiler losses that are read from one shard. Each profiler of a rank records a few of them.
-const MAX_PROFILER_LOSSES: usize = 256;
-/// Maximum bytes of a record of a run, a process, a command, a selection, a burst or a profiler loss. The command
-/// and the selected environment of a process are the largest part.
-const MAX_RECORD_BYTES: usize = 256 << 10;
-/// Maximum bytes of all process records of one shard.
-const MAX_PROCESS_BYTES: usize = 128 << 20;
 
 /// Error of reading a block. The rows of this block are lost, those of other blocks are not.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +70,7 @@ impl Shard {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let version = check_file_header(path, &bytes)?;
         let found = index::find(&bytes).map_err(io)?;
-        let mut records = Records::default();
+        let mut records = SideRecords::default();
         for block in found.blocks.iter().filter(|b| !matches!(b.header.kind, BlockKind::Rows(_))) {
             // A damaged record is reported like any other damage; its second copy may be intact.
             let taken = (!records.is_full_of(block.header.kind))
@@ -217,7 +202,7 @@ impl Shard {
             let added = self.rows_of(block, &|_| true).and_then(|rows| {
                 let cells = rows.column("string");
                 let text = |i| match cells.get(i) {
-                    crate::model::Value::Text(text) => text,
+                    Value::Text(text) => text,
                     _ => b"",
                 };
                 let bytes = (0..rows.len).map(|i| text(i).len()).sum();
@@ -247,88 +232,5 @@ impl Shard {
             kind => format!("{kind:?}"),
         };
         BlockError { path: self.path.clone(), offset: block.offset, kind, rows: block.header.rows, cause }
-    }
-}
-
-/// Side records collected while a shard is opened.
-#[derive(Default)]
-struct Records {
-    identity: Option<RunIdentity>,
-    processes: BTreeMap<u32, Process>,
-    process_bytes: usize,
-    command: Option<Box<Process>>,
-    clocks: Vec<ClockSet>,
-    probes: Vec<ProbeBurst>,
-    ledger: Option<Ledger>,
-    selection: Option<Selection>,
-    profiler_losses: Vec<ProfilerLoss>,
-    schema: Option<Schema>,
-    damaged: Vec<Damage>,
-}
-
-impl Records {
-    /// Returns whether the limit for records of this kind is reached.
-    fn is_full_of(&self, kind: BlockKind) -> bool {
-        match kind {
-            BlockKind::Clock => self.clocks.len() >= MAX_CLOCK_SETS,
-            BlockKind::Probes | BlockKind::KernelProbes => self.probes.len() >= MAX_PROBE_BURSTS,
-            BlockKind::ProfilerLoss => self.profiler_losses.len() >= MAX_PROFILER_LOSSES,
-            _ => false,
-        }
-    }
-
-    /// Decodes a record and stores it. Returns `None` if it cannot be decoded or exceeds its limits.
-    fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
-        match kind {
-            BlockKind::Identity
-            | BlockKind::Process
-            | BlockKind::Command
-            | BlockKind::Selection
-            | BlockKind::Probes
-            | BlockKind::KernelProbes
-            | BlockKind::ProfilerLoss
-                if raw.len() > MAX_RECORD_BYTES =>
-            {
-                return None;
-            }
-            BlockKind::Identity => self.identity = Some(wire::decode(raw).ok()?),
-            BlockKind::Process => {
-                let process: Process = wire::decode(raw).ok()?;
-                self.process_bytes += raw.len();
-                if process.source == 0 || self.process_bytes > MAX_PROCESS_BYTES {
-                    return None;
-                }
-                self.processes.insert(process.source, process);
-            }
-            BlockKind::Command => {
-                let is_sound = |command: &Process| command.source == COMMAND_SOURCE;
-                self.command = Some(Box::new(wire::decode(raw).ok().filter(is_sound)?));
-            }
-            BlockKind::Clock => self.clocks.push(wire::decode(raw).ok()?),
-            BlockKind::Probes | BlockKind::KernelProbes => {
-                let mut burst: ProbeBurst = wire::decode(raw).ok().filter(ProbeBurst::is_sound)?;
-                burst.kernel_times = kind == BlockKind::KernelProbes;
-                self.probes.push(burst);
-            }
-            BlockKind::Ledger => self.ledger = Some(wire::decode(raw).ok()?),
-            BlockKind::Selection => {
-                self.selection = Some(wire::decode(raw).ok().filter(Selection::is_sound)?);
-            }
-            BlockKind::ProfilerLoss => {
-                self.profiler_losses.push(wire::decode(raw).ok().filter(ProfilerLoss::is_sound)?);
-            }
-            BlockKind::Table => {
-                let mut table: Table = wire::decode(raw).ok()?;
-                table.name = current_table_name(&table.name).into_owned();
-                let schema = self.schema.get_or_insert_with(|| Schema::builtin().clone());
-                let widens = schema.get(table.id).is_some_and(|known| is_wider(&table, known));
-                if (table.id < FIRST_CARRIED_TABLE && !widens) || schema.tables().len() > 1024 {
-                    return None;
-                }
-                schema.define(table);
-            }
-            BlockKind::Index | BlockKind::Unknown(_) | BlockKind::Rows(_) => {}
-        }
-        Some(())
     }
 }

@@ -33,15 +33,21 @@ impl Default for Reserve {
 }
 
 impl Reserve {
+    /// Counts the record of a process, in place of an earlier one.
+    pub(super) fn exchange_process(&mut self, before: Option<Vec<u8>>, raw: &[u8]) {
+        self.process_bytes += max_block_bytes(raw.len());
+        self.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
+    }
+
     /// Keeps a record. If the limit of its kind is reached, every second kept record is dropped first. Older
     /// records thus become sparse and recent ones stay dense. Recent ones matter most, because blocks are discarded
     /// from the end.
     pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
-        if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
+        if self.clocks.iter().filter(|held| held.kind == kind).count() == KEPT_CLOCKS {
             let mut keep = false;
-            self.clocks.retain(|kept| {
-                keep ^= kept.kind == kind;
-                keep || kept.kind != kind
+            self.clocks.retain(|held| {
+                keep ^= held.kind == kind;
+                keep || held.kind != kind
             });
         }
         self.clocks.push(Kept { kind, offset, raw });
@@ -49,7 +55,7 @@ impl Reserve {
 
     /// Returns the records that are in no block before `position`. The records ascend by offset.
     pub(super) fn clocks_from(&self, position: u64) -> &[Kept] {
-        let first = self.clocks.partition_point(|kept| kept.offset < position);
+        let first = self.clocks.partition_point(|held| held.offset < position);
         self.clocks.get(first..).unwrap_or_default()
     }
 }

@@ -3,26 +3,19 @@ use super::block_ref::BlockRef;
 use super::index::ENTRY_BYTES;
 use super::owner::Owner;
 use super::pending::{Pending, Strings};
-use super::reserve::{Reserve, max_block_bytes};
-use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
+use super::reserve::Reserve;
 use super::{ZSTD_LEVEL, checksum, file_header};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};
-use crate::model::{
-    FIRST_CARRIED_TABLE, Keys, Local, Rows, RowsBuilder, Schema, Table, TableId, Value, is_wider, rocpd,
-};
-use crate::record::{
-    ClockSet, Loss, LossCause, ProbeBurst, Process, ProfilerLoss, RunIdentity, Selection, wire,
-};
+use crate::model::row_types::TableRow;
+use crate::model::{Keys, Local, Rows, RowsBuilder, Schema, TableId, Value};
+use crate::record::{LossCause, RunIdentity, wire};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use twox_hash::XxHash3_64;
 
 /// Maximum bytes of text and blobs in one row.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 /// A block is closed when its texts have this many bytes.
 const BLOCK_TEXT_BYTES: usize = 4 << 20;
-/// Replaces strings beyond the limits of a shard.
-const TOO_MANY_STRINGS: &[u8] = b"(too many strings)";
 
 /// Error of writing a shard.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +78,7 @@ pub struct ShardWriter<W: Write> {
     zstd: zstd::bulk::Compressor<'static>,
     pub(super) reserve: Reserve,
     /// The owner of a foreign file, whose facts about processes replace those of the file.
-    owner: Option<Box<Owner>>,
+    pub(super) owner: Option<Box<Owner>>,
 }
 
 impl<W: Write> ShardWriter<W> {
@@ -126,109 +119,6 @@ impl<W: Write> ShardWriter<W> {
         Ok(writer)
     }
 
-    /// Describes a table that is not built in, or that has more columns than the built-in one. Must be called
-    /// before the first row of the table.
-    pub fn table(&mut self, table: &Table) -> Result<(), WriteError> {
-        let widens = self.schema.get(table.id).is_some_and(|known| is_wider(table, known));
-        if table.id < FIRST_CARRIED_TABLE && !widens {
-            return Err(WriteError::Reserved(table.id));
-        }
-        self.schema.define(table.clone());
-        self.record(BlockKind::Table, 0, &wire::encode(table))?;
-        Ok(())
-    }
-
-    /// Returns the id of a string in this shard, from 1. Equal strings have one id.
-    pub fn string(&mut self, text: &[u8]) -> Result<i64, WriteError> {
-        if text.len() > MAX_STRING_LENGTH {
-            let (bytes, most) = (text.len(), MAX_STRING_LENGTH);
-            return Err(WriteError::TextTooLong { table: rocpd::STRING, bytes, most });
-        }
-        let hash = XxHash3_64::oneshot(text);
-        if self.reserve.full {
-            return Ok(self.strings.lose(hash));
-        }
-        if let Some(code) = self.strings.codes.get(&hash)
-            && self.strings.cells.entry(*code) == text
-        {
-            return Ok(i64::from(*code) + 1);
-        }
-        let full = self.strings.cells.ends.len() >= MAX_STRINGS - 1
-            || self.strings.cells.bytes.len() + text.len() > MAX_STRING_BYTES - TOO_MANY_STRINGS.len();
-        if full && text != TOO_MANY_STRINGS {
-            self.loss(Loss {
-                source: 0,
-                table: Some(rocpd::STRING),
-                cause: LossCause::OverLimit,
-                rows: Some(1),
-            });
-            return self.string(TOO_MANY_STRINGS);
-        }
-        let code = self.strings.cells.add_entry(text);
-        self.strings.codes.insert(hash, code);
-        Ok(i64::from(code) + 1)
-    }
-
-    /// Writes a description of a process; called again after the process has ended. The last description counts.
-    /// Facts of the file's owner replace those of the file.
-    pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
-        let raw = match &self.owner {
-            Some(owner) => wire::encode(&owner.describe(process.clone())),
-            None => wire::encode(process),
-        };
-        let most = max_block_bytes(raw.len());
-        let before = self.processes.insert(process.source, raw.clone());
-        self.reserve.process_bytes += most;
-        self.reserve.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
-        self.record(BlockKind::Process, process.source, &raw)?;
-        Ok(())
-    }
-
-    /// Writes a description of the command that the collector started, traced or not. Called again after the
-    /// command has ended; the last description counts. A reader accepts only [`crate::record::COMMAND_SOURCE`] as
-    /// its number.
-    pub fn command(&mut self, command: &Process) -> Result<(), WriteError> {
-        let raw = wire::encode(command);
-        self.reserve.process_bytes += max_block_bytes(raw.len());
-        let before = self.command.replace(raw.clone());
-        self.reserve.process_bytes -= before.map_or(0, |before| max_block_bytes(before.len()));
-        self.record(BlockKind::Command, 0, &raw).map(drop)
-    }
-
-    /// Stores a clock set.
-    pub fn clock(&mut self, set: &ClockSet) -> Result<(), WriteError> {
-        self.clock_record(BlockKind::Clock, wire::encode(set))
-    }
-
-    /// Stores a probe burst. A reader accepts it only if [`ProbeBurst::is_sound`].
-    pub fn probes(&mut self, burst: &ProbeBurst) -> Result<(), WriteError> {
-        let kind = if burst.kernel_times { BlockKind::KernelProbes } else { BlockKind::Probes };
-        self.clock_record(kind, wire::encode(burst))
-    }
-
-    fn clock_record(&mut self, kind: BlockKind, raw: Vec<u8>) -> Result<(), WriteError> {
-        let offset = self.position;
-        let written = self.record(kind, 0, &raw)?;
-        self.reserve.keep(kind, if written { offset } else { u64::MAX }, raw);
-        Ok(())
-    }
-
-    /// Stores the ranks that the user chose to record. A reader accepts them only if [`Selection::is_sound`].
-    pub fn selection(&mut self, selection: &Selection) -> Result<(), WriteError> {
-        self.record(BlockKind::Selection, 0, &wire::encode(selection)).map(drop)
-    }
-
-    /// Stores that rows of a profiler are missing. A reader accepts the record only if [`ProfilerLoss::is_sound`].
-    pub fn profiler_loss(&mut self, loss: &ProfilerLoss) -> Result<(), WriteError> {
-        self.record(BlockKind::ProfilerLoss, 0, &wire::encode(loss)).map(drop)
-    }
-
-    /// Adds an entry to the loss ledger, which is written at the end.
-    pub fn loss(&mut self, loss: Loss) {
-        let sum = self.losses.entry((loss.source, loss.table, loss.cause)).or_insert(Some(0));
-        *sum = sum.zip(loss.rows).map(|(a, b)| a.saturating_add(b));
-    }
-
     /// Adds a row with one value per column, in the order of the description. Returns its key.
     #[inline]
     pub fn push(&mut self, source: u32, table: TableId, row: &[Value<'_>]) -> Result<i64, WriteError> {
@@ -249,6 +139,15 @@ impl<W: Write> ShardWriter<W> {
         }
         self.pending_rows += 1;
         self.pushed(place)
+    }
+
+    /// Adds a typed row of a process. Returns its key.
+    ///
+    /// # Errors
+    /// Fails in the same cases as [`ShardWriter::push`].
+    #[inline]
+    pub fn push_row<R: TableRow>(&mut self, source: u32, row: &R) -> Result<R::Key, WriteError> {
+        row.with_values(|values| self.push(source, R::TABLE, values)).map(R::key)
     }
 
     /// Adds a row whose key is a handle. Either all rows of a process's table have such a key or none. The keys
@@ -291,7 +190,7 @@ impl<W: Write> ShardWriter<W> {
         let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
         let rows = RowsBuilder::new(description);
         self.places.insert((source, table), self.pending.len());
-        self.pending.push(Pending { source, table, kept: 0, lost: 0, rows, handles: Vec::new() });
+        self.pending.push(Pending { source, table, written: 0, lost: 0, rows, handles: Vec::new() });
         Ok(self.pending.len() - 1)
     }
 
@@ -342,7 +241,7 @@ impl<W: Write> ShardWriter<W> {
             let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description));
             let handles = std::mem::take(&mut open.handles);
             // If blocks were lost because the shard is full, row numbers continue after the rows that were kept.
-            let first = open.kept as i64 + 1;
+            let first = open.written as i64 + 1;
             let mut rows = rows.finish(first);
             if !handles.is_empty() {
                 rows.keys = Keys::Sparse(handles);
@@ -350,10 +249,10 @@ impl<W: Write> ShardWriter<W> {
             self.pending_rows = self.pending_rows.saturating_sub(rows.len);
             let written = self.rows(source, first, &rows);
             let open = &mut self.pending[place];
-            let kept = matches!(written, Ok(true));
-            *(if kept { &mut open.kept } else { &mut open.lost }) += rows.len as u64;
+            let is_written = matches!(written, Ok(true));
+            *(if is_written { &mut open.written } else { &mut open.lost }) += rows.len as u64;
             // Only a table that fills its blocks keeps their memory for the next block.
-            if rows.len == MAX_ROWS && kept {
+            if rows.len == MAX_ROWS && is_written {
                 open.rows.reuse(rows.columns);
                 self.keep_warm(place);
             }
@@ -410,16 +309,12 @@ impl<W: Write> ShardWriter<W> {
         let (min_time, max_time) = rows.time_bounds().unwrap_or((i64::MAX, i64::MIN));
         let written = self.block(
             BlockHeader {
-                kind: BlockKind::Rows(rows.id()),
-                source,
                 first_key: first,
                 handles,
                 rows: rows.len as u32,
-                raw_bytes: 0,
-                stored_bytes: 0,
                 min_time,
                 max_time,
-                checksum: 0,
+                ..record_header(BlockKind::Rows(rows.id()), source)
             },
             &raw,
         );
@@ -428,7 +323,7 @@ impl<W: Write> ShardWriter<W> {
     }
 
     /// Writes a record. Returns false if the shard is full.
-    fn record(&mut self, kind: BlockKind, source: u32, raw: &[u8]) -> Result<bool, WriteError> {
+    pub(super) fn record(&mut self, kind: BlockKind, source: u32, raw: &[u8]) -> Result<bool, WriteError> {
         self.block(record_header(kind, source), raw)
     }
 

@@ -108,10 +108,10 @@ fn named<'a, F: Fn(&str) -> Option<&'a str>>(
 
 /// Returns whether a variable has the rank, the number of ranks or the local rank.
 pub fn is_rank_variable(name: &str) -> bool {
-    let says = |launcher: &Launcher| {
+    let names = |launcher: &Launcher| {
         launcher.rank == name || launcher.size.contains(&name) || launcher.local.contains(&name)
     };
-    name.starts_with("TORCHELASTIC_") || says(&SLURM) || says(&TORCHRUN) || MPI.iter().any(says)
+    name.starts_with("TORCHELASTIC_") || names(&SLURM) || names(&TORCHRUN) || MPI.iter().any(names)
 }
 
 impl Launcher {

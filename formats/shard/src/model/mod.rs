@@ -4,6 +4,7 @@
 //! of `formats/rocpd`, the renumbering of the merger and the tests all use this description.
 
 mod builder;
+pub mod columns;
 pub mod native;
 pub mod rocpd;
 mod row_cells;
@@ -11,6 +12,7 @@ pub mod row_types;
 mod rows;
 mod schema;
 mod table;
+mod table_row;
 mod time;
 mod value;
 

@@ -4,8 +4,10 @@
 //! Rows do not repeat their node or process, because a block belongs to one process. `end` is NULL if the process
 //! died or called exec before the range or call ended.
 
+use super::columns::{int, reference, stack, string, time};
 use super::rocpd::INFO_THREAD;
-use super::table::{FIRST_CARRIED_TABLE, Table, TableId, int, reference, stack, string, time};
+use super::row_types::{MarkRow, TableRow};
+use super::table::{FIRST_CARRIED_TABLE, Table, TableId};
 
 /// A roctx range (push/pop or start/stop). Expands to an event and a region.
 pub const RANGE: TableId = TableId(64);
@@ -36,13 +38,7 @@ pub(super) fn tables() -> Vec<Table> {
     range.push(string("name_id").not_null());
     range.extend(nesting());
 
-    let mark = vec![
-        reference("tid", INFO_THREAD).not_null(),
-        time("timestamp").not_null(),
-        string("name_id").not_null(),
-        stack("stack_id"),
-        stack("parent_stack_id").near(3),
-    ];
+    let mark = MarkRow::table().columns;
 
     // `name_id` is the function, as in `range`, so that the nesting columns keep their positions. `seq` counts this
     // process's collectives on one communicator from 1, separately from its other calls. The n-th collective

@@ -1,10 +1,10 @@
 //! Types of the fields of typed rows, and their conversion to [`Value`].
 
-#[cfg(test)]
-use super::table::Kind;
-use super::table::TableId;
+use super::columns::{int, real, reference, stack, string, text, time};
+use super::table::{Column, TableId};
 use super::time::LocalNs;
 use super::value::Value;
+use serde::Deserialize;
 
 /// Key of a row of table `TABLE`, within its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,11 +19,6 @@ impl<const TABLE: u16> RowKey<TABLE> {
     /// Returns the key as a number.
     pub fn get(self) -> i64 {
         self.0
-    }
-
-    /// Returns the table.
-    pub const fn table() -> TableId {
-        TableId(TABLE)
     }
 }
 
@@ -46,7 +41,8 @@ impl StackId {
 }
 
 /// A whole number. RocPD has signed 64-bit integers: an unsigned number above `i64::MAX` is stored as REAL.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(untagged)]
 pub enum WholeNumber {
     /// Stored unchanged.
     Signed(i64),
@@ -71,9 +67,8 @@ pub(super) trait RowCell {
     /// Returns the value as it is stored in a row.
     fn value(&self) -> Value<'_>;
 
-    /// Returns whether columns of this kind hold values of this type.
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool;
+    /// Describes a column of such values.
+    fn column(name: &str) -> Column;
 }
 
 impl<C: RowCell> RowCell for Option<C> {
@@ -82,9 +77,8 @@ impl<C: RowCell> RowCell for Option<C> {
         self.as_ref().map_or(Value::Null, C::value)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        C::fits(kind)
+    fn column(name: &str) -> Column {
+        C::column(name).nullable()
     }
 }
 
@@ -94,9 +88,8 @@ impl<const TABLE: u16> RowCell for RowKey<TABLE> {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Ref(RowKey::<TABLE>::table())
+    fn column(name: &str) -> Column {
+        reference(name, TableId(TABLE)).not_null()
     }
 }
 
@@ -106,9 +99,8 @@ impl RowCell for StringId {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Str
+    fn column(name: &str) -> Column {
+        string(name).not_null()
     }
 }
 
@@ -118,9 +110,8 @@ impl RowCell for StackId {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Stack
+    fn column(name: &str) -> Column {
+        stack(name).not_null()
     }
 }
 
@@ -130,9 +121,8 @@ impl RowCell for LocalNs {
         Value::Int(self.0)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Time
+    fn column(name: &str) -> Column {
+        time(name).not_null()
     }
 }
 
@@ -147,9 +137,8 @@ impl RowCell for WholeNumber {
         }
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Int
+    fn column(name: &str) -> Column {
+        int(name).not_null()
     }
 }
 
@@ -159,9 +148,8 @@ impl RowCell for f64 {
         Value::Real(*self)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        *kind == Kind::Real
+    fn column(name: &str) -> Column {
+        real(name).not_null()
     }
 }
 
@@ -171,9 +159,8 @@ impl RowCell for &[u8] {
         Value::Text(self)
     }
 
-    #[cfg(test)]
-    fn fits(kind: &Kind) -> bool {
-        matches!(kind, Kind::Text | Kind::Json(_))
+    fn column(name: &str) -> Column {
+        text(name).not_null()
     }
 }
 

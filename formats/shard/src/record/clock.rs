@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// time, or has another unit.
 const FIRST_WALL_TIME: i64 = 1_000_000_000_000_000_000;
 /// Maximum error of the wall clock of a node.
-const WRONG_BY: Duration = Duration::from_secs(86_400);
+const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
 
 /// A Linux clock that timestamps can come from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl Clock {
 
 /// Returns whether a time, ns since 1970, is plausible as wall clock time, judged by the clock of this machine.
 pub fn is_wall_time(ns: i64) -> bool {
-    let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + WRONG_BY;
+    let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + MAX_CLOCK_ERROR;
     ns >= FIRST_WALL_TIME && i128::from(ns) <= latest.as_nanos() as i128
 }
 

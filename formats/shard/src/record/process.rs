@@ -18,6 +18,7 @@ pub struct RunIdentity {
 
 /// A node as RocPD describes it (`uname(2)` and machine-id).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Node {
     /// `/etc/machine-id`; empty if the file is missing.
     pub machine_id: String,

@@ -165,8 +165,8 @@ pub(super) fn value(bytes: &[u8], serial: u64, at: usize, end: usize) -> Option<
         0..=11 => u64::from(SERIALS[serial as usize].length),
         _ => (serial - 12) / 2,
     };
-    let behind = at.checked_add(usize::try_from(length).ok()?).filter(|behind| *behind <= end)?;
-    let bytes = bytes.get(at..behind)?;
+    let after = at.checked_add(usize::try_from(length).ok()?).filter(|after| *after <= end)?;
+    let bytes = bytes.get(at..after)?;
     let value = match serial {
         0 => Value::Null,
         7 => Value::Real(f64::from_be_bytes(*bytes.first_chunk()?)),
@@ -179,5 +179,5 @@ pub(super) fn value(bytes: &[u8], serial: u64, at: usize, end: usize) -> Option<
         _ if serial.is_multiple_of(2) => Value::Blob(bytes),
         _ => Value::Text(bytes),
     };
-    Some((value, behind))
+    Some((value, after))
 }

@@ -6,7 +6,7 @@ use std::iter::repeat_n;
 
 /// Number of distinct texts that are remembered. Most columns hold a constant text or a few alternating texts. A
 /// table of all texts would cost more than it saves.
-const REMEMBERED: usize = 64;
+const RECENT_TEXTS: usize = 64;
 
 /// Collects the values of one column.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ enum Building {
 struct Texts {
     cells: TextCells,
     /// By hash: code of the last text with that hash, or [`TextCells::NULL`] for none.
-    recent: [u32; REMEMBERED],
+    recent: [u32; RECENT_TEXTS],
 }
 
 /// The texts of a column do not fit into [`TextCells`].
@@ -92,9 +92,9 @@ impl ColumnPlace {
         if types >= header_end {
             return Some(None);
         }
-        let (serial, behind) = varint(bytes, types).filter(|(_, behind)| *behind <= header_end)?;
+        let (serial, after) = varint(bytes, types).filter(|(_, after)| *after <= header_end)?;
         let (value, end) = value(bytes, serial, self.values as usize, self.end as usize)?;
-        self.types = behind as u32;
+        self.types = after as u32;
         self.values = end as u32;
         Some(Some(value))
     }
@@ -327,7 +327,7 @@ impl Column {
 impl Texts {
     fn nulls(rows: usize) -> Texts {
         let cells = TextCells { codes: vec![TextCells::NULL; rows], ..TextCells::default() };
-        Texts { cells, recent: [TextCells::NULL; REMEMBERED] }
+        Texts { cells, recent: [TextCells::NULL; RECENT_TEXTS] }
     }
 
     /// Reserves memory for the rows of a page, and for distinct texts in the same proportion to rows as before.
@@ -385,7 +385,7 @@ impl Texts {
         let short = text.iter().take(8).fold(0, |all, byte| all << 8 | u64::from(*byte));
         let mixed = (first ^ last.rotate_left(29) ^ short.rotate_left(13) ^ text.len() as u64)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = &mut self.recent[(mixed >> 58) as usize % REMEMBERED];
+        let slot = &mut self.recent[(mixed >> 58) as usize % RECENT_TEXTS];
         if *slot != TextCells::NULL && self.cells.entry(*slot) == text {
             return Ok(*slot);
         }

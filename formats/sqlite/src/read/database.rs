@@ -3,16 +3,15 @@
 use super::error::{OpenError, PageError, PageProblem};
 use super::file::QuietFile;
 use crate::format::{HEADER, MAGIC, at, u16_at, u32_at};
-use rpd_files::{EntryKind, EntryStat, entry_stat, open_input};
-use std::ffi::OsString;
-use std::io::{self, ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use rpd_files::{EntryKind, EntryStat, beside, entry_stat, read_head};
+use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Number of bytes at the start of a journal that SQLite zeroes after a completed transaction.
-const JOURNAL_HEADER: usize = 28;
+const JOURNAL_HEADER: u64 = 28;
 /// Fewest usable bytes per page that SQLite accepts.
-const LEAST_USABLE: usize = 480;
+const MIN_USABLE_BYTES: usize = 480;
 
 /// A database that no process writes. Any number of threads can read it at the same time.
 #[derive(Debug)]
@@ -63,7 +62,7 @@ impl PageDatabase {
             _ => return Err(OpenError::Header { path: path(), problem: "its page size is not one" }),
         };
         let usable = page_size - usize::from(header[at::RESERVED]);
-        if usable < LEAST_USABLE {
+        if usable < MIN_USABLE_BYTES {
             return Err(OpenError::Header { path: path(), problem: "its pages have no room" });
         }
         if !matches!(header[at::READ_VERSION], 1 | 2) {
@@ -123,12 +122,7 @@ impl PageDatabase {
 /// Fails if a journal or write-ahead log beside the file shows that the file is incomplete.
 fn nothing_beside(path: &Path) -> Result<(), OpenError> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let beside = |suffix: &str| {
-        let mut name = OsString::from(&real);
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let (journal, wal) = (beside("-journal"), beside("-wal"));
+    let (journal, wal) = (beside(&real, "-journal"), beside(&real, "-wal"));
     let path = path.to_owned();
     match is_hot(&journal) {
         Ok(false) => {}
@@ -155,7 +149,5 @@ fn is_hot(journal: &Path) -> io::Result<bool> {
     if stat_if_there(journal)?.is_none_or(|found| found.kind != EntryKind::File) {
         return Ok(false);
     }
-    let mut header = Vec::new();
-    open_input(journal)?.take(JOURNAL_HEADER as u64).read_to_end(&mut header)?;
-    Ok(header.iter().any(|byte| *byte != 0))
+    Ok(read_head(journal, JOURNAL_HEADER)?.iter().any(|byte| *byte != 0))
 }

@@ -5,7 +5,7 @@ use super::error::{PageError, PageProblem};
 use crate::format::{HEADER, TABLE_INTERIOR, TABLE_LEAF, u16_at, u32_at};
 
 /// Maximum depth of a tree; SQLite has the same limit.
-const DEEPEST: usize = 20;
+const MAX_DEPTH: usize = 20;
 /// Length of an interior page's header in bytes.
 const INTERIOR_HEAD: usize = 12;
 
@@ -64,7 +64,7 @@ impl Walk<'_> {
         // Interior pages that are still to be visited; the next one is last.
         let mut open = vec![(root, 1)];
         while let Some((page, depth)) = open.pop() {
-            if depth > DEEPEST {
+            if depth > MAX_DEPTH {
                 self.damaged(page, PageProblem::Depth);
                 continue;
             }

@@ -12,13 +12,13 @@ use std::ops::Range;
 /// Length of a leaf's header in bytes.
 const LEAF_HEAD: usize = 8;
 /// Maximum number of bytes of one read, unless a page is larger.
-const READ: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 /// Maximum number of consecutive pages of other tables that one read includes rather than skips.
-const GAP: u32 = 3;
+const MAX_GAP: u32 = 3;
 /// Number of zero bytes after the pages, so that 8 bytes can be loaded at the last value.
-const SLACK: usize = 8;
+const SLACK_BYTES: usize = 8;
 /// Maximum number of bytes in memory: offsets are u32, and value lengths are added to them.
-const MOST_BYTES: usize = 1 << 31;
+const MAX_PAYLOAD_BYTES: usize = 1 << 31;
 
 /// The output that is wanted for a column of the record.
 #[derive(Clone, Copy, Debug)]
@@ -124,11 +124,11 @@ impl PageDatabase {
 
     /// Returns how many of these pages are read in one call.
     fn close_by(&self, pages: &[u32]) -> usize {
-        let most = (READ / self.page_size).max(1) as u32;
+        let most = (READ_BYTES / self.page_size).max(1) as u32;
         let first = pages.first().copied().unwrap_or(0);
         let close = |pair: &[u32]| {
             let [before, page] = pair else { return false };
-            page > before && page - before <= GAP + 1 && page - first < most && *page <= self.page_count()
+            page > before && page - before <= MAX_GAP + 1 && page - first < most && *page <= self.page_count()
         };
         1 + pages.windows(2).take_while(|pair| close(pair)).count()
     }
@@ -181,7 +181,7 @@ impl<'a> Decoder<'a> {
 
     fn read(&mut self, first: u32, last: u32) -> Result<(), PageError> {
         self.read = (last - first + 1) as usize * self.database.page_size;
-        self.bytes.resize(self.read + SLACK, 0);
+        self.bytes.resize(self.read + SLACK_BYTES, 0);
         self.database.read_from(first, &mut self.bytes[..self.read])?;
         self.bytes[self.read..].fill(0);
         Ok(())
@@ -199,9 +199,9 @@ impl<'a> Decoder<'a> {
         if let Some(row) = self.places.iter().position(|place| place.values > place.end) {
             return Err(self.damaged(row));
         }
-        if self.bytes.len() > self.read + SLACK {
+        if self.bytes.len() > self.read + SLACK_BYTES {
             self.bytes.truncate(self.read);
-            self.bytes.resize(self.read + SLACK, 0);
+            self.bytes.resize(self.read + SLACK_BYTES, 0);
         }
         let expected = self.expected();
         self.keys.append(&self.rowids, expected.rows);
@@ -275,7 +275,7 @@ impl<'a> Decoder<'a> {
         let start = self.bytes.len();
         let mut rest = cell.length - cell.local as u64;
         self.overflow = self.overflow.checked_sub(rest).ok_or(PageProblem::TooLong)?;
-        if cell.length > MOST_BYTES.saturating_sub(start) as u64 {
+        if cell.length > MAX_PAYLOAD_BYTES.saturating_sub(start) as u64 {
             return Err(PageProblem::TooLong);
         }
         let local = offset + cell.payload;
@@ -294,7 +294,7 @@ impl<'a> Decoder<'a> {
             link = u32_at(next, 0).unwrap_or(0);
         }
         let end = self.bytes.len();
-        self.bytes.resize(end + SLACK, 0);
+        self.bytes.resize(end + SLACK_BYTES, 0);
         let whole = Cell { payload: start, local: end - start, ..*cell };
         let (header, types) = header(&self.bytes, &whole)?;
         Ok(ColumnPlace::new(types, start + header as usize, end))
@@ -428,8 +428,8 @@ impl Cell {
     /// Returns the cell at this offset of a page's usable bytes, if the cell lies within them.
     #[inline]
     fn at(page: &[u8], at: usize) -> Option<Cell> {
-        let (length, behind) = varint(page, at)?;
-        let (rowid, payload) = varint(page, behind)?;
+        let (length, after) = varint(page, at)?;
+        let (rowid, payload) = varint(page, after)?;
         let local = local_payload(length, page.len());
         let (link, end) = if local as u64 == length {
             (None, payload + local)

@@ -6,9 +6,9 @@ use super::rows::Wanted;
 use rpd_shard::model::Value;
 
 /// Maximum number of leaf pages of a schema.
-const MOST_LEAVES: usize = 1 << 16;
+const MAX_LEAVES: usize = 1 << 16;
 /// Maximum number of bytes of long SQL texts.
-const MOST_TEXT: u64 = 256 << 20;
+const MAX_TEXT_BYTES: u64 = 256 << 20;
 
 /// A table, index, view or trigger.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,11 +32,11 @@ impl PageDatabase {
         if let Some(error) = leaves.damage.into_iter().next() {
             return Err(error);
         }
-        if leaves.pages.len() > MOST_LEAVES {
+        if leaves.pages.len() > MAX_LEAVES {
             return Err(self.error(1, PageProblem::TooLong));
         }
         let rows =
-            self.rows_bounded(&leaves.pages, &[Wanted::Value { default: Value::Null }; 5], MOST_TEXT)?;
+            self.rows_bounded(&leaves.pages, &[Wanted::Value { default: Value::Null }; 5], MAX_TEXT_BYTES)?;
         let text = |column: usize, row| {
             let value = rows.columns.get(column).map_or(Value::Null, |cells| cells.get(row));
             value.text_lossy().map(|text| text.into_owned())

@@ -30,7 +30,7 @@ pub enum Field<'a> {
 }
 
 /// Maximum number of columns of a table whose rows are encoded by a [`Plan`].
-pub(super) const MOST_COLUMNS: usize = 100;
+pub(super) const MAX_COLUMNS: usize = 100;
 /// Maximum length of a text in bytes whose serial type has one byte.
 const SHORT: usize = 57;
 /// Number of bytes per step in which a short text is copied.
@@ -141,7 +141,7 @@ impl<'a> Plan<'a> {
     /// Plans the steps for these columns in these rows; returns `None` if there are too many columns.
     pub(super) fn new(fields: &[Field<'a>], rows: Range<usize>) -> Option<Plan<'a>> {
         let columns = fields.len();
-        if columns > MOST_COLUMNS {
+        if columns > MAX_COLUMNS {
             return None;
         }
         let mut same = [0; SLOTS / WORD];

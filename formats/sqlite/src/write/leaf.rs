@@ -12,7 +12,7 @@ use rpd_shard::model::Keys;
 use std::sync::Arc;
 
 /// Maximum row length in bytes that SQLite accepts.
-const MOST_BYTES: u64 = 1_000_000_000;
+const MAX_RECORD_BYTES: u64 = 1_000_000_000;
 /// Number of rows that are planned together: few enough that many columns have a single serial type in all of them.
 const TOGETHER: usize = 1024;
 /// Maximum record length in bytes without overflow pages.
@@ -99,7 +99,7 @@ impl LeafWriter {
     #[cold]
     fn long_row(&mut self, fields: &[Field<'_>], row: usize, rowid: i64) -> Result<(), PageWriteError> {
         let record = Record::new(fields, row);
-        if record.length > MOST_BYTES {
+        if record.length > MAX_RECORD_BYTES {
             return Err(PageWriteError::RowTooLong { rowid, bytes: record.length });
         }
         let local = local_payload(record.length, PAGE_SIZE);
@@ -151,15 +151,15 @@ impl Chain<'_> {
                 self.room = PAGE_SIZE - 4;
             }
             let (here, rest) = bytes.split_at(bytes.len().min(self.room));
-            let behind = self.behind();
-            behind[..here.len()].copy_from_slice(here);
+            let free = self.free_bytes();
+            free[..here.len()].copy_from_slice(here);
             self.room -= here.len();
             bytes = rest;
         }
     }
 
     /// Returns the free bytes of the last page.
-    fn behind(&mut self) -> &mut [u8] {
+    fn free_bytes(&mut self) -> &mut [u8] {
         let page = self.pages.last_page();
         let from = page.len() - self.room;
         &mut page[from..]
@@ -167,7 +167,7 @@ impl Chain<'_> {
 
     /// Fills the rest of the last page with zeros, and links the pages from `first` on.
     fn end(&mut self, first: usize) {
-        self.behind().fill(0);
+        self.free_bytes().fill(0);
         for next in first + 1..self.pages.count() {
             let at = run::RunPlace::Overflow((next - 1) * PAGE_SIZE);
             self.links.push(Link { at, page: next as u64 });

@@ -68,26 +68,26 @@ fn scan(text: &[u8]) -> Option<(bool, Parts<'_>, i64, bool)> {
     let (whole, mut rest) = leading_digits(text);
     let mut fractional = false;
     let mut fraction: &[u8] = &[];
-    if let Some(behind) = rest.strip_prefix(b".") {
+    if let Some(digits) = rest.strip_prefix(b".") {
         fractional = true;
-        (fraction, rest) = leading_digits(behind);
+        (fraction, rest) = leading_digits(digits);
     }
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
     let mut exponent = 0;
-    if let [b'e' | b'E', behind @ ..] = rest {
+    if let [b'e' | b'E', after @ ..] = rest {
         fractional = true;
-        let (minus, digits) = match behind {
+        let (minus, digits) = match after {
             [b'-', digits @ ..] => (true, digits),
             [b'+', digits @ ..] => (false, digits),
             digits => (false, digits),
         };
-        let (digits, behind) = leading_digits(digits);
+        let (digits, after) = leading_digits(digits);
         if digits.is_empty() {
             return None;
         }
-        rest = behind;
+        rest = after;
         let size =
             digits.iter().fold(0i64, |e, d| if e < 10_000 { e * 10 + i64::from(d - b'0') } else { 10_000 });
         exponent = if minus { -size } else { size };

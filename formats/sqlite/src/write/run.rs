@@ -41,9 +41,9 @@ impl Pages {
     }
 
     /// Appends pages.
-    pub(super) fn append(&mut self, behind: Pages) {
-        self.count += behind.count;
-        self.pieces.extend(behind.pieces);
+    pub(super) fn append(&mut self, next: Pages) {
+        self.count += next.count;
+        self.pieces.extend(next.pieces);
     }
 
     /// Number of pages.
@@ -131,10 +131,10 @@ impl PlacedRun {
             let consecutive = usize::try_from(first.consecutive()).unwrap_or(usize::MAX);
             let bytes = piece.bytes();
             let (near, far) = bytes.split_at(bytes.len().min(consecutive.saturating_mul(PAGE_SIZE)));
-            let behind = first.plus((near.len() / PAGE_SIZE) as u64);
+            let after = first.plus((near.len() / PAGE_SIZE) as u64);
             // `place` has verified that all pages have a number.
             let piece = |(first, bytes): (LogicalPage, _)| Some((offset(first.physical().ok()?), bytes));
-            let pieces = [(first, near), (behind, far)];
+            let pieces = [(first, near), (after, far)];
             first = first.plus((bytes.len() / PAGE_SIZE) as u64);
             pieces.into_iter().filter(|(_, b)| !b.is_empty()).filter_map(piece)
         })

@@ -13,7 +13,7 @@ pub(super) const STAGE: usize = HEADROOM + PAGE_SIZE;
 /// Number of bytes before the cell pointers.
 const HEAD: usize = 8;
 /// Maximum number of cells on a page: a cell has at least 4 bytes, and a pointer of 2.
-const MOST_CELLS: usize = (PAGE_SIZE - HEAD) / 6;
+const MAX_CELLS: usize = (PAGE_SIZE - HEAD) / 6;
 
 /// The staging buffer. Cells are written from its end to its start, each from its last byte to its first. Every
 /// length is therefore known when it is written. A value may be stored as 8 bytes, because the bytes before it
@@ -34,7 +34,7 @@ pub(super) struct Leaves {
     /// Offset of the first cell in `stage`.
     pub(super) start: usize,
     /// Page header and cell pointers of the current page.
-    head: Box<[u8; HEAD + 2 * MOST_CELLS]>,
+    head: Box<[u8; HEAD + 2 * MAX_CELLS]>,
     cells: usize,
     last_rowid: i64,
 }
@@ -47,7 +47,7 @@ impl Leaves {
             last_rowids: Vec::new(),
             stage: Box::new([0; STAGE]),
             start: STAGE,
-            head: Box::new([0; HEAD + 2 * MOST_CELLS]),
+            head: Box::new([0; HEAD + 2 * MAX_CELLS]),
             cells: 0,
             last_rowid: 0,
         }

@@ -150,7 +150,7 @@ fn translate_file(
     let write =
         |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());
     let file = create_output(to, 0o600).map_err(write)?;
-    let sink = BufWriter::with_capacity(1 << 20, file);
+    let mut sink = BufWriter::with_capacity(1 << 20, file);
     // The file belongs to whatever run it is merged with.
     let run = RunIdentity {
         run_id: String::new(),
@@ -160,7 +160,7 @@ fn translate_file(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let Ok(format) = listed.format else { return Err(format!("{} is of no known format", from.display())) };
-    let (mut sink, account) = rpd_foreign::translate(from, format, sink, &Owner::unknown(run))?;
+    let account = rpd_foreign::translate(from, format, &mut sink, &Owner::unknown(run))?;
     translation_notes.warnings.extend(account.warnings);
     translation_notes.notes.extend(account.notes);
     sink.flush().map_err(write)

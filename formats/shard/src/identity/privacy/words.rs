@@ -8,7 +8,7 @@ use super::{MASK, NAME_BYTES};
 /// A short option that holds a secret in a known program. In most other programs `-p` is a port.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    program: &'static str,
+    programs: &'static [&'static str],
     /// Subcommand of the program that must precede the option; empty if none.
     command: &'static str,
     option: &'static str,
@@ -29,43 +29,30 @@ enum SecretPlace {
 }
 
 const fn known(
-    program: &'static str,
+    programs: &'static [&'static str],
     command: &'static str,
     option: &'static str,
     place: SecretPlace,
 ) -> Known {
-    Known { program, command, option, place }
+    Known { programs, command, option, place }
 }
 
-const KNOWN: [Known; 27] = [
-    known("sshpass", "", "-p", SecretPlace::Either),
-    known("mysql", "", "-p", SecretPlace::Attached),
-    known("mysqldump", "", "-p", SecretPlace::Attached),
-    known("mysqladmin", "", "-p", SecretPlace::Attached),
-    known("mariadb", "", "-p", SecretPlace::Attached),
-    known("mongo", "", "-p", SecretPlace::Next),
-    known("mongosh", "", "-p", SecretPlace::Next),
-    known("mongodump", "", "-p", SecretPlace::Next),
-    known("docker", "login", "-p", SecretPlace::Next),
-    known("podman", "login", "-p", SecretPlace::Next),
-    known("apptainer", "login", "-p", SecretPlace::Next),
-    known("singularity", "login", "-p", SecretPlace::Next),
-    known("7z", "", "-p", SecretPlace::Attached),
-    known("zip", "", "-P", SecretPlace::Either),
-    known("unzip", "", "-P", SecretPlace::Either),
-    known("ldapsearch", "", "-w", SecretPlace::Either),
-    known("redis-cli", "", "-a", SecretPlace::Next),
-    known("sqlcmd", "", "-P", SecretPlace::Either),
-    known("curl", "", "-u", SecretPlace::Either),
-    known("curl", "", "-U", SecretPlace::Either),
-    known("curl", "", "-b", SecretPlace::Either),
-    known("curl", "", "--user", SecretPlace::Either),
-    known("smbclient", "", "-U", SecretPlace::Percent),
-    known("rpcclient", "", "-U", SecretPlace::Percent),
-    known("smbclient", "", "--user", SecretPlace::Percent),
+const KNOWN: [Known; 14] = [
+    known(&["sshpass"], "", "-p", SecretPlace::Either),
+    known(&["mysql", "mysqldump", "mysqladmin", "mariadb", "7z"], "", "-p", SecretPlace::Attached),
+    known(&["mongo", "mongosh", "mongodump"], "", "-p", SecretPlace::Next),
+    known(&["docker", "podman", "apptainer", "singularity"], "login", "-p", SecretPlace::Next),
+    known(&["zip", "unzip", "sqlcmd"], "", "-P", SecretPlace::Either),
+    known(&["ldapsearch"], "", "-w", SecretPlace::Either),
+    known(&["redis-cli"], "", "-a", SecretPlace::Next),
+    known(&["curl"], "", "-u", SecretPlace::Either),
+    known(&["curl"], "", "-U", SecretPlace::Either),
+    known(&["curl"], "", "-b", SecretPlace::Either),
+    known(&["curl"], "", "--user", SecretPlace::Either),
+    known(&["smbclient", "rpcclient"], "", "-U", SecretPlace::Percent),
+    known(&["smbclient"], "", "--user", SecretPlace::Percent),
     // The word itself is the secret; see `Command::positional`.
-    known("wandb", "login", "", SecretPlace::Next),
-    known("vault", "login", "", SecretPlace::Next),
+    known(&["wandb", "vault"], "login", "", SecretPlace::Next),
 ];
 /// Letters of curl options without a value, which may precede a letter with one.
 const CURL_FLAGS: &[char] = &[
@@ -189,9 +176,9 @@ impl Command {
     /// Recognises a known program, its subcommand, or an option of htpasswd.
     fn begin(&mut self, plain: &str) {
         let name = plain.rsplit('/').next().unwrap_or(plain);
-        if KNOWN.iter().any(|known| known.program == name) {
+        if KNOWN.iter().any(|known| known.programs.contains(&name)) {
             self.forget();
-            self.options = KNOWN.iter().filter(|known| known.program == name).copied().collect();
+            self.options = KNOWN.iter().filter(|known| known.programs.contains(&name)).copied().collect();
         } else if name == "htpasswd" {
             self.forget();
             self.is_htpasswd = true;
@@ -213,7 +200,7 @@ impl Command {
     fn option(&mut self, text: &str, plain: &str, start: usize) -> Option<(usize, usize)> {
         let own = self.options.iter().filter(|own| own.command.is_empty() && !own.option.is_empty());
         let (own, offset) = own.copied().find_map(|own| Some((own, value_offset(plain, own)?)))?;
-        if own.program == "sshpass" {
+        if own.programs.contains(&"sshpass") {
             // The options of another program follow.
             self.forget();
         }
@@ -271,7 +258,8 @@ fn value_offset(plain: &str, own: Known) -> Option<usize> {
         return None;
     }
     let letters = plain.strip_prefix('-')?;
-    let letters = if own.program == "curl" { letters.trim_start_matches(CURL_FLAGS) } else { letters };
+    let letters =
+        if own.programs.contains(&"curl") { letters.trim_start_matches(CURL_FLAGS) } else { letters };
     let value = letters.strip_prefix(own.option.strip_prefix('-')?)?;
     Some(plain.len() - value.len())
 }

@@ -12,9 +12,9 @@ const MAX_ROWS: usize = 1 << 26;
 /// Maximum number of passes over the tables, after which the remaining rows are assigned to the first process.
 const MAX_ROUNDS: usize = 8;
 /// Marks a row whose process is unknown.
-const NOBODY: u32 = u32::MAX;
+const NO_PLACE: u32 = u32::MAX;
 
-const SHARED: &str = "has rows that belong to several of its processes";
+const SHARED_ROWS: &str = "has rows that belong to several of its processes";
 const TOO_MANY: &str = "has several processes, and more rows than can be assigned to them";
 
 /// The process of each row, as an index into [`Space::processes`].
@@ -40,7 +40,7 @@ impl KeyOwners {
     }
 
     fn of(&self, key: i64) -> Option<u32> {
-        self.places.get(self.at(key)?).copied().filter(|place| *place != NOBODY)
+        self.places.get(self.at(key)?).copied().filter(|place| *place != NO_PLACE)
     }
 
     /// Stores the process of a row. Returns whether it changed.
@@ -74,17 +74,17 @@ impl RowOwners {
     /// Assigns the rows of a table set to processes, unless there is only one. Returns the reason if the assignment
     /// is ambiguous.
     pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<RowOwners, &'static str> {
-        let mut whose = RowOwners::default();
+        let mut owners = RowOwners::default();
         if space.processes.len() < 2 {
-            return Ok(whose);
+            return Ok(owners);
         }
-        whose.places = (0..).zip(&space.processes).map(|(place, facts)| (facts.key, place)).collect();
-        whose.take_keys(database, number, space)?;
+        owners.places = (0..).zip(&space.processes).map(|(place, facts)| (facts.key, place)).collect();
+        owners.take_keys(database, number, space)?;
         let mut open: Vec<usize> =
             (0..space.tables.len()).filter(|at| has_links(&space.tables[*at])).collect();
         let mut otherwise = None;
         for round in 1.. {
-            let (found, left) = whose.look_through(database, number, space, &open, otherwise)?;
+            let (found, left) = owners.look_through(database, number, space, &open, otherwise)?;
             if left.is_empty() {
                 break;
             }
@@ -92,7 +92,7 @@ impl RowOwners {
             // A row that no reference connects to a process is assigned to the first one, as in a merge.
             otherwise = (found == 0 || round >= MAX_ROUNDS).then_some(0);
         }
-        Ok(whose)
+        Ok(owners)
     }
 
     /// Returns the index of the process of a row.
@@ -116,7 +116,7 @@ impl RowOwners {
                 owners.keys.extend(keys.take((room + 1).saturating_sub(owners.keys.len())));
             });
             room = room.checked_sub(owners.keys.len()).ok_or(TOO_MANY)?;
-            owners.places = vec![NOBODY; owners.keys.len()];
+            owners.places = vec![NO_PLACE; owners.keys.len()];
             self.targets.insert(table.table.id, owners);
         }
         Ok(())
@@ -169,7 +169,7 @@ impl RowOwners {
         let mut claims = known.into_iter().chain(self.claims(links, row));
         let Some(process) = claims.next().or(otherwise) else { return Ok(None) };
         if claims.any(|other| other != process) {
-            return Err(SHARED);
+            return Err(SHARED_ROWS);
         }
         drop(claims);
         let targets = links.others.iter().filter_map(|(table, cells)| Some((*table, cells.int(row)?)));
