@@ -105,9 +105,7 @@ impl LinkBiases {
 
     /// Returns the mean difference of probes and collectives in one domain, if both are accurate enough.
     fn distance(&self, probes: &DomainTrack, collectives: &DomainTrack) -> Option<NodeDistance> {
-        let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
-        let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
-        let (from, to) = (a.max(c), b.min(d));
+        let (from, to) = probes.track.common_span(&collectives.track)?;
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0.0);
         if !LinkBiases::compares(probes, Some(collectives)) {
             return None;

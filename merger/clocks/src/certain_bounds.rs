@@ -49,12 +49,6 @@ struct Order {
     grain: f64,
 }
 
-impl Order {
-    fn new(earlier: (usize, f64), later: (usize, f64)) -> Order {
-        Order { earlier, later, grain: 0.0 }
-    }
-}
-
 /// Returns the bounds of all located domains. `bursts` are those of the sources that are used.
 pub(super) fn bounds(
     located: &[Option<DomainTrack>],
@@ -74,8 +68,10 @@ pub(super) fn bounds(
     for gathering in gatherings.iter().filter(|gathering| gathering.is_sure) {
         let Some(hub) = gathering.guests.iter().min_by_key(|g| rank(g.domain)) else { continue };
         for guest in &gathering.guests {
-            add(Order::new((hub.domain, hub.enter), (guest.domain, guest.first_exit)));
-            add(Order::new((guest.domain, guest.enter), (hub.domain, hub.first_exit)));
+            for (first, second) in [(hub, guest), (guest, hub)] {
+                let (earlier, later) = ((first.domain, first.enter), (second.domain, second.first_exit));
+                add(Order { earlier, later, grain: 0.0 });
+            }
         }
     }
     meetings.iter().for_each(|meeting| rooted(meeting, domains, &mut add));
@@ -88,9 +84,7 @@ pub(super) fn bounds(
         if let Some(located) = &located[domain] {
             // If scheduling determines the order of exits, errors of consecutive blocks are correlated.
             let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
-            let knots = &located.track.knots;
-            let seconds =
-                knots.last().zip(knots.first()).map_or(0.0, |(last, first)| (last.x - first.x) / SECOND);
+            let seconds = located.track.span().map_or(0.0, |(first, last)| (last - first) / SECOND);
             let rate_is_told = located.samples >= TELLING && seconds >= TELLING_SECONDS && !crowded;
             bounds[domain] = spread(&located.track, certain, rate_is_told);
         }
@@ -110,13 +104,12 @@ fn rooted(meeting: &CollectiveObservation, domains: &DomainGraph, add: &mut impl
     let Some((root_at, root_clock)) = domains.get(root.domain as usize) else { return };
     for other in attendances() {
         let Some((at, clock)) = domains.get(other.domain as usize) else { continue };
-        add(if all_of_root {
-            let earlier = (root_at, root_clock.of_boottime(root.enter));
-            Order::new(earlier, (at, clock.of_boottime(other.exit)))
+        let (earlier, later) = if all_of_root {
+            ((root_at, root_clock.of_boottime(root.enter)), (at, clock.of_boottime(other.exit)))
         } else {
-            let later = (root_at, root_clock.of_boottime(root.exit));
-            Order::new((at, clock.of_boottime(other.enter)), later)
-        });
+            ((at, clock.of_boottime(other.enter)), (root_at, root_clock.of_boottime(root.exit)))
+        };
+        add(Order { earlier, later, grain: 0.0 });
     }
 }
 
@@ -130,10 +123,10 @@ fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)
         return;
     }
     for probe in &burst.best {
-        let asked = Order::new((from, prober.raw(probe.t1)), (to, answerer.raw(probe.t2)));
-        let answered = Order::new((to, answerer.raw(probe.t3)), (from, prober.raw(probe.t4)));
-        add(Order { grain: GRAIN, ..asked });
-        add(Order { grain: GRAIN, ..answered });
+        let [t1, t4] = [probe.t1, probe.t4].map(|t| (from, prober.raw(t)));
+        let [t2, t3] = [probe.t2, probe.t3].map(|t| (to, answerer.raw(t)));
+        add(Order { earlier: t1, later: t2, grain: GRAIN });
+        add(Order { earlier: t3, later: t4, grain: GRAIN });
     }
 }
 
@@ -176,15 +169,10 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> Certai
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
     let growth = SURE * rate + LEAST_RATE;
-    let rates: Vec<Option<Rates>> = match rate_is_told {
-        true => Vec::new(),
-        false => (0..=track.steps.len())
-            .map(|wanted| {
-                let of_piece = || certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x));
-                Rates::allowed(track, of_piece())
-            })
-            .collect(),
-    };
+    let allowed =
+        |wanted: usize| Rates::allowed(track, certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x)));
+    let pieces = if rate_is_told { 0 } else { track.steps.len() + 1 };
+    let rates: Vec<Option<Rates>> = (0..pieces).map(allowed).collect();
     let mut at_knots = vec![(f64::NEG_INFINITY, f64::INFINITY); track.knots.len()];
     let widen = |bound: &mut Bound, x: f64| {
         let dt = (x - bound.x) / SECOND;
@@ -299,7 +287,7 @@ impl CertainBounds {
     /// Beyond the knots, the bounds of the last one hold up to the distance between the first and the last knot.
     /// Returns `None` if nothing is certain.
     pub(super) fn near(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
-        let (first, last) = (track.knots.first()?.x, track.knots.last()?.x);
+        let (first, last) = track.span()?;
         if (first - x).max(x - last) > last - first {
             return None;
         }

@@ -4,9 +4,10 @@
 //! are as far apart as the work of the ranks.
 
 use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::locate::DomainTrack;
 use super::observations::{CollectiveObservation, WaitRelation};
 use super::robust;
-use super::track::{ClockTrack, SECOND};
+use super::track::SECOND;
 use std::collections::BTreeMap;
 
 /// Fewest collectives that two domains must have in common to be compared.
@@ -116,20 +117,20 @@ pub(super) struct EntryLateness {
     pub(super) disturbed: f64,
 }
 
-/// Measures which domains enter and leave late, using the current `tracks`.
-pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&ClockTrack>]) -> ExitHabits {
+/// Measures which domains enter and leave late. `located` are the roughly aligned domains.
+pub(super) fn habits(gatherings: &[CollectiveGathering], located: &[Option<DomainTrack>]) -> ExitHabits {
     let mut last = Vec::with_capacity(gatherings.len());
-    let mut met = vec![0.0; tracks.len()];
-    let mut was_last = vec![0.0; tracks.len()];
-    let mut own: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
-    let mut hastes: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
+    let mut met = vec![0.0; located.len()];
+    let mut was_last = vec![0.0; located.len()];
+    let mut own: Vec<Vec<f64>> = vec![Vec::new(); located.len()];
+    let mut hastes: Vec<Vec<f64>> = vec![Vec::new(); located.len()];
     let mut latencies = Vec::with_capacity(gatherings.len());
     for gathering in gatherings {
         // The two latest entries in the reference's time, and all exits.
         let mut latest: [Option<(f64, &DomainGuest)>; 2] = [None; 2];
         let mut exits = Vec::with_capacity(gathering.guests.len());
         for guest in &gathering.guests {
-            let Some(track) = tracks[guest.domain] else { continue };
+            let Some(DomainTrack { track, .. }) = &located[guest.domain] else { continue };
             let y = track.at(guest.enter).y;
             met[guest.domain] += 1.0;
             exits.push(guest.exit + y);
@@ -229,7 +230,7 @@ pub(super) fn links(
             by_ends.entry((u.domain, v.domain)).or_default().push(Exits { u: u.exit, v: v.exit, hasty });
         }
     }
-    let mut met: Vec<Met> = by_ends
+    let met: Vec<Met> = by_ends
         .into_iter()
         .filter(|(_, exits)| exits.len() as u64 >= MIN_COMMON_COLLECTIVES)
         .map(|(ends, exits)| Met::new(ends, exits, habits))
@@ -238,7 +239,7 @@ pub(super) fn links(
     let usual = robust::median(&mut met.iter().filter_map(|m| m.spread).collect::<Vec<_>>());
     // If no spread was measured, scheduling cannot be detected.
     let latency = habits.filter(|_| usual.is_some()).map_or(f64::INFINITY, |h| h.latency);
-    met.drain(..).map(|met| met.link(usual.unwrap_or(UNTOLD), latency)).collect()
+    met.into_iter().map(|met| met.link(usual.unwrap_or(UNTOLD), latency)).collect()
 }
 
 /// Returns the number of links between each domain and the reference.

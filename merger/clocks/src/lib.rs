@@ -33,16 +33,11 @@ mod time_map;
 mod track;
 
 pub use align::align;
-pub use causality::{CausalityCheck, causality};
-pub use clock_file::{ClockFile, ClockFileError, NamedDomain};
-pub use fit::{ClockStep, DomainFit, ErrorKnot};
-pub use method::{AlignMethod, BestSets, keep_best};
+pub use clock_file::{ClockFile, NamedDomain};
+pub use fit::{DomainFit, ErrorKnot};
+pub use method::AlignMethod;
 pub use observations::{
-    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ProbeTimes, RankInterval, WaitRelation,
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, RankInterval, WaitRelation,
 };
-pub use repair::{RepairedTimes, repair_causality};
 pub use robust::{median, slope};
 pub use time_map::TimeMap;
-
-/// Time namespace of a process whose times a previous merge converted to job time. It is no clock of a node.
-pub const MERGED_TIME_NAMESPACE: u64 = u64::MAX;

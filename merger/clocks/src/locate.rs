@@ -6,7 +6,7 @@ use super::links::{ClockLink, LinkKind};
 use super::refuted::ProbedLinks;
 use super::robust;
 use super::smoother::{LinkNoise, TrackSample, smooth};
-use super::track::{ClockTrack, TrackKnot};
+use super::track::ClockTrack;
 
 /// Correction of a link: its constant error, and how much larger its noise is than stated.
 #[derive(Clone, Copy, Debug)]
@@ -109,8 +109,7 @@ fn place(
     for &i in of_domain {
         let link = &links[i];
         let Some(parent) = &located[link.across(domain)] else { continue };
-        let end = parent.track.knots.last().map_or(f64::INFINITY, |k| k.x);
-        let start = parent.track.knots.first().map_or(f64::NEG_INFINITY, |k| k.x);
+        let (start, end) = parent.track.span().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
         for pair in &link.pairs {
             let (own, theirs) = if link.v == domain {
                 (pair.xv - corrections[i].bias, pair.xu)
@@ -156,17 +155,13 @@ fn place(
         }
         let Some(parent) = &located[links[samples[nearest].link].across(domain)] else { continue };
         let theirs = parent.track.at(parent.track.x_at(knot.x + knot.y));
-        add(knot, &theirs);
+        knot.var += theirs.var;
+        knot.cov += theirs.cov;
+        knot.rate_var += theirs.rate_var;
+        knot.slack += theirs.slack;
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
     Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank: 0 })
-}
-
-fn add(knot: &mut TrackKnot, parent: &TrackKnot) {
-    knot.var += parent.var;
-    knot.cov += parent.cov;
-    knot.rate_var += parent.rate_var;
-    knot.slack += parent.slack;
 }
 
 /// Returns the leverage of each link: its share of the weight of all samples, plus the leverage inherited from

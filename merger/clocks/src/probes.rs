@@ -32,24 +32,23 @@ struct Trip {
 /// The trips of one burst.
 struct Trips {
     trips: Vec<Trip>,
+    /// Mean of the middles of its trips.
+    middle: f64,
     /// Spread of the offsets of all its probes, ns.
     spread: f64,
     kernel_times: bool,
 }
 
 impl Trips {
-    fn middle(&self) -> f64 {
-        self.trips.iter().map(|t| t.middle).sum::<f64>() / self.trips.len().max(1) as f64
+    /// Returns the offset and the round trip, ns, of the shortest trip there and the shortest trip back, which
+    /// may belong to different probes. `rate` is the drift of v relative to u.
+    fn best(&self, rate: f64) -> (f64, f64) {
+        let shortest =
+            |delay: &dyn Fn(&Trip) -> f64| self.trips.iter().map(delay).fold(f64::INFINITY, f64::min);
+        let there = shortest(&|t| t.there - rate * (t.middle - self.middle));
+        let back = shortest(&|t| t.back + rate * (t.middle - self.middle));
+        ((there - back) / 2.0, (there + back).max(0.0))
     }
-}
-
-/// Summary of one burst.
-struct Best {
-    middle: f64,
-    offset: f64,
-    round_trip: f64,
-    spread: f64,
-    kernel_times: bool,
 }
 
 /// Returns a link for each pair of domains that probed each other.
@@ -58,6 +57,7 @@ pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLi
     for burst in bursts {
         let Some((ends, trips)) = trips(burst, domains) else { continue };
         by_ends.entry(ends).or_default().push(Trips {
+            middle: trips.iter().map(|t| t.middle).sum::<f64>() / trips.len().max(1) as f64,
             trips,
             spread: burst.spread.max(0) as f64,
             kernel_times: burst.kernel_times,
@@ -98,32 +98,31 @@ fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), V
 fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
     bursts.sort_by(|a, b| {
         let first = |burst: &Trips| burst.trips.first().map_or(0.0, |t| t.there);
-        let middles = a.middle().total_cmp(&b.middle());
+        let middles = a.middle.total_cmp(&b.middle);
         middles.then(first(a).total_cmp(&first(b))).then(a.spread.total_cmp(&b.spread))
     });
-    let rough: Vec<(f64, f64)> =
-        bursts.iter().map(|burst| (burst.middle(), best(burst, 0.0).offset)).collect();
+    let rough: Vec<(f64, f64)> = bursts.iter().map(|burst| (burst.middle, burst.best(0.0).0)).collect();
     let rate = robust::slope(&rough);
     // A drift that is larger than that of any clock is caused by delays.
     let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
-    let best: Vec<Best> = bursts.iter().map(|burst| best(burst, rate)).collect();
+    let best: Vec<(f64, f64)> = bursts.iter().map(|burst| burst.best(rate)).collect();
     let pairs = (0..best.len())
         .map(|i| {
-            let near = &best[i.saturating_sub(WINDOW)..best.len().min(i + WINDOW + 1)];
-            let b = &best[i];
-            let alike = near.iter().filter(|other| other.kernel_times == b.kernel_times);
-            let floor = alike.map(|other| other.round_trip).fold(f64::INFINITY, f64::min);
+            let near = i.saturating_sub(WINDOW)..best.len().min(i + WINDOW + 1);
+            let (burst, (offset, round_trip)) = (&bursts[i], best[i]);
+            let alike = near.filter(|&other| bursts[other].kernel_times == burst.kernel_times);
+            let floor = alike.map(|other| best[other].1).fold(f64::INFINITY, f64::min);
             // The difference between the two one-way delays is uniformly distributed up to the sum of their
             // queueing.
-            let queued = b.round_trip - floor;
-            let unsure = SHARE_OF_SPREAD * b.spread;
-            let is_last = i + 1 == best.len() && !b.kernel_times;
-            let common = if is_last { COMMON_AT_END } else { COMMON } * b.round_trip;
+            let queued = round_trip - floor;
+            let unsure = SHARE_OF_SPREAD * burst.spread;
+            let is_last = i + 1 == best.len() && !burst.kernel_times;
+            let common = if is_last { COMMON_AT_END } else { COMMON } * round_trip;
             let var = (queued * queued + unsure * unsure) / 12.0 + common * common + GRAIN * GRAIN;
-            DomainPair { xu: b.middle, xv: b.middle + b.offset, var, around: 0.0 }
+            DomainPair { xu: burst.middle, xv: burst.middle + offset, var, around: 0.0 }
         })
         .collect();
-    let round_trip = best.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
+    let round_trip = best.iter().map(|(_, round_trip)| *round_trip).fold(f64::INFINITY, f64::min);
     ClockLink {
         u,
         v,
@@ -133,21 +132,5 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
         round_trip,
         uneven: 0.0,
         jitter: 0.0,
-    }
-}
-
-/// Combines the shortest trip there and the shortest trip back, which may belong to different probes. `rate` is
-/// the drift of v relative to u.
-fn best(burst: &Trips, rate: f64) -> Best {
-    let middle = burst.middle();
-    let shortest = |delay: &dyn Fn(&Trip) -> f64| burst.trips.iter().map(delay).fold(f64::INFINITY, f64::min);
-    let there = shortest(&|t| t.there - rate * (t.middle - middle));
-    let back = shortest(&|t| t.back + rate * (t.middle - middle));
-    Best {
-        middle,
-        offset: (there - back) / 2.0,
-        round_trip: (there + back).max(0.0),
-        spread: burst.spread,
-        kernel_times: burst.kernel_times,
     }
 }

@@ -38,9 +38,7 @@ const PARTS: usize = 4;
 /// Returns whether collectives move relative to probes between parts of the run, by more than both error bounds.
 /// Ranks then leave late for some time, and no constant corrects that. Times near a step are not compared.
 pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> bool {
-    let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
-    let (Some((a, b)), Some((c, d))) = (ends(probes), ends(collectives)) else { return false };
-    let (from, to) = (a.max(c), b.min(d));
+    let Some((from, to)) = probes.track.common_span(&collectives.track) else { return false };
     // Sum of the differences, sum of their variances, and count.
     let mut parts = [(0.0, 0.0, 0.0); PARTS];
     for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {

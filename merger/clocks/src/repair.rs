@@ -3,7 +3,7 @@
 //! First each map is moved as a whole, then in ever shorter stretches, down to single collectives. Violations
 //! that a single shift explains are thus not repaired by many small moves.
 
-use super::causality::{CausalityCheck, causality};
+use super::causality::CausalityCheck;
 use super::fit::DomainFit;
 use super::observations::{ClockObservations, RankInterval, WaitRelation};
 use super::time_map::TimeMap;
@@ -27,38 +27,40 @@ pub struct RepairedTimes {
     pub moved: i64,
 }
 
-/// Moves the maps so that as few collectives as possible are in the wrong order. Each map moves by at most its
-/// error bound and stays monotonic; the reference does not move.
-pub fn repair_causality(observations: &ClockObservations, fits: &mut [DomainFit]) -> RepairedTimes {
-    let before = causality(observations, fits);
-    if before.violations == 0 {
-        return RepairedTimes { left: before, ..RepairedTimes::default() };
-    }
-    let mut moves = Moves::new(observations, fits);
-    let out_of_reach = moves.out_of_reach();
-    let mut left = before;
-    let mut best: Vec<TimeMap> = fits.iter().map(|f| f.map.clone()).collect();
-    let first = best.clone();
-    loop {
-        moves.reduce_violations();
-        fits.iter_mut().zip(&first).zip(&moves.domains).for_each(|((fit, first), domain)| {
-            fit.map = domain.moved(fit, first);
+impl ClockObservations {
+    /// Moves the maps so that as few collectives as possible are in the wrong order. Each map moves by at most its
+    /// error bound and stays monotonic; the reference does not move.
+    pub fn repair_causality(&self, fits: &mut [DomainFit]) -> RepairedTimes {
+        let before = self.causality(fits);
+        if before.violations == 0 {
+            return RepairedTimes { left: before, ..RepairedTimes::default() };
+        }
+        let mut moves = Moves::new(self, fits);
+        let out_of_reach = moves.out_of_reach();
+        let mut left = before;
+        let mut best: Vec<TimeMap> = fits.iter().map(|f| f.map.clone()).collect();
+        let first = best.clone();
+        loop {
+            moves.reduce_violations();
+            fits.iter_mut().zip(&first).zip(&moves.domains).for_each(|((fit, first), domain)| {
+                fit.map = domain.moved(fit, first);
+            });
+            let now = self.causality(fits);
+            if now.violations < left.violations {
+                left = now;
+                best = fits.iter().map(|f| f.map.clone()).collect();
+            }
+            if left.violations <= out_of_reach || !moves.refine() {
+                break;
+            }
+        }
+        let moved = best.iter().zip(&first).flat_map(|(after, before)| {
+            after.bends().map(|at| after.map(at).ns().saturating_sub(before.map(at).ns()).saturating_abs())
         });
-        let now = causality(observations, fits);
-        if now.violations < left.violations {
-            left = now;
-            best = fits.iter().map(|f| f.map.clone()).collect();
-        }
-        if left.violations <= out_of_reach || !moves.refine() {
-            break;
-        }
+        let moved = moved.max().unwrap_or(0);
+        fits.iter_mut().zip(best).for_each(|(fit, map)| fit.map = map);
+        RepairedTimes { out_of_reach: out_of_reach.min(left.violations), left, moved }
     }
-    let moved = best.iter().zip(&first).flat_map(|(after, before)| {
-        after.bends().map(|at| after.map(at).ns().saturating_sub(before.map(at).ns()).saturating_abs())
-    });
-    let moved = moved.max().unwrap_or(0);
-    fits.iter_mut().zip(best).for_each(|(fit, map)| fit.map = map);
-    RepairedTimes { out_of_reach: out_of_reach.min(left.violations), left, moved }
 }
 
 /// The collectives, and the current moves of all domains.
@@ -134,7 +136,7 @@ impl Moves {
         let early = |g: &Guest| self.domains[g.domain].end(g.enter, -1.0);
         let late = |g: &Guest| self.domains[g.domain].end(g.exit, 1.0);
         let out_of_reach = |(needs, guests): &(WaitRelation, Vec<Guest>)| {
-            let awaited: Vec<&Guest> = guests.iter().filter(|g| is_awaited(*needs, g)).collect();
+            let awaited: Vec<&Guest> = guests.iter().filter(|g| needs.is_awaited(g.rank)).collect();
             // The two latest entries of different domains: within a domain there are no violations.
             let key = |g: &&&Guest| (early(g), g.rank);
             let first = awaited.iter().max_by_key(key);
@@ -142,7 +144,7 @@ impl Moves {
                 awaited.iter().filter(|g| first.is_none_or(|f| f.domain != g.domain)).max_by_key(key);
             let is_out = |g: &&Guest| {
                 let other = if first.is_some_and(|f| f.domain == g.domain) { second } else { first };
-                waits(*needs, g) && other.is_some_and(|other| early(other) > late(g))
+                needs.is_waiting(g.rank) && other.is_some_and(|other| early(other) > late(g))
             };
             guests.iter().filter(is_out).count() as u64
         };
@@ -193,24 +195,6 @@ impl Moves {
     }
 }
 
-/// Returns whether other ranks wait for this rank.
-fn is_awaited(needs: WaitRelation, guest: &Guest) -> bool {
-    match needs {
-        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => true,
-        WaitRelation::AllOfRoot(root) => guest.rank == root,
-        WaitRelation::Nothing => false,
-    }
-}
-
-/// Returns whether this rank waits for others.
-fn waits(needs: WaitRelation, guest: &Guest) -> bool {
-    match needs {
-        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::AllOfRoot(_) => true,
-        WaitRelation::RootOfAll(root) => guest.rank == root,
-        WaitRelation::Nothing => false,
-    }
-}
-
 /// Calls `each` with the rank that left too early, the rank for which it should have waited, and the violation
 /// in ns.
 fn violations(
@@ -220,10 +204,10 @@ fn violations(
     mut each: impl FnMut(&Guest, &Guest, i64),
 ) {
     let entered = |g: &Guest| domains[g.domain].job(g.enter);
-    let last = guests.iter().filter(|g| is_awaited(needs, g)).max_by_key(|g| (entered(g), g.rank));
+    let last = guests.iter().filter(|g| needs.is_awaited(g.rank)).max_by_key(|g| (entered(g), g.rank));
     let Some(last) = last else { return };
     let at = entered(last);
-    for guest in guests.iter().filter(|g| g.domain != last.domain && waits(needs, g)) {
+    for guest in guests.iter().filter(|g| g.domain != last.domain && needs.is_waiting(g.rank)) {
         let late = at.saturating_sub(domains[guest.domain].job(guest.exit));
         if late > 0 {
             each(guest, last, late);

@@ -275,26 +275,29 @@ fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
     let parts = parts(points);
     let least = -(points.len() as f64 / TELLING).ln().max(0.0);
     let cost = |walk: f64, scale: f64| {
-        let usual = (walk - USUAL_WALK.0.ln()) / USUAL_WALK.1;
-        let cost: f64 = parts.iter().map(|part| explore(part, walk.exp(), scale.exp()).cost).sum();
-        let cost = cost + usual * usual + (scale / unsure_scale).powi(2);
         if scale < least {
             return f64::INFINITY;
         }
-        if cost.is_nan() || scale < least { f64::INFINITY } else { cost }
+        let usual = (walk - USUAL_WALK.0.ln()) / USUAL_WALK.1;
+        let cost: f64 = parts.iter().map(|part| explore(part, walk.exp(), scale.exp()).cost).sum();
+        cost + usual * usual + (scale / unsure_scale).powi(2)
     };
     // Works with logarithms from here on: a coarse search over the walk, then halved steps over both values.
     let coarse = (-2..=4).map(|i| 2.5 * f64::from(i));
     let mut best = (f64::INFINITY, USUAL_WALK.0.ln(), 0.0);
-    // Samples that are much noisier than stated look like an unstable clock at short range.
-    let rough = roughness(points).ln();
-    for (walk, scale) in coarse.flat_map(|walk| [(walk, 0.0), (walk, rough)]) {
-        if scale != 0.0 && rough < 3.0 {
-            continue;
-        }
+    // A cost that is not a number is never below the best one.
+    let keep_better = |best: &mut (f64, f64, f64), walk: f64, scale: f64| {
         let here = cost(walk, scale);
         if here < best.0 {
-            best = (here, walk, scale);
+            *best = (here, walk, scale);
+        }
+    };
+    // Samples that are much noisier than stated look like an unstable clock at short range.
+    let rough = roughness(points).ln();
+    for walk in coarse {
+        keep_better(&mut best, walk, 0.0);
+        if rough >= 3.0 {
+            keep_better(&mut best, walk, rough);
         }
     }
     let mut step = 1.25;
@@ -303,12 +306,8 @@ fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
         for (walk, scale) in
             [(walk + step, scale), (walk - step, scale), (walk, scale + step), (walk, scale - step)]
         {
-            if walk > MOST_WALK {
-                continue;
-            }
-            let here = cost(walk, scale);
-            if here < best.0 {
-                best = (here, walk, scale);
+            if walk <= MOST_WALK {
+                keep_better(&mut best, walk, scale);
             }
         }
         if (best.1, best.2) == (walk, scale) {

@@ -71,6 +71,18 @@ impl ClockTrack {
         }
     }
 
+    /// Returns x of the first and the last knot; `None` without knots.
+    pub(super) fn span(&self) -> Option<(f64, f64)> {
+        Some((self.knots.first()?.x, self.knots.last()?.x))
+    }
+
+    /// Returns the part of its span in which another track has knots, too. It may be empty, with the end before
+    /// the start.
+    pub(super) fn common_span(&self, other: &ClockTrack) -> Option<(f64, f64)> {
+        let ((a, b), (c, d)) = (self.span()?, other.span()?);
+        Some((a.max(c), b.min(d)))
+    }
+
     /// Returns the domain's x at a time of the reference.
     pub(super) fn x_at(&self, reference: f64) -> f64 {
         // Rates are far below 1, so each iteration gains several digits.
@@ -80,8 +92,8 @@ impl ClockTrack {
     /// Returns the index of the first knot after x. Knots are almost evenly spaced, so a proportional guess is
     /// close.
     fn after(&self, x: f64) -> usize {
-        let (Some(first), Some(last)) = (self.knots.first(), self.knots.last()) else { return 0 };
-        let share = (x - first.x) / (last.x - first.x).max(1.0);
+        let Some((first, last)) = self.span() else { return 0 };
+        let share = (x - first) / (last - first).max(1.0);
         let guess = (share.clamp(0.0, 1.0) * self.knots.len() as f64) as usize;
         let (from, to) = (guess.saturating_sub(REACH), (guess + REACH).min(self.knots.len()));
         let is_before = |at: usize| self.knots.get(at).is_none_or(|k| k.x <= x);

@@ -4,12 +4,13 @@ use super::job_clocks::{CausalityRepair, JobClocks};
 use super::observations::{ObservationMessage, put_together};
 use super::recorded_clocks::{Logs, RecordedClocks, Spans, widen};
 use super::{domains::DomainList, nodes::JobNodes};
+use crate::input::best_clock_sets::{BestClockSets, keep_best};
 use crate::input::home::HostClocks;
+use crate::input::home::MERGED_TIME_NAMESPACE;
 use clap::ValueEnum;
 use rpd_clocks::{
-    AlignChoice, AlignMethod, BestSets, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation,
-    DomainFit, MERGED_TIME_NAMESPACE, NamedDomain, RepairedTimes, align, causality, keep_best,
-    repair_causality,
+    AlignChoice, AlignMethod, ClockFile, ClockObservations, CollectiveObservation, DomainFit, NamedDomain,
+    align,
 };
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -34,7 +35,7 @@ type Short = (
 pub(crate) struct GatheredClocks {
     /// Domains and reference; on rank 0 also their observations. Collective observations are added later.
     pub observations: ClockObservations,
-    best: BestSets,
+    best: BestClockSets,
     stamped: BTreeMap<ClockDomain, Clock>,
     stamps: BTreeSet<(ClockDomain, Clock)>,
     spans: Spans,
@@ -68,7 +69,7 @@ impl GatheredClocks {
         );
         let mut domains = DomainList::default();
         let mut all_silent = Vec::new();
-        let mut best = BestSets::new();
+        let mut best = BestClockSets::new();
         let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
         let (mut stamps, mut walls) = (BTreeSet::new(), Spans::new());
         for message in comm.all_gather(wire::encode(&short)) {
@@ -153,15 +154,19 @@ impl GatheredClocks {
             let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
             let meetings = &mut self.observations.meetings;
             meetings.retain(|meeting| meeting.attendances.iter().all(|a| is_aligned(a.domain)));
-            let (left, moved): (CausalityCheck, _) = match how.repair_causality {
+            let check = self.observations.causality(&fits);
+            let (left, moved) = match how.repair_causality {
                 true => {
-                    let before = causality(&self.observations, &fits).violations;
-                    let RepairedTimes { left, out_of_reach, moved } =
-                        repair_causality(&self.observations, &mut fits);
-                    let after = left.violations;
-                    (left, Some(CausalityRepair { before, after, out_of_reach, moved_ns: moved }))
+                    let repaired = self.observations.repair_causality(&mut fits);
+                    let repair = CausalityRepair {
+                        before: check.violations,
+                        after: repaired.left.violations,
+                        out_of_reach: repaired.out_of_reach,
+                        moved_ns: repaired.moved,
+                    };
+                    (repaired.left, Some(repair))
                 }
-                false => (causality(&self.observations, &fits), None),
+                false => (check, None),
             };
             told = (fits, left.by_domain, moved, self.impossible, notes);
         }
@@ -193,7 +198,7 @@ impl GatheredClocks {
             spans: self.spans,
             stamps: self.stamps,
             homes: how.homes.clone(),
-            unknown: DomainFit::unknown(),
+            unknown: DomainFit::default(),
         })
     }
 }

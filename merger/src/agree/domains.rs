@@ -1,7 +1,7 @@
 //! Clock domains of the job, in the order of their occurrence.
 
+use crate::input::home::MERGED_TIME_NAMESPACE;
 use crate::input::source::InputSource;
-use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::record::{ClockDomain, Node};
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! The clocks of all nodes, as all merge ranks know them after the alignment.
 
 use super::recorded_clocks::Spans;
+use crate::input::best_clock_sets::BestClockSets;
 use crate::input::home::{HostClocks, RealtimeStep, to_boottime};
-use rpd_clocks::{AlignMethod, BestSets, DomainFit};
+use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, Process};
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ pub struct JobClocks {
     pub reference: ClockDomain,
     /// Clock of that domain: BOOTTIME, unless its inputs use another clock and contain no offset to BOOTTIME.
     pub clock: Clock,
-    pub(super) best: BestSets,
+    pub(super) best: BestClockSets,
     pub(super) spans: Spans,
     pub(super) stamps: BTreeSet<(ClockDomain, Clock)>,
     pub(super) homes: HostClocks,
@@ -175,7 +176,7 @@ mod tests {
                 let hard = more.map(|more| (-bar / 2, bar + more));
                 ErrorKnot { local, offset: 0, bar, hard, growth }
             });
-            DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() }
+            DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::default() }
         })
     }
 
@@ -203,7 +204,7 @@ mod tests {
         let knot =
             |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
         let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);
-        let mut fit = DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() };
+        let mut fit = DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::default() };
         let span = Some((0, 1_000_000));
         let bar = median_bound(&fit, span, DomainFit::bar_at).unwrap();
         assert!((4_000..5_000).contains(&bar), "{bar}");

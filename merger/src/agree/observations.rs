@@ -1,7 +1,7 @@
 //! Thins out and combines clock sets and probe bursts of many inputs.
 
-use rpd_clocks::{BurstTimes, ClockObservations, ProbeTimes};
-use rpd_shard::record::{ClockDomain, ClockSet};
+use rpd_clocks::{BurstTimes, ClockObservations};
+use rpd_shard::record::{ClockDomain, ClockSet, Probe};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,11 +110,9 @@ pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut Cloc
             })
         });
         impossible += (before - bursts.len()) as u64;
-        for (_, _, sent, answered, spread, best, kernel_times) in
-            thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1)
-        {
-            let best = best.into_iter().map(|[t1, t2, t3, t4]| ProbeTimes { t1, t2, t3, t4 }).collect();
-            observations.bursts.push(BurstTimes { from, to, sent, answered, spread, best, kernel_times });
+        for (.., spread, best, kernel_times) in thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1) {
+            let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
+            observations.bursts.push(BurstTimes { from, to, spread, best, kernel_times });
         }
     }
     impossible

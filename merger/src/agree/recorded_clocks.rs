@@ -3,8 +3,8 @@
 use super::domains::{DomainList, domains_of};
 use super::logs::log_of_no_probes;
 use super::observations::{ObservationMessage, TimedBurst, TimedClockSet, thin_out_bursts, thin_out_sets};
+use crate::input::best_clock_sets::{BestClockSets, keep_best};
 use crate::input::input_survey::InputSurvey;
-use rpd_clocks::{BestSets, keep_best};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, is_wall_time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(crate) struct RecordedClocks {
     pub(super) domains: DomainList,
     /// Domains of shards without a process.
     pub(super) silent: DomainList,
-    pub(super) best: BestSets,
+    pub(super) best: BestClockSets,
     /// Clock of the process timestamps, per domain in which it is not BOOTTIME.
     pub(super) stamped: BTreeMap<ClockDomain, Clock>,
     /// All clocks of process timestamps, per domain.

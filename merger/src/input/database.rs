@@ -3,6 +3,7 @@
 use super::collectives::of_space;
 use super::expand::BuiltinString;
 use super::home::HostClocks;
+use super::home::MERGED_TIME_NAMESPACE;
 use super::input_survey::{InputSurvey, hashes_of_words, shorten};
 use super::opened::{InputTables, OpenDatabase, OpenInput, StringPieces};
 use super::placeholders::reserve_placeholders;
@@ -10,7 +11,6 @@ use super::schema::JobSchema;
 use super::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTracks, StackSpace, join};
 use crate::strings::{StringHash, hash};
 use rayon::prelude::*;
-use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_collectives::{CallSample, RegionNames};
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
 use rpd_run::is_merged_set;

@@ -3,8 +3,9 @@
 use super::MergeReport;
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
+use crate::input::home::MERGED_TIME_NAMESPACE;
 use crate::input::home::RealtimeStep;
-use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
+use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
@@ -293,7 +294,7 @@ mod tests {
             method,
             map: TimeMap::through(vec![(-second, -second), (9 * second, 9 * second)]),
             bars: vec![knot(0, 300), knot(8 * second, 500)],
-            ..DomainFit::unknown()
+            ..DomainFit::default()
         };
         // (300 + 100 + 500 + 100) ns over 10 s.
         assert_eq!(drift_bar(&fit(AlignMethod::Probes)), Some(0.1));

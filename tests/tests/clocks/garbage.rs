@@ -2,11 +2,10 @@
 
 use proptest::prelude::*;
 use rpd_clocks::{
-    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ProbeTimes, RankInterval,
-    WaitRelation, align, causality, repair_causality,
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, RankInterval, WaitRelation, align,
 };
 use rpd_shard::model::LocalNs;
-use rpd_shard::record::{ClockDomain, ClockSet};
+use rpd_shard::record::{ClockDomain, ClockSet, Probe};
 use rpd_tests::clocks::{ClockScenario, Job};
 use rpd_tests::synthetic::RandomSource;
 
@@ -41,18 +40,9 @@ fn set() -> impl Strategy<Value = ClockSet> {
 }
 
 fn burst() -> impl Strategy<Value = BurstTimes> {
-    let probe = (time(), time(), time(), time()).prop_map(|(t1, t2, t3, t4)| ProbeTimes { t1, t2, t3, t4 });
-    (0_usize..7, 0_usize..7, any::<u32>(), time(), prop::collection::vec(probe, 0..9)).prop_map(
-        |(from, to, sent, spread, best)| BurstTimes {
-            from,
-            to,
-            sent,
-            answered: sent,
-            spread,
-            best,
-            kernel_times: false,
-        },
-    )
+    let probe = (time(), time(), time(), time()).prop_map(|(t1, t2, t3, t4)| Probe { t1, t2, t3, t4 });
+    (0_usize..7, 0_usize..7, time(), prop::collection::vec(probe, 0..9))
+        .prop_map(|(from, to, spread, best)| BurstTimes { from, to, spread, best, kernel_times: false })
 }
 
 fn meeting() -> impl Strategy<Value = CollectiveObservation> {
@@ -105,8 +95,8 @@ fn try_all(observations: &ClockObservations) {
             }
             assert!(fit.drift_ppm.is_finite());
         }
-        let before = causality(observations, &fits);
-        let after = repair_causality(observations, &mut fits).left;
+        let before = observations.causality(&fits);
+        let after = observations.repair_causality(&mut fits).left;
         assert!(after.violations <= before.violations);
     }
 }

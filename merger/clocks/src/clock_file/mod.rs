@@ -4,7 +4,6 @@ mod parse;
 mod resolve;
 mod track;
 
-pub use parse::ClockFileError;
 pub use resolve::NamedDomain;
 
 use serde::{Deserialize, Serialize};

@@ -96,7 +96,7 @@ impl FileTrack {
             drift_ppm: if site > 0 { (local as f64 - site as f64) / site as f64 * 1e6 } else { 0.0 },
             bars: self.bars_against(reference).unwrap_or_default(),
             map,
-            ..DomainFit::unknown()
+            ..DomainFit::default()
         }
     }
 
