@@ -1,5 +1,6 @@
 //! The collective functions of MPI and RCCL, and torch's names for those of gloo.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Which ranks must enter before a rank can leave.
@@ -168,7 +169,7 @@ const MAX_NAME_BYTES: usize = 40;
 const STARTS: u8 = 0x80;
 
 /// A function, stored as its index in the table and a bit that marks the form that only starts the operation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct CollectiveFunction(u8);
 
 impl CollectiveFunction {
@@ -227,11 +228,18 @@ impl CollectiveFunction {
 
     /// Returns the name of the function in the form in which it was called.
     pub fn name(self) -> Cow<'static, str> {
-        let Some(known) = COLLECTIVES.get(usize::from(self.0 & !STARTS)) else { return Cow::Borrowed("?") };
+        let Some(known) = self.known() else { return Cow::Borrowed("?") };
         match known.name.strip_prefix("MPI_") {
             Some(rest) if self.only_starts() => Cow::Owned(format!("MPI_I{}", rest.to_ascii_lowercase())),
             _ => Cow::Borrowed(known.name),
         }
+    }
+
+    /// Describes a call: function, size and root.
+    pub(super) fn words(self, size: Option<i64>, root: Option<u32>) -> String {
+        let size = size.map_or(String::new(), |size| format!(" of {size}"));
+        let root = root.map_or(String::new(), |root| format!(" with root {root}"));
+        format!("{}{size}{root}", self.name())
     }
 
     /// Returns whether the call only starts the operation, so that its end does not show that other ranks
@@ -259,14 +267,9 @@ impl CollectiveFunction {
         COLLECTIVES.get(usize::from(self.0 & !STARTS))
     }
 
-    /// Encodes the function as a byte of a message.
+    /// Returns the function as a byte of a hash.
     pub(super) fn byte(self) -> u8 {
         self.0
-    }
-
-    /// Decodes the function from a byte of a message.
-    pub(super) fn of_byte(byte: u8) -> Option<CollectiveFunction> {
-        (usize::from(byte & !STARTS) < COLLECTIVES.len()).then_some(CollectiveFunction(byte))
     }
 }
 
@@ -324,14 +327,12 @@ mod tests {
     }
 
     #[test]
-    fn a_function_survives_a_message() {
+    fn a_function_has_the_name_by_which_it_was_found() {
         for name in
             ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block", "gloo:barrier"]
         {
             let function = CollectiveFunction::named(name.as_bytes()).unwrap();
-            assert_eq!(CollectiveFunction::of_byte(function.byte()), Some(function));
             assert_eq!(function.name(), name);
         }
-        assert_eq!(CollectiveFunction::of_byte(100), None);
     }
 }

@@ -4,12 +4,12 @@
 //! on the number of merge ranks nor on the order of the inputs of one merge rank.
 
 use super::absence::{self, IncompleteCollective, RankAbsence};
-use super::functions::CollectiveFunction;
-use super::participants::{self, JobMembers, JobParticipant};
-
 use super::exit_spread::ExitSpread;
+use super::functions::CollectiveFunction;
 use super::matched_call::{CallRecord, MatchVerdict, MatchedCollective, judge};
+use super::messages;
 use super::own_time::note_own_times;
+use super::participants::{self, JobMembers, JobParticipant};
 use super::process_calls::ProcessCollectives;
 use super::sample::{CallSample, JobSample};
 use super::timing_proof::prove;
@@ -18,7 +18,6 @@ use super::untimed::{CallTimes, UntimedCalls, time_in};
 use rayon::prelude::*;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
-use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,20 +100,16 @@ pub fn match_calls(
     let (participants, mut said): (Vec<JobParticipant>, Vec<ProcessCollectives>) = own.into_iter().unzip();
     let members = JobMembers::gather(comm, &participants)?;
     participants::tell_apart(comm, &members, &mut said)?;
-    let mut counted = sample.counts();
-    counted.push(said.iter().map(|said| said.alone).sum());
-    let counted = gather_counts(comm, &counted)?;
-    let job = sample.of_job(&counted.iter().map(|c| c[..c.len() - 1].to_vec()).collect::<Vec<_>>());
-    let alone = counted.iter().filter_map(|c| c.last()).sum();
-    let differences = unnumbered::compare(comm, &members, &mut said, job.level == 0)?;
+    let JobSample { level, calls } = sample.of_job(&gather_counts(comm, &sample.counts())?);
+    let differences = unnumbered::compare(comm, &members, &mut said, level == 0)?;
     for (participant, said) in (members.first..).zip(&mut said) {
-        said.thin_out(job.level);
+        said.thin_out(level);
         said.comms.retain(|hash, _| {
             !differences.comms.contains(hash) && !differences.others.contains(&(participant, *hash))
         });
     }
 
-    let to_come = still_to_come(comm, &said)?;
+    let last_entered = last_entered(comm, &said)?;
     let mut untimed = UncomparedTime::default();
     for said in &said {
         untimed.before.append(&said.untimed.before);
@@ -123,11 +118,13 @@ pub fn match_calls(
     let mut records = exchange(comm, &members, &mut said, &mut untimed.calls)?;
     records.par_sort_unstable();
     let mut kept = Vec::new();
-    let mut counts = CollectiveCounts::default();
+    let alone = said.iter().map(|said| said.alone).sum();
+    let mut counts = CollectiveCounts { alone, ..CollectiveCounts::default() };
     let mut faults: Vec<Fault> = Vec::new();
     let mut contradicted_by_order: BTreeMap<u64, u64> = BTreeMap::new();
     let mut longest: Option<IncompleteCollective> = None;
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
+        let CallRecord { comm, seq, .. } = calls[0];
         let verdict = judge(calls, &members);
         if !matches!(&verdict, MatchVerdict::Matched(one) if one.is_timed()) {
             let of_all =
@@ -136,28 +133,29 @@ pub fn match_calls(
         }
         match verdict {
             MatchVerdict::Alone => {}
-            MatchVerdict::Incomplete if calls.first().is_some_and(|call| to_come.contains(call)) => {}
+            // Processes that are still being recorded may not have written their calls yet.
+            MatchVerdict::Incomplete if last_entered.get(&comm).is_some_and(|last| seq > *last) => {}
             MatchVerdict::Matched(one) => {
                 counts.matched += 1;
                 counts.timed += u64::from(one.is_timed());
                 if !one.is_timed() {
                     *untimed.matched.entry(one.function).or_default() += 1;
                 }
-                let by_order = differences.by_order.contains(&one.comm);
+                let by_order = differences.by_order.contains(&comm);
                 kept.extend(one.is_timed().then_some(MatchedCollective { by_order, ..one }));
             }
             verdict => {
-                if let (MatchVerdict::Contradicted(..), Some(call)) = (&verdict, calls.first())
-                    && differences.by_order.contains(&call.comm)
-                {
-                    *contradicted_by_order.entry(call.comm).or_default() += 1;
-                }
                 match verdict {
                     MatchVerdict::Incomplete => {
                         counts.incomplete += 1;
                         longest = longest.max(IncompleteCollective::new(calls, &members));
                     }
-                    MatchVerdict::Contradicted(..) => counts.contradicted += 1,
+                    MatchVerdict::Contradicted(..) => {
+                        counts.contradicted += 1;
+                        if differences.by_order.contains(&comm) {
+                            *contradicted_by_order.entry(comm).or_default() += 1;
+                        }
+                    }
                     _ => counts.mismatched += 1,
                 }
                 faults.extend(Fault::new(calls, verdict));
@@ -173,28 +171,27 @@ pub fn match_calls(
     let unproven = prove(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
     untimed.unproven = before.without(&by_order(&kept));
     let absence = absence::longest(comm, &members, &said, longest)?;
-    let faults = first_faults(comm, faults)?;
+    keep_first(&mut faults);
+    let mut faults = messages::gather::<Vec<Fault>>(comm, &faults)?.concat();
+    keep_first(&mut faults);
     let comms: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
     let details = participants::details(comm, members.first, &said, &comms)?;
     let lines = faults.iter().map(|fault| {
-        let nobody = (String::new(), Vec::new());
-        let (name, all) = details.get(&fault.comm).unwrap_or(&nobody);
+        let (name, all) = details.get(&fault.comm).map_or(("", &[][..]), |(name, all)| (name, all));
         fault.line(name, all, &members)
     });
     let faults = differences.lines.into_iter().chain(lines).collect();
-    let CollectiveCounts { matched, timed, incomplete, mismatched, contradicted, .. } = counts;
-    let all = gather_counts(comm, &[matched, timed, incomplete, mismatched, contradicted])?;
-    let sum = |i: usize| all.iter().filter_map(|s| s.get(i)).sum();
-    let JobSample { level, calls } = job;
+    let all: Vec<CollectiveCounts> = messages::gather(comm, &counts)?;
+    let sum = |count: fn(&CollectiveCounts) -> u64| all.iter().map(count).sum();
     let counts = CollectiveCounts {
         calls,
         one_in: 1u64.checked_shl(level as u32).unwrap_or(u64::MAX),
-        matched: sum(0),
-        timed: sum(1),
-        incomplete: sum(2),
-        mismatched: sum(3),
-        contradicted: sum(4),
-        alone,
+        matched: sum(|counts| counts.matched),
+        timed: sum(|counts| counts.timed),
+        incomplete: sum(|counts| counts.incomplete),
+        mismatched: sum(|counts| counts.mismatched),
+        contradicted: sum(|counts| counts.contradicted),
+        alone: sum(|counts| counts.alone),
         different: differences.calls,
         unproven: unproven.calls,
         spread: None,
@@ -204,37 +201,25 @@ pub fn match_calls(
     Ok(MatchedCollectives { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
 }
 
-/// For each communicator with a process that is still being recorded: the last collective that all of its
-/// processes may have entered.
-struct ToCome(BTreeMap<u64, u64>);
-
-impl ToCome {
-    /// Returns whether processes that are still being recorded may not have written their calls of this
-    /// collective yet.
-    fn contains(&self, call: &CallRecord) -> bool {
-        self.0.get(&call.comm).is_some_and(|last| call.seq > *last)
-    }
-}
-
-fn still_to_come(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<ToCome, Failure> {
-    let mut mine: BTreeMap<u64, u64> = BTreeMap::new();
-    let least = |known: &mut BTreeMap<u64, u64>, comm: u64, seq: u64| {
-        let known = known.entry(comm).or_insert(seq);
-        *known = seq.min(*known);
+/// Returns, for each communicator with a process that is still being recorded, the last collective that all of
+/// its processes may have entered.
+fn last_entered(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<BTreeMap<u64, u64>, Failure> {
+    let lowest = |all: Vec<BTreeMap<u64, u64>>| {
+        let mut lowest: BTreeMap<u64, u64> = BTreeMap::new();
+        for (comm, seq) in all.into_iter().flatten() {
+            lowest.entry(comm).and_modify(|known| *known = seq.min(*known)).or_insert(seq);
+        }
+        lowest
     };
-    for said in said.iter().filter(|said| said.is_running) {
+    let last_of = |said: &ProcessCollectives| {
         let mut last: BTreeMap<u64, u64> = said.comms.keys().map(|comm| (*comm, 0)).collect();
         for call in &said.calls {
             last.entry(call.comm).and_modify(|last| *last = call.seq.max(*last));
         }
-        last.into_iter().for_each(|(comm, seq)| least(&mut mine, comm, seq));
-    }
-    let mut all = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: BTreeMap<u64, u64> = wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.into_iter().for_each(|(comm, seq)| least(&mut all, comm, seq));
-    }
-    Ok(ToCome(all))
+        last
+    };
+    let mine = lowest(said.iter().filter(|said| said.is_running).map(last_of).collect());
+    Ok(lowest(messages::gather(comm, &mine)?))
 }
 
 /// Sends each call to the merge rank that owns it and returns the calls that this merge rank owns. Calls on
@@ -247,7 +232,7 @@ fn exchange(
 ) -> Result<Vec<CallRecord>, Failure> {
     let sizes = participants::sizes(comm, said)?;
     let (first, everyone) = (members.first, members.all.len() as u32);
-    let mut outgoing: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
+    let mut outgoing: Vec<Vec<CallRecord>> = vec![Vec::new(); comm.size()];
     for ((participant, said), sizes) in (first..).zip(said).zip(sizes) {
         note_own_times(said, &sizes, everyone);
         for call in std::mem::take(&mut said.calls) {
@@ -257,15 +242,10 @@ fn exchange(
                 continue;
             };
             let record = CallRecord::new(&call, participant, *size, known.rank);
-            record.put(&mut outgoing[(call.key % comm.size() as u64) as usize]);
+            outgoing[(call.key % comm.size() as u64) as usize].push(record);
         }
     }
-    let mut records = Vec::new();
-    for message in comm.all_to_all(outgoing) {
-        let theirs = CallRecord::all(&message).ok_or_else(|| Failure::message("half a collective"))?;
-        records.extend(theirs);
-    }
-    Ok(records)
+    messages::exchange(comm, outgoing)
 }
 
 /// A collective that does not match.
@@ -344,23 +324,11 @@ fn keep_first(faults: &mut Vec<Fault>) {
     faults.truncate(MAX_SHOWN_FAULTS);
 }
 
-fn first_faults(comm: &impl Comm, mut mine: Vec<Fault>) -> Result<Vec<Fault>, Failure> {
-    keep_first(&mut mine);
-    let mut all = Vec::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<Fault> = wire::decode_message(&message).map_err(Failure::message)?;
-        all.extend(theirs);
-    }
-    keep_first(&mut all);
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::functions::{CollectiveFunction, DataPattern, WaitPattern};
     use crate::process_calls::CollectiveCall;
-    use crate::sample::sample_key;
     use proptest::prelude::*;
     use rpd_comm::threads;
     use std::collections::BTreeMap;
@@ -393,19 +361,7 @@ mod tests {
         let root = (name == "MPI_Bcast").then_some(0);
         let size = (name != "MPI_Barrier").then_some(64);
         let exit = (!function.only_starts()).then_some(enter + 1_000);
-        let (mpi_before, own_time) = (None, None);
-        CollectiveCall {
-            key: sample_key(comm, seq),
-            comm,
-            seq,
-            function,
-            root,
-            size,
-            enter,
-            exit,
-            mpi_before,
-            own_time,
-        }
+        CollectiveCall { root, size, ..CollectiveCall::new(function, enter, exit).numbered(comm, seq) }
     }
 
     fn participant(rank: u32) -> JobParticipant {

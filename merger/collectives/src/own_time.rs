@@ -14,6 +14,7 @@
 
 use super::functions::{MessageCall, WaitPattern};
 use super::process_calls::{CollectiveCall, ProcessCollectives};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Longest gap between two polls that counts as waiting, ns.
@@ -38,7 +39,7 @@ pub struct MpiBefore {
 }
 
 /// Own time of a process before a collective.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct OwnTime {
     /// Key of the collective from which own time counts (the synchronisation). It is the same in all its ranks.
     pub since: u64,
@@ -259,7 +260,6 @@ fn own_time(call: &CollectiveCall, collectives_ns: i64, last: &Synchronisation) 
 mod tests {
     use super::*;
     use crate::functions::CollectiveFunction;
-    use crate::sample::sample_key;
     use MessageCall::{Initializes, Other, Polls};
     use proptest::prelude::*;
 
@@ -267,18 +267,7 @@ mod tests {
 
     fn barrier(seq: u64, enter: i64, exit: i64, mpi_before: Option<MpiBefore>) -> CollectiveCall {
         let function = CollectiveFunction::named(b"MPI_Barrier").unwrap();
-        CollectiveCall {
-            key: sample_key(WORLD, seq),
-            comm: WORLD,
-            seq,
-            function,
-            root: None,
-            size: None,
-            enter,
-            exit: Some(exit),
-            mpi_before,
-            own_time: None,
-        }
+        CollectiveCall { mpi_before, ..CollectiveCall::new(function, enter, Some(exit)).numbered(WORLD, seq) }
     }
 
     fn own_times(mut said: ProcessCollectives, everyone: u32) -> Vec<Option<i64>> {

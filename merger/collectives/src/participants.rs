@@ -1,10 +1,11 @@
 //! The processes that take part in collectives. All merge ranks have the complete list and learn how many of the
 //! processes share each communicator.
 
+use super::messages::gather;
 use super::process_calls::ProcessCollectives;
 use rpd_comm::Comm;
 use rpd_console::Failure;
-use rpd_shard::record::{ClockDomain, wire};
+use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,11 +97,10 @@ impl JobMembers {
     /// Gathers the participants of all merge ranks.
     pub fn gather(comm: &impl Comm, own: &[JobParticipant]) -> Result<JobMembers, Failure> {
         let mut members = JobMembers::default();
-        for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
+        for (rank, theirs) in gather::<Vec<JobParticipant>>(comm, &own)?.into_iter().enumerate() {
             if rank == comm.rank() {
                 members.first = members.all.len() as u32;
             }
-            let theirs: Vec<JobParticipant> = wire::decode_message(message).map_err(Failure::message)?;
             members.all.extend(theirs);
         }
         Ok(members)
@@ -110,6 +110,11 @@ impl JobMembers {
     /// each.
     pub fn singleton_ranks(&self) -> BTreeSet<u32> {
         self.all.iter().filter(|one| one.is_singleton && !one.worker).filter_map(|one| one.rank).collect()
+    }
+
+    /// Returns the recorded duration of the run, ns.
+    pub(super) fn run_ns(&self) -> i64 {
+        self.all.iter().map(|one| one.seen_ns).max().unwrap_or(0)
     }
 
     /// Returns the participant with this index.
@@ -159,14 +164,11 @@ pub(super) fn tell_apart(
         .map(|((number, _), said)| (number, said.comms.keys().copied().collect()))
         .collect();
     let mut by_comm: BTreeMap<(u32, u64), Vec<User>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u32, Vec<u64>)> = wire::decode_message(&message).map_err(Failure::message)?;
-        for (number, comms) in theirs {
-            let Some(member) = members.get(number) else { continue };
-            let Some(rank) = member.rank else { continue };
-            for hash in comms {
-                by_comm.entry((rank, hash)).or_default().push((member.worker, member.began, number));
-            }
+    for (number, comms) in gather::<Vec<(u32, Vec<u64>)>>(comm, &mine)?.into_iter().flatten() {
+        let Some(member) = members.get(number) else { continue };
+        let Some(rank) = member.rank else { continue };
+        for hash in comms {
+            by_comm.entry((rank, hash)).or_default().push((member.worker, member.began, number));
         }
     }
     by_comm.values_mut().for_each(|users| users.sort_unstable());
@@ -226,11 +228,8 @@ pub(super) fn details(
         mine.extend(known.map(|(hash, comm)| (*hash, number, comm.name.to_string())));
     }
     let mut all: BTreeMap<u64, (String, Vec<u32>)> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u64, u32, String)> = wire::decode_message(&message).map_err(Failure::message)?;
-        for (hash, number, name) in theirs {
-            all.entry(hash).or_insert_with(|| (name, Vec::new())).1.push(number);
-        }
+    for (hash, number, name) in gather::<Vec<(u64, u32, String)>>(comm, &mine)?.into_iter().flatten() {
+        all.entry(hash).or_insert_with(|| (name, Vec::new())).1.push(number);
     }
     Ok(all)
 }

@@ -40,6 +40,29 @@ pub struct CollectiveCall {
     pub own_time: Option<OwnTime>,
 }
 
+impl CollectiveCall {
+    /// Creates a call without a number.
+    pub(super) fn new(function: CollectiveFunction, enter: i64, exit: Option<i64>) -> CollectiveCall {
+        CollectiveCall {
+            key: 0,
+            comm: 0,
+            seq: 0,
+            function,
+            root: None,
+            size: None,
+            enter,
+            exit,
+            mpi_before: None,
+            own_time: None,
+        }
+    }
+
+    /// Sets the communicator and the number of the call.
+    pub(super) fn numbered(self, comm: u64, seq: u64) -> CollectiveCall {
+        CollectiveCall { key: sample_key(comm, seq), comm, seq, ..self }
+    }
+}
+
 /// A communicator as one process recorded it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comm {
@@ -95,6 +118,33 @@ pub(crate) fn comm_hash(name: &[u8]) -> u64 {
 }
 
 impl ProcessCollectives {
+    /// Returns the collectives of a block of native rows. `sample` counts all calls and determines how many are
+    /// kept.
+    pub fn of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &CallSample) -> ProcessCollectives {
+        let mut said = ProcessCollectives::default();
+        match rows.id() {
+            native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
+            native::COMMUNICATOR => {
+                let (comms, ranks, sizes) =
+                    (rows.column("comm_id"), rows.column("rank"), rows.column("size"));
+                for i in 0..rows.len {
+                    let name = comms.int(i).and_then(|id| strings.get(id));
+                    if name == Some(WORLD.as_bytes()) {
+                        said.world_size = said.world_size.or(sizes.int(i));
+                    }
+                    let rank = ranks.int(i).and_then(|rank| u32::try_from(rank).ok());
+                    if let (Some(name), Some(rank)) = (name, rank) {
+                        said.ranks.entry(comm_hash(name)).or_insert(rank);
+                    }
+                }
+            }
+            _ => return said,
+        }
+        sample.count(said.calls.iter().map(|call| call.key));
+        said.thin_out(sample.level());
+        said
+    }
+
     /// Returns whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.comms.is_empty()
@@ -197,36 +247,6 @@ pub fn is_shared_communicator(name: &str) -> bool {
     !(unseen || first == "MPI_COMM_SELF" || first.starts_with("nccl-local-"))
 }
 
-/// Returns the collectives of a block of native rows. `sample` counts all calls and determines how many are
-/// kept.
-pub fn collectives_of_block(
-    rows: &Rows<Local>,
-    strings: &ShardStrings,
-    sample: &CallSample,
-) -> ProcessCollectives {
-    let mut said = ProcessCollectives::default();
-    match rows.id() {
-        native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
-        native::COMMUNICATOR => {
-            let (comms, ranks, sizes) = (rows.column("comm_id"), rows.column("rank"), rows.column("size"));
-            for i in 0..rows.len {
-                let name = comms.int(i).and_then(|id| strings.get(id));
-                if name == Some(WORLD.as_bytes()) {
-                    said.world_size = said.world_size.or(sizes.int(i));
-                }
-                let rank = ranks.int(i).and_then(|rank| u32::try_from(rank).ok());
-                if let (Some(name), Some(rank)) = (name, rank) {
-                    said.ranks.entry(comm_hash(name)).or_insert(rank);
-                }
-            }
-        }
-        _ => return said,
-    }
-    sample.count(said.calls.iter().map(|call| call.key));
-    said.thin_out(sample.level());
-    said
-}
-
 fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectives) {
     let [names, comms, roots, sizes, seqs, starts, ends, threads] =
         ["name_id", "comm_id", "root", "bytes", "seq", "start", "end", "tid"]
@@ -276,17 +296,12 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectiv
         // On an intercommunicator no rank waits for ranks of its own group.
         said.of_mpi += u64::from(is_mpi);
         let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
+        let exit = ends.int(i).filter(|exit| !says_nothing && *exit >= enter);
         said.calls.push(CollectiveCall {
-            key: sample_key(comm, seq),
-            comm,
-            seq,
-            function,
             root: roots.int(i).and_then(|root| u32::try_from(root).ok()),
             size: sizes.int(i).filter(|size| *size >= 0),
-            enter,
-            exit: ends.int(i).filter(|exit| !says_nothing && *exit >= enter),
             mpi_before,
-            own_time: None,
+            ..CollectiveCall::new(function, enter, exit).numbered(comm, seq)
         });
     }
 }

@@ -16,6 +16,7 @@
 //! In a job in which no rank ever waits, noise hides all four. The calls are then rejected.
 
 use rpd_clocks::{median, slope};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Fewest calls from which timing can show that domains took part in the same collectives.
@@ -47,8 +48,10 @@ const FEWEST_PARTS: usize = 4;
 const MOST_PARTS: usize = 64;
 
 /// Interval in which the ranks of one domain were in a call, ns of its clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct DomainInterval {
+    /// Index of the domain in the job.
+    pub(super) domain: u32,
     /// Last entry.
     pub(super) enter: i64,
     /// Median exit (the lower one).
@@ -58,8 +61,10 @@ pub(super) struct DomainInterval {
 }
 
 /// One call of all domains.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct TimedRound {
+    /// Number of the call on its communicator.
+    pub(super) seq: u64,
     /// Hash of function and size. Calls of one kind take about the same time.
     pub(super) kind: u64,
     /// Intervals by domain, with the same domains in each call.
@@ -125,8 +130,8 @@ fn close_together(
         let mut nearest: Option<(f64, usize)> = None;
         for (place, part) in parts.iter().enumerate() {
             let leader = part[0];
-            let exits = spread(&Distance::new(rounds, leader, domain, |stay| stay.exit).rest);
-            let entries = spread(&Distance::new(rounds, leader, domain, |stay| stay.enter).rest);
+            let exits = spread(&distances(rounds, leader, domain, |stay| stay.exit));
+            let entries = spread(&distances(rounds, leader, domain, |stay| stay.enter));
             if exits > TOGETHER * entries || entries <= 0.0 {
                 alone.entry(domain).or_insert((leader, RejectionReason::Apart { exits, entries }));
             } else if nearest.is_none_or(|(least, _)| exits < least) {
@@ -194,17 +199,12 @@ struct Tally {
 impl Tally {
     fn new(rounds: &[TimedRound], part: &[usize]) -> Tally {
         let leader = part[0];
-        let distance = |domain: &usize| Distance::new(rounds, leader, *domain, |stay| stay.exit).rest;
-        let exits: Vec<Vec<f64>> = part.iter().map(distance).collect();
-        let middle =
-            |spreads: &mut dyn Iterator<Item = f64>| median(&mut spreads.collect::<Vec<_>>()).unwrap_or(0.0);
-        let noise = middle(&mut exits.iter().skip(1).map(|rest| spread(rest)));
-        let entries = middle(
-            &mut part
-                .iter()
-                .skip(1)
-                .map(|domain| spread(&Distance::new(rounds, leader, *domain, |stay| stay.enter).rest)),
-        );
+        let exits: Vec<Vec<f64>> =
+            part.iter().map(|domain| distances(rounds, leader, *domain, |stay| stay.exit)).collect();
+        let middle = |mut spreads: Vec<f64>| median(&mut spreads).unwrap_or(0.0);
+        let noise = middle(exits.iter().skip(1).map(|exits| spread(exits)).collect());
+        let entries = |domain: &usize| spread(&distances(rounds, leader, *domain, |stay| stay.enter));
+        let entries = middle(part.iter().skip(1).map(entries).collect());
         let mut tally = Tally {
             clear: 0,
             last: vec![0; part.len()],
@@ -274,43 +274,34 @@ fn spread_of_kinds(kinds: BTreeMap<u64, Vec<f64>>) -> f64 {
     spread(&known.flat_map(around).collect::<Vec<_>>())
 }
 
-/// Differences in time between two domains, call by call.
-struct Distance {
-    /// Remainder after offset and drift are removed: second domain minus first, ns.
-    rest: Vec<f64>,
-}
-
-impl Distance {
-    fn new(
-        rounds: &[TimedRound],
-        first: usize,
-        second: usize,
-        time: impl Fn(&DomainInterval) -> i64,
-    ) -> Distance {
-        if first == second {
-            return Distance { rest: vec![0.0; rounds.len()] };
-        }
-        let Some(begin) = rounds.first().map(|round| (time(&round.stays[first]), time(&round.stays[second])))
-        else {
-            return Distance { rest: Vec::new() };
-        };
-        let points = rounds.iter().map(|round| {
-            let (a, b) =
-                (apart(time(&round.stays[first]), begin.0), apart(time(&round.stays[second]), begin.1));
-            (a, b - a)
-        });
-        let mut points: Vec<(f64, f64)> = points.collect();
-        let drift = slope(&points);
-        points.iter_mut().for_each(|(x, y)| *y -= drift * *x);
-        let count = if points.len() / PART < FEWEST_PARTS { 1 } else { points.len() / PART };
-        let length = points.len().div_ceil(count);
-        let middles: Vec<f64> = points
-            .chunks(length)
-            .map(|part| median(&mut part.iter().map(|point| point.1).collect::<Vec<_>>()).unwrap_or(0.0))
-            .collect();
-        let rest = points.iter().enumerate().map(|(i, (_, y))| y - between(&middles, i, length));
-        Distance { rest: rest.collect() }
+/// Returns the difference in time between two domains, call by call: second domain minus first, ns, without offset
+/// and drift.
+fn distances(
+    rounds: &[TimedRound],
+    first: usize,
+    second: usize,
+    time: impl Fn(&DomainInterval) -> i64,
+) -> Vec<f64> {
+    if first == second {
+        return vec![0.0; rounds.len()];
     }
+    let times = |round: &TimedRound| (time(&round.stays[first]), time(&round.stays[second]));
+    let Some(begin) = rounds.first().map(times) else { return Vec::new() };
+    let point = |round| {
+        let (a, b) = times(round);
+        let (a, b) = (apart(a, begin.0), apart(b, begin.1));
+        (a, b - a)
+    };
+    let mut points: Vec<(f64, f64)> = rounds.iter().map(point).collect();
+    let drift = slope(&points);
+    points.iter_mut().for_each(|(x, y)| *y -= drift * *x);
+    let count = if points.len() / PART < FEWEST_PARTS { 1 } else { points.len() / PART };
+    let length = points.len().div_ceil(count);
+    let middles: Vec<f64> = points
+        .chunks(length)
+        .map(|part| median(&mut part.iter().map(|point| point.1).collect::<Vec<_>>()).unwrap_or(0.0))
+        .collect();
+    points.iter().enumerate().map(|(i, (_, y))| y - between(&middles, i, length)).collect()
 }
 
 /// Returns the value at index `i` of a line through the medians of parts of this length.

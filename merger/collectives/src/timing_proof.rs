@@ -3,13 +3,14 @@
 
 use super::functions::WaitPattern;
 use super::matched_call::MatchedCollective;
+use super::messages::gather_on_rank_0;
 use super::participants::JobMembers;
 use super::sample::sample_key;
 use super::timing_evidence::{DomainInterval, MIN_CALLS, RejectionReason, TimedRound, evidence};
-use rpd_comm::Comm;
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::Failure;
 use rpd_console::wording::{duration, grouped};
-use rpd_shard::record::{ClockDomain, wire};
+use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +36,6 @@ pub(super) struct RejectedByTiming {
     pub(super) comms: BTreeSet<u64>,
 }
 
-/// A call on its way to rank 0: number, kind; for each domain its index, last entry, median exit and first exit.
-type Row = (u64, u64, Vec<(u32, i64, i64, i64)>);
 /// Number of usable calls of a communicator, and of contradicted ones.
 type Tally = (u64, u64);
 
@@ -60,77 +59,65 @@ pub(super) fn prove(
     if comms.is_empty() || domains.names.len() < 2 {
         return Ok(RejectedByTiming::default());
     }
-    let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
+    let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
     let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
     for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == WaitPattern::AllForAll) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
             tallies.entry(one.comm).or_default().0 += 1;
-            let rows = rows.entry(one.comm).or_default();
-            rows.push((one.seq, one.kind, stays));
-            if rows.len() > 2 * most {
-                keep_lowest(one.comm, rows, most);
+            let rounds = rounds.entry(one.comm).or_default();
+            rounds.push(TimedRound { seq: one.seq, kind: one.kind, stays });
+            if rounds.len() > 2 * most {
+                keep_lowest(one.comm, rounds, most);
             }
         }
     }
     contradicted.iter().for_each(|(comm, n)| tallies.entry(*comm).or_default().1 += n);
-    rows.iter_mut().for_each(|(comm, rows)| keep_lowest(*comm, rows, most));
-    let mut outgoing = vec![Vec::new(); comm.size()];
-    if let Some(to_first) = outgoing.first_mut() {
-        *to_first = wire::encode(&(rows, tallies));
-    }
-    let incoming = comm.all_to_all(outgoing);
-    let ruling = if comm.rank() == 0 { rule(incoming, most, &domains, members)? } else { Ruling::default() };
-    let answers = comm.all_gather(wire::encode(&ruling));
-    let answer = answers.first().map_or(&[][..], Vec::as_slice);
-    let ruling: Ruling = wire::decode_message(answer).map_err(Failure::message)?;
+    rounds.iter_mut().for_each(|(comm, rounds)| keep_lowest(*comm, rounds, most));
+    let gathered = gather_on_rank_0(comm, (rounds, tallies))?;
+    let ruling = broadcast_result(comm, || Ok(rule(gathered, most, &domains, members)))?;
     *kept = std::mem::take(kept).into_iter().flat_map(|one| take_apart(one, &ruling, &domains)).collect();
     Ok(ruling.unproven)
 }
 
-fn keep_lowest(comm: u64, rows: &mut Vec<Row>, most: usize) {
-    rows.sort_by_key(|row| sample_key(comm, row.0));
-    rows.truncate(most);
+fn keep_lowest(comm: u64, rounds: &mut Vec<TimedRound>, most: usize) {
+    rounds.sort_by_key(|round| sample_key(comm, round.seq));
+    rounds.truncate(most);
 }
 
 /// Decides on rank 0 which domains of each communicator took part in the same collectives.
 fn rule(
-    incoming: Vec<Vec<u8>>,
+    gathered: Vec<(BTreeMap<u64, Vec<TimedRound>>, BTreeMap<u64, Tally>)>,
     most: usize,
     domains: &Domains<'_>,
     members: &JobMembers,
-) -> Result<Ruling, Failure> {
-    let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
+) -> Ruling {
+    let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    for message in incoming {
-        let theirs: (BTreeMap<u64, Vec<Row>>, BTreeMap<u64, Tally>) =
-            wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.0.into_iter().for_each(|(comm, mut some)| rows.entry(comm).or_default().append(&mut some));
-        for (comm, (used, wrong)) in theirs.1 {
+    for (their_rounds, their_tallies) in gathered {
+        for (comm, mut some) in their_rounds {
+            rounds.entry(comm).or_default().append(&mut some);
+        }
+        for (comm, (used, wrong)) in their_tallies {
             let tally = tallies.entry(comm).or_default();
             *tally = (tally.0 + used, tally.1 + wrong);
         }
     }
     let mut ruling = Ruling::default();
     let mut more = 0;
-    for (comm, mut rows) in rows {
-        keep_lowest(comm, &mut rows, most);
-        rows.sort_by_key(|row| row.0);
-        let here: Vec<u32> = rows.first().map_or(Vec::new(), |row| row.2.iter().map(|stay| stay.0).collect());
-        rows.retain(|row| row.2.iter().map(|stay| stay.0).eq(here.iter().copied()));
-        let stay =
-            |(_, enter, exit, first_exit): (u32, i64, i64, i64)| DomainInterval { enter, exit, first_exit };
-        let round = |(_, kind, stays): Row| TimedRound { kind, stays: stays.into_iter().map(stay).collect() };
-        let rounds: Vec<TimedRound> = rows.into_iter().map(round).collect();
+    for (comm, mut rounds) in rounds {
+        keep_lowest(comm, &mut rounds, most);
+        rounds.sort_by_key(|round| round.seq);
+        let domains_of = |round: &TimedRound| round.stays.iter().map(|stay| stay.domain).collect();
+        let here: Vec<u32> = rounds.first().map_or(Vec::new(), domains_of);
+        rounds.retain(|round| domains_of(round) == here);
         let (used, wrong) = tallies.get(&comm).copied().unwrap_or_default();
         let why = if wrong * CONTRADICTED > used + wrong {
             let all = grouped(used + wrong);
+            let wrong = grouped(wrong);
             ruling.parts.insert(comm, Vec::new());
-            Some(format!(
-                "in {} of {all} calls a rank left before another one on its node came",
-                grouped(wrong)
-            ))
+            Some(format!("in {wrong} of {all} calls a rank left before another one on its node came"))
         } else {
             let found = evidence(&rounds, here.len());
             let doubt = found.doubts.first().copied();
@@ -156,7 +143,7 @@ fn rule(
     if more > 0 {
         ruling.unproven.lines.push(format!("and calls on {more} more communicators"));
     }
-    Ok(ruling)
+    ruling
 }
 
 /// Describes the reason of a rejection.
@@ -202,12 +189,7 @@ fn take_apart(one: MatchedCollective, ruling: &Ruling, domains: &Domains<'_>) ->
     };
     let part_of = |participant: u32| {
         let domain = domains.of.get(participant as usize).copied().unwrap_or(u32::MAX);
-        parts
-            .iter()
-            .find(|part| part.contains(&domain))
-            .and_then(|part| part.first())
-            .copied()
-            .unwrap_or(domain)
+        parts.iter().find(|part| part.contains(&domain)).map_or(domain, |part| part[0])
     };
     let mut by_part: BTreeMap<u32, MatchedCollective> = BTreeMap::new();
     for guest in &one.guests {
@@ -244,7 +226,7 @@ impl<'a> Domains<'a> {
     }
 
     /// Returns the interval of each domain in a call, in order of the domains.
-    fn stays(&self, one: &MatchedCollective) -> Vec<(u32, i64, i64, i64)> {
+    fn stays(&self, one: &MatchedCollective) -> Vec<DomainInterval> {
         let mut by_domain: BTreeMap<u32, (i64, Vec<i64>)> = BTreeMap::new();
         for guest in &one.guests {
             let Some(domain) = self.of.get(guest.participant as usize) else { continue };
@@ -254,8 +236,8 @@ impl<'a> Domains<'a> {
         }
         let stay = |(domain, (enter, mut exits)): (u32, (i64, Vec<i64>))| {
             exits.sort_unstable();
-            let middle = exits.get(exits.len().saturating_sub(1) / 2).copied()?;
-            Some((domain, enter, middle, exits.first().copied()?))
+            let exit = exits.get(exits.len().saturating_sub(1) / 2).copied()?;
+            Some(DomainInterval { domain, enter, exit, first_exit: exits.first().copied()? })
         };
         by_domain.into_iter().filter_map(stay).collect()
     }

@@ -5,13 +5,13 @@
 //! agree with the call sequence that most processes share.
 
 use super::from_regions::{CallSequence, RegionSpec};
+use super::messages::gather;
 use super::participants::JobMembers;
 use super::process_calls::ProcessCollectives;
 use super::resync::align;
-use super::sample::sample_key;
 use rpd_comm::Comm;
 use rpd_console::Failure;
-use rpd_shard::record::wire;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,9 +80,8 @@ pub(super) fn compare(
         mine.extend(said.sequences.iter().map(|sequence| Brief::new(participant, sequence)));
     }
     let mut by_group: BTreeMap<Group, Vec<Brief>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<Brief> = wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.into_iter().for_each(|brief| by_group.entry(brief.group()).or_default().push(brief));
+    for brief in gather::<Vec<Brief>>(comm, &mine)?.into_iter().flatten() {
+        by_group.entry(brief.group()).or_default().push(brief);
     }
     let mut differences = CallDifferences::default();
     let mut pairs = Vec::new();
@@ -112,25 +111,32 @@ pub(super) fn compare(
     // Processes with a reported difference send their calls.
     let asked: BTreeSet<(u32, u32)> =
         pairs.iter().flat_map(|(a, b)| [(a.participant, a.place), (b.participant, b.place)]).collect();
-    let mut mine: Vec<(u32, u32, Vec<RegionSpec>)> = Vec::new();
-    for (participant, said) in (members.first..).zip(said.iter()) {
-        let shown = said.sequences.iter().filter(|s| asked.contains(&(participant, s.place)));
-        mine.extend(shown.map(|s| (participant, s.place, s.specs.clone())));
-    }
-    let mut specs: BTreeMap<(u32, u32), Vec<RegionSpec>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u32, u32, Vec<RegionSpec>)> =
-            wire::decode_message(&message).map_err(Failure::message)?;
-        specs.extend(theirs.into_iter().map(|(participant, place, specs)| ((participant, place), specs)));
-    }
-    let none = Vec::new();
-    let specs_of = |b: &Brief| specs.get(&(b.participant, b.place)).unwrap_or(&none);
+    let specs = gather_calls(comm, members, said, &asked, |sequence| Some(sequence.specs.clone()))?;
+    let specs_of = |b: &Brief| specs.get(&(b.participant, b.place)).map_or(&[][..], Vec::as_slice);
     let line = |(a, b): &(Brief, Brief)| {
         let names = (members.name(a.participant), members.name(b.participant));
         difference((&names.0, a.len, specs_of(a)), (&names.1, b.len, specs_of(b)))
     };
     differences.lines = pairs.iter().map(line).collect();
     Ok(differences)
+}
+
+/// Returns the calls of selected sequences of all merge ranks, by participant and place. `calls_of` converts
+/// those of one sequence.
+fn gather_calls<T: Serialize + DeserializeOwned>(
+    comm: &impl Comm,
+    members: &JobMembers,
+    said: &[ProcessCollectives],
+    wanted: &BTreeSet<(u32, u32)>,
+    calls_of: impl Fn(&CallSequence) -> Option<Vec<T>>,
+) -> Result<BTreeMap<(u32, u32), Vec<T>>, Failure> {
+    let mut mine: BTreeMap<(u32, u32), Vec<T>> = BTreeMap::new();
+    for (participant, said) in (members.first..).zip(said) {
+        let keyed = said.sequences.iter().map(|sequence| ((participant, sequence.place), sequence));
+        let selected = keyed.filter(|(key, _)| wanted.contains(key));
+        mine.extend(selected.filter_map(|(key, sequence)| Some((key, calls_of(sequence)?))));
+    }
+    Ok(gather::<BTreeMap<_, _>>(comm, &mine)?.into_iter().flatten().collect())
 }
 
 /// Result of renumbering the calls on one communicator.
@@ -172,16 +178,7 @@ fn renumber_all(
     }
     let asked: BTreeSet<(u32, u32)> =
         wanted.values().flatten().map(|(kind, _)| (kind.participant, kind.place)).collect();
-    let mut mine: Vec<(u32, u32, Vec<u64>)> = Vec::new();
-    for (participant, said) in (members.first..).zip(said.iter()) {
-        let shown = said.sequences.iter().filter(|s| asked.contains(&(participant, s.place)));
-        mine.extend(shown.filter_map(|s| Some((participant, s.place, s.hashes()?))));
-    }
-    let mut hashes: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u32, u32, Vec<u64>)> = wire::decode_message(&message).map_err(Failure::message)?;
-        hashes.extend(theirs.into_iter().map(|(participant, place, calls)| ((participant, place), calls)));
-    }
+    let hashes = gather_calls(comm, members, said, &asked, CallSequence::hashes)?;
     let mut renumbered = BTreeMap::new();
     for (group, kinds) in &wanted {
         let Some((first, _)) = kinds.first() else { continue };
@@ -225,8 +222,7 @@ impl ProcessCollectives {
             }
             let before = usize::try_from(call.seq).ok().and_then(|seq| seq.checked_sub(1));
             let Some(place) = before.and_then(|at| *places.get(at)?) else { return false };
-            call.seq = place as u64 + 1;
-            call.key = sample_key(call.comm, call.seq);
+            *call = call.numbered(comm, place as u64 + 1);
             true
         });
     }

@@ -16,7 +16,7 @@ const MAX_OPEN: usize = 1 << 10;
 const MAX_NAME: usize = 64;
 const FURTHER: &str = "other calls";
 /// Spread of the times that ranks need for `MPI_Finalize` without waiting, ns.
-const FINALIZE_SPREAD_NS: i64 = 100_000_000;
+pub(super) const FINALIZE_SPREAD_NS: i64 = 100_000_000;
 
 /// Time in calls by function, ns, summed over all processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -152,22 +152,13 @@ pub(super) struct UntimedCalls {
     pub(super) ns: i64,
 }
 
-/// Returns the wait time of all ranks in `MPI_Init`, summed up, ns. A rank waits for as long as its call exceeds
-/// the shortest one, which is that of the last rank to start.
-pub(super) fn waited_in_init(durations: impl Iterator<Item = i64>) -> i64 {
-    over_the_least(durations, 0)
-}
-
-/// Returns the wait time of all ranks in `MPI_Finalize`, summed up, ns. A rank waits for as long as its call
-/// exceeds the shortest one by more than the spread of ranks that do not wait.
-pub(super) fn waited_in_finalize(durations: impl Iterator<Item = i64>) -> i64 {
-    over_the_least(durations, FINALIZE_SPREAD_NS)
-}
-
-fn over_the_least(durations: impl Iterator<Item = i64>, spread: i64) -> i64 {
+/// Returns the wait time of all ranks in calls of one function that each of them makes once, summed up, ns. A
+/// rank waits for as long as its call exceeds the shortest one by more than `spread`, that of ranks that do not
+/// wait.
+pub(super) fn time_over_shortest(durations: impl Iterator<Item = i64>, spread: i64) -> i64 {
     let durations: Vec<i64> = durations.collect();
-    let least = durations.iter().copied().min().unwrap_or(0);
-    let over = durations.iter().map(|ns| ns.saturating_sub(least).saturating_sub(spread).max(0));
+    let shortest = durations.iter().copied().min().unwrap_or(0);
+    let over = durations.iter().map(|ns| ns.saturating_sub(shortest).saturating_sub(spread).max(0));
     over.fold(0, i64::saturating_add)
 }
 
@@ -218,11 +209,13 @@ mod tests {
     #[test]
     fn in_init_and_finalize_ranks_wait_for_the_last_one() {
         let seconds = |all: [i64; 4]| all.map(|ns| ns * 1_000_000_000).into_iter();
-        assert_eq!(waited_in_init(seconds([4, 3, 2, 1])), 6_000_000_000);
+        assert_eq!(time_over_shortest(seconds([4, 3, 2, 1]), 0), 6_000_000_000);
+        let waited_in_finalize =
+            |durations: &[i64]| time_over_shortest(durations.iter().copied(), FINALIZE_SPREAD_NS);
         let teardown = [20_000_000, 90_000_000, 60_000_000, 110_000_000];
-        assert_eq!(waited_in_finalize(teardown.into_iter()), 0);
-        assert_eq!(waited_in_finalize(seconds([9, 9, 1, 9])), 3 * 7_900_000_000);
-        assert_eq!(waited_in_finalize([].into_iter()), 0);
+        assert_eq!(waited_in_finalize(&teardown), 0);
+        assert_eq!(waited_in_finalize(&seconds([9, 9, 1, 9]).collect::<Vec<_>>()), 3 * 7_900_000_000);
+        assert_eq!(waited_in_finalize(&[]), 0);
     }
 
     #[test]

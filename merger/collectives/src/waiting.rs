@@ -1,15 +1,10 @@
 //! Computes how long the ranks of one collective wait for each other, and which rank's own time explains it.
 
 use super::late_rank_verdict::MissingCause;
-use super::late_ranks::is_comparable;
 use super::matched_call::{MatchedCollective, RankCall};
 use super::own_time::SINCE_INIT;
-use super::participants::JobParticipant;
-use rpd_clocks::DomainFit;
+use super::participant_clocks::ParticipantClocks;
 use rpd_shard::model::LocalNs;
-
-/// Clock fits by participant; `None` if the clock is not aligned.
-pub(super) type FitOf<'a> = [Option<&'a DomainFit>];
 
 /// The call of one rank in a collective, in job time.
 #[derive(Clone, Copy, Debug)]
@@ -80,27 +75,23 @@ pub(super) struct CollectiveWait {
 
 /// Computes the wait times in a collective in which every rank waits for all ranks. Returns `None` if the times
 /// cannot be compared.
-pub(super) fn waiting(
-    kept: &MatchedCollective,
-    all: &[JobParticipant],
-    fit_of: &FitOf<'_>,
-) -> Option<CollectiveWait> {
-    if !is_comparable(kept, all, fit_of) {
+pub(super) fn waiting(kept: &MatchedCollective, clocks: &ParticipantClocks<'_>) -> Option<CollectiveWait> {
+    if !clocks.can_compare(kept) {
         return None;
     }
-    let fit = |guest: &RankCall| fit_of.get(guest.participant as usize).copied().flatten();
-    let entry = |guest| {
-        let map = |time: i64| fit(guest).map_or(time, |fit| fit.map.map(LocalNs(time)).ns());
+    let entries = kept.guests.iter().map(|guest| {
+        let map = |time: i64| clocks.job_time(guest.participant, time);
         let left = guest.own_time.filter(|own| own.since != SINCE_INIT).map(|own| map(own.left));
-        let host = all.get(guest.participant as usize).map_or("", |participant| &participant.host);
+        let host = clocks.members.get(guest.participant).map_or("", |participant| &participant.host);
         Entry { guest, host, enter: map(guest.enter), exit: map(guest.exit), left }
-    };
-    let entries: Vec<Entry<'_>> = kept.guests.iter().map(entry).collect();
+    });
+    let entries: Vec<Entry<'_>> = entries.collect();
     let by_enter = |entry: &&Entry<'_>| (entry.enter, entry.guest.participant);
     let (first, last) = (entries.iter().min_by_key(by_enter)?, entries.iter().max_by_key(by_enter)?);
     let apart_ns = last.enter.saturating_sub(first.enter);
-    let domain = |entry: &Entry<'_>| all.get(entry.guest.participant as usize).map(|p| &p.domain);
-    let bound_of = |entry: &Entry<'_>| fit(entry.guest)?.bar_at(LocalNs(entry.guest.enter));
+    let domain = |entry: &Entry<'_>| clocks.domain(entry.guest.participant);
+    let bound_of =
+        |entry: &Entry<'_>| clocks.fit(entry.guest.participant)?.bar_at(LocalNs(entry.guest.enter));
     let bound_ns = match domain(first) == domain(last) {
         true => Some(0),
         false => bound_of(first).zip(bound_of(last)).map(|(a, b)| a.saturating_add(b)),
@@ -108,7 +99,7 @@ pub(super) fn waiting(
     let waits = waits(&entries, last.enter);
     let waited_ns = waits.iter().copied().fold(0, i64::saturating_add);
     let why_not_known = |participant: u32| {
-        let participant = all.get(participant as usize)?;
+        let participant = clocks.members.get(participant)?;
         let messages = participant.hides_messages.then_some(MissingCause::Messages);
         let threads = participant.is_in_threads.then_some(MissingCause::Threads);
         participant.lacks_calls.then_some(MissingCause::Lost).or(messages).or(threads)

@@ -8,7 +8,7 @@ use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
 use crate::input::plan::MergePlan;
 use rpd_clocks::{AlignChoice, ClockFile};
-use rpd_collectives::{MatchedCollectives, clock_observations};
+use rpd_collectives::MatchedCollectives;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::ClockDomain;
@@ -27,7 +27,7 @@ pub(crate) fn align_clocks(
     let observed = GatheredClocks::gather(comm, recorded, &fixed)?;
     let meetings = match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some())
     {
-        true => clock_observations(comm, matched, &observed.observations.domains)?,
+        true => matched.clock_observations(comm, &observed.observations.domains)?,
         false => Vec::new(),
     };
     let how = AlignOptions {

@@ -5,7 +5,7 @@ use super::expand::{self, BuiltinString};
 use super::opened::{InputTables, block_rows, needed_rows};
 use super::row_texts::text_bytes;
 use super::source::{NO_THREAD, join};
-use rpd_collectives::{CallSample, ProcessCollectives, collectives_of_block};
+use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::native::{MARK, is_native};
@@ -105,7 +105,7 @@ pub(super) fn facts(
         BlockKind::Rows(table) if is_native(table) && table != MARK => block_rows(shard, tables, block)?,
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
     };
-    let collectives = collectives_of_block(&rows, strings, sample);
+    let collectives = ProcessCollectives::of_block(&rows, strings, sample);
     let mut told = SourceFacts { open: OpenSpans::of(&rows), collectives, ..SourceFacts::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));

@@ -5,7 +5,7 @@ use super::home::{HostClocks, to_boottime};
 use super::opened::block_rows;
 use super::source::{InputSource, SourcePiece};
 use rayon::prelude::*;
-use rpd_collectives::{CallSample, ProcessCollectives, RegionNames, collectives_of_regions, region_columns};
+use rpd_collectives::{CallSample, ProcessCollectives, RegionNames};
 use rpd_rocpd::read::{Database, Space, Wanted};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
@@ -77,7 +77,7 @@ fn of_blocks(
             rows.iter().flatten().for_each(&mut *take);
         }
     };
-    collectives_of_regions(names, &mut read, sample)
+    names.find_collectives(&mut read, sample)
 }
 
 /// Reads collectives from the regions of a database's table set. Skips previous merges, because their results are
@@ -95,7 +95,7 @@ pub(super) fn of_space(
         return ProcessCollectives::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
-        let named = Wanted::Named(region_columns(wanted));
+        let named = Wanted::Named(RegionNames::columns(wanted));
         let Some(place) = space.position(wanted) else { return };
         let pieces: Vec<_> = pieces
             .iter()
@@ -112,7 +112,7 @@ pub(super) fn of_space(
             rows.iter().flatten().for_each(&mut *take);
         }
     };
-    let mut said = collectives_of_regions(names, &mut read, sample);
+    let mut said = names.find_collectives(&mut read, sample);
     said.set_ranks(process.rank, process.size);
     said
 }

@@ -7,7 +7,7 @@ use crate::cli::MergeArgs;
 use crate::input::gone::ExcludedInputs;
 use crate::input::plan::plan;
 use rpd_clocks::ClockObservations;
-use rpd_collectives::{clock_observations, match_calls};
+use rpd_collectives::match_calls;
 use rpd_comm::Solo;
 use rpd_console::{Failure, Progress};
 
@@ -36,6 +36,6 @@ pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
     let observed = GatheredClocks::gather(comm, inputs.clocks, &[])?;
     let spans = observed.spans();
     let mut observations = observed.observations;
-    observations.meetings = clock_observations(comm, &matched, &observations.domains)?;
+    observations.meetings = matched.clock_observations(comm, &observations.domains)?;
     Ok(JobObservations { observations, spans })
 }
