@@ -16,11 +16,11 @@ use super::track::{ClockTrack, SECOND, TrackKnot};
 
 /// Approximate number of knots of a map. Between them, the change of a rate is negligible, even in a run of a
 /// day.
-const KNOTS: usize = 2048;
+const MAP_KNOTS: usize = 2048;
 /// Probes cover collectives if the collectives extend beyond them by at most this share of their time, or by
 /// this time, ns.
-const MAX_UNPROBED_PART: f64 = 0.1;
-const MIN_UNPROBED: f64 = 15.0 * SECOND;
+const MAX_UNPROBED_SHARE: f64 = 0.1;
+const MIN_UNPROBED_NS: f64 = 15.0 * SECOND;
 
 /// Computes how the clocks of each domain map to job time. Returns one fit per domain, in the order of
 /// [`ClockObservations::domains`]. The order of items within the observations does not affect the result.
@@ -225,7 +225,7 @@ fn is_covered(link: &ClockLink, probed: &[ClockLink], from_probes: &[Option<Doma
         else {
             return false;
         };
-        let gap = (MAX_UNPROBED_PART * (met.1 - met.0)).max(MIN_UNPROBED);
+        let gap = (MAX_UNPROBED_SHARE * (met.1 - met.0)).max(MIN_UNPROBED_NS);
         probes.0 <= met.0 + gap && probes.1 >= met.1 - gap
     })
 }
@@ -264,7 +264,7 @@ fn together(
 /// Returns the knots of the resulting map, with their indices. Long runs are thinned out, except around steps.
 fn thinned(track: &ClockTrack) -> Vec<(usize, &TrackKnot)> {
     let Some((first, last)) = track.span() else { return Vec::new() };
-    let apart = (last - first) / KNOTS as f64;
+    let apart = (last - first) / MAP_KNOTS as f64;
     let mut kept: Vec<(usize, &TrackKnot)> = Vec::new();
     for (i, knot) in track.knots.iter().enumerate() {
         let far = kept.last().is_none_or(|(_, before)| knot.x - before.x >= apart);

@@ -9,9 +9,9 @@ use rpd_shard::record::ClockSet;
 
 /// Assumed difference between the wall clocks of two nodes if it cannot be measured, ns. It is typical for NTP
 /// over a network other than a LAN.
-const UNMEASURED: f64 = 10e6;
+const UNMEASURED_ERROR_NS: f64 = 10e6;
 /// Fewest nodes with a better alignment that are needed to measure the error of anchors.
-const ENOUGH: usize = 3;
+const MIN_NODES: usize = 3;
 
 /// REALTIME minus BOOTTIME of a domain, or minus the clock that its times are recorded with.
 struct RealtimeAnchor {
@@ -73,8 +73,8 @@ pub(super) fn align_by_anchors(observations: &ClockObservations, fits: &mut [Dom
 /// Returns the error of anchors, ns. `off` has, for each domain with a better alignment, the anchor minus that
 /// alignment.
 fn uncertainty(mut off: Vec<f64>) -> f64 {
-    if off.len() < ENOUGH {
-        return UNMEASURED;
+    if off.len() < MIN_NODES {
+        return UNMEASURED_ERROR_NS;
     }
     let count = off.len() as f64;
     off.iter_mut().for_each(|v| *v = v.abs());

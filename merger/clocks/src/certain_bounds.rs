@@ -5,19 +5,19 @@ use super::collectives::CollectiveGathering;
 use super::links::{ClockLink, DomainGraph};
 use super::locate::DomainTrack;
 use super::observations::{BurstTimes, CollectiveObservation, WaitRelation};
-use super::probes::GRAIN;
+use super::probes::READING_ERROR_NS;
 use super::track::{ClockTrack, SECOND};
 
 /// Number of standard deviations that the error of a rate never exceeds.
-const SURE: f64 = 4.0;
+const MAX_DEVIATIONS: f64 = 4.0;
 /// Smallest uncertainty of a rate, ns/s.
-const LEAST_RATE: f64 = 1.0;
+const MIN_RATE_ERROR: f64 = 1.0;
 /// Largest difference between the rates of two crystals, ns/s: twice that of the worst ones in use.
-const MOST_RATE: f64 = 4e5;
+const MAX_RATE: f64 = 4e5;
 /// Fewest samples, and shortest time in seconds, from which the variance of a rate is reliable. In a short run,
 /// errors that last for a third of it look like a rate.
-const TELLING: usize = 12;
-const TELLING_SECONDS: f64 = 120.0;
+const MIN_SAMPLES: usize = 12;
+const MIN_SECONDS: f64 = 120.0;
 /// Number of stretches of a track that are compared with each other to bound its rate.
 const STRETCHES: usize = 64;
 
@@ -85,7 +85,7 @@ pub(super) fn bounds(
             // If scheduling determines the order of exits, errors of consecutive blocks are correlated.
             let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
             let seconds = located.track.span().map_or(0.0, |(first, last)| (last - first) / SECOND);
-            let rate_is_told = located.samples >= TELLING && seconds >= TELLING_SECONDS && !crowded;
+            let rate_is_told = located.samples >= MIN_SAMPLES && seconds >= MIN_SECONDS && !crowded;
             bounds[domain] = spread(&located.track, certain, rate_is_told);
         }
     }
@@ -125,8 +125,8 @@ fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)
     for probe in &burst.best {
         let [t1, t4] = [probe.t1, probe.t4].map(|t| (from, prober.raw(t)));
         let [t2, t3] = [probe.t2, probe.t3].map(|t| (to, answerer.raw(t)));
-        add(Order { earlier: t1, later: t2, grain: GRAIN });
-        add(Order { earlier: t3, later: t4, grain: GRAIN });
+        add(Order { earlier: t1, later: t2, grain: READING_ERROR_NS });
+        add(Order { earlier: t3, later: t4, grain: READING_ERROR_NS });
     }
 }
 
@@ -168,7 +168,7 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> Certai
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
-    let growth = SURE * rate + LEAST_RATE;
+    let growth = MAX_DEVIATIONS * rate + MIN_RATE_ERROR;
     let allowed =
         |wanted: usize| Rates::allowed(track, certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x)));
     let pieces = if rate_is_told { 0 } else { track.steps.len() + 1 };
@@ -253,7 +253,7 @@ impl Rates {
     /// Returns the rates that no pair of bounds at different times excludes; `None` if all are excluded. For
     /// each stretch of a track its narrowest bounds suffice, because the others are weaker.
     fn allowed<'a>(track: &ClockTrack, bounds: impl Iterator<Item = &'a Bound>) -> Option<Rates> {
-        let any = Rates { low: -MOST_RATE, high: MOST_RATE };
+        let any = Rates { low: -MAX_RATE, high: MAX_RATE };
         let bounds: Vec<&Bound> = bounds.collect();
         let (Some(first), Some(last)) = (bounds.first(), bounds.last()) else { return Some(any) };
         let seconds = (last.x - first.x) / SECOND;
@@ -275,7 +275,7 @@ impl Rates {
                 rates.low = rates.low.max(rate);
             }
         }
-        let wander = LEAST_RATE + SURE * (track.walk * seconds).sqrt();
+        let wander = MIN_RATE_ERROR + MAX_DEVIATIONS * (track.walk * seconds).sqrt();
         (rates.low <= rates.high).then_some(Rates { low: rates.low - wander, high: rates.high + wander })
     }
 }

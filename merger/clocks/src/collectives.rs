@@ -12,34 +12,35 @@ use std::collections::BTreeMap;
 
 /// Fewest collectives that two domains must have in common to be compared.
 const MIN_COMMON_COLLECTIVES: u64 = 3;
-/// A block of collectives ends after `BLOCK` ns and `BLOCK_COUNT` collectives. If less, a `BLOCKS`-th of the run
-/// and of all collectives suffices, because the drift can be estimated only from several blocks.
-const BLOCK: f64 = 5.0 * SECOND;
-const BLOCK_COUNT: usize = 5;
-const BLOCKS: usize = 6;
+/// A block of collectives ends after `USUAL_BLOCK_NS` ns and `USUAL_BLOCK_SIZE` collectives. If less, a
+/// `MIN_BLOCKS`-th of the run and of all collectives suffices, because the drift can be estimated only from
+/// several blocks.
+const USUAL_BLOCK_NS: f64 = 5.0 * SECOND;
+const USUAL_BLOCK_SIZE: usize = 5;
+const MIN_BLOCKS: usize = 6;
 /// Fewest collectives of a block. With fewer, a single disturbed collective shifts the median.
-const FEWEST_IN_BLOCK: usize = 3;
-/// A block also ends after this time, ns, or after `FULL_BLOCK` collectives.
-const LONGEST_BLOCK: f64 = 30.0 * SECOND;
-const FULL_BLOCK: usize = 64;
+const MIN_BLOCK_SIZE: usize = 3;
+/// A block also ends after this time, ns, or after `MAX_BLOCK_SIZE` collectives.
+const MAX_BLOCK_NS: f64 = 30.0 * SECOND;
+const MAX_BLOCK_SIZE: usize = 64;
 /// Error of the difference of two clock readings, ns.
-const GRAIN: f64 = 20.0;
+const READING_ERROR_NS: f64 = 20.0;
 /// A domain that enters last in more than this share of its collectives is compared by these.
-pub(super) const MOSTLY: f64 = 0.6;
+pub(super) const OFTEN_LAST_SHARE: f64 = 0.6;
 /// Fewest collectives entered last by a domain from which the spread of their durations is estimated.
-const ENOUGH_OWN: usize = 5;
+const MIN_LAST_ENTRIES: usize = 5;
 /// Fewest domains that entered last at least once from which the usual lateness is estimated.
-const ENOUGH_KNOWN: usize = 4;
+const MIN_KNOWN_DOMAINS: usize = 4;
 /// A domain that enters last by less than this does not count as the last, ns.
-const SURELY: f64 = 2e3;
+const MIN_LAST_GAP_NS: f64 = 2e3;
 /// Collectives that one of the two domains entered last are discarded if at least this share of all remains.
-const LEFT: f64 = 1.0 / 3.0;
+const MIN_REMAINING_SHARE: f64 = 1.0 / 3.0;
 /// Share of the haste of the last domain that may differ between two domains.
-const UNEVEN_HASTE: f64 = 0.25;
+const UNEVEN_HASTE_SHARE: f64 = 0.25;
 /// A duration this many standard deviations from the median counts as disturbed.
-const DISTURBED: f64 = 6.0;
+const MAX_DEVIATIONS: f64 = 6.0;
 /// Prior: number of collectives, and of disturbed ones among them.
-const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
+const DISTURBANCE_PRIOR: (f64, f64) = (20.0, 1.0);
 
 /// One collective; guests in order of their domains.
 pub(super) struct CollectiveGathering {
@@ -147,7 +148,7 @@ pub(super) fn habits(gatherings: &[CollectiveGathering], located: &[Option<Domai
         };
         latencies.extend(latest[0].map(|(enter, _)| middle - enter));
         last.push(match latest {
-            [Some((enter, guest)), Some((second, _))] if enter - second > SURELY => {
+            [Some((enter, guest)), Some((second, _))] if enter - second > MIN_LAST_GAP_NS => {
                 was_last[guest.domain] += 1.0;
                 own[guest.domain].push(guest.exit - guest.enter);
                 // The median exit is that of the other domains; with two domains it is halfway to the other
@@ -179,19 +180,20 @@ fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
 fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
     let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
     let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
-    let enough = known.len() >= ENOUGH_KNOWN;
+    let enough = known.len() >= MIN_KNOWN_DOMAINS;
     let Some(usual) = robust::median(&mut known).filter(|_| enough) else { return vec![None; own.len()] };
     // The values of one domain alone are too few to estimate their spread.
     let off = |(own, middle): (&Vec<f64>, &Option<f64>)| -> Vec<f64> {
-        let middle = if own.len() >= ENOUGH_OWN { middle.unwrap_or(usual) } else { usual };
+        let middle = if own.len() >= MIN_LAST_ENTRIES { middle.unwrap_or(usual) } else { usual };
         own.iter().map(|v| v - middle).collect()
     };
     let mut all: Vec<f64> = own.iter().zip(&middles).flat_map(off).collect();
     let (total, spread) = (all.len() as f64, robust::deviation(&mut all, 0.0));
-    let disturbed = all.iter().filter(|off| **off > DISTURBED * spread + GRAIN).count() as f64;
-    let disturbed = (disturbed + USUALLY_DISTURBED.1) / (total + USUALLY_DISTURBED.0);
+    let disturbed =
+        all.iter().filter(|off| **off > MAX_DEVIATIONS * spread + READING_ERROR_NS).count() as f64;
+    let disturbed = (disturbed + DISTURBANCE_PRIOR.1) / (total + DISTURBANCE_PRIOR.0);
     let late = |(own, middle): (&Vec<f64>, &Option<f64>)| {
-        let var = 1.57 * spread * spread / own.len().max(1) as f64 + GRAIN * GRAIN;
+        let var = 1.57 * spread * spread / own.len().max(1) as f64 + READING_ERROR_NS * READING_ERROR_NS;
         let disturbed = half_or_more(own.len(), disturbed);
         middle.map(|middle| EntryLateness { measured: middle - usual, var, disturbed })
     };
@@ -239,7 +241,7 @@ pub(super) fn links(
     let usual = robust::median(&mut met.iter().filter_map(|m| m.spread).collect::<Vec<_>>());
     // If no spread was measured, scheduling cannot be detected.
     let latency = habits.filter(|_| usual.is_some()).map_or(f64::INFINITY, |h| h.latency);
-    met.into_iter().map(|met| met.link(usual.unwrap_or(UNTOLD), latency)).collect()
+    met.into_iter().map(|met| met.link(usual.unwrap_or(UNKNOWN_SPREAD_NS), latency)).collect()
 }
 
 /// Returns the number of links between each domain and the reference.
@@ -269,14 +271,14 @@ fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usiz
 }
 
 /// Blocks with fewer collectives do not show their spread, because a line passes through nearly all of them.
-const TELLING: f64 = 4.0;
+const MIN_SPREAD_COUNT: f64 = 4.0;
 /// Spread that is assumed if no block shows it, ns.
-const UNTOLD: f64 = 3e3;
+const UNKNOWN_SPREAD_NS: f64 = 3e3;
 /// Weight of the usual spread, in collectives, when it is combined with a measured one.
-const USUAL_COUNT: f64 = 8.0;
+const USUAL_SPREAD_WEIGHT: f64 = 8.0;
 /// If exits spread by more than this share of a collective's duration, the scheduler causes the spread, not the
 /// network. The scheduler may always favour the same ranks.
-const SCHEDULED: f64 = 0.3;
+const MAX_NETWORK_SHARE: f64 = 0.3;
 
 /// Exits of two domains from one collective, as x of their clocks, and whether each domain entered last.
 struct Exits {
@@ -295,11 +297,11 @@ fn evened(exits: Vec<Exits>, habits: Option<&ExitHabits>) -> (Vec<(f64, f64)>, f
     let waited = |e: &&Exits| e.hasty == [false; 2];
     let both: Vec<(f64, f64)> = exits.iter().filter(waited).map(point).collect();
     let count = exits.len() as f64;
-    if both.len() as u64 >= MIN_COMMON_COLLECTIVES && both.len() as f64 >= LEFT * count {
+    if both.len() as u64 >= MIN_COMMON_COLLECTIVES && both.len() as f64 >= MIN_REMAINING_SHARE * count {
         return (both, 0.0);
     }
     let share = |end: usize| exits.iter().filter(|e| e.hasty[end]).count() as f64 / count;
-    let uneven = UNEVEN_HASTE * habits.haste * share(0).max(share(1));
+    let uneven = UNEVEN_HASTE_SHARE * habits.haste * share(0).max(share(1));
     let haste = |hasty: bool| if hasty { habits.haste } else { 0.0 };
     let even = |e: &Exits| (e.u, e.v + haste(e.hasty[1]) - e.u - haste(e.hasty[0]));
     (exits.iter().map(even).collect(), uneven)
@@ -325,27 +327,28 @@ impl Met {
         let rate = robust::slope(&exits);
         let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
         let span = exits.last().map_or(0.0, |last| last.0) - exits.first().map_or(0.0, |first| first.0);
-        let long_enough = BLOCK.min(span / BLOCKS as f64);
-        let many_enough = exits.len().div_ceil(BLOCKS).clamp(FEWEST_IN_BLOCK, BLOCK_COUNT);
+        let long_enough = USUAL_BLOCK_NS.min(span / MIN_BLOCKS as f64);
+        let many_enough = exits.len().div_ceil(MIN_BLOCKS).clamp(MIN_BLOCK_SIZE, USUAL_BLOCK_SIZE);
         let mut blocks = Vec::new();
         let mut rest = exits.as_slice();
         while let Some(first) = rest.first() {
             let ends = |i: usize, exit: &(f64, f64)| {
                 let passed = exit.0 - first.0;
-                passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > long_enough && i >= many_enough)
+                passed > MAX_BLOCK_NS || i >= MAX_BLOCK_SIZE || (passed > long_enough && i >= many_enough)
             };
             let end =
                 rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
             // A remainder that is too small for a block of its own is added to the last block, unless that is
             // already long.
             let left = rest.get(end..).unwrap_or_default();
-            let near = left.last().is_some_and(|last| last.0 - first.0 <= LONGEST_BLOCK);
-            let end = if left.len() < FEWEST_IN_BLOCK && near { rest.len() } else { end };
+            let near = left.last().is_some_and(|last| last.0 - first.0 <= MAX_BLOCK_NS);
+            let end = if left.len() < MIN_BLOCK_SIZE && near { rest.len() } else { end };
             let (block, others) = rest.split_at(end);
             blocks.push(Block::new(block, rate));
             rest = others;
         }
-        let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= TELLING).map(|b| b.spread).collect();
+        let mut spreads: Vec<f64> =
+            blocks.iter().filter(|b| b.count >= MIN_SPREAD_COUNT).map(|b| b.spread).collect();
         let spread = robust::median(&mut spreads);
         let mut jumps: Vec<f64> =
             exits.windows(2).map(|two| two[1].1 - two[0].1 - rate * (two[1].0 - two[0].0)).collect();
@@ -355,18 +358,20 @@ impl Met {
     }
 
     fn link(self, usual: f64, latency: f64) -> ClockLink {
-        let mixed =
-            |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
+        let mixed = |count: f64, own: f64, usual: f64| {
+            (count * own + USUAL_SPREAD_WEIGHT * usual) / (count + USUAL_SPREAD_WEIGHT)
+        };
         let own = self.spread.map_or(0.0, |_| self.count as f64);
         let usual = mixed(own, self.spread.unwrap_or(0.0).powi(2), usual * usual);
         let pair = |b: &Block| {
-            let own = if b.count >= TELLING { b.count } else { 0.0 };
-            let var = 1.57 * mixed(own, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
+            let own = if b.count >= MIN_SPREAD_COUNT { b.count } else { 0.0 };
+            let var =
+                1.57 * mixed(own, b.spread * b.spread, usual) / b.count + READING_ERROR_NS * READING_ERROR_NS;
             DomainPair { xu: b.middle, xv: b.middle + b.apart, var, around: b.around }
         };
         let pairs = self.blocks.iter().map(pair).collect();
         let seen = usual.min(self.jitter * self.jitter);
-        let scheduled = (seen - (SCHEDULED * latency).powi(2)).max(0.0);
+        let scheduled = (seen - (MAX_NETWORK_SHARE * latency).powi(2)).max(0.0);
         let uneven = (self.uneven * self.uneven + scheduled).sqrt();
         let (u, v) = self.ends;
         ClockLink {

@@ -1,9 +1,9 @@
 //! Estimates one time for all nodes of a job.
 //!
-//! [`align()`] is the algorithm. It turns [`ClockObservations`] of the clocks of a job into one [`DomainFit`] for
-//! each clock domain, with a [`TimeMap`] and an error bound. It is pure: the same observations in any order give
-//! the same maps, to the bit. docs/CLOCKS.md describes its guarantees. [`ClockFile`] reads offsets that a site
-//! measured itself.
+//! [`align()`] is the algorithm. It turns [`ClockObservations`] of the clocks of a job into one [`DomainFit`]
+//! for each clock domain, with a [`TimeMap`] and an error bound. It is pure: the same observations in any order
+//! give the same maps, to the bit. docs/CLOCKS.md describes its guarantees. [`ClockFile`] reads offsets that a
+//! site measured itself.
 //!
 //! Internally, the times of a domain are `f64` ns of its `CLOCK_MONOTONIC_RAW` since an origin of the domain
 //! (`on_node`). An offset of days thus costs no precision. NTP occasionally changes the rates of BOOTTIME and

@@ -3,9 +3,9 @@ use rpd_shard::model::LocalNs;
 use rpd_shard::record::ClockSet;
 
 /// Maximum number of sets in one straight piece. The limit keeps the search for pieces linear.
-const LONGEST_PIECE: usize = 64;
+const MAX_PIECE_SETS: usize = 64;
 /// Error of a clock reading in addition to its bracket, ns.
-const GRAIN: f64 = 2.0;
+const READING_ERROR_NS: f64 = 2.0;
 
 /// The relation between the clocks of one domain.
 ///
@@ -48,7 +48,7 @@ impl OnNode {
             .iter()
             .map(|s| {
                 let (x, w) = (apart(s.monotonic_raw, raw_base), apart(s.boottime, boot_base));
-                (x, w - x, s.bracket as f64 / 2.0 + GRAIN)
+                (x, w - x, s.bracket as f64 / 2.0 + READING_ERROR_NS)
             })
             .collect();
         let mut knots = Vec::new();
@@ -133,7 +133,7 @@ fn pieces(points: &[(f64, f64, f64)]) -> Vec<Piece> {
     while let Some(first) = rest.first() {
         let mut sums = Sums::default();
         let mut best = Piece { first: first.0, last: first.0, count: 1, at_zero: first.1, slope: 0.0 };
-        for (i, point) in rest.iter().take(LONGEST_PIECE).enumerate() {
+        for (i, point) in rest.iter().take(MAX_PIECE_SETS).enumerate() {
             sums.add(point, first);
             let longer = sums.line(first, point);
             if rest.iter().take(i + 1).any(|p| (p.1 - longer.at(p.0)).abs() > p.2) {

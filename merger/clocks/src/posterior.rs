@@ -33,17 +33,17 @@ pub(super) struct NodeDistance {
 }
 
 /// Weight of the priors, in biases of a kind, when the scale of the kind is estimated.
-const PRIOR_COUNT: f64 = 4.0;
+const SCALE_PRIOR_WEIGHT: f64 = 4.0;
 /// Weight of the priors, in biases of a kind, when the fraction of large ones is estimated.
-const SHARE_COUNT: f64 = 20.0;
+const SHARE_PRIOR_WEIGHT: f64 = 20.0;
 /// Number of rounds in which the scales converge.
-const SETTLING: usize = 8;
+const SETTLING_ROUNDS: usize = 8;
 /// Number of combinations that are kept.
 const DRAWS: usize = 24;
 /// One combination in this many sweeps is kept.
-const SWEEPS: usize = 6;
+const SWEEPS_PER_DRAW: usize = 6;
 /// With more differences than this, which no collector produces, fewer sweeps are made to limit the time.
-const MANY: usize = 300;
+const MANY_DISTANCES: usize = 300;
 
 /// Distribution of the biases after the sources were compared.
 pub(super) struct BiasPosterior {
@@ -66,9 +66,9 @@ impl BiasPosterior {
         if distances.is_empty() {
             return None;
         }
-        let sweeps = if distances.len() > MANY { 1 } else { SWEEPS };
+        let sweeps = if distances.len() > MANY_DISTANCES { 1 } else { SWEEPS_PER_DRAW };
         let mut sampler = Sampler::new(&distances, priors)?;
-        for _ in 0..SETTLING {
+        for _ in 0..SETTLING_ROUNDS {
             (0..sweeps).for_each(|_| sampler.sweep());
             sampler.estimate_scales()?;
         }
@@ -235,14 +235,15 @@ impl<'a> Sampler<'a> {
             };
             let Some(((_, prior), _)) = of_kind().next() else { continue };
             let large = of_kind().filter(|((i, _), _)| self.chosen[*i] > 0).count() as f64;
-            let share = (SHARE_COUNT * prior.large + large) / (SHARE_COUNT + of_kind().count() as f64);
+            let share =
+                (SHARE_PRIOR_WEIGHT * prior.large + large) / (SHARE_PRIOR_WEIGHT + of_kind().count() as f64);
             *odds = logit(share) - logit(prior.large);
         }
     }
 
     /// Estimates the scale of the biases of each kind.
     fn estimate_scales(&mut self) -> Option<()> {
-        let mut usual = vec![(PRIOR_COUNT, PRIOR_COUNT); self.scales.len()];
+        let mut usual = vec![(SCALE_PRIOR_WEIGHT, SCALE_PRIOR_WEIGHT); self.scales.len()];
         for (i, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
             let (size, kind) = (self.size(i), self.priors[i].kind);
             let a: f64 = column

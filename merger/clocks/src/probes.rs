@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 
 /// Number of bursts before and after a burst. The shortest round trip among them is taken as that of an empty
 /// path.
-const WINDOW: usize = 24;
+const WINDOW_BURSTS: usize = 24;
 /// Share of a burst's spread that is possible as the error of its best probes.
-const SHARE_OF_SPREAD: f64 = 0.5;
+const SPREAD_SHARE: f64 = 0.5;
 /// Standard deviation of the common error of all probes of a burst, as a share of the round trip. The core that
 /// wakes up for the packets is selected separately for each burst.
-const COMMON: f64 = 0.03;
+const COMMON_ERROR_SHARE: f64 = 0.03;
 /// The same for the last burst if it has no kernel receive times: programs end, and the scheduler reassigns
 /// cores.
-const COMMON_AT_END: f64 = 0.1;
+const LAST_COMMON_ERROR_SHARE: f64 = 0.1;
 /// Error of the difference of two clock readings, ns.
-pub(super) const GRAIN: f64 = 20.0;
+pub(super) const READING_ERROR_NS: f64 = 20.0;
 
 /// Times of one probe on its two domains.
 #[derive(Clone, Copy)]
@@ -108,17 +108,19 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
     let best: Vec<(f64, f64)> = bursts.iter().map(|burst| burst.best(rate)).collect();
     let pairs = (0..best.len())
         .map(|i| {
-            let near = i.saturating_sub(WINDOW)..best.len().min(i + WINDOW + 1);
+            let near = i.saturating_sub(WINDOW_BURSTS)..best.len().min(i + WINDOW_BURSTS + 1);
             let (burst, (offset, round_trip)) = (&bursts[i], best[i]);
             let alike = near.filter(|&other| bursts[other].kernel_times == burst.kernel_times);
             let floor = alike.map(|other| best[other].1).fold(f64::INFINITY, f64::min);
             // The difference between the two one-way delays is uniformly distributed up to the sum of their
             // queueing.
             let queued = round_trip - floor;
-            let unsure = SHARE_OF_SPREAD * burst.spread;
+            let unsure = SPREAD_SHARE * burst.spread;
             let is_last = i + 1 == best.len() && !burst.kernel_times;
-            let common = if is_last { COMMON_AT_END } else { COMMON } * round_trip;
-            let var = (queued * queued + unsure * unsure) / 12.0 + common * common + GRAIN * GRAIN;
+            let common = if is_last { LAST_COMMON_ERROR_SHARE } else { COMMON_ERROR_SHARE } * round_trip;
+            let var = (queued * queued + unsure * unsure) / 12.0
+                + common * common
+                + READING_ERROR_NS * READING_ERROR_NS;
             DomainPair { xu: burst.middle, xv: burst.middle + offset, var, around: 0.0 }
         })
         .collect();

@@ -11,10 +11,10 @@ use super::track::SECOND;
 use rpd_shard::model::LocalNs;
 
 /// Number of parts into which each stretch is divided for the next round.
-const FINER: usize = 4;
+const STRETCH_DIVISOR: usize = 4;
 /// Share of a violation that each pass over the collectives removes. It decreases, so that contradicting
 /// collectives converge to the middle.
-const PASSES: [f64; 8] = [1.0, 1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15];
+const PASS_SHARES: [f64; 8] = [1.0, 1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15];
 
 /// Result of a repair.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,8 +28,8 @@ pub struct RepairedTimes {
 }
 
 impl ClockObservations {
-    /// Moves the maps so that as few collectives as possible are in the wrong order. Each map moves by at most its
-    /// error bound and stays monotonic; the reference does not move.
+    /// Moves the maps so that as few collectives as possible are in the wrong order. Each map moves by at most
+    /// its error bound and stays monotonic; the reference does not move.
     pub fn repair_causality(&self, fits: &mut [DomainFit]) -> RepairedTimes {
         let before = self.causality(fits);
         if before.violations == 0 {
@@ -154,7 +154,7 @@ impl Moves {
     /// Moves the current knots until as few collectives as possible are in the wrong order.
     fn reduce_violations(&mut self) {
         let mut best = (self.violations(), self.kept());
-        for share in PASSES {
+        for share in PASS_SHARES {
             if best.0 == 0 {
                 break;
             }
@@ -188,7 +188,7 @@ impl Moves {
         if self.stride <= 1 {
             return false;
         }
-        self.stride = (self.stride / FINER).max(1);
+        self.stride = (self.stride / STRETCH_DIVISOR).max(1);
         let stride = self.stride;
         self.domains.iter_mut().for_each(|domain| domain.refine(stride));
         true

@@ -45,7 +45,7 @@ pub(super) struct ClockJump {
 pub(super) const SECOND: f64 = 1e9;
 
 /// Number of knots on each side of a guessed place that are searched first.
-const REACH: usize = 12;
+const SEARCH_REACH: usize = 12;
 
 impl ClockTrack {
     /// Returns the state at x: interpolated linearly between knots; beyond them, with the last rate and a
@@ -95,7 +95,7 @@ impl ClockTrack {
         let Some((first, last)) = self.span() else { return 0 };
         let share = (x - first) / (last - first).max(1.0);
         let guess = (share.clamp(0.0, 1.0) * self.knots.len() as f64) as usize;
-        let (from, to) = (guess.saturating_sub(REACH), (guess + REACH).min(self.knots.len()));
+        let (from, to) = (guess.saturating_sub(SEARCH_REACH), (guess + SEARCH_REACH).min(self.knots.len()));
         let is_before = |at: usize| self.knots.get(at).is_none_or(|k| k.x <= x);
         let near = (from == 0 || is_before(from - 1)) && (to == self.knots.len() || !is_before(to));
         let (from, to) = if near { (from, to) } else { (0, self.knots.len()) };

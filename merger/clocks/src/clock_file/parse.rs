@@ -1,6 +1,6 @@
 //! Parses the text into lines. A line consists of words; quoted words may contain spaces.
 
-use super::{ClockFile, Drift, Entry, MOST_PPM, USUAL_PPM, check, doubt};
+use super::{ClockFile, Drift, Entry, MAX_PPM, USUAL_PPM, check, doubt};
 use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
@@ -119,9 +119,9 @@ fn whole(word: &str, value: &str) -> Result<i64, String> {
 /// Parses a rate in ppm.
 fn rate(word: &str, value: &str) -> Result<f64, String> {
     let rate: f64 = value.parse().map_err(|_| format!("{}: parts per million are wanted", shown(word)))?;
-    match rate.abs() <= MOST_PPM {
+    match rate.abs() <= MAX_PPM {
         true => Ok(rate),
-        false => Err(format!("{} is what no clock has: at most {MOST_PPM} ppm", shown(word))),
+        false => Err(format!("{} is what no clock has: at most {MAX_PPM} ppm", shown(word))),
     }
 }
 

@@ -6,13 +6,13 @@ use rpd_shard::model::LocalNs;
 
 /// Distance before the first and after the last measurement at which the outer lines get a point, ns: 115 days,
 /// so that rounding to whole ns is negligible.
-const REACH: i128 = 10_000_000_000_000_000;
+const REACH_NS: i128 = 10_000_000_000_000_000;
 /// Assumed difference between the rates of two clocks if it is not stated.
 const UNKNOWN_RATE: f64 = 20e-6;
 /// Change of a rate between two measurements and after them: the rate of quartz follows its temperature.
-const WANDER: f64 = 1e-6;
+const RATE_WANDER: f64 = 1e-6;
 /// Duration over which the reported drift is computed, ns.
-const DRIFT_OVER: i64 = 1_000_000_000_000;
+const DRIFT_SPAN_NS: i64 = 1_000_000_000_000;
 
 /// Track of a node's time relative to that of the file's reference.
 pub(super) struct FileTrack {
@@ -35,7 +35,7 @@ struct Bars {
 impl FileTrack {
     /// Returns the track of the file's reference.
     pub(super) fn identity() -> FileTrack {
-        FileTrack { points: vec![(-REACH, -REACH), (REACH, REACH)], bars: Some(Bars::default()) }
+        FileTrack { points: vec![(-REACH_NS, -REACH_NS), (REACH_NS, REACH_NS)], bars: Some(Bars::default()) }
     }
 
     /// Returns the track through measurements that [`super::check`] accepted, in order of time; `None` without
@@ -48,10 +48,10 @@ impl FileTrack {
         let before_last = lines.len().checked_sub(2).and_then(|place| lines.get(place));
         let (rate_behind, growth_behind) = beyond(last, before_last.map(|before| (*before, *last)));
         let at = |entry: &Entry| (i128::from(entry.at()), entry.site());
-        let far = |rate: f64| REACH + (REACH as f64 * rate).round() as i128;
+        let far = |rate: f64| REACH_NS + (REACH_NS as f64 * rate).round() as i128;
         let mut points: Vec<(i128, i128)> = lines.iter().map(|line| at(line)).collect();
-        points.insert(0, (at(first).0 - REACH, at(first).1 - far(rate_before)));
-        points.push((at(last).0 + REACH, at(last).1 + far(rate_behind)));
+        points.insert(0, (at(first).0 - REACH_NS, at(first).1 - far(rate_before)));
+        points.push((at(last).0 + REACH_NS, at(last).1 + far(rate_behind)));
         let errors: Option<Vec<f64>> = lines.iter().map(|line| line.error.map(|ns| ns as f64)).collect();
         let bars = errors.map(|errors| {
             let measured: Vec<(i128, f64)> = lines.iter().map(|line| at(line).0).zip(errors).collect();
@@ -88,7 +88,7 @@ impl FileTrack {
         };
         let map = TimeMap::through(bends.iter().filter_map(point).collect());
         let job = |local: i64| map.map(LocalNs(local)).ns();
-        let (from, to) = (middle.saturating_sub(DRIFT_OVER / 2), middle.saturating_add(DRIFT_OVER / 2));
+        let (from, to) = (middle.saturating_sub(DRIFT_SPAN_NS / 2), middle.saturating_add(DRIFT_SPAN_NS / 2));
         let (local, site) = (to.saturating_sub(from), job(to).saturating_sub(job(from)));
         DomainFit {
             method: AlignMethod::ClockFile,
@@ -156,7 +156,7 @@ fn beyond(end: &Entry, piece: Option<(&Entry, &Entry)>) -> (f64, f64) {
             let (local, site) =
                 ((i128::from(b.at()) - i128::from(a.at())) as f64, (b.site() - a.site()) as f64);
             let errors = a.error.unwrap_or(0) as f64 + b.error.unwrap_or(0) as f64;
-            (site / local - 1.0, errors / local + WANDER)
+            (site / local - 1.0, errors / local + RATE_WANDER)
         }
         (None, None) => (0.0, UNKNOWN_RATE),
     }
@@ -172,7 +172,7 @@ fn with_middles(measured: &[(i128, f64)]) -> Vec<(i128, f64)> {
         {
             let half = (next - at) / 2;
             let share = half as f64 / (next - at) as f64;
-            knots.push((at + half, error + (theirs - error) * share + half as f64 * WANDER));
+            knots.push((at + half, error + (theirs - error) * share + half as f64 * RATE_WANDER));
         }
     }
     knots
