@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 const MAX_OBSERVATIONS: usize = 20_000;
 /// Number of parts into which the run is divided on the clock of one domain. The same number of collectives is
 /// selected from each part.
-const PARTS: i64 = 1_000;
+const RUN_PARTS: i64 = 1_000;
 
 /// Collectives with their hashes, by clock domain of the first rank and part of the run.
 type RunParts<T> = BTreeMap<(u32, i64), Vec<(u64, T)>>;
@@ -36,7 +36,7 @@ impl MatchedCollectives {
             self.members.all.iter().map(|one| places.get(&one.domain).copied()).collect();
         let shared = || self.kept.iter().filter_map(|kept| Shared::new(kept, &domain_of));
         let spans = spans(comm, shared(), domains.len())?;
-        let most = (MAX_OBSERVATIONS / (PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
+        let most = (MAX_OBSERVATIONS / (RUN_PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
 
         // Each part of the run contributes its collectives with the lowest hashes, so that the selection is the
         // same for any number of merge ranks.
@@ -114,7 +114,7 @@ impl Span {
     fn part(&self, at: i64) -> i64 {
         let length = (i128::from(self.1) - i128::from(self.0)).max(1);
         let since = i128::from(at) - i128::from(self.0);
-        (since * i128::from(PARTS) / (length + 1)) as i64
+        (since * i128::from(RUN_PARTS) / (length + 1)) as i64
     }
 }
 

@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use twox_hash::XxHash3_64;
 
 /// Maximum number of regions of one process that are read.
-const MOST_REGIONS: usize = 1 << 20;
+const MAX_REGIONS: usize = 1 << 20;
 /// Maximum number of calls of a sequence that are kept to show where it differs from another one.
-const MOST_SPECS: usize = 1 << 14;
+const MAX_SPECS: usize = 1 << 14;
 /// Maximum number of characters that are kept of a process group's name.
-const MAX_GROUP: usize = 200;
+const MAX_GROUP_CHARACTERS: usize = 200;
 /// Names of RCCL kernels contain one of these.
-const KERNELS: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
+const KERNEL_NAMES: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
 
 /// Columns that are read from each table.
 const REGION: [&str; 4] = ["name_id", "event_id", "start", "end"];
@@ -175,7 +175,7 @@ impl RegionNames {
                 let Some(function) = ids.int(i).and_then(|id| self.functions.get(&id)) else { continue };
                 let Some(enter) = starts.int(i) else { continue };
                 all += 1;
-                if found.len() >= MOST_REGIONS {
+                if found.len() >= MAX_REGIONS {
                     continue;
                 }
                 if let Some(event) = events.int(i) {
@@ -185,7 +185,7 @@ impl RegionNames {
             }
         });
         // An incomplete sequence cannot be compared with others.
-        if all > MOST_REGIONS || found.is_empty() {
+        if all > MAX_REGIONS || found.is_empty() {
             said.alone = all as u64;
             return said;
         }
@@ -251,7 +251,7 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
             }
             b"comm" if found.is_torch => {
                 found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1);
-                found.group = Some(text.chars().take(MAX_GROUP).collect::<String>().into());
+                found.group = Some(text.chars().take(MAX_GROUP_CHARACTERS).collect::<String>().into());
             }
             b"seq" if found.is_torch => found.seq = number().and_then(|seq| u64::try_from(seq).ok()),
             b"comm" => found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1),
@@ -303,7 +303,7 @@ fn kernels(read: &mut ReadRegions<'_>, by_event: &HashMap<i64, usize>, found: &m
     read(rocpd::INFO_KERNEL_SYMBOL, &mut |rows| {
         let names = SYMBOL.map(|column| rows.column(column));
         for i in 0..rows.len {
-            let is_rccl = |text: &str| KERNELS.iter().any(|kernel| text.contains(kernel));
+            let is_rccl = |text: &str| KERNEL_NAMES.iter().any(|kernel| text.contains(kernel));
             if names.iter().any(|cells| cells.get(i).text_lossy().is_some_and(|text| is_rccl(&text))) {
                 of_rccl.insert(rows.keys.get(i));
             }
@@ -365,7 +365,7 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
         sequence.len += 1;
         sequence.is_torch &= one.is_torch;
         sequence.digest = digest(sequence.digest, &spec);
-        if sequence.specs.len() < MOST_SPECS {
+        if sequence.specs.len() < MAX_SPECS {
             sequence.specs.push(spec);
         }
         one.times_of_kernel();

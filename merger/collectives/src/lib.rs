@@ -5,8 +5,8 @@
 //! others wait for.
 //!
 //! [`ProcessCollectives::of_block`] and [`RegionNames::find_collectives`] find the calls of a process, and
-//! [`CallSample`] limits how many are kept. [`match_calls`] exchanges them between merge ranks. `timing_evidence`
-//! decides by their times whether unnumbered calls are one collective.
+//! [`CallSample`] limits how many are kept. [`match_calls`] exchanges them between merge ranks.
+//! `timing_evidence` decides by their times whether unnumbered calls are one collective.
 
 mod absence;
 mod clock_observations;

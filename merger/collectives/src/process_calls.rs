@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use twox_hash::XxHash3_64;
 
 /// Maximum number of communicators that are distinguished in one process.
-const MOST_COMMS: usize = 1 << 14;
+const MAX_COMMUNICATORS: usize = 1 << 14;
 /// Maximum number of characters that are kept of a communicator's name.
-const MAX_NAME: usize = 256;
+const MAX_NAME_CHARACTERS: usize = 256;
 
 /// A collective call of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,13 +150,14 @@ impl ProcessCollectives {
         self.comms.is_empty()
     }
 
-    /// Records a communicator and returns its hash; returns `None` above `MOST_COMMS` communicators.
+    /// Records a communicator and returns its hash; returns `None` above `MAX_COMMUNICATORS` communicators.
     pub(super) fn note_comm(&mut self, name: &str, rank: Option<u32>) -> Option<u64> {
         let hash = comm_hash(name.as_bytes());
-        if self.comms.len() >= MOST_COMMS && !self.comms.contains_key(&hash) {
+        if self.comms.len() >= MAX_COMMUNICATORS && !self.comms.contains_key(&hash) {
             return None;
         }
-        let new = || Comm { name: name.chars().take(MAX_NAME).collect::<String>().into(), rank: None };
+        let new =
+            || Comm { name: name.chars().take(MAX_NAME_CHARACTERS).collect::<String>().into(), rank: None };
         let comm = self.comms.entry(hash).or_insert_with(new);
         comm.rank = comm.rank.or(rank);
         Some(hash)
@@ -166,12 +167,12 @@ impl ProcessCollectives {
     pub fn add(&mut self, mut other: ProcessCollectives, sample: &CallSample) {
         self.mpi.append(std::mem::take(&mut other.mpi), &mut other.calls);
         for (hash, comm) in other.comms {
-            if self.comms.len() < MOST_COMMS || self.comms.contains_key(&hash) {
+            if self.comms.len() < MAX_COMMUNICATORS || self.comms.contains_key(&hash) {
                 self.comms.entry(hash).or_insert(comm);
             }
         }
         for (hash, rank) in other.ranks {
-            if self.ranks.len() < MOST_COMMS {
+            if self.ranks.len() < MAX_COMMUNICATORS {
                 self.ranks.entry(hash).or_insert(rank);
             }
         }
@@ -228,7 +229,7 @@ impl ProcessCollectives {
             // Communicators without a name are identified by their position among the communicators of their
             // process.
             let turn = times.get(&sequence.comm).copied().unwrap_or(0);
-            sequence.place = sequence.place.saturating_add(turn.saturating_mul(MOST_COMMS as u32));
+            sequence.place = sequence.place.saturating_add(turn.saturating_mul(MAX_COMMUNICATORS as u32));
             sequence.comm = renamed(sequence.comm);
         }
         self.comms = std::mem::take(&mut self.comms).into_iter().map(|(h, c)| (renamed(h), c)).collect();

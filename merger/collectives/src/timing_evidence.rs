@@ -22,30 +22,30 @@ use std::collections::BTreeMap;
 /// Fewest calls from which timing can show that domains took part in the same collectives.
 pub(super) const MIN_CALLS: usize = 20;
 /// Exits count as together if their spread is at most this share of the spread of entries.
-const TOGETHER: f64 = 0.25;
+const MAX_EXIT_SHARE: f64 = 0.25;
 /// A domain entered clearly last if its distance to the second-last exceeds this multiple of the spread of
 /// exits.
-const CLEARLY: f64 = 6.0;
+const CLEAR_GAP_SPREADS: f64 = 6.0;
 /// Number of calls in which each domain must enter clearly last, and in which another domain must.
-const EACH_WAY: usize = 4;
+const MIN_CLEAR_CALLS: usize = 4;
 /// Maximum spread of the time that the last domain needs, as a share of its distance to the second-last entry.
-const STEADY: f64 = 0.25;
+const MAX_LAST_SHARE: f64 = 0.25;
 /// The same limit as a share of the spread of entries. It applies with many domains, where the last two are
 /// close.
-const STEADY_OF_MANY: f64 = 0.04;
+const MAX_LAST_SHARE_OF_MANY: f64 = 0.04;
 /// Fewest calls of one kind from which its usual duration is derived.
-const ENOUGH_OF_KIND: usize = 8;
+const MIN_CALLS_OF_KIND: usize = 8;
 /// One call in this many may contradict, and of the calls of one domain one in this many: exits are late
 /// occasionally.
-const DISTURBED: usize = 10;
-const DISTURBED_OF_ONE: usize = 4;
+const DISTURBED_PART: usize = 10;
+const DISTURBED_PART_OF_ONE: usize = 4;
 /// Number of calls in a part of the run. Within a part, the offset of two clocks without their drift is taken as
 /// a line.
-const PART: usize = 32;
+const PART_CALLS: usize = 32;
 /// With fewer parts than this, the offset over the whole run is one line.
-const FEWEST_PARTS: usize = 4;
+const MIN_PARTS: usize = 4;
 /// Maximum number of groups of domains with which others are compared.
-const MOST_PARTS: usize = 64;
+const MAX_GROUPS: usize = 64;
 
 /// Interval in which the ranks of one domain were in a call, ns of its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ fn close_together(
             let leader = part[0];
             let exits = spread(&distances(rounds, leader, domain, |stay| stay.exit));
             let entries = spread(&distances(rounds, leader, domain, |stay| stay.enter));
-            if exits > TOGETHER * entries || entries <= 0.0 {
+            if exits > MAX_EXIT_SHARE * entries || entries <= 0.0 {
                 alone.entry(domain).or_insert((leader, RejectionReason::Apart { exits, entries }));
             } else if nearest.is_none_or(|(least, _)| exits < least) {
                 nearest = Some((exits, place));
@@ -140,7 +140,7 @@ fn close_together(
         }
         match nearest {
             Some((_, place)) => parts[place].push(domain),
-            None if parts.len() < MOST_PARTS => parts.push(vec![domain]),
+            None if parts.len() < MAX_GROUPS => parts.push(vec![domain]),
             None => {}
         }
     }
@@ -161,8 +161,8 @@ fn verified(rounds: &[TimedRound], mut part: Vec<usize>) -> (Vec<usize>, Vec<(us
             return (Vec::new(), doubts);
         }
         // A domain that always enters last hides that others are waited for.
-        let is_always_last = |place: &usize| tally.clear - tally.last[*place] < EACH_WAY;
-        let is_never_last = |place: &usize| tally.last[*place] < EACH_WAY;
+        let is_always_last = |place: &usize| tally.clear - tally.last[*place] < MIN_CLEAR_CALLS;
+        let is_never_last = |place: &usize| tally.last[*place] < MIN_CLEAR_CALLS;
         let all = 0..part.len();
         let mut out: Vec<usize> = all.clone().filter(is_always_last).collect();
         let doubt = if out.is_empty() { RejectionReason::NeverLast } else { RejectionReason::AlwaysLast };
@@ -229,8 +229,8 @@ impl Tally {
             gaps.push(gap);
             stays_of_last.entry(round.kind).or_default().push(exit - enter);
             let first_exit = order.iter().map(|place| at(*place).2).fold(f64::INFINITY, f64::min);
-            tally.early += usize::from(first_exit < enter - CLEARLY * noise);
-            if gap > CLEARLY * noise {
+            tally.early += usize::from(first_exit < enter - CLEAR_GAP_SPREADS * noise);
+            if gap > CLEAR_GAP_SPREADS * noise {
                 tally.clear += 1;
                 tally.last[last] += 1;
                 let parted = usize::from(exit - second_exit > gap / 2.0);
@@ -240,7 +240,8 @@ impl Tally {
                 }
             }
         }
-        let limit = f64::max(STEADY * median(&mut gaps).unwrap_or(0.0), STEADY_OF_MANY * entries);
+        let limit =
+            f64::max(MAX_LAST_SHARE * median(&mut gaps).unwrap_or(0.0), MAX_LAST_SHARE_OF_MANY * entries);
         tally.steady = (spread_of_kinds(stays_of_last), limit, entries);
         tally
     }
@@ -248,9 +249,10 @@ impl Tally {
     /// Returns the reason that rejects the whole group, if there is one.
     fn doubt(&self) -> Option<RejectionReason> {
         let all = self.votes.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        let of_one = self.votes.iter().filter(|one| one.1 >= EACH_WAY && one.0 * DISTURBED_OF_ONE > one.1);
+        let of_one =
+            self.votes.iter().filter(|one| one.1 >= MIN_CLEAR_CALLS && one.0 * DISTURBED_PART_OF_ONE > one.1);
         let of_all = [all, (self.early, self.calls)];
-        let wrong = of_all.iter().filter(|all| all.0 * DISTURBED > all.1).chain(of_one).next();
+        let wrong = of_all.iter().filter(|all| all.0 * DISTURBED_PART > all.1).chain(of_one).next();
         if let Some((parted, of)) = wrong {
             return Some(RejectionReason::Follows { parted: *parted, of: *of });
         }
@@ -266,16 +268,17 @@ fn spread_of_kinds(kinds: BTreeMap<u64, Vec<f64>>) -> f64 {
         let middle = median(&mut values).unwrap_or(0.0);
         values.into_iter().map(move |value| value - middle)
     };
-    let enough = kinds.values().filter(|values| values.len() >= ENOUGH_OF_KIND).map(Vec::len).sum::<usize>();
+    let enough =
+        kinds.values().filter(|values| values.len() >= MIN_CALLS_OF_KIND).map(Vec::len).sum::<usize>();
     if enough < MIN_CALLS {
         return spread(&around(kinds.into_values().flatten().collect()).collect::<Vec<_>>());
     }
-    let known = kinds.into_values().filter(|values| values.len() >= ENOUGH_OF_KIND);
+    let known = kinds.into_values().filter(|values| values.len() >= MIN_CALLS_OF_KIND);
     spread(&known.flat_map(around).collect::<Vec<_>>())
 }
 
-/// Returns the difference in time between two domains, call by call: second domain minus first, ns, without offset
-/// and drift.
+/// Returns the difference in time between two domains, call by call: second domain minus first, ns, without
+/// offset and drift.
 fn distances(
     rounds: &[TimedRound],
     first: usize,
@@ -295,7 +298,7 @@ fn distances(
     let mut points: Vec<(f64, f64)> = rounds.iter().map(point).collect();
     let drift = slope(&points);
     points.iter_mut().for_each(|(x, y)| *y -= drift * *x);
-    let count = if points.len() / PART < FEWEST_PARTS { 1 } else { points.len() / PART };
+    let count = if points.len() / PART_CALLS < MIN_PARTS { 1 } else { points.len() / PART_CALLS };
     let length = points.len().div_ceil(count);
     let middles: Vec<f64> = points
         .chunks(length)

@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of calls of one communicator that are evaluated, and of intervals of all of them (about 8 MB).
 const MAX_SAMPLED_CALLS: usize = 4_096;
-const MOST_STAYS: usize = 1 << 18;
+const MAX_INTERVALS: usize = 1 << 18;
 /// Maximum number of communicators that are reported one by one.
 const MAX_SHOWN_COMMUNICATORS: usize = 5;
 /// Maximum number of hosts of one communicator that a line names.
 const MAX_NAMED_HOSTS: usize = 4;
 /// If more than one call in this many is contradicted on one node, the ranks there belong to several
 /// communicators.
-const CONTRADICTED: u64 = 20;
+const CONTRADICTED_PART: u64 = 20;
 
 /// Unnumbered calls that the check of their times rejected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub(super) fn prove(
     }
     let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
+    let most = (MAX_INTERVALS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
     for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == WaitPattern::AllForAll) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
@@ -113,7 +113,7 @@ fn rule(
         let here: Vec<u32> = rounds.first().map_or(Vec::new(), domains_of);
         rounds.retain(|round| domains_of(round) == here);
         let (used, wrong) = tallies.get(&comm).copied().unwrap_or_default();
-        let why = if wrong * CONTRADICTED > used + wrong {
+        let why = if wrong * CONTRADICTED_PART > used + wrong {
             let all = grouped(used + wrong);
             let wrong = grouped(wrong);
             ruling.parts.insert(comm, Vec::new());

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of differences that are reported.
 const MAX_SHOWN_DIFFERENCES: usize = 5;
 /// Maximum number of different sequences of one communicator that are compared.
-const MOST_DIFFERENT: usize = 64;
+const MAX_SEQUENCES: usize = 64;
 
 /// Summary of one process's call sequence on one communicator.
 #[derive(Clone, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ fn renumber_all(
     for (group, briefs) in by_group {
         let mut kinds: Vec<(&Brief, u64)> = Vec::new();
         for brief in briefs {
-            let has_room = kinds.len() <= MOST_DIFFERENT;
+            let has_room = kinds.len() <= MAX_SEQUENCES;
             match kinds.iter_mut().find(|(kind, _)| (kind.digest, kind.len) == (brief.digest, brief.len)) {
                 Some((_, processes)) => *processes += 1,
                 None if has_room => kinds.push((brief, 1)),
@@ -169,7 +169,7 @@ fn renumber_all(
             }
         }
         let all_may = briefs.iter().all(|brief| brief.may_differ);
-        if all_may && (2..=MOST_DIFFERENT).contains(&kinds.len()) {
+        if all_may && (2..=MAX_SEQUENCES).contains(&kinds.len()) {
             // If two sequences are equally frequent, the longer one is the reference, because it lacks no calls
             // of the shorter.
             kinds.sort_by_key(|(kind, processes)| std::cmp::Reverse((*processes, kind.len)));

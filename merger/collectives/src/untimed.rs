@@ -8,13 +8,13 @@ use super::matched_call::MatchedCollective;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Maximum number of functions that are distinguished. The time in further ones is added to [`FURTHER`].
-const MAX_NAMES: usize = 256;
+/// Maximum number of functions that are distinguished. The time in further ones is added to [`FURTHER_CALLS`].
+const MAX_FUNCTIONS: usize = 256;
 /// Maximum number of open calls of a process that are counted, one for each of its threads.
-const MAX_OPEN: usize = 1 << 10;
+const MAX_OPEN_CALLS: usize = 1 << 10;
 /// Maximum length of a function name, in bytes.
-const MAX_NAME: usize = 64;
-const FURTHER: &str = "other calls";
+const MAX_NAME_BYTES: usize = 64;
+const FURTHER_CALLS: &str = "other calls";
 /// Spread of the times that ranks need for `MPI_Finalize` without waiting, ns.
 pub(super) const FINALIZE_SPREAD_NS: i64 = 100_000_000;
 
@@ -28,8 +28,9 @@ impl CallTimes {
         if ns <= 0 {
             return;
         }
-        let is_room = self.0.contains_key(name) || self.0.len() < MAX_NAMES && name.len() <= MAX_NAME;
-        let sum = self.0.entry(if is_room { name } else { FURTHER }.to_owned()).or_default();
+        let is_room =
+            self.0.contains_key(name) || self.0.len() < MAX_FUNCTIONS && name.len() <= MAX_NAME_BYTES;
+        let sum = self.0.entry(if is_room { name } else { FURTHER_CALLS }.to_owned()).or_default();
         *sum = sum.saturating_add(ns);
     }
 
@@ -117,13 +118,13 @@ impl ProcessTimes {
         self.after.append(&later.after);
         self.has_synchronised |= later.has_synchronised;
         self.finalization_ns = self.finalization_ns.max(later.finalization_ns);
-        let room = MAX_OPEN.saturating_sub(self.open.len());
+        let room = MAX_OPEN_CALLS.saturating_sub(self.open.len());
         self.open.extend(later.open.iter().take(room).cloned());
     }
 
     /// Records an open call, which has no end.
     pub(super) fn add_open(&mut self, name: &[u8], enter: i64) {
-        if let Some(name) = std::str::from_utf8(name).ok().filter(|_| self.open.len() < MAX_OPEN) {
+        if let Some(name) = std::str::from_utf8(name).ok().filter(|_| self.open.len() < MAX_OPEN_CALLS) {
             self.open.push((name.to_owned(), enter));
         }
     }
@@ -223,6 +224,6 @@ mod tests {
         let mut times = CallTimes::default();
         (0..1_000).for_each(|n| times.add(&format!("MPI_{n}"), 1));
         times.add(&"x".repeat(1_000), 5);
-        assert_eq!((times.0.len(), times.total()), (MAX_NAMES + 1, 1_005));
+        assert_eq!((times.0.len(), times.total()), (MAX_FUNCTIONS + 1, 1_005));
     }
 }
