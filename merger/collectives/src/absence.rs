@@ -69,12 +69,12 @@ impl IncompleteCollective {
 pub(super) fn longest(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &[ProcessCollectives],
+    processes: &[ProcessCollectives],
     own: Option<IncompleteCollective>,
 ) -> Result<Option<RankAbsence>, Failure> {
     let longest = gather::<Option<IncompleteCollective>>(comm, &own)?.into_iter().flatten().max();
-    let comms = longest.iter().map(|longest| longest.comm).collect();
-    let details = participants::details(comm, members.first, said, &comms)?;
+    let communicators = longest.iter().map(|longest| longest.comm).collect();
+    let details = participants::details(comm, members.first, processes, &communicators)?;
     Ok(longest.and_then(|longest| {
         let (communicator, expected) = details.get(&longest.comm)?;
         let absent = expected.iter().filter(|number| !longest.present.contains(number));

@@ -46,8 +46,8 @@ pub struct RegionSpec {
 
 impl RegionSpec {
     /// Describes the call: function, size and root.
-    pub fn words(&self) -> String {
-        self.function.words(self.size, self.root)
+    pub fn describe(&self) -> String {
+        self.function.describe(self.size, self.root)
     }
 }
 
@@ -162,9 +162,9 @@ impl RegionNames {
     /// Returns the collectives among the regions of a source. If there are messages, own times are not known,
     /// because the time that ranks wait in them is not evaluated.
     pub fn find_collectives(&self, read: &mut ReadRegions<'_>, sample: &CallSample) -> ProcessCollectives {
-        let mut said = ProcessCollectives::default();
+        let mut process = ProcessCollectives::default();
         if self.is_empty() {
-            return said;
+            return process;
         }
         let mut found: Vec<Found> = Vec::new();
         let mut by_event: HashMap<i64, usize> = HashMap::new();
@@ -186,8 +186,8 @@ impl RegionNames {
         });
         // An incomplete sequence cannot be compared with others.
         if all > MAX_REGIONS || found.is_empty() {
-            said.alone = all as u64;
-            return said;
+            process.alone = all as u64;
+            return process;
         }
         read(rocpd::ARG, &mut |rows| args(rows, &by_event, &mut found));
         // Torch uses the same args for waiting and for messages, so the group of calls outside RCCL is ignored.
@@ -195,13 +195,13 @@ impl RegionNames {
         if found.iter().any(|f| f.call.function.is_rccl()) {
             kernels(read, &by_event, &mut found);
         }
-        number(found, &mut said);
-        said.hides_messages = self.has_messages;
+        number(found, &mut process);
+        process.hides_messages = self.has_messages;
         let mpi_before = (!self.has_messages).then_some(MpiBefore { thread: 0, ns: 0, poll_gaps_ns: 0 });
-        said.calls.iter_mut().for_each(|call| call.mpi_before = mpi_before);
-        sample.count(said.calls.iter().map(|call| call.key));
-        said.thin_out(sample.level());
-        said
+        process.calls.iter_mut().for_each(|call| call.mpi_before = mpi_before);
+        sample.count(process.calls.iter().map(|call| call.key));
+        process.thin_out(sample.level());
+        process
     }
 }
 
@@ -323,7 +323,7 @@ fn kernels(read: &mut ReadRegions<'_>, by_event: &HashMap<i64, usize>, found: &m
 }
 
 /// Assigns each call its communicator and its number.
-fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
+fn number(mut found: Vec<Found>, process: &mut ProcessCollectives) {
     found.sort_by_key(|f| f.call.enter);
     let mut sequences: Vec<CallSequence> = Vec::new();
     let mut by_handle: HashMap<u64, usize> = HashMap::new();
@@ -334,14 +334,14 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
         }
         let group = one.group.take();
         if let (Some(group), Some(seq)) = (&group, one.seq) {
-            match said.note_comm(&format!("process group {group}"), None) {
+            match process.note_communicator(&format!("process group {group}"), None) {
                 // Torch gives calls that it combines into one operation the same number.
                 Some(comm) if numbered.insert((comm, seq)) => {
                     one.times_of_kernel();
-                    said.calls.push(one.call.numbered(comm, seq));
+                    process.calls.push(one.call.numbered(comm, seq));
                 }
                 Some(_) => {}
-                None => said.alone += 1,
+                None => process.alone += 1,
             }
             continue;
         }
@@ -352,8 +352,8 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
                 Some(group) => format!("process group {group}, by order"),
                 None => format!("regions, communicator {}", next + 1),
             };
-            let Some(comm) = said.note_comm(&name, None) else {
-                said.alone += 1;
+            let Some(comm) = process.note_communicator(&name, None) else {
+                process.alone += 1;
                 by_handle.remove(&one.handle);
                 continue;
             };
@@ -369,9 +369,9 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
             sequence.specs.push(spec);
         }
         one.times_of_kernel();
-        said.calls.push(one.call.numbered(sequence.comm, sequence.len));
+        process.calls.push(one.call.numbered(sequence.comm, sequence.len));
     }
-    said.sequences = sequences;
+    process.sequences = sequences;
 }
 
 fn digest(before: u64, spec: &RegionSpec) -> u64 {

@@ -236,7 +236,7 @@ impl CollectiveFunction {
     }
 
     /// Describes a call: function, size and root.
-    pub(super) fn words(self, size: Option<i64>, root: Option<u32>) -> String {
+    pub(super) fn describe(self, size: Option<i64>, root: Option<u32>) -> String {
         let size = size.map_or(String::new(), |size| format!(" of {size}"));
         let root = root.map_or(String::new(), |root| format!(" with root {root}"));
         format!("{}{size}{root}", self.name())

@@ -310,7 +310,7 @@ impl Sums {
         }
         ranks_of.values_mut().for_each(|ranks| ranks.sort_unstable());
         let together = self.together(members);
-        let reason = self.nothing_to_say();
+        let reason = self.reason_without_verdict();
         let mut not_compared = self.sampled_calls.times(one_in);
         not_compared.append(&self.other_calls);
         let finalizations = first_processes().filter_map(|one| one.finalization_ns);
@@ -349,9 +349,7 @@ impl Sums {
             ranks_of,
         };
         let verdict = match (decide(&causes), reason) {
-            (LatenessVerdict::Nobody, Reason::CannotTell(reason)) => {
-                LatenessVerdict::NoCollectives { reason }
-            }
+            (LatenessVerdict::Nobody, Reason::Unknown(reason)) => LatenessVerdict::NoCollectives { reason },
             (LatenessVerdict::Nobody | LatenessVerdict::StartUp, Reason::NotRecorded) => {
                 return (Vec::new(), None);
             }
@@ -386,13 +384,13 @@ impl Sums {
     }
 
     /// Returns whether the collectives suffice to state that no rank was late, or why they do not.
-    fn nothing_to_say(&self) -> Reason {
+    fn reason_without_verdict(&self) -> Reason {
         const RCCL: &str = "calls of RCCL return early: rocprofv3 records their kernels";
         let silent = |names: &str| {
-            Reason::CannotTell(format!("the collectives that match do not say when ranks waited ({names})"))
+            Reason::Unknown(format!("the collectives that match do not say when ranks waited ({names})"))
         };
         if self.compared == 0 && self.not_aligned > 0 {
-            return Reason::CannotTell("the clocks of the nodes are not aligned".to_owned());
+            return Reason::Unknown("the clocks of the nodes are not aligned".to_owned());
         }
         if self.silent_of_rccl > self.after_start_up {
             return silent(RCCL);
@@ -400,7 +398,7 @@ impl Sums {
         // Calls that are not recorded, such as file access or one-sided calls, may be in a phase without
         // collectives.
         if self.compared > 0 && self.after_start_up == 0 {
-            return Reason::CannotTell("no collective after start-up shows when ranks waited".to_owned());
+            return Reason::Unknown("no collective after start-up shows when ranks waited".to_owned());
         }
         if self.compared > 0 {
             return Reason::None;
@@ -417,7 +415,7 @@ enum Reason {
     /// It can be stated.
     None,
     /// The matched collectives do not show it.
-    CannotTell(String),
+    Unknown(String),
     /// No collective matches.
     NotRecorded,
 }

@@ -57,8 +57,8 @@ impl CallRecord {
     }
 
     /// Describes the call: function, size and root.
-    pub(super) fn words(&self) -> String {
-        self.function.words(self.size, self.root)
+    pub(super) fn describe(&self) -> String {
+        self.function.describe(self.size, self.root)
     }
 }
 

@@ -12,7 +12,7 @@ use super::own_time::note_own_times;
 use super::participants::{self, JobMembers, JobParticipant};
 use super::process_calls::ProcessCollectives;
 use super::sample::{CallSample, JobSample};
-use super::timing_proof::prove;
+use super::timing_proof::accept_by_timing;
 use super::unnumbered;
 use super::untimed::{CallTimes, UntimedCalls, time_in};
 use rayon::prelude::*;
@@ -97,34 +97,35 @@ pub fn match_calls(
     sample: &CallSample,
     own: Vec<(JobParticipant, ProcessCollectives)>,
 ) -> Result<MatchedCollectives, Failure> {
-    let (participants, mut said): (Vec<JobParticipant>, Vec<ProcessCollectives>) = own.into_iter().unzip();
+    let (participants, mut processes): (Vec<JobParticipant>, Vec<ProcessCollectives>) =
+        own.into_iter().unzip();
     let members = JobMembers::gather(comm, &participants)?;
-    participants::tell_apart(comm, &members, &mut said)?;
+    participants::separate_communicators(comm, &members, &mut processes)?;
     let JobSample { level, calls } = sample.of_job(&gather_counts(comm, &sample.counts())?);
-    let differences = unnumbered::compare(comm, &members, &mut said, level == 0)?;
-    for (participant, said) in (members.first..).zip(&mut said) {
-        said.thin_out(level);
-        said.comms.retain(|hash, _| {
-            !differences.comms.contains(hash) && !differences.others.contains(&(participant, *hash))
+    let differences = unnumbered::compare(comm, &members, &mut processes, level == 0)?;
+    for (participant, process) in (members.first..).zip(&mut processes) {
+        process.thin_out(level);
+        process.communicators.retain(|hash, _| {
+            !differences.communicators.contains(hash) && !differences.others.contains(&(participant, *hash))
         });
     }
 
-    let last_entered = last_entered(comm, &said)?;
+    let last_entered = last_entered(comm, &processes)?;
     let mut untimed = UncomparedTime::default();
-    for said in &said {
-        untimed.before.append(&said.untimed.before);
-        untimed.after.append(&said.untimed.after);
+    for process in &processes {
+        untimed.before.append(&process.untimed.before);
+        untimed.after.append(&process.untimed.after);
     }
-    let mut records = exchange(comm, &members, &mut said, &mut untimed.calls)?;
+    let mut records = exchange(comm, &members, &mut processes, &mut untimed.calls)?;
     records.par_sort_unstable();
     let mut kept = Vec::new();
-    let alone = said.iter().map(|said| said.alone).sum();
+    let alone = processes.iter().map(|process| process.alone).sum();
     let mut counts = CollectiveCounts { alone, ..CollectiveCounts::default() };
     let mut faults: Vec<Fault> = Vec::new();
     let mut contradicted_by_order: BTreeMap<u64, u64> = BTreeMap::new();
     let mut longest: Option<IncompleteCollective> = None;
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
-        let CallRecord { comm, seq, .. } = calls[0];
+        let CallRecord { comm: communicator, seq, .. } = calls[0];
         let verdict = judge(calls, &members);
         if !matches!(&verdict, MatchVerdict::Matched(one) if one.is_timed()) {
             let of_all =
@@ -134,14 +135,14 @@ pub fn match_calls(
         match verdict {
             MatchVerdict::Alone => {}
             // Processes that are still being recorded may not have written their calls yet.
-            MatchVerdict::Incomplete if last_entered.get(&comm).is_some_and(|last| seq > *last) => {}
+            MatchVerdict::Incomplete if last_entered.get(&communicator).is_some_and(|last| seq > *last) => {}
             MatchVerdict::Matched(one) => {
                 counts.matched += 1;
                 counts.timed += u64::from(one.is_timed());
                 if !one.is_timed() {
                     *untimed.matched.entry(one.function).or_default() += 1;
                 }
-                let by_order = differences.by_order.contains(&comm);
+                let by_order = differences.by_order.contains(&communicator);
                 kept.extend(one.is_timed().then_some(MatchedCollective { by_order, ..one }));
             }
             verdict => {
@@ -152,8 +153,8 @@ pub fn match_calls(
                     }
                     MatchVerdict::Contradicted(..) => {
                         counts.contradicted += 1;
-                        if differences.by_order.contains(&comm) {
-                            *contradicted_by_order.entry(comm).or_default() += 1;
+                        if differences.by_order.contains(&communicator) {
+                            *contradicted_by_order.entry(communicator).or_default() += 1;
                         }
                     }
                     _ => counts.mismatched += 1,
@@ -168,14 +169,15 @@ pub fn match_calls(
     drop(records);
     let by_order = |kept: &[MatchedCollective]| time_in(kept.iter().filter(|one| one.by_order));
     let before = by_order(&kept);
-    let unproven = prove(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
+    let unproven =
+        accept_by_timing(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
     untimed.unproven = before.without(&by_order(&kept));
-    let absence = absence::longest(comm, &members, &said, longest)?;
+    let absence = absence::longest(comm, &members, &processes, longest)?;
     keep_first(&mut faults);
     let mut faults = messages::gather::<Vec<Fault>>(comm, &faults)?.concat();
     keep_first(&mut faults);
-    let comms: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
-    let details = participants::details(comm, members.first, &said, &comms)?;
+    let communicators: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
+    let details = participants::details(comm, members.first, &processes, &communicators)?;
     let lines = faults.iter().map(|fault| {
         let (name, all) = details.get(&fault.comm).map_or(("", &[][..]), |(name, all)| (name, all));
         fault.line(name, all, &members)
@@ -196,29 +198,29 @@ pub fn match_calls(
         unproven: unproven.calls,
         spread: None,
     };
-    let has_unproven_names = !unproven.comms.is_disjoint(&differences.named);
+    let has_unproven_names = !unproven.communicators.is_disjoint(&differences.named);
     let unproven = unproven.lines;
     Ok(MatchedCollectives { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
 }
 
 /// Returns, for each communicator with a process that is still being recorded, the last collective that all of
 /// its processes may have entered.
-fn last_entered(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<BTreeMap<u64, u64>, Failure> {
+fn last_entered(comm: &impl Comm, processes: &[ProcessCollectives]) -> Result<BTreeMap<u64, u64>, Failure> {
     let lowest = |all: Vec<BTreeMap<u64, u64>>| {
         let mut lowest: BTreeMap<u64, u64> = BTreeMap::new();
-        for (comm, seq) in all.into_iter().flatten() {
-            lowest.entry(comm).and_modify(|known| *known = seq.min(*known)).or_insert(seq);
+        for (communicator, seq) in all.into_iter().flatten() {
+            lowest.entry(communicator).and_modify(|known| *known = seq.min(*known)).or_insert(seq);
         }
         lowest
     };
-    let last_of = |said: &ProcessCollectives| {
-        let mut last: BTreeMap<u64, u64> = said.comms.keys().map(|comm| (*comm, 0)).collect();
-        for call in &said.calls {
+    let last_of = |process: &ProcessCollectives| {
+        let mut last: BTreeMap<u64, u64> = process.communicators.keys().map(|hash| (*hash, 0)).collect();
+        for call in &process.calls {
             last.entry(call.comm).and_modify(|last| *last = call.seq.max(*last));
         }
         last
     };
-    let mine = lowest(said.iter().filter(|said| said.is_running).map(last_of).collect());
+    let mine = lowest(processes.iter().filter(|process| process.is_running).map(last_of).collect());
     Ok(lowest(messages::gather(comm, &mine)?))
 }
 
@@ -227,16 +229,17 @@ fn last_entered(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<BTreeMa
 fn exchange(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &mut [ProcessCollectives],
+    processes: &mut [ProcessCollectives],
     untimed: &mut Vec<UntimedCalls>,
 ) -> Result<Vec<CallRecord>, Failure> {
-    let sizes = participants::sizes(comm, said)?;
+    let sizes = participants::sizes(comm, processes)?;
     let (first, everyone) = (members.first, members.all.len() as u32);
     let mut outgoing: Vec<Vec<CallRecord>> = vec![Vec::new(); comm.size()];
-    for ((participant, said), sizes) in (first..).zip(said).zip(sizes) {
-        note_own_times(said, &sizes, everyone);
-        for call in std::mem::take(&mut said.calls) {
-            let (Some(size), Some(known)) = (sizes.get(&call.comm), said.comms.get(&call.comm)) else {
+    for ((participant, process), sizes) in (first..).zip(processes).zip(sizes) {
+        note_own_times(process, &sizes, everyone);
+        for call in std::mem::take(&mut process.calls) {
+            let (Some(size), Some(known)) = (sizes.get(&call.comm), process.communicators.get(&call.comm))
+            else {
                 let alone = [CallRecord::new(&call, participant, 1, None)];
                 untimed.extend(CallRecord::untimed(&alone, members).filter(|calls| calls.ns > 0));
                 continue;
@@ -278,20 +281,20 @@ impl Fault {
         let what = match verdict {
             MatchVerdict::Alone | MatchVerdict::Matched(_) => return None,
             MatchVerdict::Different(a, b) => {
-                let told = |i: usize| calls.get(i).map(|call| (call.participant, call.words()));
-                Wrong::Different(told(a)?, told(b)?)
+                let call_of = |i: usize| calls.get(i).map(|call| (call.participant, call.describe()));
+                Wrong::Different(call_of(a)?, call_of(b)?)
             }
             MatchVerdict::Incomplete => {
                 let there = calls.iter().map(|call| call.participant).take(MAX_REPORTED_PARTICIPANTS + 1);
-                Wrong::Missing(first.words(), there.collect())
+                Wrong::Missing(first.describe(), there.collect())
             }
-            MatchVerdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.words()),
+            MatchVerdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.describe()),
         };
         Some(Fault { seq: first.seq, comm: first.comm, what })
     }
 
-    fn line(&self, comm: &str, all: &[u32], members: &JobMembers) -> String {
-        let at = format!("collective {} on {comm}", self.seq);
+    fn line(&self, communicator: &str, all: &[u32], members: &JobMembers) -> String {
+        let at = format!("collective {} on {communicator}", self.seq);
         match &self.what {
             Wrong::Different((a, x), (b, y)) if a == b => {
                 format!("{at}: {} has two, {x} and {y}", members.name(*a))
@@ -380,11 +383,11 @@ mod tests {
     fn job(plan: &Plan) -> Vec<ProcessCollectives> {
         let mut job = vec![ProcessCollectives::default(); 4];
         for (n, calls) in plan.iter().enumerate() {
-            for (process, said) in job.iter_mut().enumerate().take(n + 2) {
-                let comm = said.note_comm(&format!("comm {n}"), Some(process as u32)).unwrap();
+            for (rank, process) in job.iter_mut().enumerate().take(n + 2) {
+                let comm = process.note_communicator(&format!("comm {n}"), Some(rank as u32)).unwrap();
                 for (i, (function, mishaps)) in calls.iter().enumerate() {
                     let mut one = call(FUNCTIONS[*function], comm, i as u64 + 1, i as i64 * 10_000);
-                    match mishaps[process] {
+                    match mishaps[rank] {
                         Mishap::None => {}
                         Mishap::Lost => continue,
                         Mishap::OtherFunction => {
@@ -393,9 +396,9 @@ mod tests {
                         Mishap::OtherSize => one.size = Some(128),
                         Mishap::OtherRoot => one.root = Some(1),
                         Mishap::Open => one.exit = None,
-                        Mishap::Twice => said.calls.push(one),
+                        Mishap::Twice => process.calls.push(one),
                     }
-                    said.calls.push(one);
+                    process.calls.push(one);
                 }
             }
         }
@@ -407,10 +410,10 @@ mod tests {
     fn naive(job: &[ProcessCollectives]) -> (u64, u64, u64, u64) {
         let mut by_call: BTreeMap<(u64, u64), Vec<(usize, CollectiveCall)>> = BTreeMap::new();
         let mut members: BTreeMap<u64, usize> = BTreeMap::new();
-        for (process, said) in job.iter().enumerate() {
-            said.comms.keys().for_each(|comm| *members.entry(*comm).or_default() += 1);
-            for call in &said.calls {
-                by_call.entry((call.comm, call.seq)).or_default().push((process, *call));
+        for (rank, process) in job.iter().enumerate() {
+            process.communicators.keys().for_each(|comm| *members.entry(*comm).or_default() += 1);
+            for call in &process.calls {
+                by_call.entry((call.comm, call.seq)).or_default().push((rank, *call));
             }
         }
         let (mut matched, mut timed, mut incomplete, mut mismatched) = (0, 0, 0, 0);
@@ -448,9 +451,9 @@ mod tests {
             let low = (comm.rank() * piece).min(job.len());
             let own = low..(low + piece).min(job.len());
             let sample = CallSample::new(most);
-            let said = job[own.clone()].iter().cloned();
-            let own: Vec<_> = own.map(|rank| participant(rank as u32)).zip(said).collect();
-            sample.count(own.iter().flat_map(|(_, said)| &said.calls).map(|call| call.key));
+            let processes = job[own.clone()].iter().cloned();
+            let own: Vec<_> = own.map(|rank| participant(rank as u32)).zip(processes).collect();
+            sample.count(own.iter().flat_map(|(_, process)| &process.calls).map(|call| call.key));
             match_calls(comm, &sample, own).unwrap()
         });
         let first = &results[0];
@@ -476,7 +479,7 @@ mod tests {
             prop_assert_eq!(alone.2.len() as u64, timed);
             prop_assert_eq!(alone.1.is_empty(), incomplete + mismatched == 0);
             if reverse {
-                job.iter_mut().for_each(|said| said.calls.reverse());
+                job.iter_mut().for_each(|process| process.calls.reverse());
             }
             for ranks in 2..4 {
                 prop_assert_eq!(&outcome(&job, ranks, 1 << 20), &alone);
@@ -555,7 +558,7 @@ mod tests {
         job[1].calls[1].enter += 1_001;
         job[1].calls[1].exit = Some(40_000);
         // The clock of ranks 2 and 3 is 5 ms slow.
-        for call in job[2..].iter_mut().flat_map(|said| &mut said.calls) {
+        for call in job[2..].iter_mut().flat_map(|process| &mut process.calls) {
             call.enter -= 5_000_000;
             call.exit = call.exit.map(|exit| exit - 5_000_000);
         }

@@ -145,10 +145,10 @@ type User = (bool, i64, u32);
 /// Separates communicators of one name that several processes of one rank used. It does the same for several
 /// files of one process that each have a part of its calls. The first users of all ranks belong together, then
 /// the second users, and so on.
-pub(super) fn tell_apart(
+pub(super) fn separate_communicators(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &mut [ProcessCollectives],
+    processes: &mut [ProcessCollectives],
 ) -> Result<(), Failure> {
     let mut of_rank: BTreeMap<u32, u32> = BTreeMap::new();
     for rank in members.all.iter().filter_map(|member| member.rank) {
@@ -159,9 +159,9 @@ pub(super) fn tell_apart(
     };
     let numbers = || (members.first..).zip(members.all.iter().skip(members.first as usize));
     let mine: Vec<(u32, Vec<u64>)> = numbers()
-        .zip(said.iter())
+        .zip(processes.iter())
         .filter(|((_, member), _)| is_one_of_several(member))
-        .map(|((number, _), said)| (number, said.comms.keys().copied().collect()))
+        .map(|((number, _), process)| (number, process.communicators.keys().copied().collect()))
         .collect();
     let mut by_comm: BTreeMap<(u32, u64), Vec<User>> = BTreeMap::new();
     for (number, comms) in gather::<Vec<(u32, Vec<u64>)>>(comm, &mine)?.into_iter().flatten() {
@@ -172,14 +172,14 @@ pub(super) fn tell_apart(
         }
     }
     by_comm.values_mut().for_each(|users| users.sort_unstable());
-    for ((number, member), said) in numbers().zip(said) {
+    for ((number, member), process) in numbers().zip(processes) {
         let Some(rank) = member.rank.filter(|_| is_one_of_several(member)) else { continue };
         let place = |hash: &u64| {
             let users = by_comm.get(&(rank, *hash))?;
             Some((*hash, users.iter().position(|(_, _, user)| *user == number)? as u32))
         };
-        let earlier = said.comms.keys().filter_map(place).collect();
-        said.tell_apart(&earlier);
+        let earlier = process.communicators.keys().filter_map(place).collect();
+        process.rename_communicators(&earlier);
     }
     Ok(())
 }
@@ -188,21 +188,21 @@ pub(super) fn tell_apart(
 /// communicators.
 pub(super) fn sizes(
     comm: &impl Comm,
-    said: &[ProcessCollectives],
+    processes: &[ProcessCollectives],
 ) -> Result<Vec<BTreeMap<u64, u32>>, Failure> {
     let ranks = comm.size();
     let owner = |hash: u64| (hash % ranks as u64) as usize;
     let mut asked: Vec<Vec<u8>> = vec![Vec::new(); ranks];
-    for hash in said.iter().flat_map(|said| said.comms.keys()) {
+    for hash in processes.iter().flat_map(|process| process.communicators.keys()) {
         asked[owner(*hash)].extend_from_slice(&hash.to_le_bytes());
     }
     let questions = comm.all_to_all(asked);
     let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
-    for hash in questions.iter().flat_map(|q| words(q)) {
+    for hash in questions.iter().flat_map(|q| hashes(q)) {
         *counts.entry(hash).or_default() += 1;
     }
     let answer = |question: &Vec<u8>| {
-        let counts = words(question).map(|hash| counts.get(&hash).copied().unwrap_or(0));
+        let counts = hashes(question).map(|hash| counts.get(&hash).copied().unwrap_or(0));
         counts.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
     };
     let answers = comm.all_to_all(questions.iter().map(answer).collect());
@@ -211,7 +211,9 @@ pub(super) fn sizes(
         let bytes = next.get_mut(owner(hash))?.next()?;
         Some((hash, u32::from_le_bytes(*bytes)))
     };
-    let sizes = said.iter().map(|said| said.comms.keys().map(|hash| size_of(*hash)).collect::<Option<_>>());
+    let sizes = processes
+        .iter()
+        .map(|process| process.communicators.keys().map(|hash| size_of(*hash)).collect::<Option<_>>());
     sizes.collect::<Option<Vec<_>>>().ok_or_else(|| Failure::message("too few answers"))
 }
 
@@ -219,13 +221,13 @@ pub(super) fn sizes(
 pub(super) fn details(
     comm: &impl Comm,
     first: u32,
-    said: &[ProcessCollectives],
-    comms: &BTreeSet<u64>,
+    processes: &[ProcessCollectives],
+    communicators: &BTreeSet<u64>,
 ) -> Result<BTreeMap<u64, (String, Vec<u32>)>, Failure> {
     let mut mine: Vec<(u64, u32, String)> = Vec::new();
-    for (number, said) in (first..).zip(said) {
-        let known = comms.iter().filter_map(|hash| Some((hash, said.comms.get(hash)?)));
-        mine.extend(known.map(|(hash, comm)| (*hash, number, comm.name.to_string())));
+    for (number, process) in (first..).zip(processes) {
+        let known = communicators.iter().filter_map(|hash| Some((hash, process.communicators.get(hash)?)));
+        mine.extend(known.map(|(hash, known)| (*hash, number, known.name.to_string())));
     }
     let mut all: BTreeMap<u64, (String, Vec<u32>)> = BTreeMap::new();
     for (hash, number, name) in gather::<Vec<(u64, u32, String)>>(comm, &mine)?.into_iter().flatten() {
@@ -234,6 +236,6 @@ pub(super) fn details(
     Ok(all)
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+fn hashes(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
 }

@@ -65,7 +65,7 @@ impl CollectiveCall {
 
 /// A communicator as one process recorded it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Comm {
+pub struct Communicator {
     /// Name of the communicator, the same in all its ranks.
     pub name: Box<str>,
     /// Rank of the process in the communicator, where it is recorded.
@@ -78,7 +78,7 @@ pub struct ProcessCollectives {
     /// Calls that are sampled, see [`CallSample`].
     pub calls: Vec<CollectiveCall>,
     /// All communicators with at least one collective, by the hash of their names.
-    pub comms: BTreeMap<u64, Comm>,
+    pub communicators: BTreeMap<u64, Communicator>,
     /// Rank of the process in communicators that it created.
     ranks: BTreeMap<u64, u32>,
     /// Unnumbered calls: one sequence for each communicator, in order.
@@ -121,44 +121,46 @@ impl ProcessCollectives {
     /// Returns the collectives of a block of native rows. `sample` counts all calls and determines how many are
     /// kept.
     pub fn of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &CallSample) -> ProcessCollectives {
-        let mut said = ProcessCollectives::default();
+        let mut process = ProcessCollectives::default();
         match rows.id() {
-            native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
+            native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut process),
             native::COMMUNICATOR => {
                 let (comms, ranks, sizes) =
                     (rows.column("comm_id"), rows.column("rank"), rows.column("size"));
                 for i in 0..rows.len {
                     let name = comms.int(i).and_then(|id| strings.get(id));
                     if name == Some(WORLD.as_bytes()) {
-                        said.world_size = said.world_size.or(sizes.int(i));
+                        process.world_size = process.world_size.or(sizes.int(i));
                     }
                     let rank = ranks.int(i).and_then(|rank| u32::try_from(rank).ok());
                     if let (Some(name), Some(rank)) = (name, rank) {
-                        said.ranks.entry(comm_hash(name)).or_insert(rank);
+                        process.ranks.entry(comm_hash(name)).or_insert(rank);
                     }
                 }
             }
-            _ => return said,
+            _ => return process,
         }
-        sample.count(said.calls.iter().map(|call| call.key));
-        said.thin_out(sample.level());
-        said
+        sample.count(process.calls.iter().map(|call| call.key));
+        process.thin_out(sample.level());
+        process
     }
 
     /// Returns whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
-        self.comms.is_empty()
+        self.communicators.is_empty()
     }
 
     /// Records a communicator and returns its hash; returns `None` above `MAX_COMMUNICATORS` communicators.
-    pub(super) fn note_comm(&mut self, name: &str, rank: Option<u32>) -> Option<u64> {
+    pub(super) fn note_communicator(&mut self, name: &str, rank: Option<u32>) -> Option<u64> {
         let hash = comm_hash(name.as_bytes());
-        if self.comms.len() >= MAX_COMMUNICATORS && !self.comms.contains_key(&hash) {
+        if self.communicators.len() >= MAX_COMMUNICATORS && !self.communicators.contains_key(&hash) {
             return None;
         }
-        let new =
-            || Comm { name: name.chars().take(MAX_NAME_CHARACTERS).collect::<String>().into(), rank: None };
-        let comm = self.comms.entry(hash).or_insert_with(new);
+        let new = || Communicator {
+            name: name.chars().take(MAX_NAME_CHARACTERS).collect::<String>().into(),
+            rank: None,
+        };
+        let comm = self.communicators.entry(hash).or_insert_with(new);
         comm.rank = comm.rank.or(rank);
         Some(hash)
     }
@@ -166,9 +168,9 @@ impl ProcessCollectives {
     /// Adds the collectives of another block of the same process.
     pub fn add(&mut self, mut other: ProcessCollectives, sample: &CallSample) {
         self.mpi.append(std::mem::take(&mut other.mpi), &mut other.calls);
-        for (hash, comm) in other.comms {
-            if self.comms.len() < MAX_COMMUNICATORS || self.comms.contains_key(&hash) {
-                self.comms.entry(hash).or_insert(comm);
+        for (hash, comm) in other.communicators {
+            if self.communicators.len() < MAX_COMMUNICATORS || self.communicators.contains_key(&hash) {
+                self.communicators.entry(hash).or_insert(comm);
             }
         }
         for (hash, rank) in other.ranks {
@@ -201,7 +203,7 @@ impl ProcessCollectives {
             self.isolate();
         }
         let world = comm_hash(WORLD.as_bytes());
-        for (hash, comm) in &mut self.comms {
+        for (hash, comm) in &mut self.communicators {
             let known = self.ranks.get(hash).copied();
             comm.rank = comm.rank.or(known).or(if *hash == world { rank } else { None });
         }
@@ -212,14 +214,14 @@ impl ProcessCollectives {
     fn isolate(&mut self) {
         self.is_singleton = true;
         self.alone += std::mem::take(&mut self.of_mpi);
-        self.comms.retain(|_, comm| comm.name.starts_with("nccl-"));
-        let comms = &self.comms;
-        self.calls.retain(|call| comms.contains_key(&call.comm));
+        self.communicators.retain(|_, comm| comm.name.starts_with("nccl-"));
+        let communicators = &self.communicators;
+        self.calls.retain(|call| communicators.contains_key(&call.comm));
     }
 
     /// Separates communicators of one name that several processes of one rank used. `times` has, by
     /// communicator, how many of these processes used it before this one.
-    pub fn tell_apart(&mut self, times: &BTreeMap<u64, u32>) {
+    pub fn rename_communicators(&mut self, times: &BTreeMap<u64, u32>) {
         let renamed = |hash: u64| match times.get(&hash) {
             None | Some(0) => hash,
             Some(n) => comm_hash(&[&hash.to_le_bytes()[..], &n.to_le_bytes()[..]].concat()),
@@ -232,7 +234,8 @@ impl ProcessCollectives {
             sequence.place = sequence.place.saturating_add(turn.saturating_mul(MAX_COMMUNICATORS as u32));
             sequence.comm = renamed(sequence.comm);
         }
-        self.comms = std::mem::take(&mut self.comms).into_iter().map(|(h, c)| (renamed(h), c)).collect();
+        self.communicators =
+            std::mem::take(&mut self.communicators).into_iter().map(|(h, c)| (renamed(h), c)).collect();
     }
 }
 
@@ -248,7 +251,7 @@ pub fn is_shared_communicator(name: &str) -> bool {
     !(unseen || first == "MPI_COMM_SELF" || first.starts_with("nccl-local-"))
 }
 
-fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectives) {
+fn calls(rows: &Rows<Local>, strings: &ShardStrings, process: &mut ProcessCollectives) {
     let [names, comms, roots, sizes, seqs, starts, ends, threads] =
         ["name_id", "comm_id", "root", "bytes", "seq", "start", "end", "tid"]
             .map(|column| rows.column(column));
@@ -265,7 +268,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectiv
         let thread = threads.int(i).filter(|_| is_mpi);
         let mpi_before = thread
             .zip(starts.int(i))
-            .and_then(|(thread, enter)| said.mpi.add(thread, message, enter, ends.int(i)));
+            .and_then(|(thread, enter)| process.mpi.add(thread, message, enter, ends.int(i)));
         let time_inside = || match (starts.int(i), ends.int(i)) {
             (Some(enter), Some(exit)) if is_mpi => exit.saturating_sub(enter),
             _ => 0,
@@ -273,32 +276,33 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectiv
         let Some(function) = function else {
             let name = strings.get(name).unwrap_or_default();
             match (starts.int(i), ends.int(i)) {
-                (Some(enter), None) if is_mpi => said.untimed.add_open(name, enter),
-                _ => said.untimed.add(name, time_inside()),
+                (Some(enter), None) if is_mpi => process.untimed.add_open(name, enter),
+                _ => process.untimed.add(name, time_inside()),
             }
             continue;
         };
         let comm = comms.int(i).and_then(|id| {
             *known.entry(id).or_insert_with(|| {
                 let name = String::from_utf8_lossy(strings.get(id)?);
-                let shared = is_shared_communicator(&name).then(|| said.note_comm(&name, None)).flatten();
+                let shared =
+                    is_shared_communicator(&name).then(|| process.note_communicator(&name, None)).flatten();
                 shared.map(|hash| (hash, name.starts_with("inter/")))
             })
         });
         let seq = seqs.int(i).and_then(|seq| u64::try_from(seq).ok()).filter(|seq| *seq > 0);
         let (Some((comm, is_between_groups)), Some(seq), Some(enter)) = (comm, seq, starts.int(i)) else {
-            said.alone += 1;
-            said.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
+            process.alone += 1;
+            process.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
             continue;
         };
         if is_mpi && function.waits() == WaitPattern::AllForAll && !function.only_starts() {
-            said.untimed.synchronises();
+            process.untimed.synchronises();
         }
         // On an intercommunicator no rank waits for ranks of its own group.
-        said.of_mpi += u64::from(is_mpi);
-        let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
-        let exit = ends.int(i).filter(|exit| !says_nothing && *exit >= enter);
-        said.calls.push(CollectiveCall {
+        process.of_mpi += u64::from(is_mpi);
+        let has_no_times = function.only_starts() || function.is_rccl() || is_between_groups;
+        let exit = ends.int(i).filter(|exit| !has_no_times && *exit >= enter);
+        process.calls.push(CollectiveCall {
             root: roots.int(i).and_then(|root| u32::try_from(root).ok()),
             size: sizes.int(i).filter(|size| *size >= 0),
             mpi_before,
@@ -325,26 +329,26 @@ mod tests {
 
     #[test]
     fn the_second_process_of_a_rank_has_communicators_of_its_own() {
-        let mut said = ProcessCollectives::default();
-        let hash = said.note_comm(WORLD, None).unwrap();
-        said.set_ranks(Some(3), Some(4));
-        assert_eq!(said.comms[&hash].rank, Some(3));
-        said.tell_apart(&BTreeMap::from([(hash, 0)]));
-        assert!(said.comms.contains_key(&hash));
-        said.tell_apart(&BTreeMap::from([(hash, 1)]));
-        assert!(!said.comms.contains_key(&hash));
-        assert_eq!(said.comms.len(), 1);
+        let mut process = ProcessCollectives::default();
+        let hash = process.note_communicator(WORLD, None).unwrap();
+        process.set_ranks(Some(3), Some(4));
+        assert_eq!(process.communicators[&hash].rank, Some(3));
+        process.rename_communicators(&BTreeMap::from([(hash, 0)]));
+        assert!(process.communicators.contains_key(&hash));
+        process.rename_communicators(&BTreeMap::from([(hash, 1)]));
+        assert!(!process.communicators.contains_key(&hash));
+        assert_eq!(process.communicators.len(), 1);
     }
 
     #[test]
     fn a_process_that_mpi_has_put_alone_shares_communicators_of_rccl_only() {
         let settled = |world_size, launched| {
-            let mut said = ProcessCollectives { world_size, of_mpi: 2, ..ProcessCollectives::default() };
-            said.note_comm(WORLD, None).unwrap();
-            said.note_comm("nccl-00ff", None).unwrap();
-            said.set_ranks(Some(3), launched);
-            let names: Vec<&str> = said.comms.values().map(|comm| &*comm.name).collect();
-            (said.is_singleton, names.len(), names.contains(&WORLD), said.alone)
+            let mut process = ProcessCollectives { world_size, of_mpi: 2, ..ProcessCollectives::default() };
+            process.note_communicator(WORLD, None).unwrap();
+            process.note_communicator("nccl-00ff", None).unwrap();
+            process.set_ranks(Some(3), launched);
+            let names: Vec<&str> = process.communicators.values().map(|comm| &*comm.name).collect();
+            (process.is_singleton, names.len(), names.contains(&WORLD), process.alone)
         };
         assert_eq!(settled(Some(1), Some(4)), (true, 1, false, 2));
         for (world_size, launched) in

@@ -15,11 +15,11 @@ const MAX_SHIFT: usize = 8;
 pub(super) fn align(reference: &[u64], own: &[u64]) -> Option<Vec<Option<usize>>> {
     let before = reference.iter().zip(own).take_while(|(a, b)| a == b).count();
     let (a, b) = (&reference[before..], &own[before..]);
-    let behind = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (a, b) = (&a[..a.len() - behind], &b[..b.len() - behind]);
+    let suffix = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - suffix], &b[..b.len() - suffix]);
     let mut places: Vec<Option<usize>> = (0..before).map(Some).collect();
     places.extend(in_order(a, b)?.into_iter().map(|place| place.map(|place| before + place)));
-    places.extend((reference.len() - behind..reference.len()).map(Some));
+    places.extend((reference.len() - suffix..reference.len()).map(Some));
     crossed(reference, own, &mut places);
     let alike = places.iter().flatten().count();
     // Two processes with little in common did not take part in the same calls.

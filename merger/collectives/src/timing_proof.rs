@@ -33,7 +33,7 @@ pub(super) struct RejectedByTiming {
     /// One line for each communicator with its calls and the reason.
     pub(super) lines: Vec<String>,
     /// Communicators of the rejected calls.
-    pub(super) comms: BTreeSet<u64>,
+    pub(super) communicators: BTreeSet<u64>,
 }
 
 /// Number of usable calls of a communicator, and of contradicted ones.
@@ -41,28 +41,31 @@ type Tally = (u64, u64);
 
 /// Decision of rank 0: the groups of domains that may be compared, by communicator.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Ruling {
+struct TimingDecision {
     parts: BTreeMap<u64, Vec<Vec<u32>>>,
     unproven: RejectedByTiming,
 }
 
-/// Splits calls of several domains that are not shown to be one collective. `comms` are the communicators whose
-/// calls are matched by order alone, `contradicted` the number of their contradicted calls.
-pub(super) fn prove(
+/// Splits calls of several domains that are not shown to be one collective. `communicators` are the
+/// communicators whose calls are matched by order alone, `contradicted` the number of their contradicted calls.
+pub(super) fn accept_by_timing(
     comm: &impl Comm,
     members: &JobMembers,
-    comms: &BTreeSet<u64>,
+    communicators: &BTreeSet<u64>,
     contradicted: &BTreeMap<u64, u64>,
     kept: &mut Vec<MatchedCollective>,
 ) -> Result<RejectedByTiming, Failure> {
     let domains = Domains::new(members);
-    if comms.is_empty() || domains.names.len() < 2 {
+    if communicators.is_empty() || domains.names.len() < 2 {
         return Ok(RejectedByTiming::default());
     }
     let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    let most = (MAX_INTERVALS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
-    for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == WaitPattern::AllForAll) {
+    let most =
+        (MAX_INTERVALS / (domains.names.len() * communicators.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
+    for one in
+        kept.iter().filter(|one| communicators.contains(&one.comm) && one.waits == WaitPattern::AllForAll)
+    {
         let stays = domains.stays(one);
         if stays.len() > 1 {
             tallies.entry(one.comm).or_default().0 += 1;
@@ -73,81 +76,82 @@ pub(super) fn prove(
             }
         }
     }
-    contradicted.iter().for_each(|(comm, n)| tallies.entry(*comm).or_default().1 += n);
-    rounds.iter_mut().for_each(|(comm, rounds)| keep_lowest(*comm, rounds, most));
+    contradicted.iter().for_each(|(hash, n)| tallies.entry(*hash).or_default().1 += n);
+    rounds.iter_mut().for_each(|(hash, rounds)| keep_lowest(*hash, rounds, most));
     let gathered = gather_on_rank_0(comm, (rounds, tallies))?;
-    let ruling = broadcast_result(comm, || Ok(rule(gathered, most, &domains, members)))?;
-    *kept = std::mem::take(kept).into_iter().flat_map(|one| take_apart(one, &ruling, &domains)).collect();
-    Ok(ruling.unproven)
+    let decision = broadcast_result(comm, || Ok(decide(gathered, most, &domains, members)))?;
+    *kept =
+        std::mem::take(kept).into_iter().flat_map(|one| split_collective(one, &decision, &domains)).collect();
+    Ok(decision.unproven)
 }
 
-fn keep_lowest(comm: u64, rounds: &mut Vec<TimedRound>, most: usize) {
-    rounds.sort_by_key(|round| sample_key(comm, round.seq));
+fn keep_lowest(communicator: u64, rounds: &mut Vec<TimedRound>, most: usize) {
+    rounds.sort_by_key(|round| sample_key(communicator, round.seq));
     rounds.truncate(most);
 }
 
 /// Decides on rank 0 which domains of each communicator took part in the same collectives.
-fn rule(
+fn decide(
     gathered: Vec<(BTreeMap<u64, Vec<TimedRound>>, BTreeMap<u64, Tally>)>,
     most: usize,
     domains: &Domains<'_>,
     members: &JobMembers,
-) -> Ruling {
+) -> TimingDecision {
     let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
     for (their_rounds, their_tallies) in gathered {
-        for (comm, mut some) in their_rounds {
-            rounds.entry(comm).or_default().append(&mut some);
+        for (communicator, mut some) in their_rounds {
+            rounds.entry(communicator).or_default().append(&mut some);
         }
-        for (comm, (used, wrong)) in their_tallies {
-            let tally = tallies.entry(comm).or_default();
+        for (communicator, (used, wrong)) in their_tallies {
+            let tally = tallies.entry(communicator).or_default();
             *tally = (tally.0 + used, tally.1 + wrong);
         }
     }
-    let mut ruling = Ruling::default();
+    let mut decision = TimingDecision::default();
     let mut more = 0;
-    for (comm, mut rounds) in rounds {
-        keep_lowest(comm, &mut rounds, most);
+    for (communicator, mut rounds) in rounds {
+        keep_lowest(communicator, &mut rounds, most);
         rounds.sort_by_key(|round| round.seq);
         let domains_of = |round: &TimedRound| round.stays.iter().map(|stay| stay.domain).collect();
         let here: Vec<u32> = rounds.first().map_or(Vec::new(), domains_of);
         rounds.retain(|round| domains_of(round) == here);
-        let (used, wrong) = tallies.get(&comm).copied().unwrap_or_default();
+        let (used, wrong) = tallies.get(&communicator).copied().unwrap_or_default();
         let why = if wrong * CONTRADICTED_PART > used + wrong {
             let all = grouped(used + wrong);
             let wrong = grouped(wrong);
-            ruling.parts.insert(comm, Vec::new());
+            decision.parts.insert(communicator, Vec::new());
             Some(format!("in {wrong} of {all} calls a rank left before another one on its node came"))
         } else {
             let found = evidence(&rounds, here.len());
             let doubt = found.doubts.first().copied();
             let parts =
                 found.parts.iter().map(|part| part.iter().map(|place| here[*place]).collect()).collect();
-            ruling.parts.insert(comm, parts);
-            doubt.map(|doubt| words(doubt, &here, domains))
+            decision.parts.insert(communicator, parts);
+            doubt.map(|doubt| describe_reason(doubt, &here, domains))
         };
         let Some(why) = why else { continue };
-        ruling.unproven.calls += used;
-        ruling.unproven.comms.insert(comm);
-        if ruling.unproven.lines.len() == MAX_SHOWN_COMMUNICATORS {
+        decision.unproven.calls += used;
+        decision.unproven.communicators.insert(communicator);
+        if decision.unproven.lines.len() == MAX_SHOWN_COMMUNICATORS {
             more += 1;
             continue;
         }
-        let parts = ruling.parts.get(&comm).map_or(&[][..], Vec::as_slice);
+        let parts = decision.parts.get(&communicator).map_or(&[][..], Vec::as_slice);
         let first = here.first().copied().unwrap_or(0);
         let reached = parts.iter().find(|part| part.contains(&first)).map_or(&[][..], Vec::as_slice);
         let out: Vec<u32> = here.iter().copied().filter(|d| *d != first && !reached.contains(d)).collect();
-        let which = format!("{} calls of {}", grouped(used), domains.told(&out, &here, first, members));
-        ruling.unproven.lines.push(format!("{which}: {why}"));
+        let which = format!("{} calls of {}", grouped(used), domains.describe(&out, &here, first, members));
+        decision.unproven.lines.push(format!("{which}: {why}"));
     }
     if more > 0 {
-        ruling.unproven.lines.push(format!("and calls on {more} more communicators"));
+        decision.unproven.lines.push(format!("and calls on {more} more communicators"));
     }
-    ruling
+    decision
 }
 
 /// Describes the reason of a rejection.
-fn words(
+fn describe_reason(
     (domain, other, doubt): (usize, usize, RejectionReason),
     here: &[u32],
     domains: &Domains<'_>,
@@ -182,8 +186,12 @@ fn words(
 
 /// Keeps a call that is shown to be one collective. Splits any other call into one collective for each group of
 /// domains and for each remaining domain.
-fn take_apart(one: MatchedCollective, ruling: &Ruling, domains: &Domains<'_>) -> Vec<MatchedCollective> {
-    let Some(parts) = ruling.parts.get(&one.comm) else {
+fn split_collective(
+    one: MatchedCollective,
+    decision: &TimingDecision,
+    domains: &Domains<'_>,
+) -> Vec<MatchedCollective> {
+    let Some(parts) = decision.parts.get(&one.comm) else {
         // The call has a number, or the communicator is on one node only.
         return vec![one];
     };
@@ -244,7 +252,7 @@ impl<'a> Domains<'a> {
 
     /// Names the domains whose calls are not compared, with their ranks, and the domain with which they are not
     /// compared.
-    fn told(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
+    fn describe(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
         let out = if out.is_empty() { here } else { out };
         let mut hosts: Vec<&str> =
             out.iter().take(MAX_NAMED_HOSTS).map(|domain| self.host(*domain)).collect();
@@ -319,7 +327,8 @@ mod tests {
                 calls(7).into_iter().chain(calls(8)).filter(mine).collect();
             let here = if comm.rank() == 0 { contradicted } else { 0 };
             let wrong = BTreeMap::from([(7, here)]);
-            let unproven = prove(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut kept).unwrap();
+            let unproven =
+                accept_by_timing(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut kept).unwrap();
             (kept, unproven)
         });
         let unproven = outcomes[0].1.clone();
