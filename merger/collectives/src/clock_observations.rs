@@ -34,7 +34,7 @@ impl MatchedCollectives {
         let places: BTreeMap<&ClockDomain, u32> = domains.iter().zip(0..).collect();
         let domain_of: Vec<Option<u32>> =
             self.members.all.iter().map(|one| places.get(&one.domain).copied()).collect();
-        let shared = || self.kept.iter().filter_map(|kept| Shared::new(kept, &domain_of));
+        let shared = || self.matched.iter().filter_map(|one| Shared::new(one, &domain_of));
         let spans = spans(comm, shared(), domains.len())?;
         let most = (MAX_OBSERVATIONS / (RUN_PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
 
@@ -44,7 +44,7 @@ impl MatchedCollectives {
         for one in shared() {
             let Some(Some(span)) = spans.get(one.domain as usize) else { continue };
             let chosen = parts.entry((one.domain, span.part(one.at))).or_default();
-            chosen.push((sample_key(one.kept.comm, one.kept.seq), one));
+            chosen.push((sample_key(one.collective.comm, one.collective.seq), one));
             if chosen.len() > 2 * most + 16 {
                 keep_lowest(chosen, most);
             }
@@ -71,38 +71,41 @@ fn keep_lowest<T>(chosen: &mut Vec<(u64, T)>, most: usize) {
 
 /// A collective between several clock domains.
 struct Shared<'a> {
-    kept: &'a MatchedCollective,
+    collective: &'a MatchedCollective,
     /// Clock domain of the first rank, and the time at which that rank entered.
     domain: u32,
     at: i64,
 }
 
 impl<'a> Shared<'a> {
-    fn new(kept: &'a MatchedCollective, domain_of: &[Option<u32>]) -> Option<Shared<'a>> {
+    fn new(collective: &'a MatchedCollective, domain_of: &[Option<u32>]) -> Option<Shared<'a>> {
         let domain = |participant: u32| domain_of.get(participant as usize).copied().flatten();
-        let first = kept.guests.first()?;
+        let first = collective.calls.first()?;
         let own = domain(first.participant)?;
-        let others = kept.guests.iter().any(|guest| domain(guest.participant) != Some(own));
+        let others = collective.calls.iter().any(|call| domain(call.participant) != Some(own));
         // A rooted collective is usable only if its root is recorded.
-        let rooted = kept.waits != WaitPattern::AllForAll;
-        let known = kept.root.is_some() && kept.guests.iter().all(|guest| guest.rank.is_some());
-        (others && (!rooted || known)).then_some(Shared { kept, domain: own, at: first.enter })
+        let rooted = collective.waits != WaitPattern::AllForAll;
+        let known = collective.root.is_some() && collective.calls.iter().all(|call| call.rank.is_some());
+        (others && (!rooted || known)).then_some(Shared { collective, domain: own, at: first.enter })
     }
 
     fn observation(&self, domain_of: &[Option<u32>]) -> CollectiveObservation {
-        let needs = match (self.kept.waits, self.kept.root) {
-            (WaitPattern::AllForAll, _) if self.kept.by_order => WaitRelation::AllOfAllByTimes,
+        let needs = match (self.collective.waits, self.collective.root) {
+            (WaitPattern::AllForAll, _) if self.collective.by_order => WaitRelation::AllOfAllByTimes,
             (WaitPattern::AllForAll, _) => WaitRelation::AllOfAll,
             (WaitPattern::AllForRoot, Some(root)) => WaitRelation::AllOfRoot(root),
             (WaitPattern::RootForAll, Some(root)) => WaitRelation::RootOfAll(root),
             _ => WaitRelation::Nothing,
         };
-        let attendance = |guest: &RankCall| {
-            let domain = domain_of.get(guest.participant as usize).copied().flatten()?;
-            let rank = guest.rank.unwrap_or(guest.participant);
-            Some(RankInterval { domain, rank, enter: LocalNs(guest.enter), exit: LocalNs(guest.exit) })
+        let attendance = |call: &RankCall| {
+            let domain = domain_of.get(call.participant as usize).copied().flatten()?;
+            let rank = call.rank.unwrap_or(call.participant);
+            Some(RankInterval { domain, rank, enter: LocalNs(call.enter), exit: LocalNs(call.exit) })
         };
-        CollectiveObservation { needs, attendances: self.kept.guests.iter().filter_map(attendance).collect() }
+        CollectiveObservation {
+            needs,
+            attendances: self.collective.calls.iter().filter_map(attendance).collect(),
+        }
     }
 }
 

@@ -32,9 +32,9 @@ impl MatchedCollectives {
         fits: &BTreeMap<ClockDomain, DomainFit>,
     ) -> Result<Option<ExitSpread>, Failure> {
         let clocks = ParticipantClocks::new(&self.members, fits);
-        let comparable = self.kept.iter().filter(|one| one.guests.len() > 1 && clocks.can_compare(one));
+        let comparable = self.matched.iter().filter(|one| one.calls.len() > 1 && clocks.can_compare(one));
         let distance = |one: &MatchedCollective| {
-            let exits = one.guests.iter().map(|guest| clocks.job_time(guest.participant, guest.exit));
+            let exits = one.calls.iter().map(|call| clocks.job_time(call.participant, call.exit));
             let (first, last) = exits.fold((i64::MAX, i64::MIN), |(a, b), exit| (a.min(exit), b.max(exit)));
             last.saturating_sub(first)
         };

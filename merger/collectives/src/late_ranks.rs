@@ -29,7 +29,7 @@ const COUNTED_PERCENT: i64 = 95;
 /// together.
 const TOGETHER_PERCENT: i64 = 75;
 
-/// How a rank kept others waiting.
+/// How a rank collective others waiting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LateRank {
     /// The rank; absent if the process has none.
@@ -141,15 +141,15 @@ impl MatchedCollectives {
         fits: &BTreeMap<ClockDomain, DomainFit>,
     ) -> Result<(Vec<LateRank>, Option<LatenessSummary>), Failure> {
         let clocks = ParticipantClocks::new(&self.members, fits);
-        let for_all = || self.kept.iter().filter(|kept| kept.waits == WaitPattern::AllForAll);
+        let for_all = || self.matched.iter().filter(|one| one.waits == WaitPattern::AllForAll);
         let compared: Vec<(&MatchedCollective, CollectiveWait)> =
-            for_all().filter_map(|kept| Some((kept, waiting(kept, &clocks)?))).collect();
+            for_all().filter_map(|one| Some((one, waiting(one, &clocks)?))).collect();
         let start_up = find_start_up(comm, &clocks, &compared)?;
         let mut own = Sums { not_aligned: (for_all().count() - compared.len()) as u64, ..Sums::default() };
         let firsts = self.members.firsts();
         let first_of = |participant: u32| firsts.get(participant as usize).copied().unwrap_or(participant);
-        for (kept, waiting) in &compared {
-            own.add(kept, waiting, &self.members, &first_of, start_up.as_ref().map(|(end, _)| *end));
+        for (collective, waiting) in &compared {
+            own.add(collective, waiting, &self.members, &first_of, start_up.as_ref().map(|(end, _)| *end));
         }
         own.add_not_compared(self, &clocks, start_up.as_ref());
         drop(compared);
@@ -169,15 +169,15 @@ impl Sums {
     /// synchronised counts as start-up at any time.
     fn add(
         &mut self,
-        kept: &MatchedCollective,
+        collective: &MatchedCollective,
         waiting: &CollectiveWait,
         members: &JobMembers,
         first_of: &dyn Fn(u32) -> u32,
         start_up: Option<i64>,
     ) {
         self.compared += 1;
-        for guest in &kept.guests {
-            self.by_participant.entry(first_of(guest.participant)).or_default().collectives += 1;
+        for call in &collective.calls {
+            self.by_participant.entry(first_of(call.participant)).or_default().collectives += 1;
         }
         if start_up.is_some_and(|end| waiting.last_exit <= end) {
             self.start_up_waited += waiting.waited_ns;
@@ -220,24 +220,24 @@ impl Sums {
     /// of start-up, ns of the job, and its description.
     fn add_not_compared(
         &mut self,
-        matched: &MatchedCollectives,
+        collectives: &MatchedCollectives,
         clocks: &ParticipantClocks<'_>,
         start_up: Option<&(i64, StartUp)>,
     ) {
-        let untimed = &matched.untimed;
+        let untimed = &collectives.untimed;
         let is_after = |participant: u32, enter: i64| {
             start_up.is_none_or(|(end, _)| clocks.job_time(participant, enter) >= *end)
         };
         let calls = untimed.calls.iter().filter(|calls| is_after(calls.participant, calls.enter));
         calls.for_each(|calls| self.sampled_calls.add(&calls.function.name(), calls.ns));
         let is_compared =
-            |kept: &MatchedCollective| kept.waits == WaitPattern::AllForAll && clocks.can_compare(kept);
-        for kept in matched.kept.iter().filter(|kept| !is_compared(kept)) {
-            if kept.guests.first().is_some_and(|first| is_after(first.participant, first.enter)) {
-                self.sampled_calls.add(&kept.function.name(), kept.time_inside());
+            |one: &MatchedCollective| one.waits == WaitPattern::AllForAll && clocks.can_compare(one);
+        for one in collectives.matched.iter().filter(|one| !is_compared(one)) {
+            if one.calls.first().is_some_and(|first| is_after(first.participant, first.enter)) {
+                self.sampled_calls.add(&one.function.name(), one.time_inside());
             }
-            if kept.waits != WaitPattern::AllForAll {
-                *self.silent.entry(kept.function.name().into_owned()).or_default() += 1;
+            if one.waits != WaitPattern::AllForAll {
+                *self.silent.entry(one.function.name().into_owned()).or_default() += 1;
             }
         }
         self.sampled_calls.append(&untimed.unproven);
@@ -289,13 +289,13 @@ impl Sums {
     /// Derives the late ranks and the summary from the sums of all merge ranks.
     fn outcome(
         self,
-        matched: &MatchedCollectives,
+        collectives: &MatchedCollectives,
         firsts: &[u32],
         start_up: Option<StartUp>,
     ) -> (Vec<LateRank>, Option<LatenessSummary>) {
-        let members = &matched.members;
+        let members = &collectives.members;
         let run_ns = members.run_ns();
-        let one_in = i64::try_from(matched.counts.one_in.max(1)).unwrap_or(i64::MAX);
+        let one_in = i64::try_from(collectives.counts.one_in.max(1)).unwrap_or(i64::MAX);
         let of_job = |ns: Saturating<i64>| ns.0.saturating_mul(one_in);
         let ranks: BTreeSet<u32> = firsts.iter().copied().collect();
         if ranks.len() < 2 {
@@ -344,7 +344,7 @@ impl Sums {
             bound_ns: median(self.bounds),
             not_compared_ns: (not_compared.total(), not_compared.in_collectives()),
             poll_gaps_ns: first_processes().fold(0, |sum: i64, one| sum.saturating_add(one.poll_gaps_ns)),
-            absence: matched.absence.clone(),
+            absence: collectives.absence.clone(),
             is_start_up,
             ranks_of,
         };

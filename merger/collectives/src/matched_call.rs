@@ -95,18 +95,18 @@ pub struct MatchedCollective {
     /// Rank of the root in the communicator.
     pub root: Option<u32>,
     /// Calls of its ranks, by participant; empty if the times do not show when ranks waited.
-    pub guests: Vec<RankCall>,
+    pub calls: Vec<RankCall>,
 }
 
 impl MatchedCollective {
     /// Returns whether its times show when ranks waited.
     pub fn is_timed(&self) -> bool {
-        !self.guests.is_empty()
+        !self.calls.is_empty()
     }
 
     /// Returns the time that all ranks spent in the collective, ns.
     pub(super) fn time_inside(&self) -> i64 {
-        let times = self.guests.iter().map(|guest| guest.exit.saturating_sub(guest.enter).max(0));
+        let times = self.calls.iter().map(|call| call.exit.saturating_sub(call.enter).max(0));
         times.fold(0, i64::saturating_add)
     }
 }
@@ -150,19 +150,19 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict 
     let root = calls.iter().find_map(|call| call.root);
     let kind = sample_key(u64::from(first.function.byte()), first.size.unwrap_or(-1) as u64);
     let CallRecord { comm, seq, function, .. } = *first;
-    let mut kept =
-        MatchedCollective { comm, seq, function, kind, by_order: false, waits, root, guests: Vec::new() };
+    let mut matched =
+        MatchedCollective { comm, seq, function, kind, by_order: false, waits, root, calls: Vec::new() };
     if !calls.iter().all(has_data) || waits == WaitPattern::Unknown {
-        return MatchVerdict::Matched(kept);
+        return MatchVerdict::Matched(matched);
     }
-    let guest = |call: &CallRecord| {
+    let rank_call = |call: &CallRecord| {
         let CallRecord { participant, rank, enter, own_time, .. } = *call;
         Some(RankCall { participant, rank, enter, exit: call.exit?, own_time })
     };
-    kept.guests = calls.iter().map(guest).collect::<Option<_>>().unwrap_or_default();
-    match contradiction(&kept.guests, members).filter(|_| waits == WaitPattern::AllForAll) {
+    matched.calls = calls.iter().map(rank_call).collect::<Option<_>>().unwrap_or_default();
+    match contradiction(&matched.calls, members).filter(|_| waits == WaitPattern::AllForAll) {
         Some((left, entered)) => MatchVerdict::Contradicted(left, entered),
-        None => MatchVerdict::Matched(kept),
+        None => MatchVerdict::Matched(matched),
     }
 }
 
@@ -179,13 +179,13 @@ fn has_data(call: &CallRecord) -> bool {
 
 /// Finds two ranks on one clock of which one left before the other entered. Returns the first to leave and the
 /// last to enter, of the first such clock domain.
-fn contradiction(guests: &[RankCall], members: &JobMembers) -> Option<(u32, u32)> {
+fn contradiction(calls: &[RankCall], members: &JobMembers) -> Option<(u32, u32)> {
     let mut by_domain = BTreeMap::new();
-    for guest in guests {
-        let Some(participant) = members.get(guest.participant) else { continue };
-        let (last, first) = by_domain.entry(&participant.domain).or_insert((guest, guest));
-        *last = if guest.enter > last.enter { guest } else { last };
-        *first = if guest.exit < first.exit { guest } else { first };
+    for call in calls {
+        let Some(participant) = members.get(call.participant) else { continue };
+        let (last, first) = by_domain.entry(&participant.domain).or_insert((call, call));
+        *last = if call.enter > last.enter { call } else { last };
+        *first = if call.exit < first.exit { call } else { first };
     }
     let early = by_domain.values().find(|(last, first)| last.enter > first.exit);
     early.map(|(last, first)| (first.participant, last.participant))

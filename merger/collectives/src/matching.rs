@@ -60,7 +60,7 @@ pub struct CollectiveCounts {
 #[derive(Debug, Default)]
 pub struct MatchedCollectives {
     /// Collectives that this merge rank owns, ordered by communicator and number.
-    pub kept: Vec<MatchedCollective>,
+    pub matched: Vec<MatchedCollective>,
     /// All processes that take part in collectives.
     pub members: JobMembers,
     /// Counts of the whole job.
@@ -118,7 +118,7 @@ pub fn match_calls(
     }
     let mut records = exchange(comm, &members, &mut processes, &mut untimed.calls)?;
     records.par_sort_unstable();
-    let mut kept = Vec::new();
+    let mut matched = Vec::new();
     let alone = processes.iter().map(|process| process.alone).sum();
     let mut counts = CollectiveCounts { alone, ..CollectiveCounts::default() };
     let mut faults: Vec<Fault> = Vec::new();
@@ -143,7 +143,7 @@ pub fn match_calls(
                     *untimed.matched.entry(one.function).or_default() += 1;
                 }
                 let by_order = differences.by_order.contains(&communicator);
-                kept.extend(one.is_timed().then_some(MatchedCollective { by_order, ..one }));
+                matched.extend(one.is_timed().then_some(MatchedCollective { by_order, ..one }));
             }
             verdict => {
                 match verdict {
@@ -167,11 +167,11 @@ pub fn match_calls(
         }
     }
     drop(records);
-    let by_order = |kept: &[MatchedCollective]| time_in(kept.iter().filter(|one| one.by_order));
-    let before = by_order(&kept);
+    let by_order = |matched: &[MatchedCollective]| time_in(matched.iter().filter(|one| one.by_order));
+    let before = by_order(&matched);
     let unproven =
-        accept_by_timing(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
-    untimed.unproven = before.without(&by_order(&kept));
+        accept_by_timing(comm, &members, &differences.by_order, &contradicted_by_order, &mut matched)?;
+    untimed.unproven = before.without(&by_order(&matched));
     let absence = absence::longest(comm, &members, &processes, longest)?;
     keep_first(&mut faults);
     let mut faults = messages::gather::<Vec<Fault>>(comm, &faults)?.concat();
@@ -200,7 +200,16 @@ pub fn match_calls(
     };
     let has_unproven_names = !unproven.communicators.is_disjoint(&differences.named);
     let unproven = unproven.lines;
-    Ok(MatchedCollectives { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
+    Ok(MatchedCollectives {
+        matched,
+        members,
+        counts,
+        faults,
+        unproven,
+        has_unproven_names,
+        untimed,
+        absence,
+    })
 }
 
 /// Returns, for each communicator with a process that is still being recorded, the last collective that all of
@@ -439,7 +448,7 @@ mod tests {
         (matched, timed, incomplete, mismatched)
     }
 
-    /// Result with the given number of merge ranks, each with consecutive processes: counts, faults, kept
+    /// Result with the given number of merge ranks, each with consecutive processes: counts, faults, matched
     /// collectives.
     fn outcome(
         job: &[ProcessCollectives],
@@ -457,10 +466,10 @@ mod tests {
             match_calls(comm, &sample, own).unwrap()
         });
         let first = &results[0];
-        let mut kept: Vec<MatchedCollective> = results.iter().flat_map(|r| r.kept.clone()).collect();
-        kept.sort_by_key(|kept| (kept.comm, kept.seq));
+        let mut matched: Vec<MatchedCollective> = results.iter().flat_map(|r| r.matched.clone()).collect();
+        matched.sort_by_key(|one| (one.comm, one.seq));
         assert!(results.iter().all(|r| (&r.counts, &r.faults) == (&first.counts, &first.faults)));
-        (first.counts.clone(), first.faults.clone(), kept)
+        (first.counts.clone(), first.faults.clone(), matched)
     }
 
     proptest! {
@@ -491,7 +500,7 @@ mod tests {
             let job = job(&plan);
             let alone = outcome(&job, 1, most);
             let all = outcome(&job, 1, 1 << 20);
-            prop_assert!(alone.2.iter().all(|kept| all.2.contains(kept)));
+            prop_assert!(alone.2.iter().all(|one| all.2.contains(one)));
             prop_assert_eq!(&outcome(&job, 3, most), &alone);
         }
     }
@@ -562,8 +571,8 @@ mod tests {
             call.enter -= 5_000_000;
             call.exit = call.exit.map(|exit| exit - 5_000_000);
         }
-        let (counts, faults, kept) = outcome(&job, 1, 1 << 20);
-        assert_eq!((counts.matched, counts.contradicted, kept.len()), (1, 1, 1));
+        let (counts, faults, matched) = outcome(&job, 1, 1 << 20);
+        assert_eq!((counts.matched, counts.contradicted, matched.len()), (1, 1, 1));
         assert!(faults[0].contains("rank 0 left it before rank 1 came"), "{faults:?}");
     }
 }

@@ -38,8 +38,8 @@ impl<'a> ParticipantClocks<'a> {
 
     /// Returns whether the times of all ranks are from one clock or from aligned clocks.
     pub(super) fn can_compare(&self, collective: &MatchedCollective) -> bool {
-        let Some(first) = collective.guests.first() else { return false };
-        let mut participants = collective.guests.iter().map(|guest| guest.participant);
+        let Some(first) = collective.calls.first() else { return false };
+        let mut participants = collective.calls.iter().map(|call| call.participant);
         participants.clone().all(|participant| self.domain(participant) == self.domain(first.participant))
             || participants
                 .all(|participant| self.fit(participant).is_some_and(|fit| fit.method != AlignMethod::None))

@@ -48,7 +48,7 @@ pub(super) fn find_start_up(
     compared: &[(&MatchedCollective, CollectiveWait)],
 ) -> Result<Option<(i64, StartUp)>, Failure> {
     let all = &clocks.members.all;
-    let of_everyone = compared.iter().filter(|(one, _)| one.guests.len() == all.len());
+    let of_everyone = compared.iter().filter(|(one, _)| one.calls.len() == all.len());
     let first = |(_, wait): &(&MatchedCollective, CollectiveWait)| FirstCollective {
         enter: wait.first_enter,
         exit: wait.last_exit,

@@ -53,7 +53,7 @@ pub(super) fn accept_by_timing(
     members: &JobMembers,
     communicators: &BTreeSet<u64>,
     contradicted: &BTreeMap<u64, u64>,
-    kept: &mut Vec<MatchedCollective>,
+    matched: &mut Vec<MatchedCollective>,
 ) -> Result<RejectedByTiming, Failure> {
     let domains = Domains::new(members);
     if communicators.is_empty() || domains.names.len() < 2 {
@@ -64,7 +64,7 @@ pub(super) fn accept_by_timing(
     let most =
         (MAX_INTERVALS / (domains.names.len() * communicators.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
     for one in
-        kept.iter().filter(|one| communicators.contains(&one.comm) && one.waits == WaitPattern::AllForAll)
+        matched.iter().filter(|one| communicators.contains(&one.comm) && one.waits == WaitPattern::AllForAll)
     {
         let stays = domains.stays(one);
         if stays.len() > 1 {
@@ -80,8 +80,10 @@ pub(super) fn accept_by_timing(
     rounds.iter_mut().for_each(|(hash, rounds)| keep_lowest(*hash, rounds, most));
     let gathered = gather_on_rank_0(comm, (rounds, tallies))?;
     let decision = broadcast_result(comm, || Ok(decide(gathered, most, &domains, members)))?;
-    *kept =
-        std::mem::take(kept).into_iter().flat_map(|one| split_collective(one, &decision, &domains)).collect();
+    *matched = std::mem::take(matched)
+        .into_iter()
+        .flat_map(|one| split_collective(one, &decision, &domains))
+        .collect();
     Ok(decision.unproven)
 }
 
@@ -200,11 +202,11 @@ fn split_collective(
         parts.iter().find(|part| part.contains(&domain)).map_or(domain, |part| part[0])
     };
     let mut by_part: BTreeMap<u32, MatchedCollective> = BTreeMap::new();
-    for guest in &one.guests {
-        let part = by_part.entry(part_of(guest.participant));
-        part.or_insert_with(|| MatchedCollective { guests: Vec::new(), ..one.clone() }).guests.push(*guest);
+    for call in &one.calls {
+        let part = by_part.entry(part_of(call.participant));
+        part.or_insert_with(|| MatchedCollective { calls: Vec::new(), ..one.clone() }).calls.push(*call);
     }
-    by_part.into_values().filter(|part| part.guests.len() > 1).collect()
+    by_part.into_values().filter(|part| part.calls.len() > 1).collect()
 }
 
 /// The clock domains of all participants.
@@ -236,11 +238,11 @@ impl<'a> Domains<'a> {
     /// Returns the interval of each domain in a call, in order of the domains.
     fn stays(&self, one: &MatchedCollective) -> Vec<DomainInterval> {
         let mut by_domain: BTreeMap<u32, (i64, Vec<i64>)> = BTreeMap::new();
-        for guest in &one.guests {
-            let Some(domain) = self.of.get(guest.participant as usize) else { continue };
-            let (enter, exits) = by_domain.entry(*domain).or_insert((guest.enter, Vec::new()));
-            *enter = guest.enter.max(*enter);
-            exits.push(guest.exit);
+        for call in &one.calls {
+            let Some(domain) = self.of.get(call.participant as usize) else { continue };
+            let (enter, exits) = by_domain.entry(*domain).or_insert((call.enter, Vec::new()));
+            *enter = call.enter.max(*enter);
+            exits.push(call.exit);
         }
         let stay = |(domain, (enter, mut exits)): (u32, (i64, Vec<i64>))| {
             exits.sort_unstable();
@@ -294,14 +296,14 @@ mod tests {
                 |rank: u64| (sample_key(sample_key(comm, seq), rank) % 1_000_000 + seq * 5_000_000) as i64;
             let last = |ranks: std::ops::Range<u64>| ranks.map(enter).max().unwrap_or(0);
             let exit = |rank: u64| if rank < 4 { last(0..4) } else { last(4..6) + 700_000 } + 9_000;
-            let guest = |rank: u64| RankCall {
+            let rank_call = |rank: u64| RankCall {
                 participant: rank as u32,
                 rank: None,
                 enter: if rank < 4 { enter(rank) } else { enter(rank) + 700_000 },
                 exit: exit(rank) + (sample_key(seq, rank) % 2_000) as i64,
                 own_time: None,
             };
-            let guests = (0..6).map(guest).collect();
+            let calls = (0..6).map(rank_call).collect();
             let function = CollectiveFunction::named(b"MPI_Allreduce").unwrap();
             MatchedCollective {
                 comm,
@@ -311,7 +313,7 @@ mod tests {
                 by_order: true,
                 waits: WaitPattern::AllForAll,
                 root: None,
-                guests,
+                calls,
             }
         };
         (1..=CALLS).map(call).collect()
@@ -323,43 +325,45 @@ mod tests {
             let mine = |one: &MatchedCollective| {
                 sample_key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64
             };
-            let mut kept: Vec<MatchedCollective> =
+            let mut matched: Vec<MatchedCollective> =
                 calls(7).into_iter().chain(calls(8)).filter(mine).collect();
             let here = if comm.rank() == 0 { contradicted } else { 0 };
             let wrong = BTreeMap::from([(7, here)]);
             let unproven =
-                accept_by_timing(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut kept).unwrap();
-            (kept, unproven)
+                accept_by_timing(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut matched).unwrap();
+            (matched, unproven)
         });
         let unproven = outcomes[0].1.clone();
         assert!(outcomes.iter().all(|outcome| outcome.1 == unproven), "all ranks are told the same");
-        let mut kept: Vec<MatchedCollective> = outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
-        kept.sort_by_key(|one| (one.comm, one.seq, one.guests[0].participant));
-        (kept, unproven)
+        let mut matched: Vec<MatchedCollective> =
+            outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
+        matched.sort_by_key(|one| (one.comm, one.seq, one.calls[0].participant));
+        (matched, unproven)
     }
 
     #[test]
     fn calls_are_taken_apart_in_the_same_way_by_any_number_of_merge_ranks() {
-        let (kept, unproven) = outcome(1, 0);
+        let (matched, unproven) = outcome(1, 0);
         assert_eq!(unproven.calls, CALLS);
         assert_eq!(unproven.lines.len(), 1, "{unproven:?}");
         assert!(
             unproven.lines[0].starts_with("200 calls of h2 (ranks 4 to 5) and h0: ends on"),
             "{unproven:?}"
         );
-        let sizes =
-            |comm| kept.iter().filter(|one| one.comm == comm).map(|one| one.guests.len()).collect::<Vec<_>>();
+        let sizes = |comm| {
+            matched.iter().filter(|one| one.comm == comm).map(|one| one.calls.len()).collect::<Vec<_>>()
+        };
         assert_eq!(sizes(7), [4, 2].repeat(CALLS as usize));
         assert_eq!(sizes(8), [6].repeat(CALLS as usize), "others are left alone");
-        assert_eq!(outcome(3, 0), (kept, unproven));
+        assert_eq!(outcome(3, 0), (matched, unproven));
     }
 
     #[test]
     fn ranks_of_a_node_that_are_on_several_communicators_tell_nothing_of_other_nodes() {
-        let (kept, unproven) = outcome(2, 20);
-        assert!(kept.iter().filter(|one| one.comm == 7).all(|one| one.guests.len() == 2));
+        let (matched, unproven) = outcome(2, 20);
+        assert!(matched.iter().filter(|one| one.comm == 7).all(|one| one.calls.len() == 2));
         let why = "in 20 of 220 calls a rank left before another one on its node came";
         assert!(unproven.lines[0].ends_with(why), "{unproven:?}");
-        assert!(outcome(2, 5).0.iter().any(|one| one.comm == 7 && one.guests.len() == 4));
+        assert!(outcome(2, 5).0.iter().any(|one| one.comm == 7 && one.calls.len() == 4));
     }
 }

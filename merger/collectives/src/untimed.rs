@@ -164,9 +164,9 @@ pub(super) fn time_over_shortest(durations: impl Iterator<Item = i64>, spread: i
 }
 
 /// Returns the time of all ranks in matched collectives, by function.
-pub(super) fn time_in<'a>(kept: impl Iterator<Item = &'a MatchedCollective>) -> CallTimes {
+pub(super) fn time_in<'a>(collectives: impl Iterator<Item = &'a MatchedCollective>) -> CallTimes {
     let mut times = CallTimes::default();
-    for one in kept {
+    for one in collectives {
         times.add(&one.function.name(), one.time_inside());
     }
     times
