@@ -86,24 +86,24 @@ impl Estimate {
         // alignment.
         let probed = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
         let from_probes = alone(&probed, LinkNoise::Guessed);
-        let gatherings = if by_collectives {
-            collectives::gatherings(&observations.meetings, domains)
+        let comparable = if by_collectives {
+            collectives::comparable_collectives(&observations.collectives, domains)
         } else {
             Vec::new()
         };
-        let rough = alone(&collectives::links(&gatherings, None, domains), LinkNoise::Trusted);
-        let habits = habits(&gatherings, &rough);
-        let met = collectives::links(&gatherings, Some(&habits), domains);
-        let (meetings, scattered): (Vec<ClockLink>, Vec<ClockLink>) = met
+        let rough = alone(&collectives::links(&comparable, None, domains), LinkNoise::Trusted);
+        let habits = habits(&comparable, &rough);
+        let all_collectives = collectives::links(&comparable, Some(&habits), domains);
+        let (unscattered, scattered): (Vec<ClockLink>, Vec<ClockLink>) = all_collectives
             .into_iter()
             .partition(|link| !(is_scattered(link, &probed) && is_covered(link, &probed, &from_probes)));
 
         // Then both are combined, without the collectives of domains in which the probes refute them.
         let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
-        let certain = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
-        let probed_alone = ProbedLinks { located: &from_probes, certain: &certain };
-        let all_meetings = alone(&meetings, LinkNoise::Guessed);
-        let misleads = |d: usize| match (&from_probes[d], &all_meetings[d]) {
+        let probed_bounds = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
+        let probed_alone = ProbedLinks { located: &from_probes, bounds: &probed_bounds };
+        let from_all_collectives = alone(&unscattered, LinkNoise::Guessed);
+        let misleads = |d: usize| match (&from_probes[d], &from_all_collectives[d]) {
             (Some(probes), Some(collectives)) if d != domains.reference => {
                 LinkBiases::compares(probes, Some(collectives)) && are_moving(probes, collectives)
             }
@@ -112,7 +112,7 @@ impl Estimate {
         let mut refuted: Vec<bool> = (0..count).map(misleads).collect();
         let (links, located, biases, compared) = loop {
             let is_used = |link: &&ClockLink| !refuted[link.u] && !refuted[link.v];
-            let used: Vec<ClockLink> = meetings.iter().filter(is_used).cloned().collect();
+            let used: Vec<ClockLink> = unscattered.iter().filter(is_used).cloned().collect();
             let from_collectives = alone(&used, LinkNoise::Guessed);
             let (links, biases, corrections) =
                 together(&probed, &from_probes, used, &from_collectives, &habits);
@@ -120,18 +120,18 @@ impl Estimate {
             let is_wrong = |&d: &usize| {
                 let (Some(probes), false) = (&from_probes[d], refuted[d]) else { return false };
                 let refutes = |other: &Option<DomainTrack>| {
-                    other.as_ref().is_some_and(|o| is_refuted(probes, &certain[d], o))
+                    other.as_ref().is_some_and(|o| is_refuted(probes, &probed_bounds[d], o))
                 };
-                let mostly = |l: &DomainTrack| 2 * l.refuted.0 > l.refuted.1;
+                let is_mostly_refuted = |l: &DomainTrack| 2 * l.refuted.0 > l.refuted.1;
                 // If the difference between the sources is not known, it cannot be corrected.
                 d != domains.reference
-                    && (located[d].as_ref().is_some_and(mostly)
+                    && (located[d].as_ref().is_some_and(is_mostly_refuted)
                         || refutes(&located[d])
                         || !LinkBiases::compares(probes, from_collectives[d].as_ref())
                             && refutes(&from_collectives[d]))
             };
             let wrong: Vec<usize> = (0..count).filter(is_wrong).collect();
-            if wrong.iter().all(|&d| !meetings.iter().any(|link| link.has_end(d) && is_used(&link))) {
+            if wrong.iter().all(|&d| !unscattered.iter().any(|link| link.has_end(d) && is_used(&link))) {
                 let compares = |(probes, collectives): (&Option<DomainTrack>, &Option<DomainTrack>)| {
                     probes.as_ref().is_some_and(|p| LinkBiases::compares(p, collectives.as_ref()))
                 };
@@ -141,11 +141,11 @@ impl Estimate {
             wrong.into_iter().for_each(|d| refuted[d] = true);
         };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
-        let bounds = bounds(&located, &links, bursts, (&gatherings, &observations.meetings), domains);
+        let bounds = bounds(&located, &links, bursts, (&comparable, &observations.collectives), domains);
         let has = |links: &[ClockLink], d: usize| links.iter().any(|link| link.has_end(d));
         refuted.iter_mut().enumerate().for_each(|(d, refuted)| {
-            *refuted &= has(&meetings, d);
-            *refuted |= d != domains.reference && has(&scattered, d) && !has(&meetings, d);
+            *refuted &= has(&unscattered, d);
+            *refuted |= d != domains.reference && has(&scattered, d) && !has(&unscattered, d);
         });
         Estimate { links, located, biases: left, compared, refuted, bounds }
     }
@@ -235,12 +235,12 @@ fn is_covered(link: &ClockLink, probed: &[ClockLink], from_probes: &[Option<Doma
 fn together(
     probed: &[ClockLink],
     from_probes: &[Option<DomainTrack>],
-    meetings: Vec<ClockLink>,
+    unscattered: Vec<ClockLink>,
     from_collectives: &[Option<DomainTrack>],
     habits: &ExitHabits,
 ) -> (Vec<ClockLink>, LinkBiases, Vec<TrackCorrection>) {
     let mut links = probed.to_vec();
-    links.extend(meetings);
+    links.extend(unscattered);
     let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probed.len(), *l)).collect();
     let from_collectives: Vec<Option<DomainTrack>> = from_collectives
         .iter()
@@ -265,15 +265,15 @@ fn together(
 fn thinned(track: &ClockTrack) -> Vec<(usize, &TrackKnot)> {
     let Some((first, last)) = track.span() else { return Vec::new() };
     let apart = (last - first) / MAP_KNOTS as f64;
-    let mut kept: Vec<(usize, &TrackKnot)> = Vec::new();
+    let mut knots: Vec<(usize, &TrackKnot)> = Vec::new();
     for (i, knot) in track.knots.iter().enumerate() {
-        let far = kept.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
+        let far = knots.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
         let around = &track.knots[i.saturating_sub(1)..(i + 2).min(track.knots.len())];
         if far || around.iter().any(|near| near.slack > 0.0) || i + 1 == track.knots.len() {
-            kept.push((i, knot));
+            knots.push((i, knot));
         }
     }
-    kept
+    knots
 }
 
 /// Conversion from a domain's BOOTTIME to the reference's, through both RAW clocks.

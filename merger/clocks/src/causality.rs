@@ -23,21 +23,21 @@ impl ClockObservations {
         let mut found = CausalityCheck { by_domain: vec![0; fits.len()], ..CausalityCheck::default() };
         let mut cursors: Vec<MapCursor<'_>> = fits.iter().map(|f| f.map.cursor()).collect();
         let mut mapped: Vec<(&RankInterval, i64, i64)> = Vec::new();
-        for meeting in &self.meetings {
+        for collective in &self.collectives {
             mapped.clear();
-            for attendance in meeting.attendances.iter().filter(|a| a.exit >= a.enter) {
-                if let Some(cursor) = cursors.get_mut(attendance.domain as usize) {
-                    let (enter, exit) = (cursor.map(attendance.enter).ns(), cursor.map(attendance.exit).ns());
-                    mapped.push((attendance, enter, exit));
+            for interval in collective.intervals.iter().filter(|a| a.exit >= a.enter) {
+                if let Some(cursor) = cursors.get_mut(interval.domain as usize) {
+                    let (enter, exit) = (cursor.map(interval.enter).ns(), cursor.map(interval.exit).ns());
+                    mapped.push((interval, enter, exit));
                 }
             }
-            let mut awaited = mapped.iter().filter(|(a, ..)| meeting.needs.is_awaited(a.rank));
-            let last = match meeting.needs {
+            let mut awaited = mapped.iter().filter(|(a, ..)| collective.waits.is_awaited(a.rank));
+            let last = match collective.waits {
                 WaitRelation::AllOfRoot(_) => awaited.next(),
                 _ => awaited.max_by_key(|(a, enter, _)| (*enter, a.rank)),
             };
             let Some(&(last, entered, _)) = last else { continue };
-            let waiting = mapped.iter().filter(|(a, ..)| meeting.needs.is_waiting(a.rank));
+            let waiting = mapped.iter().filter(|(a, ..)| collective.waits.is_waiting(a.rank));
             for (leaver, _, left) in waiting.filter(|(a, ..)| a.domain != last.domain) {
                 found.checked += 1;
                 let late = entered.saturating_sub(*left);

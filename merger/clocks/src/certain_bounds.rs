@@ -1,7 +1,7 @@
 //! Certain bounds on the error of a domain, which hold for any noise. An answer arrives after its probe was
 //! sent, and no rank leaves a collective before the ranks that it waits for have entered.
 
-use super::collectives::CollectiveGathering;
+use super::collectives::ComparableCollective;
 use super::links::{ClockLink, DomainGraph};
 use super::locate::DomainTrack;
 use super::observations::{BurstTimes, CollectiveObservation, WaitRelation};
@@ -54,7 +54,7 @@ pub(super) fn bounds(
     located: &[Option<DomainTrack>],
     links: &[ClockLink],
     bursts: &[BurstTimes],
-    (gatherings, meetings): (&[CollectiveGathering], &[CollectiveObservation]),
+    (comparable, observed): (&[ComparableCollective], &[CollectiveObservation]),
     domains: &DomainGraph,
 ) -> Vec<CertainBounds> {
     let mut orders: Vec<Vec<Order>> = located.iter().map(|_| Vec::new()).collect();
@@ -65,44 +65,44 @@ pub(super) fn bounds(
             orders[if rank(a) > rank(b) { a } else { b }].push(order);
         }
     };
-    for gathering in gatherings.iter().filter(|gathering| gathering.is_sure) {
-        let Some(hub) = gathering.guests.iter().min_by_key(|g| rank(g.domain)) else { continue };
-        for guest in &gathering.guests {
-            for (first, second) in [(hub, guest), (guest, hub)] {
+    for collective in comparable.iter().filter(|collective| collective.is_sure) {
+        let Some(hub) = collective.intervals.iter().min_by_key(|g| rank(g.domain)) else { continue };
+        for interval in &collective.intervals {
+            for (first, second) in [(hub, interval), (interval, hub)] {
                 let (earlier, later) = ((first.domain, first.enter), (second.domain, second.first_exit));
                 add(Order { earlier, later, grain: 0.0 });
             }
         }
     }
-    meetings.iter().for_each(|meeting| rooted(meeting, domains, &mut add));
+    observed.iter().for_each(|collective| rooted(collective, domains, &mut add));
     bursts.iter().for_each(|burst| probed(burst, domains, &mut add));
     let mut by_rank: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
     by_rank.sort_by_key(|&d| rank(d));
     let mut bounds = vec![CertainBounds::default(); located.len()];
     for &domain in by_rank.iter().skip(1) {
-        let certain = certain(domain, &orders[domain], located, &bounds);
+        let order_bounds = order_bounds(domain, &orders[domain], located, &bounds);
         if let Some(located) = &located[domain] {
             // If scheduling determines the order of exits, errors of consecutive blocks are correlated.
             let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
             let seconds = located.track.span().map_or(0.0, |(first, last)| (last - first) / SECOND);
-            let rate_is_told = located.samples >= MIN_SAMPLES && seconds >= MIN_SECONDS && !crowded;
-            bounds[domain] = spread(&located.track, certain, rate_is_told);
+            let is_rate_known = located.samples >= MIN_SAMPLES && seconds >= MIN_SECONDS && !crowded;
+            bounds[domain] = spread(&located.track, order_bounds, is_rate_known);
         }
     }
     bounds
 }
 
 /// Adds the orders that follow from a collective with a root.
-fn rooted(meeting: &CollectiveObservation, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
-    let (root, all_of_root) = match meeting.needs {
+fn rooted(collective: &CollectiveObservation, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
+    let (root, all_of_root) = match collective.waits {
         WaitRelation::AllOfRoot(root) => (root, true),
         WaitRelation::RootOfAll(root) => (root, false),
         WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::Nothing => return,
     };
-    let attendances = || meeting.attendances.iter().filter(|a| a.exit >= a.enter);
-    let Some(root) = attendances().find(|a| a.rank == root) else { return };
+    let intervals = || collective.intervals.iter().filter(|a| a.exit >= a.enter);
+    let Some(root) = intervals().find(|a| a.rank == root) else { return };
     let Some((root_at, root_clock)) = domains.get(root.domain as usize) else { return };
-    for other in attendances() {
+    for other in intervals() {
         let Some((at, clock)) = domains.get(other.domain as usize) else { continue };
         let (earlier, later) = if all_of_root {
             ((root_at, root_clock.of_boottime(root.enter)), (at, clock.of_boottime(other.exit)))
@@ -132,7 +132,7 @@ fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)
 
 /// Returns the bound of each observation, in order of x. The other domains have lower ranks, so their bounds are
 /// already computed.
-fn certain(
+fn order_bounds(
     domain: usize,
     orders: &[Order],
     located: &[Option<DomainTrack>],
@@ -163,15 +163,15 @@ fn certain(
 }
 
 /// Carries each bound to the knots around it, up to a step, widened by the drift in between. The drift is that
-/// of the track within its variance or, unless `rate_is_told`, any that the bounds allow.
-fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> CertainBounds {
+/// of the track within its variance or, unless `is_rate_known`, any that the bounds allow.
+fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> CertainBounds {
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
     let growth = MAX_DEVIATIONS * rate + MIN_RATE_ERROR;
     let allowed =
         |wanted: usize| Rates::allowed(track, certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x)));
-    let pieces = if rate_is_told { 0 } else { track.steps.len() + 1 };
+    let pieces = if is_rate_known { 0 } else { track.steps.len() + 1 };
     let rates: Vec<Option<Rates>> = (0..pieces).map(allowed).collect();
     let mut at_knots = vec![(f64::NEG_INFINITY, f64::INFINITY); track.knots.len()];
     let widen = |bound: &mut Bound, x: f64| {
@@ -257,12 +257,13 @@ impl Rates {
         let bounds: Vec<&Bound> = bounds.collect();
         let (Some(first), Some(last)) = (bounds.first(), bounds.last()) else { return Some(any) };
         let seconds = (last.x - first.x) / SECOND;
-        let stretch = |b: &Bound| ((b.x - first.x) / (last.x - first.x).max(1.0) * STRETCHES as f64) as usize;
+        let stretch_of =
+            |b: &Bound| ((b.x - first.x) / (last.x - first.x).max(1.0) * STRETCHES as f64) as usize;
         let mut lows: Vec<(f64, f64)> = Vec::new();
         let mut highs: Vec<(f64, f64)> = Vec::new();
-        for near in bounds.chunk_by(|a, b| stretch(a) == stretch(b)) {
-            let low = near.iter().max_by(|a, b| a.low.total_cmp(&b.low));
-            let high = near.iter().min_by(|a, b| a.high.total_cmp(&b.high));
+        for stretch in bounds.chunk_by(|a, b| stretch_of(a) == stretch_of(b)) {
+            let low = stretch.iter().max_by(|a, b| a.low.total_cmp(&b.low));
+            let high = stretch.iter().min_by(|a, b| a.high.total_cmp(&b.high));
             lows.extend(low.map(|b| (b.x, track.at(b.x).y + b.low)));
             highs.extend(high.map(|b| (b.x, track.at(b.x).y + b.high)));
         }
@@ -286,7 +287,7 @@ impl CertainBounds {
     ///
     /// Beyond the knots, the bounds of the last one hold up to the distance between the first and the last knot.
     /// Returns `None` if nothing is certain.
-    pub(super) fn near(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
+    pub(super) fn around(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
         let (first, last) = track.span()?;
         if (first - x).max(x - last) > last - first {
             return None;

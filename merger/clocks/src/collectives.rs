@@ -42,15 +42,15 @@ const MAX_DEVIATIONS: f64 = 6.0;
 /// Prior: number of collectives, and of disturbed ones among them.
 const DISTURBANCE_PRIOR: (f64, f64) = (20.0, 1.0);
 
-/// One collective; guests in order of their domains.
-pub(super) struct CollectiveGathering {
-    pub(super) guests: Vec<DomainGuest>,
+/// One collective whose exits can be compared; intervals in order of their domains.
+pub(super) struct ComparableCollective {
+    pub(super) intervals: Vec<DomainInterval>,
     /// Whether it is certainly one collective; otherwise only its times show that.
     pub(super) is_sure: bool,
 }
 
 /// One domain in a collective. Times are x of its clock.
-pub(super) struct DomainGuest {
+pub(super) struct DomainInterval {
     pub(super) domain: usize,
     /// Entry of its last rank.
     pub(super) enter: f64,
@@ -61,17 +61,17 @@ pub(super) struct DomainGuest {
 }
 
 /// Returns the collectives whose exits can be compared.
-pub(super) fn gatherings(
-    meetings: &[CollectiveObservation],
+pub(super) fn comparable_collectives(
+    observed: &[CollectiveObservation],
     domains: &DomainGraph,
-) -> Vec<CollectiveGathering> {
-    let gathering = |meeting: &CollectiveObservation| {
-        let is_sure = meeting.needs == WaitRelation::AllOfAll;
-        if !is_sure && meeting.needs != WaitRelation::AllOfAllByTimes {
+) -> Vec<ComparableCollective> {
+    let comparable = |observed: &CollectiveObservation| {
+        let is_sure = observed.waits == WaitRelation::AllOfAll;
+        if !is_sure && observed.waits != WaitRelation::AllOfAllByTimes {
             return None;
         }
-        let mut ranks: Vec<(usize, f64, f64)> = meeting
-            .attendances
+        let mut ranks: Vec<(usize, f64, f64)> = observed
+            .intervals
             .iter()
             .filter(|a| a.exit >= a.enter)
             .filter_map(|a| {
@@ -80,18 +80,18 @@ pub(super) fn gatherings(
             })
             .collect();
         ranks.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.total_cmp(&b.1)));
-        let guests: Vec<DomainGuest> = ranks
+        let intervals: Vec<DomainInterval> = ranks
             .chunk_by(|a, b| a.0 == b.0)
-            .map(|ranks| DomainGuest {
+            .map(|ranks| DomainInterval {
                 domain: ranks[0].0,
                 enter: ranks.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max),
                 exit: ranks[(ranks.len() - 1) / 2].2,
                 first_exit: ranks[0].2,
             })
             .collect();
-        (guests.len() >= 2).then_some(CollectiveGathering { guests, is_sure })
+        (intervals.len() >= 2).then_some(ComparableCollective { intervals, is_sure })
     };
-    meetings.iter().filter_map(gathering).collect()
+    observed.iter().filter_map(comparable).collect()
 }
 
 /// Typical behaviour of the domains in collectives, measured once they are roughly aligned.
@@ -119,27 +119,27 @@ pub(super) struct EntryLateness {
 }
 
 /// Measures which domains enter and leave late. `located` are the roughly aligned domains.
-pub(super) fn habits(gatherings: &[CollectiveGathering], located: &[Option<DomainTrack>]) -> ExitHabits {
-    let mut last = Vec::with_capacity(gatherings.len());
+pub(super) fn habits(collectives: &[ComparableCollective], located: &[Option<DomainTrack>]) -> ExitHabits {
+    let mut last = Vec::with_capacity(collectives.len());
     let mut met = vec![0.0; located.len()];
     let mut was_last = vec![0.0; located.len()];
     let mut own: Vec<Vec<f64>> = vec![Vec::new(); located.len()];
     let mut hastes: Vec<Vec<f64>> = vec![Vec::new(); located.len()];
-    let mut latencies = Vec::with_capacity(gatherings.len());
-    for gathering in gatherings {
+    let mut latencies = Vec::with_capacity(collectives.len());
+    for collective in collectives {
         // The two latest entries in the reference's time, and all exits.
-        let mut latest: [Option<(f64, &DomainGuest)>; 2] = [None; 2];
-        let mut exits = Vec::with_capacity(gathering.guests.len());
-        for guest in &gathering.guests {
-            let Some(DomainTrack { track, .. }) = &located[guest.domain] else { continue };
-            let y = track.at(guest.enter).y;
-            met[guest.domain] += 1.0;
-            exits.push(guest.exit + y);
-            let enter = guest.enter + y;
+        let mut latest: [Option<(f64, &DomainInterval)>; 2] = [None; 2];
+        let mut exits = Vec::with_capacity(collective.intervals.len());
+        for interval in &collective.intervals {
+            let Some(DomainTrack { track, .. }) = &located[interval.domain] else { continue };
+            let y = track.at(interval.enter).y;
+            met[interval.domain] += 1.0;
+            exits.push(interval.exit + y);
+            let enter = interval.enter + y;
             if latest[0].is_none_or(|(latest, _)| enter > latest) {
-                latest = [Some((enter, guest)), latest[0]];
+                latest = [Some((enter, interval)), latest[0]];
             } else if latest[1].is_none_or(|(second, _)| enter > second) {
-                latest[1] = Some((enter, guest));
+                latest[1] = Some((enter, interval));
             }
         }
         let Some(middle) = robust::median(&mut exits) else {
@@ -148,14 +148,14 @@ pub(super) fn habits(gatherings: &[CollectiveGathering], located: &[Option<Domai
         };
         latencies.extend(latest[0].map(|(enter, _)| middle - enter));
         last.push(match latest {
-            [Some((enter, guest)), Some((second, _))] if enter - second > MIN_LAST_GAP_NS => {
-                was_last[guest.domain] += 1.0;
-                own[guest.domain].push(guest.exit - guest.enter);
+            [Some((enter, interval)), Some((second, _))] if enter - second > MIN_LAST_GAP_NS => {
+                was_last[interval.domain] += 1.0;
+                own[interval.domain].push(interval.exit - interval.enter);
                 // The median exit is that of the other domains; with two domains it is halfway to the other
                 // exit.
-                let ahead = middle - (guest.exit + enter - guest.enter);
-                hastes[guest.domain].push(if exits.len() == 2 { 2.0 * ahead } else { ahead });
-                Some(guest.domain)
+                let ahead = middle - (interval.exit + enter - interval.enter);
+                hastes[interval.domain].push(if exits.len() == 2 { 2.0 * ahead } else { ahead });
+                Some(interval.domain)
             }
             _ => None,
         });
@@ -212,22 +212,22 @@ fn half_or_more(count: usize, share: f64) -> f64 {
 /// Returns a link to each domain from the reference or, among the domains that share collectives with it, from
 /// the one nearest to the reference.
 pub(super) fn links(
-    gatherings: &[CollectiveGathering],
+    collectives: &[ComparableCollective],
     habits: Option<&ExitHabits>,
     domains: &DomainGraph,
 ) -> Vec<ClockLink> {
-    let levels = levels(gatherings, domains);
+    let levels = levels(collectives, domains);
     let mut by_ends: BTreeMap<(usize, usize), Vec<Exits>> = BTreeMap::new();
-    for (i, gathering) in gatherings.iter().enumerate() {
-        let Some(hub) = gathering.guests.iter().min_by_key(|g| (levels[g.domain], g.domain)) else {
+    for (i, collective) in collectives.iter().enumerate() {
+        let Some(hub) = collective.intervals.iter().min_by_key(|g| (levels[g.domain], g.domain)) else {
             continue;
         };
         if levels[hub.domain] == usize::MAX {
             continue;
         }
         let last = habits.and_then(|h| h.last[i]);
-        for guest in gathering.guests.iter().filter(|g| g.domain != hub.domain) {
-            let (u, v) = if hub.domain < guest.domain { (hub, guest) } else { (guest, hub) };
+        for interval in collective.intervals.iter().filter(|g| g.domain != hub.domain) {
+            let (u, v) = if hub.domain < interval.domain { (hub, interval) } else { (interval, hub) };
             let hasty = [u, v].map(|g| last == Some(g.domain));
             by_ends.entry((u.domain, v.domain)).or_default().push(Exits { u: u.exit, v: v.exit, hasty });
         }
@@ -245,15 +245,15 @@ pub(super) fn links(
 }
 
 /// Returns the number of links between each domain and the reference.
-fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usize> {
+fn levels(collectives: &[ComparableCollective], domains: &DomainGraph) -> Vec<usize> {
     let count = domains.clocks.len();
     let mut levels = vec![usize::MAX; count];
     levels[domains.reference] = 0;
     for level in 1..=count {
         let mut met = vec![0_u64; count];
-        for gathering in gatherings {
-            if gathering.guests.iter().any(|g| levels[g.domain] < level) {
-                gathering.guests.iter().for_each(|g| met[g.domain] += 1);
+        for collective in collectives {
+            if collective.intervals.iter().any(|g| levels[g.domain] < level) {
+                collective.intervals.iter().for_each(|g| met[g.domain] += 1);
             }
         }
         let mut more = false;
@@ -341,8 +341,8 @@ impl Met {
             // A remainder that is too small for a block of its own is added to the last block, unless that is
             // already long.
             let left = rest.get(end..).unwrap_or_default();
-            let near = left.last().is_some_and(|last| last.0 - first.0 <= MAX_BLOCK_NS);
-            let end = if left.len() < MIN_BLOCK_SIZE && near { rest.len() } else { end };
+            let has_room = left.last().is_some_and(|last| last.0 - first.0 <= MAX_BLOCK_NS);
+            let end = if left.len() < MIN_BLOCK_SIZE && has_room { rest.len() } else { end };
             let (block, others) = rest.split_at(end);
             blocks.push(Block::new(block, rate));
             rest = others;

@@ -74,9 +74,9 @@ impl DomainGraph {
         let lower = |first: &mut Option<i64>, time: i64| {
             *first = Some(first.map_or(time, |first| time.min(first)));
         };
-        for attendance in observations.meetings.iter().flat_map(|m| &m.attendances) {
-            if let Some(first) = earliest.get_mut(attendance.domain as usize) {
-                lower(first, attendance.enter.0);
+        for interval in observations.collectives.iter().flat_map(|m| &m.intervals) {
+            if let Some(first) = earliest.get_mut(interval.domain as usize) {
+                lower(first, interval.enter.0);
             }
         }
         let mut first_raw: Vec<Option<i64>> = vec![None; count];

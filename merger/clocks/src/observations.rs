@@ -22,7 +22,7 @@ pub struct ClockObservations {
     /// Probe bursts.
     pub bursts: Vec<BurstTimes>,
     /// Matched collectives, or a sample of them.
-    pub meetings: Vec<CollectiveObservation>,
+    pub collectives: Vec<CollectiveObservation>,
 }
 
 /// The best probes of one burst between two domains. Times are ns of `CLOCK_MONOTONIC_RAW` of the domain that
@@ -45,9 +45,9 @@ pub struct BurstTimes {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CollectiveObservation {
     /// Which ranks wait for which.
-    pub needs: WaitRelation,
+    pub waits: WaitRelation,
     /// The ranks that took part.
-    pub attendances: Vec<RankInterval>,
+    pub intervals: Vec<RankInterval>,
 }
 
 /// Which ranks must enter a collective before a rank can leave it.

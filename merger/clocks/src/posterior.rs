@@ -94,8 +94,8 @@ impl BiasPosterior {
         let middle = self.draws.iter().map(sum).sum::<f64>() / count;
         let var = |draw: &Draw| {
             let before: f64 = row.iter().map(|(i, lever)| lever * lever * draw.var[*i]).sum();
-            let told: Vec<f64> = self.rows.iter().map(|other| covariance(other, row, &draw.var)).collect();
-            let known: f64 = draw.inverse.iter().zip(&told).map(|(line, t)| t * dot(line, &told)).sum();
+            let shared: Vec<f64> = self.rows.iter().map(|other| covariance(other, row, &draw.var)).collect();
+            let known: f64 = draw.inverse.iter().zip(&shared).map(|(line, t)| t * dot(line, &shared)).sum();
             (before - known).max(0.0) + (sum(draw) - middle).powi(2)
         };
         self.draws.iter().map(var).sum::<f64>() / count
@@ -409,19 +409,19 @@ mod tests {
         (0..50).for_each(|_| sampler.sweep());
         let (inverse, solved) = (sampler.inverse.clone(), sampler.solved.clone());
         sampler.refresh().unwrap();
-        let near =
+        let is_close =
             |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 + 1e-6 * b.abs());
-        assert!(inverse.iter().zip(&sampler.inverse).all(|(a, b)| near(a, b)));
-        assert!(near(&solved, &sampler.solved));
+        assert!(inverse.iter().zip(&sampler.inverse).all(|(a, b)| is_close(a, b)));
+        assert!(is_close(&solved, &sampler.solved));
     }
 
     #[test]
     fn what_no_distance_tells_stays_as_it_was() {
         let priors = [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1)];
         assert!(BiasPosterior::new(Vec::new(), &priors).is_none());
-        let told = BiasPosterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
-        assert_eq!(told.mean[1], 0.0);
-        assert!(told.var(&vec![(1, 1.0)]) >= 0.9 * 300.0 * 300.0);
-        assert!(told.var(&vec![(0, 1.0)]) < 200.0 * 200.0);
+        let posterior = BiasPosterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
+        assert_eq!(posterior.mean[1], 0.0);
+        assert!(posterior.var(&vec![(1, 1.0)]) >= 0.9 * 300.0 * 300.0);
+        assert!(posterior.var(&vec![(0, 1.0)]) < 200.0 * 200.0);
     }
 }

@@ -108,9 +108,9 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
     let best: Vec<(f64, f64)> = bursts.iter().map(|burst| burst.best(rate)).collect();
     let pairs = (0..best.len())
         .map(|i| {
-            let near = i.saturating_sub(WINDOW_BURSTS)..best.len().min(i + WINDOW_BURSTS + 1);
+            let window = i.saturating_sub(WINDOW_BURSTS)..best.len().min(i + WINDOW_BURSTS + 1);
             let (burst, (offset, round_trip)) = (&bursts[i], best[i]);
-            let alike = near.filter(|&other| bursts[other].kernel_times == burst.kernel_times);
+            let alike = window.filter(|&other| bursts[other].kernel_times == burst.kernel_times);
             let floor = alike.map(|other| best[other].1).fold(f64::INFINITY, f64::min);
             // The difference between the two one-way delays is uniformly distributed up to the sum of their
             // queueing.

@@ -13,10 +13,10 @@ use super::track::SECOND;
 const NOISE_DEVIATIONS: f64 = 3.0;
 
 /// Returns whether, at most knots, `other` is further from the probes' track than the bounds allow, or less
-/// accurate than the bounds from probes alone. `certain` has the certain bounds of the probes' own track.
-pub(super) fn is_refuted(probes: &DomainTrack, certain: &CertainBounds, other: &DomainTrack) -> bool {
+/// accurate than the bounds from probes alone. `bounds` has the certain bounds of the probes' own track.
+pub(super) fn is_refuted(probes: &DomainTrack, bounds: &CertainBounds, other: &DomainTrack) -> bool {
     let (mut all, mut refuted) = (0, 0);
-    for (knot, bound) in probes.track.knots.iter().zip(&certain.at_knots) {
+    for (knot, bound) in probes.track.knots.iter().zip(&bounds.at_knots) {
         let Some((low, high)) = bound.filter(|(low, high)| low.is_finite() && high.is_finite()) else {
             continue;
         };
@@ -64,7 +64,7 @@ pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> boo
 /// Tracks and bounds of each domain from probes alone.
 pub(super) struct ProbedLinks<'a> {
     pub(super) located: &'a [Option<DomainTrack>],
-    pub(super) certain: &'a [CertainBounds],
+    pub(super) bounds: &'a [CertainBounds],
 }
 
 impl ProbedLinks<'_> {
@@ -75,7 +75,7 @@ impl ProbedLinks<'_> {
     pub(super) fn refutes(&self, domain: usize, sample: &TrackSample) -> bool {
         let Some(probes) = &self.located[domain] else { return false };
         let track = &probes.track;
-        let Some((low, high)) = self.certain[domain].near(track, sample.x) else { return false };
+        let Some((low, high)) = self.bounds[domain].around(track, sample.x) else { return false };
         let there = track.at(sample.x);
         let after = track.knots.partition_point(|k| k.x <= sample.x);
         let around = (after.checked_sub(1).and_then(|i| track.knots.get(i)), track.knots.get(after));

@@ -39,10 +39,10 @@ impl TimeMap {
     /// counts. Job times that decrease are replaced by the latest one before.
     pub fn through(mut points: Vec<(i64, i64)>) -> TimeMap {
         points.sort_unstable();
-        points.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
+        points.dedup_by(|later, first| {
+            let same = later.0 == first.0;
             if same {
-                kept.1 = later.1;
+                first.1 = later.1;
             }
             same
         });
@@ -254,9 +254,9 @@ mod tests {
     /// Exact value of a map through `points`, without floating point: the job time as a fraction, ns and ns per
     /// `local` ns of the segment. There must be at least 2 points, in ascending order.
     fn line(points: &[(i64, i64)], time: i64) -> (i128, i128) {
-        let behind = points.partition_point(|p| p.0 <= time).clamp(1, points.len() - 1);
+        let after = points.partition_point(|p| p.0 <= time).clamp(1, points.len() - 1);
         let [(x0, y0), (x1, y1)] =
-            [points[behind - 1], points[behind]].map(|(x, y)| (i128::from(x), i128::from(y)));
+            [points[after - 1], points[after]].map(|(x, y)| (i128::from(x), i128::from(y)));
         (y0 * (x1 - x0) + (i128::from(time) - x0) * (y1 - y0), x1 - x0)
     }
 

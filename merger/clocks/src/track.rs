@@ -97,8 +97,8 @@ impl ClockTrack {
         let guess = (share.clamp(0.0, 1.0) * self.knots.len() as f64) as usize;
         let (from, to) = (guess.saturating_sub(SEARCH_REACH), (guess + SEARCH_REACH).min(self.knots.len()));
         let is_before = |at: usize| self.knots.get(at).is_none_or(|k| k.x <= x);
-        let near = (from == 0 || is_before(from - 1)) && (to == self.knots.len() || !is_before(to));
-        let (from, to) = if near { (from, to) } else { (0, self.knots.len()) };
+        let is_close = (from == 0 || is_before(from - 1)) && (to == self.knots.len() || !is_before(to));
+        let (from, to) = if is_close { (from, to) } else { (0, self.knots.len()) };
         from + self.knots.get(from..to).map_or(0, |knots| knots.partition_point(|k| k.x <= x))
     }
 

@@ -90,21 +90,21 @@ impl<'a> Shared<'a> {
     }
 
     fn observation(&self, domain_of: &[Option<u32>]) -> CollectiveObservation {
-        let needs = match (self.collective.waits, self.collective.root) {
+        let waits = match (self.collective.waits, self.collective.root) {
             (WaitPattern::AllForAll, _) if self.collective.by_order => WaitRelation::AllOfAllByTimes,
             (WaitPattern::AllForAll, _) => WaitRelation::AllOfAll,
             (WaitPattern::AllForRoot, Some(root)) => WaitRelation::AllOfRoot(root),
             (WaitPattern::RootForAll, Some(root)) => WaitRelation::RootOfAll(root),
             _ => WaitRelation::Nothing,
         };
-        let attendance = |call: &RankCall| {
+        let interval = |call: &RankCall| {
             let domain = domain_of.get(call.participant as usize).copied().flatten()?;
             let rank = call.rank.unwrap_or(call.participant);
             Some(RankInterval { domain, rank, enter: LocalNs(call.enter), exit: LocalNs(call.exit) })
         };
         CollectiveObservation {
-            needs,
-            attendances: self.collective.calls.iter().filter_map(attendance).collect(),
+            waits,
+            intervals: self.collective.calls.iter().filter_map(interval).collect(),
         }
     }
 }

@@ -25,11 +25,11 @@ pub(crate) fn align_clocks(
 ) -> Result<JobClocks, Failure> {
     let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
     let observed = GatheredClocks::gather(comm, recorded, &fixed)?;
-    let meetings = match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some())
-    {
-        true => matched.clock_observations(comm, &observed.observations.domains)?,
-        false => Vec::new(),
-    };
+    let collectives =
+        match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some()) {
+            true => matched.clock_observations(comm, &observed.observations.domains)?,
+            false => Vec::new(),
+        };
     let how = AlignOptions {
         align: args.align,
         repair_causality: args.repair_causality,
@@ -37,5 +37,5 @@ pub(crate) fn align_clocks(
         nodes,
         homes: &plan.homes,
     };
-    observed.align(comm, meetings, &how)
+    observed.align(comm, collectives, &how)
 }

@@ -136,14 +136,14 @@ impl GatheredClocks {
             > 1
     }
 
-    /// Aligns the domains. `meetings` are complete on rank 0. All ranks get the same result.
+    /// Aligns the domains. `collectives` are complete on rank 0. All ranks get the same result.
     pub(crate) fn align(
         mut self,
         comm: &impl Comm,
-        meetings: Vec<CollectiveObservation>,
+        collectives: Vec<CollectiveObservation>,
         how: &AlignOptions<'_>,
     ) -> Result<JobClocks, Failure> {
-        self.observations.meetings = meetings;
+        self.observations.collectives = collectives;
         let mut told: (Vec<DomainFit>, Vec<u64>, Option<CausalityRepair>, u64, Vec<String>) =
             Default::default();
         if comm.rank() == 0 {
@@ -152,8 +152,8 @@ impl GatheredClocks {
             // Without aligned clocks, times in the wrong order are expected and not counted.
             let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != AlignMethod::None).collect();
             let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
-            let meetings = &mut self.observations.meetings;
-            meetings.retain(|meeting| meeting.attendances.iter().all(|a| is_aligned(a.domain)));
+            let collectives = &mut self.observations.collectives;
+            collectives.retain(|one| one.intervals.iter().all(|a| is_aligned(a.domain)));
             let check = self.observations.causality(&fits);
             let (left, moved) = match how.repair_causality {
                 true => {

@@ -36,6 +36,6 @@ pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
     let observed = GatheredClocks::gather(comm, inputs.clocks, &[])?;
     let spans = observed.spans();
     let mut observations = observed.observations;
-    observations.meetings = matched.clock_observations(comm, &observations.domains)?;
+    observations.collectives = matched.clock_observations(comm, &observations.domains)?;
     Ok(JobObservations { observations, spans })
 }

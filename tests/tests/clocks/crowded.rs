@@ -18,7 +18,7 @@ fn crowded(seed: u64) -> Job {
     let mut job = Job::new(&scenario, 4, 20, seed);
     let mut random = RandomSource::new(&[seed, 77]);
     let always: Vec<f64> = (0..4).map(|_| SLICE * random.between(0, 1_000) as f64 / 1e3).collect();
-    for attendance in job.observations.meetings.iter_mut().flat_map(|m| &mut m.attendances) {
+    for attendance in job.observations.collectives.iter_mut().flat_map(|m| &mut m.intervals) {
         let more = -SLICE * (random.between(1, 1_000) as f64 / 1e3).ln();
         attendance.exit = LocalNs(attendance.exit.0 + (always[attendance.domain as usize] + more) as i64);
     }

@@ -117,7 +117,7 @@ fn a_drift_of_100_ppm_is_found_to_1_ppm() {
         }
     }
     for attendance in
-        job.observations.meetings.iter_mut().flat_map(|m| &mut m.attendances).filter(|a| a.domain == 2)
+        job.observations.collectives.iter_mut().flat_map(|m| &mut m.intervals).filter(|a| a.domain == 2)
     {
         faster(&mut attendance.enter.0, start.boottime);
         faster(&mut attendance.exit.0, start.boottime);

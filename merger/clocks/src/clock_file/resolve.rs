@@ -28,8 +28,8 @@ pub struct ResolvedEntries {
 }
 
 /// Domains that a name matches.
-enum Fits {
-    Nobody,
+enum NameMatch {
+    None,
     One(usize),
     /// First names of the matching domains.
     Several(Vec<String>),
@@ -48,10 +48,10 @@ impl ClockFile {
 impl ResolvedEntries {
     fn fill(&mut self, file: &ClockFile, domains: &[NamedDomain], reference: usize) {
         let by_name = by_name(domains);
-        let against = match whom(&by_name, domains, &file.reference) {
-            Fits::Nobody => None,
-            Fits::One(domain) => Some(domain),
-            Fits::Several(names) => {
+        let against = match match_name(&by_name, domains, &file.reference) {
+            NameMatch::None => None,
+            NameMatch::One(domain) => Some(domain),
+            NameMatch::Several(names) => {
                 self.notes.push(ambiguous("`reference`", &file.reference, &names, "of the file"));
                 return;
             }
@@ -98,9 +98,10 @@ impl ResolvedEntries {
         for lines in file.entries.chunk_by(|a, b| a.node == b.node) {
             let Some(first) = lines.first() else { continue };
             let place = format!("line {}:", lines.iter().map(|entry| entry.line).min().unwrap_or(first.line));
-            match whom(by_name, domains, &first.node) {
-                fits if first.node == file.reference
-                    || matches!(fits, Fits::One(domain) if Some(domain) == against) =>
+            match match_name(by_name, domains, &first.node) {
+                found
+                    if first.node == file.reference
+                        || matches!(found, NameMatch::One(domain) if Some(domain) == against) =>
                 {
                     if !lines.iter().all(Entry::is_identity) {
                         self.notes.push(format!(
@@ -109,9 +110,9 @@ impl ResolvedEntries {
                         ));
                     }
                 }
-                Fits::One(domain) => sorted.entry(domain).or_default().extend(lines),
-                Fits::Nobody => unknown.push(written(&first.node)),
-                Fits::Several(names) => self.notes.push(ambiguous(&place, &first.node, &names, "there")),
+                NameMatch::One(domain) => sorted.entry(domain).or_default().extend(lines),
+                NameMatch::None => unknown.push(written(&first.node)),
+                NameMatch::Several(names) => self.notes.push(ambiguous(&place, &first.node, &names, "there")),
             }
         }
         if !unknown.is_empty() {
@@ -140,23 +141,23 @@ fn by_name(domains: &[NamedDomain]) -> HashMap<&str, Vec<usize>> {
     found
 }
 
-fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str) -> Fits {
+fn match_name(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str) -> NameMatch {
     match by_name.get(name).map_or(&[][..], Vec::as_slice) {
-        [] => Fits::Nobody,
-        [one] => Fits::One(*one),
+        [] => NameMatch::None,
+        [one] => NameMatch::One(*one),
         several => {
             let names = several.iter().filter_map(|place| domains.get(*place)?.names.first());
-            Fits::Several(names.map(|name| written(name)).collect())
+            NameMatch::Several(names.map(|name| written(name)).collect())
         }
     }
 }
 
 /// Describes a name that fits several clocks.
-fn ambiguous(place: &str, name: &str, names: &[String], where_: &str) -> String {
+fn ambiguous(place: &str, name: &str, names: &[String], scope: &str) -> String {
     let more = if names.len() > MAX_SHOWN_NAMES { ", ..." } else { "" };
     let shown: Vec<&str> = names.iter().take(MAX_SHOWN_NAMES).map(String::as_str).collect();
     format!(
-        "clock file, {place} {} fits {} clocks of this job: nothing {where_} was used; write one of {}{more}",
+        "clock file, {place} {} fits {} clocks of this job: nothing {scope} was used; write one of {}{more}",
         written(name),
         names.len(),
         shown.join(", ")

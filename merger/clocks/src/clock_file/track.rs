@@ -46,16 +46,16 @@ impl FileTrack {
         // piece.
         let (rate_before, growth_before) = beyond(first, lines.get(1).map(|second| (*first, *second)));
         let before_last = lines.len().checked_sub(2).and_then(|place| lines.get(place));
-        let (rate_behind, growth_behind) = beyond(last, before_last.map(|before| (*before, *last)));
+        let (rate_after, growth_after) = beyond(last, before_last.map(|before| (*before, *last)));
         let at = |entry: &Entry| (i128::from(entry.at()), entry.site());
         let far = |rate: f64| REACH_NS + (REACH_NS as f64 * rate).round() as i128;
         let mut points: Vec<(i128, i128)> = lines.iter().map(|line| at(line)).collect();
         points.insert(0, (at(first).0 - REACH_NS, at(first).1 - far(rate_before)));
-        points.push((at(last).0 + REACH_NS, at(last).1 + far(rate_behind)));
+        points.push((at(last).0 + REACH_NS, at(last).1 + far(rate_after)));
         let errors: Option<Vec<f64>> = lines.iter().map(|line| line.error.map(|ns| ns as f64)).collect();
         let bars = errors.map(|errors| {
             let measured: Vec<(i128, f64)> = lines.iter().map(|line| at(line).0).zip(errors).collect();
-            Bars { knots: with_middles(&measured), growth: (growth_before, growth_behind) }
+            Bars { knots: with_middles(&measured), growth: (growth_before, growth_after) }
         });
         Some(FileTrack { points, bars })
     }
@@ -110,13 +110,13 @@ impl FileTrack {
         let last = times.len().saturating_sub(1);
         let per_second = |rates: [f64; 2]| (rates.iter().sum::<f64>() * 1e9).ceil() as i64;
         let before = per_second([own.growth.0, theirs.growth.0]);
-        let behind = per_second([own.growth.1, theirs.growth.1]);
+        let after = per_second([own.growth.1, theirs.growth.1]);
         let knot = |(place, local): (usize, i128)| {
             let job = reference.back(self.there(local));
             let growth = match (place == 0, place == last) {
-                (true, true) => before.max(behind),
+                (true, true) => before.max(after),
                 (true, false) => before,
-                _ => behind,
+                _ => after,
             };
             Some(ErrorKnot {
                 local: i64::try_from(local).ok()?,
@@ -133,8 +133,8 @@ impl FileTrack {
 impl Bars {
     /// Returns the error bound at a time of the node, ns.
     fn at(&self, local: i128) -> f64 {
-        let behind = self.knots.partition_point(|(at, _)| *at <= local);
-        let (a, b) = (behind.checked_sub(1).and_then(|place| self.knots.get(place)), self.knots.get(behind));
+        let after = self.knots.partition_point(|(at, _)| *at <= local);
+        let (a, b) = (after.checked_sub(1).and_then(|place| self.knots.get(place)), self.knots.get(after));
         match (a, b) {
             (Some((from, a)), Some((to, b))) => a + (b - a) * ((local - from) as f64 / (to - from) as f64),
             (Some((last, bar)), None) => bar + (local - last) as f64 * self.growth.1,
@@ -181,8 +181,8 @@ fn with_middles(measured: &[(i128, f64)]) -> Vec<(i128, f64)> {
 /// Returns the value on the lines through points. `sides` returns the coordinate that is searched and the one
 /// that is returned.
 fn along(points: &[(i128, i128)], value: i128, sides: impl Fn(&(i128, i128)) -> (i128, i128)) -> i128 {
-    let behind = points.partition_point(|point| sides(point).0 <= value);
-    let from = behind.clamp(1, points.len().saturating_sub(1).max(1)) - 1;
+    let after = points.partition_point(|point| sides(point).0 <= value);
+    let from = after.clamp(1, points.len().saturating_sub(1).max(1)) - 1;
     let (Some(a), Some(b)) = (points.get(from), points.get(from + 1)) else { return value };
     let ((x0, y0), (x1, y1)) = (sides(a), sides(b));
     // Sums of times within 70 years have 63 bits, so the product fits.
