@@ -312,7 +312,7 @@ fn bar(convert: &Convert<'_>, knot: &TrackKnot, bias: f64, bound: Option<(f64, f
     let clocks = &convert.domains.clocks;
     let reading = clocks[convert.place].error + clocks[convert.domains.reference].error;
     let wide = 2.0 * (knot.var + bias + reading * reading / 3.0).sqrt() + knot.slack;
-    let hard = bound.filter(|b| b.0.is_finite() && b.1.is_finite());
+    let certain = bound.filter(|b| b.0.is_finite() && b.1.is_finite());
     let bar = match bound {
         Some((low, high)) => wide.min(low.abs().max(high.abs())).max(low).max(-high),
         None => wide,
@@ -322,7 +322,8 @@ fn bar(convert: &Convert<'_>, knot: &TrackKnot, bias: f64, bound: Option<(f64, f
         local,
         offset: job.saturating_sub(local),
         bar: whole((bar + reading).ceil()),
-        hard: hard.map(|(low, high)| (whole((low - reading).floor()), whole((high + reading).ceil()))),
+        certain_bounds: certain
+            .map(|(low, high)| (whole((low - reading).floor()), whole((high + reading).ceil()))),
         growth: whole((2.0 * knot.rate_var.sqrt()).ceil()),
     })
 }

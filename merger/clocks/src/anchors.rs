@@ -88,7 +88,7 @@ fn uncertainty(mut off: Vec<f64>) -> f64 {
 fn fit(own: &RealtimeAnchor, reference: &RealtimeAnchor, uncertainty: f64) -> Option<DomainFit> {
     let offset = own.ns.checked_sub(reference.ns)?;
     let bar = (uncertainty + own.moved + reference.moved).min(1e18) as i64;
-    let knot = |local| ErrorKnot { local, offset, bar, hard: None, growth: 1_000 };
+    let knot = |local| ErrorKnot { local, offset, bar, certain_bounds: None, growth: 1_000 };
     let (first, last) = own.ends;
     let bars = if first == last { vec![knot(first)] } else { vec![knot(first), knot(last)] };
     Some(DomainFit {

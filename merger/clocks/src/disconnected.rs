@@ -88,11 +88,11 @@ fn alone(observations: &ClockObservations, members: &[usize], head: usize) -> Cl
 /// clock is common to the whole part, and no bound is certain.
 fn joined(relative: &DomainFit, head: &DomainFit) -> DomainFit {
     let points = relative.map.bends().map(|at| (at.0, head.map.map(LocalNs(relative.map.map(at).ns())).ns()));
-    let common = head.usual_bar().unwrap_or(0);
+    let common = head.median_error_bound().unwrap_or(0);
     let bar = |bar: &ErrorKnot| ErrorKnot {
         offset: bar.offset.saturating_add(head.offset),
         bar: bar.bar.saturating_add(common),
-        hard: None,
+        certain_bounds: None,
         growth: bar.growth.saturating_add(head.bars.last().map_or(0, |b| b.growth)),
         ..*bar
     };

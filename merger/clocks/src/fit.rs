@@ -39,7 +39,7 @@ pub struct ErrorKnot {
     pub bar: i64,
     /// Certain bounds: minimum and maximum of the true job time minus the mapped one, ns. `None` if there are
     /// none.
-    pub hard: Option<(i64, i64)>,
+    pub certain_bounds: Option<(i64, i64)>,
     /// Growth of the error bound beyond the observations, ns per second.
     pub growth: i64,
 }
@@ -71,9 +71,9 @@ impl DomainFit {
     ///
     /// Before the first and after the last observation it grows twice as fast as the error bound, by four
     /// standard deviations of the rate.
-    pub fn hard_at(&self, time: LocalNs) -> Option<i64> {
+    pub fn certain_bound_at(&self, time: LocalNs) -> Option<i64> {
         let certain = self.bound_at(time, 2.0, |knot| {
-            let (low, high) = knot.hard?;
+            let (low, high) = knot.certain_bounds?;
             Some(low.saturating_abs().max(high.saturating_abs()))
         });
         // The error bound must never exceed the certain bound.
@@ -106,7 +106,7 @@ impl DomainFit {
     }
 
     /// Returns the median error bound over time, ns; `None` for an unaligned domain.
-    pub fn usual_bar(&self) -> Option<i64> {
+    pub fn median_error_bound(&self) -> Option<i64> {
         if self.method == AlignMethod::Reference {
             return Some(0);
         }

@@ -288,7 +288,8 @@ mod tests {
 
     #[test]
     fn the_bar_of_the_drift_is_that_of_both_ends() {
-        let knot = |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: None, growth: 100 };
+        let knot =
+            |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, certain_bounds: None, growth: 100 };
         let second = 1_000_000_000;
         let fit = |method| DomainFit {
             method,

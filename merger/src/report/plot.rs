@@ -202,7 +202,7 @@ mod tests {
             local,
             offset: 5_000 + local / 1_000_000,
             bar: 2_000,
-            hard: None,
+            certain_bounds: None,
             growth: 1_000,
         };
         let bars: Vec<ErrorKnot> = (-3..10).map(|i| knot(i * 1_000_000_000)).collect();

@@ -37,7 +37,7 @@ fn exits_that_scheduling_spreads_give_a_bar_that_holds() {
             let off = moment.truth - fit.map.map(moment.local).ns();
             let bar = fit.bar_at(moment.local).unwrap();
             assert!(bar < 1_500_000, "{bar} ns");
-            for bound in fit.bars.iter().filter_map(|b| b.hard) {
+            for bound in fit.bars.iter().filter_map(|b| b.certain_bounds) {
                 assert!(bound.0 <= bound.1);
             }
             (all, worst) = (all + 1, off.abs().max(worst));

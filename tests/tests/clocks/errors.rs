@@ -148,9 +148,9 @@ fn the_method_is_what_there_was_to_see() {
     bare.sets.iter_mut().for_each(Vec::clear);
     let fits = align(&bare, AlignChoice::Auto);
     assert!(
-        fits.iter()
-            .skip(1)
-            .all(|f| f.method == AlignMethod::None && f.map.is_identity() && f.usual_bar().is_none())
+        fits.iter().skip(1).all(|f| f.method == AlignMethod::None
+            && f.map.is_identity()
+            && f.median_error_bound().is_none())
     );
 }
 

@@ -140,7 +140,7 @@ fn one_probe_alone_gives_a_wide_bar() {
 fn bursts_that_contradict_each_other_widen_the_bar() {
     let mut job = Job::new(&ClockScenario::QUIET, 2, 600, 900);
     job.observations.collectives.clear();
-    let calm = align(&job.observations, AlignChoice::Auto)[1].usual_bar().unwrap();
+    let calm = align(&job.observations, AlignChoice::Auto)[1].median_error_bound().unwrap();
     let mut random = RandomSource::new(&[1]);
     for burst in &mut job.observations.bursts {
         let wrong = random.between(0, 1_000_000);
@@ -150,7 +150,7 @@ fn bursts_that_contradict_each_other_widen_the_bar() {
         });
     }
     let fit = &align(&job.observations, AlignChoice::Auto)[1];
-    assert!(fit.usual_bar().unwrap() > 20 * calm, "{calm} and {:?}", fit.usual_bar());
+    assert!(fit.median_error_bound().unwrap() > 20 * calm, "{calm} and {:?}", fit.median_error_bound());
     assert!(fit.contradictions > 0);
 }
 

@@ -122,7 +122,7 @@ impl FileTrack {
                 local: i64::try_from(local).ok()?,
                 offset: i64::try_from(job - local).ok()?,
                 bar: (own.at(local) + theirs.at(job)).ceil() as i64,
-                hard: None,
+                certain_bounds: None,
                 growth,
             })
         };
