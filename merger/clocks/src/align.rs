@@ -35,7 +35,7 @@ pub fn align(observations: &ClockObservations, by: AlignChoice) -> Vec<DomainFit
         join_parts(observations, &mut fits, |part| by_sources(part, true, true));
     }
     if let Some(fit) = fits.get_mut(observations.reference) {
-        *fit = DomainFit::reference();
+        *fit = DomainFit { method: AlignMethod::Reference, ..DomainFit::default() };
     }
     fits
 }
@@ -84,13 +84,11 @@ impl Estimate {
 
         // First each source is located separately. The last rank of a collective is known only after a rough
         // alignment.
-        let probed = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
+        let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
+        let probed = probes::links(bursts, domains);
         let from_probes = alone(&probed, LinkNoise::Guessed);
-        let comparable = if by_collectives {
-            collectives::comparable_collectives(&observations.collectives, domains)
-        } else {
-            Vec::new()
-        };
+        let observed = if by_collectives { observations.collectives.as_slice() } else { &[] };
+        let comparable = collectives::comparable_collectives(observed, domains);
         let rough = alone(&collectives::links(&comparable, None, domains), LinkNoise::Trusted);
         let habits = habits(&comparable, &rough);
         let all_collectives = collectives::links(&comparable, Some(&habits), domains);
@@ -99,7 +97,6 @@ impl Estimate {
             .partition(|link| !(is_scattered(link, &probed) && is_covered(link, &probed, &from_probes)));
 
         // Then both are combined, without the collectives of domains in which the probes refute them.
-        let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
         let probed_bounds = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
         let probed_alone = ProbedLinks { located: &from_probes, bounds: &probed_bounds };
         let from_all_collectives = alone(&unscattered, LinkNoise::Guessed);

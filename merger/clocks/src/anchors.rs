@@ -38,19 +38,14 @@ impl RealtimeAnchor {
             ends: (times().min()?, times().max()?),
         })
     }
-
-    /// Returns the anchor of a domain whose times are read from its wall clock. `ends` are the first and last
-    /// time.
-    fn of_wall_clock(ends: (i64, i64)) -> RealtimeAnchor {
-        RealtimeAnchor { ns: 0, moved: 0.0, ends }
-    }
 }
 
 /// Aligns the remaining domains by their wall clocks. The aligned domains show how accurate wall clocks are.
 pub(super) fn align_by_anchors(observations: &ClockObservations, fits: &mut [DomainFit]) {
     let anchor = |position: usize| {
         let sets = observations.sets.get(position).map_or(&[][..], Vec::as_slice);
-        let wall = || observations.walls.get(&position).map(|ends| RealtimeAnchor::of_wall_clock(*ends));
+        // Times that are read from the wall clock itself.
+        let wall = || Some(RealtimeAnchor { ns: 0, moved: 0.0, ends: *observations.walls.get(&position)? });
         RealtimeAnchor::new(sets).or_else(wall)
     };
     let anchors: Vec<Option<RealtimeAnchor>> = (0..fits.len()).map(anchor).collect();

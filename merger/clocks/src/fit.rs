@@ -56,11 +56,6 @@ pub struct ClockStep {
 }
 
 impl DomainFit {
-    /// Returns the fit of the reference, which leaves times unchanged and has no error.
-    pub(super) fn reference() -> DomainFit {
-        DomainFit { method: AlignMethod::Reference, ..DomainFit::default() }
-    }
-
     /// Returns the error bound at a time, ns: 0 for the reference, `None` for an unaligned domain. Before the
     /// first and after the last observation it grows.
     pub fn bar_at(&self, time: LocalNs) -> Option<i64> {

@@ -87,12 +87,12 @@ impl OnNode {
 
     /// Returns `x` for a reading of BOOTTIME.
     pub(super) fn of_boottime(&self, local: LocalNs) -> f64 {
-        self.x(apart(local.0, self.boot_base))
+        interpolate(&self.knots, apart(local.0, self.boot_base), |k| (k.1, k.0))
     }
 
     /// Returns BOOTTIME at `x`; `None` on overflow.
     pub(super) fn boottime(&self, x: f64) -> Option<i64> {
-        let w = self.w(x);
+        let w = interpolate(&self.knots, x, |k| *k);
         // Above this the cast would not be exact.
         (w.abs() < 9e18).then(|| self.boot_base.checked_add(w.round() as i64)).flatten()
     }
@@ -100,14 +100,6 @@ impl OnNode {
     /// Returns the values of `x` at which BOOTTIME changes its rate.
     pub(super) fn bends(&self) -> impl Iterator<Item = f64> {
         self.knots.iter().map(|k| k.0)
-    }
-
-    fn x(&self, w: f64) -> f64 {
-        interpolate(&self.knots, w, |k| (k.1, k.0))
-    }
-
-    fn w(&self, x: f64) -> f64 {
-        interpolate(&self.knots, x, |k| *k)
     }
 }
 

@@ -155,23 +155,17 @@ impl<'a> Sampler<'a> {
     fn refresh(&mut self) -> Option<()> {
         let sizes: Vec<BiasSize> = (0..self.priors.len()).map(|i| self.size(i)).collect();
         let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
-        let rows = || self.distances.iter().enumerate();
-        let covariance: Vec<Vec<f64>> = rows()
-            .map(|(at, d)| {
-                let mut line: Vec<f64> =
-                    self.distances[..=at].iter().map(|other| covariance(&d.row, &other.row, &vars)).collect();
-                line[at] += d.var;
-                line
-            })
-            .collect();
-        let factor = cholesky(covariance)?;
+        let line = |(at, d): (usize, &NodeDistance)| {
+            let mut line: Vec<f64> =
+                self.distances[..=at].iter().map(|other| covariance(&d.row, &other.row, &vars)).collect();
+            line[at] += d.var;
+            line
+        };
+        let factor = cholesky(self.distances.iter().enumerate().map(line).collect())?;
         let unit = |at: usize| (0..factor.len()).map(|i| f64::from(u8::from(i == at))).collect::<Vec<_>>();
         self.inverse = (0..factor.len()).map(|at| backwards(&factor, forwards(&factor, &unit(at)))).collect();
-        let off: Vec<f64> = self
-            .distances
-            .iter()
-            .map(|d| d.ns - d.row.iter().map(|(i, lever)| lever * sizes[*i].mean).sum::<f64>())
-            .collect();
+        let mean = |d: &NodeDistance| d.row.iter().map(|(i, lever)| lever * sizes[*i].mean).sum::<f64>();
+        let off: Vec<f64> = self.distances.iter().map(|d| d.ns - mean(d)).collect();
         self.solved = self.inverse.iter().map(|line| dot(line, &off)).collect();
         Some(())
     }
@@ -184,11 +178,8 @@ impl<'a> Sampler<'a> {
             }
             let (now, scale) = (self.size(i), self.scales[self.priors[i].kind]);
             let column = &self.columns[i];
-            let moved: Vec<f64> = self
-                .inverse
-                .iter()
-                .map(|line| column.iter().map(|(at, lever)| line[*at] * lever).sum())
-                .collect();
+            let moved = |line: &Vec<f64>| column.iter().map(|(at, lever)| line[*at] * lever).sum();
+            let moved: Vec<f64> = self.inverse.iter().map(moved).collect();
             let a: f64 = column.iter().map(|(at, lever)| moved[*at] * lever).sum();
             let b: f64 = column.iter().map(|(at, lever)| self.solved[*at] * lever).sum();
             // Another size changes the likelihood of all differences by a rank-one term.

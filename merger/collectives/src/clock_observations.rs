@@ -34,7 +34,7 @@ impl MatchedCollectives {
         let places: BTreeMap<&ClockDomain, u32> = domains.iter().zip(0..).collect();
         let domain_of: Vec<Option<u32>> =
             self.members.all.iter().map(|one| places.get(&one.domain).copied()).collect();
-        let shared = || self.matched.iter().filter_map(|one| Shared::new(one, &domain_of));
+        let shared = || self.timed.iter().filter_map(|one| Shared::new(one, &domain_of));
         let spans = spans(comm, shared(), domains.len())?;
         let most = (MAX_OBSERVATIONS / (RUN_PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
 

@@ -32,7 +32,7 @@ impl MatchedCollectives {
         fits: &BTreeMap<ClockDomain, DomainFit>,
     ) -> Result<Option<ExitSpread>, Failure> {
         let clocks = ParticipantClocks::new(&self.members, fits);
-        let comparable = self.matched.iter().filter(|one| one.calls.len() > 1 && clocks.can_compare(one));
+        let comparable = self.timed.iter().filter(|one| one.calls.len() > 1 && clocks.can_compare(one));
         let distance = |one: &MatchedCollective| {
             let exits = one.calls.iter().map(|call| clocks.job_time(call.participant, call.exit));
             let (first, last) = exits.fold((i64::MAX, i64::MIN), |(a, b), exit| (a.min(exit), b.max(exit)));

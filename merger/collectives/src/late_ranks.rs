@@ -141,7 +141,7 @@ impl MatchedCollectives {
         fits: &BTreeMap<ClockDomain, DomainFit>,
     ) -> Result<(Vec<LateRank>, Option<LatenessSummary>), Failure> {
         let clocks = ParticipantClocks::new(&self.members, fits);
-        let for_all = || self.matched.iter().filter(|one| one.waits == WaitPattern::AllForAll);
+        let for_all = || self.timed.iter().filter(|one| one.waits == WaitPattern::AllForAll);
         let compared: Vec<(&MatchedCollective, CollectiveWait)> =
             for_all().filter_map(|one| Some((one, waiting(one, &clocks)?))).collect();
         let start_up = find_start_up(comm, &clocks, &compared)?;
@@ -232,7 +232,7 @@ impl Sums {
         calls.for_each(|calls| self.sampled_calls.add(&calls.function.name(), calls.ns));
         let is_compared =
             |one: &MatchedCollective| one.waits == WaitPattern::AllForAll && clocks.can_compare(one);
-        for one in collectives.matched.iter().filter(|one| !is_compared(one)) {
+        for one in collectives.timed.iter().filter(|one| !is_compared(one)) {
             if one.calls.first().is_some_and(|first| is_after(first.participant, first.enter)) {
                 self.sampled_calls.add(&one.function.name(), one.time_inside());
             }

@@ -48,12 +48,13 @@ impl CallRecord {
         end.map_or(0, |end| end.saturating_sub(self.enter).max(0))
     }
 
-    /// Sums up calls with one number on one communicator whose times are not compared.
+    /// Sums up calls with one number on one communicator whose times are not compared; `None` if they took no
+    /// time.
     pub(super) fn untimed(calls: &[CallRecord], members: &JobMembers) -> Option<UntimedCalls> {
         let CallRecord { function, participant, enter, .. } = *calls.first()?;
         let times = calls.iter().map(|call| call.time_inside(members));
         let ns = times.fold(0, i64::saturating_add);
-        Some(UntimedCalls { function, participant, enter, ns })
+        (ns > 0).then_some(UntimedCalls { function, participant, enter, ns })
     }
 
     /// Describes the call: function, size and root.
@@ -113,8 +114,6 @@ impl MatchedCollective {
 
 /// Result of comparing the calls of one collective.
 pub(super) enum MatchVerdict {
-    /// The communicator has only one process.
-    Alone,
     Matched(MatchedCollective),
     /// Calls of some ranks are missing.
     Incomplete,
@@ -124,12 +123,13 @@ pub(super) enum MatchVerdict {
     Contradicted(u32, u32),
 }
 
-/// Compares the calls with one number on one communicator. `calls` are ordered by participant.
-pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict {
-    let Some(first) = calls.first().filter(|first| first.members > 1) else { return MatchVerdict::Alone };
+/// Compares the calls with one number on one communicator. `calls` are ordered by participant. Returns `None` if
+/// the communicator has only one process.
+pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> Option<MatchVerdict> {
+    let first = calls.first().filter(|first| first.members > 1)?;
     let again = calls.windows(2).position(|pair| pair[0].participant == pair[1].participant);
     if let Some(i) = again {
-        return MatchVerdict::Different(i, i + 1);
+        return Some(MatchVerdict::Different(i, i + 1));
     }
     let is_other = |known: &CallRecord, call: &CallRecord| {
         let roots = known.root.zip(call.root).is_some_and(|(a, b)| a != b);
@@ -140,11 +140,11 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict 
     let knowing = |knows: &dyn Fn(&CallRecord) -> bool| calls.iter().position(knows).unwrap_or(0);
     for base in [0, knowing(&|call| call.root.is_some()), knowing(&|call| call.size.is_some())] {
         if let Some(other) = calls.iter().position(|call| is_other(&calls[base], call)) {
-            return MatchVerdict::Different(base.min(other), base.max(other));
+            return Some(MatchVerdict::Different(base.min(other), base.max(other)));
         }
     }
     if calls.len() < first.members as usize {
-        return MatchVerdict::Incomplete;
+        return Some(MatchVerdict::Incomplete);
     }
     let waits = first.function.waits();
     let root = calls.iter().find_map(|call| call.root);
@@ -153,17 +153,17 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict 
     let mut matched =
         MatchedCollective { comm, seq, function, kind, by_order: false, waits, root, calls: Vec::new() };
     if !calls.iter().all(has_data) || waits == WaitPattern::Unknown {
-        return MatchVerdict::Matched(matched);
+        return Some(MatchVerdict::Matched(matched));
     }
     let rank_call = |call: &CallRecord| {
         let CallRecord { participant, rank, enter, own_time, .. } = *call;
         Some(RankCall { participant, rank, enter, exit: call.exit?, own_time })
     };
     matched.calls = calls.iter().map(rank_call).collect::<Option<_>>().unwrap_or_default();
-    match contradiction(&matched.calls, members).filter(|_| waits == WaitPattern::AllForAll) {
+    Some(match contradiction(&matched.calls, members).filter(|_| waits == WaitPattern::AllForAll) {
         Some((left, entered)) => MatchVerdict::Contradicted(left, entered),
         None => MatchVerdict::Matched(matched),
-    }
+    })
 }
 
 /// Returns whether a rank transfers data. RCCL calls without a size count as having data, because their kernels

@@ -59,8 +59,9 @@ pub struct CollectiveCounts {
 /// The matched collectives, each on one merge rank, and a description of the others.
 #[derive(Debug, Default)]
 pub struct MatchedCollectives {
-    /// Collectives that this merge rank owns, ordered by communicator and number.
-    pub matched: Vec<MatchedCollective>,
+    /// Collectives that this merge rank owns and whose times show when ranks waited, ordered by communicator and
+    /// number.
+    pub timed: Vec<MatchedCollective>,
     /// All processes that take part in collectives.
     pub members: JobMembers,
     /// Counts of the whole job.
@@ -118,7 +119,7 @@ pub fn match_calls(
     }
     let mut records = exchange(comm, &members, &mut processes, &mut untimed.calls)?;
     records.par_sort_unstable();
-    let mut matched = Vec::new();
+    let mut timed = Vec::new();
     let alone = processes.iter().map(|process| process.alone).sum();
     let mut counts = CollectiveCounts { alone, ..CollectiveCounts::default() };
     let mut faults: Vec<Fault> = Vec::new();
@@ -126,52 +127,49 @@ pub fn match_calls(
     let mut longest: Option<IncompleteCollective> = None;
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
         let CallRecord { comm: communicator, seq, .. } = calls[0];
-        let verdict = judge(calls, &members);
+        let by_order = differences.by_order.contains(&communicator);
+        let Some(verdict) = judge(calls, &members) else { continue };
         if !matches!(&verdict, MatchVerdict::Matched(one) if one.is_timed()) {
-            let of_all =
-                CallRecord::untimed(calls, &members).filter(|_| !matches!(verdict, MatchVerdict::Alone));
-            untimed.calls.extend(of_all.filter(|calls| calls.ns > 0));
+            untimed.calls.extend(CallRecord::untimed(calls, &members));
         }
-        match verdict {
-            MatchVerdict::Alone => {}
-            // Processes that are still being recorded may not have written their calls yet.
-            MatchVerdict::Incomplete if last_entered.get(&communicator).is_some_and(|last| seq > *last) => {}
+        match &verdict {
             MatchVerdict::Matched(one) => {
                 counts.matched += 1;
                 counts.timed += u64::from(one.is_timed());
                 if !one.is_timed() {
                     *untimed.matched.entry(one.function).or_default() += 1;
                 }
-                let by_order = differences.by_order.contains(&communicator);
-                matched.extend(one.is_timed().then_some(MatchedCollective { by_order, ..one }));
             }
-            verdict => {
-                match verdict {
-                    MatchVerdict::Incomplete => {
-                        counts.incomplete += 1;
-                        longest = longest.max(IncompleteCollective::new(calls, &members));
-                    }
-                    MatchVerdict::Contradicted(..) => {
-                        counts.contradicted += 1;
-                        if differences.by_order.contains(&communicator) {
-                            *contradicted_by_order.entry(communicator).or_default() += 1;
-                        }
-                    }
-                    _ => counts.mismatched += 1,
-                }
-                faults.extend(Fault::new(calls, verdict));
-                if faults.len() > 64 {
-                    keep_first(&mut faults);
+            // Processes that are still being recorded may not have written their calls yet.
+            MatchVerdict::Incomplete if last_entered.get(&communicator).is_some_and(|last| seq > *last) => {
+                continue;
+            }
+            MatchVerdict::Incomplete => {
+                counts.incomplete += 1;
+                longest = longest.max(IncompleteCollective::new(calls, &members));
+            }
+            MatchVerdict::Contradicted(..) => {
+                counts.contradicted += 1;
+                if by_order {
+                    *contradicted_by_order.entry(communicator).or_default() += 1;
                 }
             }
+            MatchVerdict::Different(..) => counts.mismatched += 1,
+        }
+        match verdict {
+            MatchVerdict::Matched(one) if one.is_timed() => timed.push(MatchedCollective { by_order, ..one }),
+            verdict => faults.extend(Fault::new(calls, verdict)),
+        }
+        if faults.len() > 64 {
+            keep_first(&mut faults);
         }
     }
     drop(records);
-    let by_order = |matched: &[MatchedCollective]| time_in(matched.iter().filter(|one| one.by_order));
-    let before = by_order(&matched);
+    let by_order = |timed: &[MatchedCollective]| time_in(timed.iter().filter(|one| one.by_order));
+    let before = by_order(&timed);
     let unproven =
-        accept_by_timing(comm, &members, &differences.by_order, &contradicted_by_order, &mut matched)?;
-    untimed.unproven = before.without(&by_order(&matched));
+        accept_by_timing(comm, &members, &differences.by_order, &contradicted_by_order, &mut timed)?;
+    untimed.unproven = before.without(&by_order(&timed));
     let absence = absence::longest(comm, &members, &processes, longest)?;
     keep_first(&mut faults);
     let mut faults = messages::gather::<Vec<Fault>>(comm, &faults)?.concat();
@@ -200,16 +198,7 @@ pub fn match_calls(
     };
     let has_unproven_names = !unproven.communicators.is_disjoint(&differences.named);
     let unproven = unproven.lines;
-    Ok(MatchedCollectives {
-        matched,
-        members,
-        counts,
-        faults,
-        unproven,
-        has_unproven_names,
-        untimed,
-        absence,
-    })
+    Ok(MatchedCollectives { timed, members, counts, faults, unproven, has_unproven_names, untimed, absence })
 }
 
 /// Returns, for each communicator with a process that is still being recorded, the last collective that all of
@@ -250,7 +239,7 @@ fn exchange(
             let (Some(size), Some(known)) = (sizes.get(&call.comm), process.communicators.get(&call.comm))
             else {
                 let alone = [CallRecord::new(&call, participant, 1, None)];
-                untimed.extend(CallRecord::untimed(&alone, members).filter(|calls| calls.ns > 0));
+                untimed.extend(CallRecord::untimed(&alone, members));
                 continue;
             };
             let record = CallRecord::new(&call, participant, *size, known.rank);
@@ -288,7 +277,7 @@ impl Fault {
     fn new(calls: &[CallRecord], verdict: MatchVerdict) -> Option<Fault> {
         let first = calls.first()?;
         let what = match verdict {
-            MatchVerdict::Alone | MatchVerdict::Matched(_) => return None,
+            MatchVerdict::Matched(_) => return None,
             MatchVerdict::Different(a, b) => {
                 let call_of = |i: usize| calls.get(i).map(|call| (call.participant, call.describe()));
                 Wrong::Different(call_of(a)?, call_of(b)?)
@@ -466,10 +455,10 @@ mod tests {
             match_calls(comm, &sample, own).unwrap()
         });
         let first = &results[0];
-        let mut matched: Vec<MatchedCollective> = results.iter().flat_map(|r| r.matched.clone()).collect();
-        matched.sort_by_key(|one| (one.comm, one.seq));
+        let mut timed: Vec<MatchedCollective> = results.iter().flat_map(|r| r.timed.clone()).collect();
+        timed.sort_by_key(|one| (one.comm, one.seq));
         assert!(results.iter().all(|r| (&r.counts, &r.faults) == (&first.counts, &first.faults)));
-        (first.counts.clone(), first.faults.clone(), matched)
+        (first.counts.clone(), first.faults.clone(), timed)
     }
 
     proptest! {
@@ -571,8 +560,8 @@ mod tests {
             call.enter -= 5_000_000;
             call.exit = call.exit.map(|exit| exit - 5_000_000);
         }
-        let (counts, faults, matched) = outcome(&job, 1, 1 << 20);
-        assert_eq!((counts.matched, counts.contradicted, matched.len()), (1, 1, 1));
+        let (counts, faults, timed) = outcome(&job, 1, 1 << 20);
+        assert_eq!((counts.matched, counts.contradicted, timed.len()), (1, 1, 1));
         assert!(faults[0].contains("rank 0 left it before rank 1 came"), "{faults:?}");
     }
 }

@@ -46,25 +46,25 @@ struct TimingDecision {
     unproven: RejectedByTiming,
 }
 
-/// Splits calls of several domains that are not shown to be one collective. `communicators` are the
-/// communicators whose calls are matched by order alone, `contradicted` the number of their contradicted calls.
+/// Splits calls of several domains that are not shown to be one collective. `by_order` are the communicators
+/// whose calls are matched by order alone, `contradicted` the number of their contradicted calls.
 pub(super) fn accept_by_timing(
     comm: &impl Comm,
     members: &JobMembers,
-    communicators: &BTreeSet<u64>,
+    by_order: &BTreeSet<u64>,
     contradicted: &BTreeMap<u64, u64>,
     matched: &mut Vec<MatchedCollective>,
 ) -> Result<RejectedByTiming, Failure> {
     let domains = Domains::new(members);
-    if communicators.is_empty() || domains.names.len() < 2 {
+    if by_order.is_empty() || domains.names.len() < 2 {
         return Ok(RejectedByTiming::default());
     }
     let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
     let most =
-        (MAX_INTERVALS / (domains.names.len() * communicators.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
+        (MAX_INTERVALS / (domains.names.len() * by_order.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
     for one in
-        matched.iter().filter(|one| communicators.contains(&one.comm) && one.waits == WaitPattern::AllForAll)
+        matched.iter().filter(|one| by_order.contains(&one.comm) && one.waits == WaitPattern::AllForAll)
     {
         let stays = domains.stays(one);
         if stays.len() > 1 {
@@ -80,10 +80,7 @@ pub(super) fn accept_by_timing(
     rounds.iter_mut().for_each(|(hash, rounds)| keep_lowest(*hash, rounds, most));
     let gathered = gather_on_rank_0(comm, (rounds, tallies))?;
     let decision = broadcast_result(comm, || Ok(decide(gathered, most, &domains, members)))?;
-    *matched = std::mem::take(matched)
-        .into_iter()
-        .flat_map(|one| split_collective(one, &decision, &domains))
-        .collect();
+    *matched = std::mem::take(matched).into_iter().flat_map(|one| split(one, &decision, &domains)).collect();
     Ok(decision.unproven)
 }
 
@@ -188,11 +185,7 @@ fn describe_reason(
 
 /// Keeps a call that is shown to be one collective. Splits any other call into one collective for each group of
 /// domains and for each remaining domain.
-fn split_collective(
-    one: MatchedCollective,
-    decision: &TimingDecision,
-    domains: &Domains<'_>,
-) -> Vec<MatchedCollective> {
+fn split(one: MatchedCollective, decision: &TimingDecision, domains: &Domains<'_>) -> Vec<MatchedCollective> {
     let Some(parts) = decision.parts.get(&one.comm) else {
         // The call has a number, or the communicator is on one node only.
         return vec![one];

@@ -67,7 +67,7 @@ pub(super) fn agree(
     let far_apart = note_of_files_far_apart(comm, &inputs.surveys, &clocks)?;
     let late_ranks = collectives.late_ranks(comm, &clocks.fits)?;
     collectives.counts.spread = collectives.exit_spread(comm, &clocks.fits)?;
-    collectives.matched = Vec::new();
+    collectives.timed = Vec::new();
     let sets = table_sets(comm, args.layout, plan, &inputs.surveys, &findings)?;
     progress.phase("number");
     let mut numbering = number_rows(comm, &inputs.schema, &inputs.surveys)?;
