@@ -6,6 +6,7 @@
 use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
 use super::locate::DomainTrack;
 use super::observations::{CollectiveObservation, WaitRelation};
+use super::probes::READING_ERROR_NS;
 use super::robust;
 use super::track::SECOND;
 use std::collections::BTreeMap;
@@ -23,8 +24,6 @@ const MIN_BLOCK_SIZE: usize = 3;
 /// A block also ends after this time, ns, or after `MAX_BLOCK_SIZE` collectives.
 const MAX_BLOCK_NS: f64 = 30.0 * SECOND;
 const MAX_BLOCK_SIZE: usize = 64;
-/// Error of the difference of two clock readings, ns.
-const READING_ERROR_NS: f64 = 20.0;
 /// A domain that enters last in more than this share of its collectives is compared by these.
 pub(super) const OFTEN_LAST_SHARE: f64 = 0.6;
 /// Fewest collectives entered last by a domain from which the spread of their durations is estimated.

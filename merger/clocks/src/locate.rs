@@ -74,16 +74,13 @@ pub(super) fn locate(
         let open = (0..count).filter(|&d| located[d].is_none() && !lost[d] && cost[d] < f64::INFINITY);
         let Some(next) = open.min_by(|&a, &b| cost[a].total_cmp(&cost[b])) else { return located };
         let own = (&of_domain[next][..], links, corrections);
-        located[next] = place(next, own, noise, probed, &located);
+        located[next] = place(next, rank + 1, own, noise, probed, &located);
         if located[next].is_none() {
             lost[next] = true;
             continue;
         }
         newest = next;
         rank += 1;
-        if let Some(located) = &mut located[next] {
-            located.rank = rank;
-        }
     }
 }
 
@@ -99,6 +96,7 @@ fn expense(link: &ClockLink, scale: f64) -> f64 {
 /// domains.
 fn place(
     domain: usize,
+    rank: usize,
     (of_domain, links, corrections): (&[usize], &[ClockLink], &[TrackCorrection]),
     noise: LinkNoise,
     probed: Option<&ProbedLinks<'_>>,
@@ -161,7 +159,7 @@ fn place(
         knot.slack += theirs.slack;
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
-    Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank: 0 })
+    Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank })
 }
 
 /// Returns the leverage of each link: its share of the weight of all samples, plus the leverage inherited from

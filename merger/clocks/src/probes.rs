@@ -54,20 +54,14 @@ impl Trips {
 /// Returns a link for each pair of domains that probed each other.
 pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLink> {
     let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
-    for burst in bursts {
-        let Some((ends, trips)) = trips(burst, domains) else { continue };
-        by_ends.entry(ends).or_default().push(Trips {
-            middle: trips.iter().map(|t| t.middle).sum::<f64>() / trips.len().max(1) as f64,
-            trips,
-            spread: burst.spread.max(0) as f64,
-            kernel_times: burst.kernel_times,
-        });
+    for (ends, trips) in bursts.iter().filter_map(|burst| trips(burst, domains)) {
+        by_ends.entry(ends).or_default().push(trips);
     }
     by_ends.into_iter().map(|((u, v), bursts)| link(u, v, bursts)).collect()
 }
 
 /// Returns the plausible trips of a burst, from the point of view of the end with the lower place.
-fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), Vec<Trip>)> {
+fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), Trips)> {
     let (from, prober) = domains.get(burst.from)?;
     let (to, answerer) = domains.get(burst.to)?;
     if from == to || !prober.has_raw || !answerer.has_raw {
@@ -92,7 +86,12 @@ fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), V
     trips.sort_by(|a, b| {
         a.middle.total_cmp(&b.middle).then(a.there.total_cmp(&b.there)).then(a.back.total_cmp(&b.back))
     });
-    (!trips.is_empty()).then_some(((from.min(to), from.max(to)), trips))
+    if trips.is_empty() {
+        return None;
+    }
+    let middle = trips.iter().map(|t| t.middle).sum::<f64>() / trips.len() as f64;
+    let (spread, kernel_times) = (burst.spread.max(0) as f64, burst.kernel_times);
+    Some(((from.min(to), from.max(to)), Trips { trips, middle, spread, kernel_times }))
 }
 
 fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {

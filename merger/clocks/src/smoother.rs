@@ -350,10 +350,7 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         let end = starts.get(i + 1).copied().unwrap_or(points.len());
         let Some(first) = points.get(start) else { continue };
         let noise = |at: usize| points[at].var * scale / weights[at].max(1e-9);
-        let begin = match &carried {
-            Some(state) => state.restart(first, 1.0),
-            None => State::start(first, 1.0),
-        };
+        let begin = carried.map_or(State::start(first, 1.0), |state| state.restart(first, 1.0));
         let mut ahead = vec![begin];
         let mut states = vec![State { yy: noise(start), ..begin }];
         for at in start + 1..end {

@@ -55,8 +55,7 @@ impl TimeMap {
             points.iter().map(|&(local, job)| MapKnot { local, job, rate: 0.0 }).collect();
         for i in 1..knots.len() {
             let (a, b) = (knots[i - 1], knots[i]);
-            let (local, job) =
-                (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
+            let (local, job) = a.distance_to(&b);
             knots[i - 1].rate = (job - local) as f64 / local as f64;
         }
         if let [.., before, last] = knots.as_mut_slice() {
@@ -106,8 +105,7 @@ impl TimeMap {
     pub fn drift_ppm(&self) -> f64 {
         match (self.knots.first(), self.knots.last()) {
             (Some(a), Some(b)) if b.local > a.local && b.job > a.job => {
-                let (local, job) =
-                    (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
+                let (local, job) = a.distance_to(b);
                 (local - job) as f64 / job as f64 * 1e6
             }
             _ => 0.0,
@@ -181,6 +179,11 @@ fn product(number: i64, rate: f64) -> i64 {
 }
 
 impl MapKnot {
+    /// Returns the local and the job time between two knots, ns.
+    fn distance_to(&self, next: &MapKnot) -> (i128, i128) {
+        (i128::from(next.local) - i128::from(self.local), i128::from(next.job) - i128::from(self.job))
+    }
+
     #[inline]
     fn map(&self, local: i64, next: Option<&MapKnot>) -> i64 {
         let since = local.saturating_sub(self.local);

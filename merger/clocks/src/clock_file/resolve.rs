@@ -40,23 +40,16 @@ impl ClockFile {
     /// file relates to it.
     pub fn resolve(&self, domains: &[NamedDomain], reference: usize) -> ResolvedEntries {
         let mut resolved = ResolvedEntries { fits: vec![None; domains.len()], notes: self.doubts.clone() };
-        resolved.fill(self, domains, reference);
-        resolved
-    }
-}
-
-impl ResolvedEntries {
-    fn fill(&mut self, file: &ClockFile, domains: &[NamedDomain], reference: usize) {
         let by_name = by_name(domains);
-        let against = match match_name(&by_name, domains, &file.reference) {
+        let against = match match_name(&by_name, domains, &self.reference) {
             NameMatch::None => None,
             NameMatch::One(domain) => Some(domain),
             NameMatch::Several(names) => {
-                self.notes.push(ambiguous("`reference`", &file.reference, &names, "of the file"));
-                return;
+                resolved.notes.push(ambiguous("`reference`", &self.reference, &names, "of the file"));
+                return resolved;
             }
         };
-        let lines = self.sort(file, &by_name, domains, against);
+        let lines = resolved.sort(self, &by_name, domains, against);
         let mut tracks: BTreeMap<usize, FileTrack> = BTreeMap::new();
         for (domain, mut lines) in lines {
             lines.sort_by_key(|entry| (entry.at, entry.line));
@@ -64,7 +57,7 @@ impl ResolvedEntries {
                 Ok(_) => tracks.extend(FileTrack::through(&lines).map(|track| (domain, track))),
                 // The lines use several names of the domain. Lines with the same name were checked before.
                 Err((line, what)) => {
-                    self.notes.push(format!("clock file, line {line}: {what}: none of them was used"));
+                    resolved.notes.push(format!("clock file, line {line}: {what}: none of them was used"));
                 }
             }
         }
@@ -72,19 +65,22 @@ impl ResolvedEntries {
         let Some(to) = tracks.get(&reference) else {
             let name = domains.get(reference).and_then(|named| named.names.get(1).or(named.names.first()));
             let name = name.map_or("the reference".to_owned(), |name| written(name));
-            self.notes.push(format!(
+            resolved.notes.push(format!(
                 "the clock file does not tell the clock of {name}, which the merge uses: nothing of it was used"
             ));
-            return;
+            return resolved;
         };
         for (&domain, track) in tracks.iter().filter(|(domain, _)| **domain != reference) {
             let middle = domains.get(domain).and_then(|named| named.middle);
-            if let Some(fit) = self.fits.get_mut(domain) {
+            if let Some(fit) = resolved.fits.get_mut(domain) {
                 *fit = Some(track.fit(to, middle.unwrap_or(track.middle())));
             }
         }
+        resolved
     }
+}
 
+impl ResolvedEntries {
     /// Returns the lines of each domain. `against` is the domain of the file's reference.
     fn sort<'a>(
         &mut self,
