@@ -334,7 +334,7 @@ fn number(mut found: Vec<Found>, process: &mut ProcessCollectives) {
         }
         let group = one.group.take();
         if let (Some(group), Some(seq)) = (&group, one.seq) {
-            match process.note_communicator(&format!("process group {group}"), None) {
+            match process.note_communicator(&format!("process group {group}")) {
                 // Torch gives calls that it combines into one operation the same number.
                 Some(comm) if numbered.insert((comm, seq)) => {
                     one.times_of_kernel();
@@ -352,7 +352,7 @@ fn number(mut found: Vec<Found>, process: &mut ProcessCollectives) {
                 Some(group) => format!("process group {group}, by order"),
                 None => format!("regions, communicator {}", next + 1),
             };
-            let Some(comm) = process.note_communicator(&name, None) else {
+            let Some(comm) = process.note_communicator(&name) else {
                 process.alone += 1;
                 by_handle.remove(&one.handle);
                 continue;

@@ -382,7 +382,8 @@ mod tests {
         let mut job = vec![ProcessCollectives::default(); 4];
         for (n, calls) in plan.iter().enumerate() {
             for (rank, process) in job.iter_mut().enumerate().take(n + 2) {
-                let comm = process.note_communicator(&format!("comm {n}"), Some(rank as u32)).unwrap();
+                let comm = process.note_communicator(&format!("comm {n}")).unwrap();
+                process.communicators.get_mut(&comm).unwrap().rank = Some(rank as u32);
                 for (i, (function, mishaps)) in calls.iter().enumerate() {
                     let mut one = call(FUNCTIONS[*function], comm, i as u64 + 1, i as i64 * 10_000);
                     match mishaps[rank] {

@@ -20,9 +20,7 @@ pub(super) fn gather_on_rank_0<T: Serialize + DeserializeOwned>(
     mine: T,
 ) -> Result<Vec<T>, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
-    if let Some(to_first) = outgoing.first_mut() {
-        *to_first = wire::encode(&mine);
-    }
+    outgoing[0] = wire::encode(&mine);
     drop(mine);
     comm.all_to_all(outgoing).into_iter().filter(|_| comm.rank() == 0).map(decode).collect()
 }

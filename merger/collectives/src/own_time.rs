@@ -215,14 +215,12 @@ pub(super) fn note_own_times(process: &mut ProcessCollectives, sizes: &BTreeMap<
         return process.calls.iter_mut().for_each(|call| call.own_time = None);
     }
     let mut collectives_ns: i64 = 0;
-    let of_init = |init: InitCall| Synchronisation {
+    let mut of_everyone = process.mpi.init.map(|init| Synchronisation {
         key: SINCE_INIT,
         exit: init.exit,
         mpi: init.before,
         collectives_ns: 0,
-    };
-    let init = process.mpi.init.map(of_init);
-    let mut of_everyone: Option<Synchronisation> = init;
+    });
     let mut of_comm: BTreeMap<u64, Synchronisation> = BTreeMap::new();
     for call in &mut process.calls {
         let own = of_comm.get(&call.comm).copied();

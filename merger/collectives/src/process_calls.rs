@@ -151,17 +151,13 @@ impl ProcessCollectives {
     }
 
     /// Records a communicator and returns its hash; returns `None` above `MAX_COMMUNICATORS` communicators.
-    pub(super) fn note_communicator(&mut self, name: &str, rank: Option<u32>) -> Option<u64> {
+    pub(super) fn note_communicator(&mut self, name: &str) -> Option<u64> {
         let hash = comm_hash(name.as_bytes());
         if self.communicators.len() >= MAX_COMMUNICATORS && !self.communicators.contains_key(&hash) {
             return None;
         }
-        let new = || Communicator {
-            name: name.chars().take(MAX_NAME_CHARACTERS).collect::<String>().into(),
-            rank: None,
-        };
-        let comm = self.communicators.entry(hash).or_insert_with(new);
-        comm.rank = comm.rank.or(rank);
+        let name = || name.chars().take(MAX_NAME_CHARACTERS).collect::<String>().into();
+        self.communicators.entry(hash).or_insert_with(|| Communicator { name: name(), rank: None });
         Some(hash)
     }
 
@@ -285,7 +281,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, process: &mut ProcessCollec
             *known.entry(id).or_insert_with(|| {
                 let name = String::from_utf8_lossy(strings.get(id)?);
                 let shared =
-                    is_shared_communicator(&name).then(|| process.note_communicator(&name, None)).flatten();
+                    is_shared_communicator(&name).then(|| process.note_communicator(&name)).flatten();
                 shared.map(|hash| (hash, name.starts_with("inter/")))
             })
         });
@@ -330,7 +326,7 @@ mod tests {
     #[test]
     fn the_second_process_of_a_rank_has_communicators_of_its_own() {
         let mut process = ProcessCollectives::default();
-        let hash = process.note_communicator(WORLD, None).unwrap();
+        let hash = process.note_communicator(WORLD).unwrap();
         process.set_ranks(Some(3), Some(4));
         assert_eq!(process.communicators[&hash].rank, Some(3));
         process.rename_communicators(&BTreeMap::from([(hash, 0)]));
@@ -344,8 +340,8 @@ mod tests {
     fn a_process_that_mpi_has_put_alone_shares_communicators_of_rccl_only() {
         let settled = |world_size, launched| {
             let mut process = ProcessCollectives { world_size, of_mpi: 2, ..ProcessCollectives::default() };
-            process.note_communicator(WORLD, None).unwrap();
-            process.note_communicator("nccl-00ff", None).unwrap();
+            process.note_communicator(WORLD).unwrap();
+            process.note_communicator("nccl-00ff").unwrap();
             process.set_ranks(Some(3), launched);
             let names: Vec<&str> = process.communicators.values().map(|comm| &*comm.name).collect();
             (process.is_singleton, names.len(), names.contains(&WORLD), process.alone)

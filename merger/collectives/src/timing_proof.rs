@@ -36,8 +36,13 @@ pub(super) struct RejectedByTiming {
     pub(super) communicators: BTreeSet<u64>,
 }
 
-/// Number of usable calls of a communicator, and of contradicted ones.
-type Tally = (u64, u64);
+/// Calls of one communicator: those that are evaluated, and the numbers of usable and of contradicted ones.
+#[derive(Default, Serialize, Deserialize)]
+struct CommunicatorCalls {
+    rounds: Vec<TimedRound>,
+    usable: u64,
+    contradicted: u64,
+}
 
 /// Decision of rank 0: the groups of domains that may be compared, by communicator.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -56,29 +61,27 @@ pub(super) fn accept_by_timing(
     matched: &mut Vec<MatchedCollective>,
 ) -> Result<RejectedByTiming, Failure> {
     let domains = Domains::new(members);
-    if by_order.is_empty() || domains.names.len() < 2 {
+    if by_order.is_empty() || domains.hosts.len() < 2 {
         return Ok(RejectedByTiming::default());
     }
-    let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
-    let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
+    let mut mine: BTreeMap<u64, CommunicatorCalls> = BTreeMap::new();
     let most =
-        (MAX_INTERVALS / (domains.names.len() * by_order.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
-    for one in
-        matched.iter().filter(|one| by_order.contains(&one.comm) && one.waits == WaitPattern::AllForAll)
-    {
+        (MAX_INTERVALS / (domains.hosts.len() * by_order.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
+    let for_all = matched.iter().filter(|one| one.waits == WaitPattern::AllForAll);
+    for one in for_all.filter(|one| by_order.contains(&one.comm)) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
-            tallies.entry(one.comm).or_default().0 += 1;
-            let rounds = rounds.entry(one.comm).or_default();
-            rounds.push(TimedRound { seq: one.seq, kind: one.kind, stays });
-            if rounds.len() > 2 * most {
-                keep_lowest(one.comm, rounds, most);
+            let calls = mine.entry(one.comm).or_default();
+            calls.usable += 1;
+            calls.rounds.push(TimedRound { seq: one.seq, kind: one.kind, stays });
+            if calls.rounds.len() > 2 * most {
+                keep_lowest(one.comm, &mut calls.rounds, most);
             }
         }
     }
-    contradicted.iter().for_each(|(hash, n)| tallies.entry(*hash).or_default().1 += n);
-    rounds.iter_mut().for_each(|(hash, rounds)| keep_lowest(*hash, rounds, most));
-    let gathered = gather_on_rank_0(comm, (rounds, tallies))?;
+    contradicted.iter().for_each(|(hash, n)| mine.entry(*hash).or_default().contradicted += n);
+    mine.iter_mut().for_each(|(hash, calls)| keep_lowest(*hash, &mut calls.rounds, most));
+    let gathered = gather_on_rank_0(comm, mine)?;
     let decision = broadcast_result(comm, || Ok(decide(gathered, most, &domains, members)))?;
     *matched = std::mem::take(matched).into_iter().flat_map(|one| split(one, &decision, &domains)).collect();
     Ok(decision.unproven)
@@ -91,56 +94,50 @@ fn keep_lowest(communicator: u64, rounds: &mut Vec<TimedRound>, most: usize) {
 
 /// Decides on rank 0 which domains of each communicator took part in the same collectives.
 fn decide(
-    gathered: Vec<(BTreeMap<u64, Vec<TimedRound>>, BTreeMap<u64, Tally>)>,
+    gathered: Vec<BTreeMap<u64, CommunicatorCalls>>,
     most: usize,
     domains: &Domains<'_>,
     members: &JobMembers,
 ) -> TimingDecision {
-    let mut rounds: BTreeMap<u64, Vec<TimedRound>> = BTreeMap::new();
-    let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    for (their_rounds, their_tallies) in gathered {
-        for (communicator, mut some) in their_rounds {
-            rounds.entry(communicator).or_default().append(&mut some);
-        }
-        for (communicator, (used, wrong)) in their_tallies {
-            let tally = tallies.entry(communicator).or_default();
-            *tally = (tally.0 + used, tally.1 + wrong);
-        }
+    let mut all: BTreeMap<u64, CommunicatorCalls> = BTreeMap::new();
+    for (communicator, mut theirs) in gathered.into_iter().flatten() {
+        let calls = all.entry(communicator).or_default();
+        calls.rounds.append(&mut theirs.rounds);
+        calls.usable += theirs.usable;
+        calls.contradicted += theirs.contradicted;
     }
     let mut decision = TimingDecision::default();
     let mut more = 0;
-    for (communicator, mut rounds) in rounds {
+    for (communicator, calls) in all.into_iter().filter(|(_, calls)| calls.usable > 0) {
+        let CommunicatorCalls { mut rounds, usable, contradicted } = calls;
         keep_lowest(communicator, &mut rounds, most);
         rounds.sort_by_key(|round| round.seq);
         let domains_of = |round: &TimedRound| round.stays.iter().map(|stay| stay.domain).collect();
         let here: Vec<u32> = rounds.first().map_or(Vec::new(), domains_of);
         rounds.retain(|round| domains_of(round) == here);
-        let (used, wrong) = tallies.get(&communicator).copied().unwrap_or_default();
-        let why = if wrong * CONTRADICTED_PART > used + wrong {
-            let all = grouped(used + wrong);
-            let wrong = grouped(wrong);
-            decision.parts.insert(communicator, Vec::new());
-            Some(format!("in {wrong} of {all} calls a rank left before another one on its node came"))
+        let all = usable + contradicted;
+        let (parts, why): (Vec<Vec<u32>>, _) = if contradicted * CONTRADICTED_PART > all {
+            let (some, all) = (grouped(contradicted), grouped(all));
+            let why = format!("in {some} of {all} calls a rank left before another one on its node came");
+            (Vec::new(), Some(why))
         } else {
             let found = evidence(&rounds, here.len());
-            let doubt = found.doubts.first().copied();
-            let parts =
-                found.parts.iter().map(|part| part.iter().map(|place| here[*place]).collect()).collect();
-            decision.parts.insert(communicator, parts);
-            doubt.map(|doubt| describe_reason(doubt, &here, domains))
+            let part = |places: &Vec<usize>| places.iter().map(|place| here[*place]).collect();
+            let why = found.doubts.first().map(|doubt| describe_reason(*doubt, &here, domains));
+            (found.parts.iter().map(part).collect(), why)
         };
+        let first = here.first().copied().unwrap_or(0);
+        let reached = parts.iter().find(|part| part.contains(&first)).cloned().unwrap_or_default();
+        decision.parts.insert(communicator, parts);
         let Some(why) = why else { continue };
-        decision.unproven.calls += used;
+        decision.unproven.calls += usable;
         decision.unproven.communicators.insert(communicator);
         if decision.unproven.lines.len() == MAX_SHOWN_COMMUNICATORS {
             more += 1;
             continue;
         }
-        let parts = decision.parts.get(&communicator).map_or(&[][..], Vec::as_slice);
-        let first = here.first().copied().unwrap_or(0);
-        let reached = parts.iter().find(|part| part.contains(&first)).map_or(&[][..], Vec::as_slice);
         let out: Vec<u32> = here.iter().copied().filter(|d| *d != first && !reached.contains(d)).collect();
-        let which = format!("{} calls of {}", grouped(used), domains.describe(&out, &here, first, members));
+        let which = format!("{} calls of {}", grouped(usable), domains.describe(&out, &here, first, members));
         decision.unproven.lines.push(format!("{which}: {why}"));
     }
     if more > 0 {
@@ -204,7 +201,8 @@ fn split(one: MatchedCollective, decision: &TimingDecision, domains: &Domains<'_
 
 /// The clock domains of all participants.
 struct Domains<'a> {
-    names: Vec<(&'a ClockDomain, &'a str)>,
+    /// A host name of each domain.
+    hosts: Vec<&'a str>,
     /// Domain index by participant.
     of: Vec<u32>,
 }
@@ -213,11 +211,11 @@ impl<'a> Domains<'a> {
     /// Collects the domains in order of first occurrence.
     fn new(members: &'a JobMembers) -> Domains<'a> {
         let mut places: BTreeMap<&ClockDomain, u32> = BTreeMap::new();
-        let mut domains = Domains { names: Vec::new(), of: Vec::with_capacity(members.all.len()) };
+        let mut domains = Domains { hosts: Vec::new(), of: Vec::with_capacity(members.all.len()) };
         for participant in &members.all {
-            let place = *places.entry(&participant.domain).or_insert(domains.names.len() as u32);
-            if place as usize == domains.names.len() {
-                domains.names.push((&participant.domain, &participant.host));
+            let place = *places.entry(&participant.domain).or_insert(domains.hosts.len() as u32);
+            if place as usize == domains.hosts.len() {
+                domains.hosts.push(&participant.host);
             }
             domains.of.push(place);
         }
@@ -225,7 +223,7 @@ impl<'a> Domains<'a> {
     }
 
     fn host(&self, domain: u32) -> &str {
-        self.names.get(domain as usize).map_or("?", |name| name.1)
+        self.hosts.get(domain as usize).copied().unwrap_or("?")
     }
 
     /// Returns the interval of each domain in a call, in order of the domains.

@@ -85,7 +85,8 @@ pub struct ProcessTimes {
     /// Time after that collective.
     pub(super) after: CallTimes,
     has_synchronised: bool,
-    finalization_ns: Option<i64>,
+    /// Duration of `MPI_Finalize`, ns.
+    pub finalization_ns: Option<i64>,
     /// Open calls: the function, and the time at which the process entered it, ns of its clock.
     open: Vec<(String, i64)>,
 }
@@ -135,11 +136,6 @@ impl ProcessTimes {
             self.add(name.as_bytes(), last_seen.saturating_sub(enter).max(0));
         }
     }
-
-    /// Returns the duration of `MPI_Finalize`, ns.
-    pub fn finalization_ns(&self) -> Option<i64> {
-        self.finalization_ns
-    }
 }
 
 /// Calls that are or may be one collective, and whose times are not compared.
@@ -188,7 +184,7 @@ mod tests {
         later.add(b"MPI_Finalize", 9);
         whole.append(&later);
         assert_eq!((whole.before.total(), whole.after.total(), whole.after.in_collectives()), (30, 40, 0));
-        assert_eq!(whole.finalization_ns(), Some(9));
+        assert_eq!(whole.finalization_ns, Some(9));
         let mut last = ProcessTimes::default();
         last.add(b"MPI_Bcast", 7);
         whole.append(&last);

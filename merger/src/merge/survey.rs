@@ -172,7 +172,7 @@ fn take_collectives(surveys: &mut [InputSurvey]) -> Vec<(JobParticipant, Process
             seen_ns: last_seen.saturating_sub(first_seen),
             initialized: said.mpi.initialized(),
             initialization_ns: said.mpi.initialization_ns(),
-            finalization_ns: said.untimed.finalization_ns(),
+            finalization_ns: said.untimed.finalization_ns,
             poll_gaps_ns: said.mpi.poll_gaps_ns(),
             lacks_calls: said.lacks_calls,
             is_cut: said.is_cut,
