@@ -1,4 +1,7 @@
 //! Memory budget of a merge rank, and its division.
+//!
+//! Memory that smaller buffers do not save: 7 to 12 KiB per small input, `PER_STRING` per distinct string, 8 bytes per
+//! stack id that is negative or huge. A row of more than 1 MiB takes eight times its length and 16 MiB.
 
 use rpd_collectives::CallSample;
 use rpd_console::Failure;
@@ -7,19 +10,19 @@ use rpd_trace::DrawingMemory;
 use std::str::FromStr;
 
 /// Minimum memory of a merge rank, bytes.
-const MIN_MEMORY: u64 = 32 << 20;
+const MIN_BYTES: u64 = 32 << 20;
 /// Memory of any merge, bytes: the program, and its knowledge about the inputs.
-const ALWAYS: u64 = 16 << 20;
+const BASE_BYTES: u64 = 16 << 20;
 /// Memory that a thread uses for the rows of a unit, their pages and stacks, bytes.
-const PER_THREAD: u64 = 24 << 20;
+const THREAD_BYTES: u64 = 24 << 20;
 /// Memory that MPI uses if there are several ranks, bytes.
-const OF_MPI: u64 = 32 << 20;
+const MPI_BYTES: u64 = 32 << 20;
 /// Maximum memory per string of this rank, bytes: hash, position and id, in a table that grows.
-const PER_STRING: u64 = 48;
+const STRING_BYTES: u64 = 48;
 /// The same while the ranks exchange their strings.
-const PER_STRING_TOLD: u64 = 80;
+const STRING_EXCHANGE_BYTES: u64 = 80;
 /// Memory per string that this rank owns in the exchange and whose id it sends to the other ranks, bytes.
-const PER_STRING_ASKED: u64 = 96;
+const OWNED_STRING_BYTES: u64 = 96;
 
 /// Memory that a rank holds from its survey to the end of the merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -37,21 +40,23 @@ pub struct HeldMemory {
 impl HeldMemory {
     /// Returns the bytes that are held until the end of the merge.
     fn kept(&self) -> u64 {
-        let of_mpi = if self.asked > 0 { OF_MPI } else { 0 };
-        self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING)).saturating_add(of_mpi)
+        let mpi = if self.asked > 0 { MPI_BYTES } else { 0 };
+        self.inputs.saturating_add(self.strings.saturating_mul(STRING_BYTES)).saturating_add(mpi)
     }
 
     /// Returns the memory that suffices for a merge, bytes.
     fn needed(&self) -> u64 {
-        let told = match self.asked {
+        let limit = match self.asked {
             0 => 0,
             asked => {
-                let asked = asked.saturating_mul(PER_STRING_ASKED);
-                self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING_TOLD)).saturating_add(asked)
+                let asked = asked.saturating_mul(OWNED_STRING_BYTES);
+                self.inputs
+                    .saturating_add(self.strings.saturating_mul(STRING_EXCHANGE_BYTES))
+                    .saturating_add(asked)
             }
         };
-        let agree = told.saturating_add(ALWAYS + OF_MPI);
-        self.kept().saturating_add(self.largest).saturating_add(MIN_MEMORY).max(agree)
+        let agree = limit.saturating_add(BASE_BYTES + MPI_BYTES);
+        self.kept().saturating_add(self.largest).saturating_add(MIN_BYTES).max(agree)
     }
 
     /// Extrapolates to all inputs: `read` of `all` bytes were read so far.
@@ -65,12 +70,12 @@ impl HeldMemory {
 
 /// Divisor of the memory for the longest row. Several copies of a row exist while it is read, rewritten and put into
 /// pages.
-const LONG_ROW_TIMES: u64 = 8;
+const LONG_ROW_DIVISOR: u64 = 8;
 /// Divisor of the memory for stack ids of an input, bytes per id. The ids are collected, sorted and kept.
-const PER_STACK_ID: u64 = 256;
+const STACK_ID_DIVISOR: u64 = 256;
 
 /// Maximum memory per collective call while calls of all ranks are matched, bytes.
-const PER_COLLECTIVE: u64 = 160;
+const COLLECTIVE_BYTES: u64 = 160;
 
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +103,7 @@ impl FromStr for MemoryBudget {
 
     fn from_str(text: &str) -> Result<MemoryBudget, BudgetError> {
         let Size(bytes) = text.parse()?;
-        if bytes < MIN_MEMORY { Err(BudgetError::TooSmall) } else { Ok(MemoryBudget(bytes)) }
+        if bytes < MIN_BYTES { Err(BudgetError::TooSmall) } else { Ok(MemoryBudget(bytes)) }
     }
 }
 
@@ -107,7 +112,7 @@ impl MemoryBudget {
     /// table of an input, of `largest` bytes.
     pub fn threads(self, wanted: usize, largest: u64) -> usize {
         let on_their_way = self.stream_bytes() as u64 + self.spare_bytes() as u64;
-        let fit = (self.0 - ALWAYS).saturating_sub(on_their_way) / (PER_THREAD + largest);
+        let fit = (self.0 - BASE_BYTES).saturating_sub(on_their_way) / (THREAD_BYTES + largest);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
     }
 
@@ -132,7 +137,7 @@ impl MemoryBudget {
 
     /// Returns the memory for drawing traces.
     pub fn drawing(self) -> DrawingMemory {
-        DrawingMemory { bytes: self.0 - ALWAYS }
+        DrawingMemory { bytes: self.0 - BASE_BYTES }
     }
 
     /// Returns the bytes of SQLite's cache.
@@ -142,13 +147,13 @@ impl MemoryBudget {
 
     /// Returns the maximum bytes of pages that are kept between two passes.
     pub fn kept_bytes(self) -> u64 {
-        (self.0 - ALWAYS) / 3
+        (self.0 - BASE_BYTES) / 3
     }
 
     /// Returns the maximum number of collective calls that are matched. It is the share of one rank, so that it does
     /// not depend on the number of ranks.
     pub fn collectives(self) -> u64 {
-        ((self.0 - ALWAYS) / 6 / PER_COLLECTIVE).min(CallSample::MAX_CALLS)
+        ((self.0 - BASE_BYTES) / 6 / COLLECTIVE_BYTES).min(CallSample::MAX_CALLS)
     }
 
     /// Fails if the memory does not suffice. `read` of `all` bytes of the inputs were read so far.
@@ -172,15 +177,15 @@ impl MemoryBudget {
 
     /// Returns the maximum number of stack ids of an input that can be renumbered.
     pub fn stack_ids(self) -> usize {
-        usize::try_from(self.0 / PER_STACK_ID).unwrap_or(usize::MAX)
+        usize::try_from(self.0 / STACK_ID_DIVISOR).unwrap_or(usize::MAX)
     }
 
     /// Fails if an input has more stack ids; `wanted` is the number that would have been sufficient.
     pub fn check_stacks(self, wanted: Option<usize>) -> Result<(), Failure> {
         let Some(wanted) = wanted else { return Ok(()) };
-        let more = mebibytes(wanted as u64 * PER_STACK_ID);
+        let more = mebibytes(wanted as u64 * STACK_ID_DIVISOR);
         Err(Failure::usage(format!(
-            "--memory {} is too little for an input with {wanted} stack ids that have to be numbered anew: give it \
+            "--memory {} is too little for an input with {wanted} stack ids that have to be renumbered: give it \
              --memory {more}, or leave that input out",
             Size(self.0)
         )))
@@ -189,13 +194,13 @@ impl MemoryBudget {
     /// Returns the maximum bytes of a database row that is read into memory. Several copies of it exist while it is
     /// rewritten.
     pub fn row_bytes(self) -> u64 {
-        self.0 / LONG_ROW_TIMES
+        self.0 / LONG_ROW_DIVISOR
     }
 
     /// Fails if a row is longer; `longest` are its bytes.
     pub fn check_row(self, longest: Option<u64>) -> Result<(), Failure> {
         let Some(bytes) = longest else { return Ok(()) };
-        let more = mebibytes(bytes.saturating_mul(LONG_ROW_TIMES).saturating_add(2 * MIN_MEMORY));
+        let more = mebibytes(bytes.saturating_mul(LONG_ROW_DIVISOR).saturating_add(2 * MIN_BYTES));
         Err(Failure::usage(format!(
             "--memory {} is too little for an input with a row of {} MiB: give it --memory {more}, or leave that input \
              out",
@@ -206,7 +211,7 @@ impl MemoryBudget {
 
     /// Returns the memory that is left for work.
     pub fn without(self, held: HeldMemory) -> MemoryBudget {
-        MemoryBudget(self.0.saturating_sub(held.kept()).max(MIN_MEMORY))
+        MemoryBudget(self.0.saturating_sub(held.kept()).max(MIN_BYTES))
     }
 }
 

@@ -9,9 +9,14 @@ use std::path::{Path, PathBuf};
 /// Variables in which Slurm passes user and group of the job to an epilog of the site.
 const JOB_UID: &str = "SLURM_JOB_UID";
 const JOB_GID: &str = "SLURM_JOB_GID";
-/// Variable with the folder of runs, used if none is named.
-const OUTPUT: &str = "RPD_OUTPUT";
+/// Environment variable with the folder that contains runs.
+const OUTPUT_ROOT: &str = "RPD_OUTPUT";
 const DEFAULT_ROOT: &str = "rpd-out";
+
+/// Returns the folder that contains runs, if no input is named: `$RPD_OUTPUT` or `./rpd-out`.
+pub(crate) fn output_root() -> PathBuf {
+    std::env::var_os(OUTPUT_ROOT).filter(|root| !root.is_empty()).map_or(DEFAULT_ROOT.into(), PathBuf::from)
+}
 
 /// Changes from root to the user of the job. Links and files that a user left in a run folder must not make root read
 /// or write elsewhere.
@@ -63,18 +68,15 @@ pub(crate) fn check_owner(folder: &Path) -> Result<(), Failure> {
 
 /// The user of the job; `None` if neither Slurm nor a folder identifies one.
 fn job_user(inputs: &[PathBuf]) -> Result<Option<u32>, Failure> {
-    if let Some(told) = std::env::var_os(JOB_UID).filter(|told| !told.is_empty()) {
+    if let Some(uid) = std::env::var_os(JOB_UID).filter(|uid| !uid.is_empty()) {
         let uid = number(JOB_UID).ok_or_else(|| {
             Failure::usage(format!(
-                "{JOB_UID} is {told:?}, which is no user id; unset it, or name the job's user"
+                "{JOB_UID} is {uid:?}, which is no user id; unset it, or name the job's user"
             ))
         });
         return uid.map(Some);
     }
-    let root = || {
-        std::env::var_os(OUTPUT).filter(|root| !root.is_empty()).map_or(DEFAULT_ROOT.into(), PathBuf::from)
-    };
-    let first = inputs.first().cloned().unwrap_or_else(root);
+    let first = inputs.first().cloned().unwrap_or_else(output_root);
     let folder = match first.is_dir() {
         true => first.as_path(),
         false => first.parent().unwrap_or(Path::new("")),

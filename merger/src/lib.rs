@@ -6,21 +6,21 @@
 mod agree;
 mod allocator;
 mod budget;
-mod cli;
 mod epilog;
 mod input;
 mod job_user;
 mod merge;
 mod number;
+mod options;
 mod output;
-mod output_file;
-mod report;
+mod partial_output;
 mod run;
 mod strings;
+mod summary;
 mod trace_inputs;
 
-pub use cli::{CommandLine, MergeArgs, ProgramCall};
 pub use merge::{JobObservations, job_observations, merge};
+pub use options::{CommandLine, MergeArgs, ProgramCall};
 pub use output::verify::verify_published;
-pub use report::MergeReport;
 pub use run::{RunOutcome, run};
+pub use summary::MergeReport;

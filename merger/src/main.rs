@@ -29,5 +29,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    call.tell().unwrap_or_else(|| run(&call.cli, &Solo).exit).into()
+    call.print_messages().unwrap_or_else(|| run(&call.cli, &Solo).exit).into()
 }

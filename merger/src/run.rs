@@ -1,12 +1,12 @@
 //! Runs a program call to its exit code, for both binaries.
 
 use crate::allocator::keep_freed_memory;
-use crate::cli::{CommandLine, InspectCommand, MergeArgs};
 use crate::epilog::{EpilogDecision, EpilogMerge, MergeState, check_owners, is_merged};
-use crate::input::wait::wait_for_shards;
+use crate::input::listing::wait::wait_for_shards;
 use crate::merge::merge;
-use crate::report::MergeReport;
-use crate::report::inspect::inspect;
+use crate::options::{CommandLine, InspectCommand, MergeArgs};
+use crate::summary::MergeReport;
+use crate::summary::inspect::inspect;
 use crate::trace_inputs::{TraceReport, trace};
 use rpd_comm::{Comm, broadcast_result, shared_failure};
 use rpd_console::wording::one_line;
@@ -159,7 +159,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceReques
         Some(order) => {
             let traced = trace(comm, args, order)?;
             drop(interrupts);
-            tell(comm, args, "trace", &traced, || traced.summary())?;
+            print_result(comm, args, "trace", &traced, || traced.summary())?;
             let wanted = comm.rank() == 0 && (args.trace.open || port.is_some());
             if wanted {
                 open(&WrittenTrace::of(traced.output())?, port)?;
@@ -172,14 +172,14 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceReques
         None => {
             let report = merge(comm, args)?;
             drop(interrupts);
-            tell(comm, args, "database", &report, || report.summary(args.dry_run))?;
+            print_result(comm, args, "database", &report, || report.summary(args.dry_run))?;
             Ok(Made::of(&report))
         }
     }
 }
 
 /// Prints the result on rank 0, after `made` was written.
-fn tell(
+fn print_result(
     comm: &impl Comm,
     args: &MergeArgs,
     made: &str,

@@ -214,21 +214,21 @@ pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds
     firsts.zip(base + 1..).for_each(|((id, _), next)| *id = next);
 
     // Owners receive the ids from the first holders and send them to all ranks that have the string.
-    let told = |claimed: &Vec<u32>| {
-        let mut told = Vec::with_capacity(claimed.len() * 8);
-        claimed.iter().for_each(|i| told.extend_from_slice(&ids[*i as usize].to_le_bytes()));
-        told
+    let encoded = |claimed: &Vec<u32>| {
+        let mut bytes = Vec::with_capacity(claimed.len() * 8);
+        claimed.iter().for_each(|i| bytes.extend_from_slice(&ids[*i as usize].to_le_bytes()));
+        bytes
     };
-    let told = comm.all_to_all(claimed.iter().map(told).collect());
+    let assigned = comm.all_to_all(claimed.iter().map(encoded).collect());
     let mut id_of = vec![0i64; known.hashes.len()];
-    for (claims, told) in claims.iter().zip(&told) {
-        for (hash, id) in hashes_of(claims)?.zip(ids_of(told)).filter(|(_, id)| *id != 0) {
+    for (claims, assigned) in claims.iter().zip(&assigned) {
+        for (hash, id) in hashes_of(claims)?.zip(ids_of(assigned)).filter(|(_, id)| *id != 0) {
             if let Some(number) = known.number(hash) {
                 id_of[number as usize] = id;
             }
         }
     }
-    drop(told);
+    drop(assigned);
     let mut answers: Vec<Vec<u8>> = Vec::with_capacity(ranks);
     for claims in claims {
         let mut answer = Vec::with_capacity(claims.len() / 2);

@@ -1,13 +1,13 @@
 //! Makes a trace from inputs: merges them into a database beside the output, draws that, and removes it.
 
-use crate::cli::MergeArgs;
-use crate::input::find::ListedFile;
-use crate::input::unused::find_all;
+use crate::input::listing::find::ListedFile;
+use crate::input::listing::unused::find_all;
 use crate::merge::{MergeJob, merge_job};
+use crate::options::MergeArgs;
 use crate::output::planned_size::trace_bytes;
 use crate::output::size_limit::SizeLimit;
-use crate::output_file::PartialOutput;
-use crate::report::{MergeReport, NotUsed};
+use crate::partial_output::PartialOutput;
+use crate::summary::{MergeReport, NotUsed};
 use rpd_clocks::AlignChoice;
 use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::wording::one_line;
@@ -53,7 +53,8 @@ pub(crate) fn trace(
     let (target, files, unused) = broadcast_result(comm, || {
         let (found, unused) = find_all(&args.inputs)?;
         let ending = order.format.file_ending();
-        let target = TraceTarget::new(args.output.as_deref(), &found.home, order.split, ending, args.force)?;
+        let target =
+            TraceTarget::new(args.output.as_deref(), &found.output_folder, order.split, ending, args.force)?;
         Ok((target, found.files, unused))
     })?;
     let mut place = agree_on_result(comm, TraceFiles::begin(target, comm.rank() == 0))?;

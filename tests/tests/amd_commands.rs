@@ -176,11 +176,12 @@ fn query_and_package_show_what_sqlite_shows() {
 
 // --- kernels and the calls that launched them ------------------------------------------------------------------
 
-/// The query of the README, and the same as one would write it at first.
+/// The query of the tutorial, and the same as one would write it at first.
 fn launches() -> (String, &'static str) {
-    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
-    let from = readme.find("    select R.name, count(*), sum(K.duration)").expect("the query of the README");
-    let query: Vec<&str> = readme[from..].lines().take_while(|line| line.starts_with("    ")).collect();
+    let tutorial = fs::read_to_string(repository().join("docs/TUTORIAL.md")).unwrap();
+    let from =
+        tutorial.find("    select R.name, count(*), sum(K.duration)").expect("the query of the tutorial");
+    let query: Vec<&str> = tutorial[from..].lines().take_while(|line| line.starts_with("    ")).collect();
     let simple = "select R.name, count(*), sum(K.duration) / 1e6 ms from kernels K
         join regions R on R.guid = K.guid and R.stack_id = K.stack_id group by 1 order by 3 desc";
     (query.join("\n"), simple)
@@ -198,7 +199,7 @@ fn steps(database: &Database, sql: &str) -> (Vec<String>, i64) {
 }
 
 #[test]
-fn the_join_of_the_readme_takes_steps_by_the_row_in_every_form() {
+fn the_join_of_the_tutorial_takes_steps_by_the_row_in_every_form() {
     let folder = tempfile::tempdir().unwrap();
     let run = SyntheticRun { events_per_rank: 700, ..SyntheticRun::default() };
     let inputs = write_rocpd(&run.plan(), &folder.path().join("in")).unwrap();
@@ -227,18 +228,21 @@ fn the_join_of_the_readme_takes_steps_by_the_row_in_every_form() {
         // Four table sets take two to four times the steps of one; a join without an index takes thousands a row.
         assert!(steps < 1_500 * rows, "{form}: {steps} steps for {rows} rows");
     }
-    let readme_under_amd = |rocprofv3: &Path, databases: &[&Path]| {
+    let tutorial_under_amd = |rocprofv3: &Path, databases: &[&Path]| {
         let amd = session_with_views_of(rocprofv3, databases);
-        let ((found, by_readme), (simple, by_simple)) = (steps(&amd, &query), steps(&amd, simple));
+        let ((found, by_tutorial), (simple, by_simple)) = (steps(&amd, &query), steps(&amd, simple));
         assert_eq!((&found, &simple), (&expected, &expected));
-        println!("AMD's views: {by_readme} steps of the README, {by_simple} of the simple form");
-        assert!(by_readme < 1_500 * rows, "{by_readme} steps for {rows} rows");
-        // Without this the README would need no form of its own.
-        assert!(by_simple > 5 * by_readme, "{by_simple} steps of the simple form, {by_readme} of the README");
+        println!("AMD's views: {by_tutorial} steps of the tutorial, {by_simple} of the simple form");
+        assert!(by_tutorial < 1_500 * rows, "{by_tutorial} steps for {rows} rows");
+        // Without this the tutorial would need no form of its own.
+        assert!(
+            by_simple > 5 * by_tutorial,
+            "{by_simple} steps of the simple form, {by_tutorial} of the tutorial"
+        );
     };
     let Some(rocprofv3) = fixtures::rocpd_databases(&folder.path().join("rocprofv3")).pop() else {
-        return skip("the join of the README on AMD's views", "no database of rocprofv3 is here");
+        return skip("the join of the tutorial on AMD's views", "no database of rocprofv3 is here");
     };
-    readme_under_amd(&rocprofv3, &[&merged]);
-    readme_under_amd(&rocprofv3, &[&one, &other]);
+    tutorial_under_amd(&rocprofv3, &[&merged]);
+    tutorial_under_amd(&rocprofv3, &[&one, &other]);
 }

@@ -1,4 +1,4 @@
-//! The node's counters, from a collector through a merge to the query that docs/SYSTEM_METRICS.md gives.
+//! The node's counters, from a collector through a merge to the query that docs/REFERENCE.md gives.
 
 use rpd_tests::harness::{Database, Job, binary, repository, rpd_merge};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The first SQL block of a page.
 fn documented_query() -> String {
-    let page = std::fs::read_to_string(repository().join("docs/SYSTEM_METRICS.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/REFERENCE.md")).unwrap();
     let (_, behind) = page.split_once("```sql\n").unwrap();
     behind.split_once("```").unwrap().0.trim_end().trim_end_matches(';').to_owned()
 }
@@ -65,7 +65,7 @@ fn a_merged_run_has_a_time_series_for_each_counter() {
     for name in EVERYWHERE {
         assert!((1e9..4e9).contains(&spans[name]), "{name}: {spans:?}");
     }
-    let page = std::fs::read_to_string(repository().join("docs/SYSTEM_METRICS.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/REFERENCE.md")).unwrap();
     for name in EVERYWHERE {
         assert!(page.contains(&format!("| `{name}` |")), "{name} is not in the table of counters");
     }

@@ -5,7 +5,17 @@
 //!   -> changed_values -> outbox: batches to the writing thread, which makes rows of them
 //! ```
 //!
-//! `docs/SYSTEM_METRICS.md` lists the counters.
+//! The collector that first binds the abstract Unix socket `rpd-system-UID-HASH` (hash of the run id) samples. The
+//! others try again every 5 s, so that one of them continues when it ends. Abstract sockets belong to a network
+//! namespace: containers with networks of their own are sampled once each.
+//!
+//! A rate or share is the growth of a sum since the previous tick, so the first tick has none, nor has a tick at which
+//! a sum decreased. Shares and InfiniBand rates are rounded to hundredths, other rates to whole bytes a second. A file
+//! that failed three times in a row is no longer read. Files stay open while they need at most a quarter of the
+//! descriptors. Missed ticks are not repeated. Devices that appear later are not seen. Beyond 600 waiting ticks, ticks
+//! are dropped and counted (`ring_full`).
+//!
+//! docs/REFERENCE.md lists the counters.
 
 mod changed_values;
 mod file;

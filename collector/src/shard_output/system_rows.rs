@@ -1,5 +1,15 @@
 //! Counters and their values as rows of RocPD, in the form of rocprofiler-systems: a description per counter,
 //! and per tick an event to which sample and values refer.
+//!
+//! | table | rows |
+//! |---|---|
+//! | `rocpd_info_process` | one, `rpd-collect: system metrics of HOST` |
+//! | `rocpd_info_agent` | one of type `CPU` for the node, and one of type `GPU` per device, with its PCI address in the name and in `$.rpd.pci` |
+//! | `rocpd_info_pmc` | one per counter, `value_type` `ABS`, `target_arch` `CPU` or `GPU` |
+//! | `rocpd_track` | one, `system`, without a thread |
+//! | `rocpd_event` | one per tick, category `SYSTEM_METRICS`; `$.rpd.period_ms` on the first, and where the period changes |
+//! | `rocpd_sample` | one per tick; rocprofiler-systems has one per counter and tick |
+//! | `rocpd_pmc_event` | one per value, which is written if it changed, and once a second |
 
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;

@@ -1,8 +1,20 @@
 //! Decides whether a file that cannot be merged comes from a profiler, by its name and its first 64 KiB.
 //!
 //! A file is a profiler's if it has a profiler's mark. It may be one if its beginning is lost: it is empty, zeros
-//! or broken text. Only such a file can contain data that a merge without it lacks. docs/MERGING.md states the
-//! rule.
+//! or broken text. Only such a file can contain data that a merge without it lacks.
+//!
+//! | file | a profiler's | perhaps a profiler's |
+//! |---|---|---|
+//! | `.json` | has one of `JSON_MARKS`, both `EVENT_NAMES`, or members of rocprof-sys | empty, zeros, not JSON, or cut before its first value ends |
+//! | `.csv` | by its header or name | |
+//! | `.db` | has tables `rocpd_*` or `compute_*` | a damaged SQLite database, empty, zeros, or not SQLite but with a profiler's name |
+//! | `.proto` | has a profiler's name | not text |
+//! | `.rpd`, `.pftrace`, shard, unreadable file | | always |
+//! | compressed | begins as its compression does, and a profiler's ending precedes that of the compression | |
+//! | any other name, such as `.json.tmp` of a killed Kineto | begins with such a mark, header or tables | |
+//!
+//! The merge reads the beginning of at most 10,000 files in folders that it does not search. Files of spaces only, and
+//! `._*` and `.#*` of macOS and editors, are no profiles.
 
 use crate::head::FileHead;
 use crate::json_head::{JsonHead, read_json};

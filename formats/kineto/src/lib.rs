@@ -31,7 +31,15 @@
 //! | `args` of collectives | additionally args `collective`, `comm`, `ranks`, `size`, `seq`, `count`, `datatype` |
 //!
 //! A pid that is not a number, or not the rank's (the index of a GPU), gets threads with ids above those that Linux
-//! assigns.
+//! assigns, 4194304. The file does not name the thread that launched a kernel: its `tid` is 0.
+//!
+//! Times are `CLOCK_REALTIME`. A file is read twice if `baseTimeNanoseconds` follows the events. Torch without Kineto
+//! counts from the start of its profiler. `start_boottime_ns` in `TRACE.rpd.json` beside `TRACE` places these times;
+//! without it, a warning states that they do not line up.
+//!
+//! The first 16 MiB, decompressed, must show that a file is a trace. Of a truncated or malformed file, all whole events
+//! are read, and the warning names the byte. A gzip file with a wrong or missing checksum or length is damaged, too.
+//! Data after the end of the trace, such as a second trace, is not read and is in the loss ledger.
 
 mod cursor;
 mod document;

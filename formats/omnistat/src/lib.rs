@@ -19,7 +19,8 @@
 //! | a line and an instance | an event and a sample, category `SYSTEM_METRICS`, on the track `system`, like the counters of rpd-collect |
 //! | a value | `rocpd_pmc_event` |
 //!
-//! Times are `CLOCK_REALTIME` in ns. The table states them in UTC, usually in whole seconds. An empty cell has no
+//! Times are `CLOCK_REALTIME` in ns. The table states them in UTC, usually in whole seconds: a sample may be up to a
+//! second off, which no error bound of a clock includes. A note of the merge states it. An empty cell has no
 //! value. A value that is not a number, and a line without a time, are in the loss ledger.
 
 mod rows;

@@ -9,8 +9,8 @@
 //! * [`read`] converts a trace of any writer to a shard;
 //! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are created, so that later steps cannot fail.
 //!
-//! A trace is only a sequence of packets: any concatenation of pieces is a trace. `docs/FORMATS.md` describes the
-//! packets.
+//! A trace is only a sequence of packets: any concatenation of pieces is a trace. `docs/FORMATS.md` has the rules
+//! that readers depend on.
 //!
 //! ```
 //! use rpd_perfetto::{Event, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};

@@ -12,7 +12,8 @@ use super::posterior::{BiasPosterior, BiasPrior, BiasSize, NodeDistance};
 use super::robust;
 use super::track::SECOND;
 
-/// Asymmetry of a path, as a share of its shortest round trip: small for most paths, large for one in twenty.
+/// Asymmetry of a path, as a share of its shortest round trip: small for most paths, large for one in twenty. A
+/// path that takes 4 us longer one way shifts its probes by 2 us, which no number of probes shows.
 const ASYMMETRY: [(f64, f64); 2] = [(0.95, 0.014), (0.05, 0.1)];
 /// Additional asymmetry, as a share of the excess of the round trip over the job's median: the detour may affect
 /// only one way.

@@ -168,7 +168,9 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> Certa
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
-    let growth = MAX_DEVIATIONS * rate + MIN_RATE_ERROR;
+    let seconds = certain.first().zip(certain.last()).map_or(0.0, |(a, b)| (b.x - a.x) / SECOND);
+    // If the bounds exclude every constant rate, the rate has changed, and its variance is not reliable alone.
+    let growth = MAX_DEVIATIONS * rate + if is_rate_known { MIN_RATE_ERROR } else { wander(track, seconds) };
     let allowed =
         |wanted: usize| Rates::allowed(track, certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x)));
     let pieces = if is_rate_known { 0 } else { track.steps.len() + 1 };
@@ -242,6 +244,11 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> Certa
     CertainBounds { at_knots, contradictions, growth: growth.fold(0.0, f64::max) }
 }
 
+/// Returns how far the rate of a track can walk within a time, ns/s.
+fn wander(track: &ClockTrack, seconds: f64) -> f64 {
+    MIN_RATE_ERROR + MAX_DEVIATIONS * (track.walk * seconds).sqrt()
+}
+
 /// Range of the rate of change of y, ns/s.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
@@ -276,7 +283,7 @@ impl Rates {
                 rates.low = rates.low.max(rate);
             }
         }
-        let wander = MIN_RATE_ERROR + MAX_DEVIATIONS * (track.walk * seconds).sqrt();
+        let wander = wander(track, seconds);
         (rates.low <= rates.high).then_some(Rates { low: rates.low - wander, high: rates.high + wander })
     }
 }

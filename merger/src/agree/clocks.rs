@@ -1,45 +1,26 @@
 //! Collects the clock records of all inputs on rank 0, fits the clocks there, and sends the fits to all ranks.
 
 use super::job_clocks::{CausalityRepair, JobClocks};
+use super::nodes::JobNodes;
 use super::observations::{ObservationMessage, put_together};
-use super::recorded_clocks::{Logs, RecordedClocks, Spans, widen};
-use super::{domains::DomainList, nodes::JobNodes};
-use crate::input::best_clock_sets::{BestClockSets, keep_best};
-use crate::input::home::HostClocks;
-use crate::input::home::MERGED_TIME_NAMESPACE;
+use super::recorded_clocks::{ClockFacts, RecordedClocks};
+use crate::input::host_clocks::{HostClocks, MERGED_TIME_NAMESPACE};
 use clap::ValueEnum;
 use rpd_clocks::{
     AlignChoice, AlignMethod, ClockFile, ClockObservations, CollectiveObservation, DomainFit, NamedDomain,
     align,
 };
-use rpd_comm::Comm;
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::Failure;
-use rpd_shard::record::{Clock, ClockDomain, ClockSet, wire};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// Domains, domains without a process, best clock sets, clocks other than BOOTTIME, spans, logs, all clocks, spans of
-/// REALTIME.
-type Short = (
-    Vec<ClockDomain>,
-    Vec<ClockDomain>,
-    Vec<ClockSet>,
-    BTreeMap<ClockDomain, Clock>,
-    Spans,
-    Logs,
-    BTreeSet<(ClockDomain, Clock)>,
-    Spans,
-);
+use rpd_shard::record::{Clock, ClockDomain, wire};
+use serde::{Deserialize, Serialize};
 
 /// Clocks of the job before alignment. Observations and clock sets are complete on rank 0 only.
 #[derive(Debug, Default)]
 pub(crate) struct GatheredClocks {
     /// Domains and reference; on rank 0 also their observations. Collective observations are added later.
     pub observations: ClockObservations,
-    best: BestClockSets,
-    stamped: BTreeMap<ClockDomain, Clock>,
-    stamps: BTreeSet<(ClockDomain, Clock)>,
-    spans: Spans,
-    logs: Logs,
+    facts: ClockFacts,
     /// Number of leading domains that have processes.
     of_processes: usize,
     /// Number of bursts that were discarded because their clocks cannot have shown such times; on rank 0.
@@ -56,54 +37,27 @@ impl GatheredClocks {
         own: RecordedClocks,
         preferred: &[ClockDomain],
     ) -> Result<GatheredClocks, Failure> {
-        let best: Vec<&ClockSet> = own.best.values().collect();
-        let short = (
-            &own.domains.all,
-            &own.silent.all,
-            best,
-            &own.stamped,
-            &own.spans,
-            &own.logs,
-            &own.stamps,
-            &own.walls,
-        );
-        let mut domains = DomainList::default();
-        let mut all_silent = Vec::new();
-        let mut best = BestClockSets::new();
-        let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
-        let (mut stamps, mut walls) = (BTreeSet::new(), Spans::new());
-        for message in comm.all_gather(wire::encode(&short)) {
-            let (theirs, silent, sets, others, known, told, theirs_stamped, seen): Short =
-                wire::decode_message(&message).map_err(Failure::message)?;
-            stamps.extend(theirs_stamped);
-            seen.iter().for_each(|(domain, span)| widen(&mut walls, domain, *span));
-            known.iter().for_each(|(domain, span)| widen(&mut spans, domain, *span));
-            others.into_iter().for_each(|(domain, clock)| {
-                stamped.entry(domain).or_insert(clock);
-            });
-            told.into_iter().for_each(|(domain, log)| {
-                logs.entry(domain).or_insert(log);
-            });
-            theirs.into_iter().for_each(|domain| domains.add(domain));
-            all_silent.extend(silent);
-            keep_best(&mut best, sets);
+        let mut facts = ClockFacts::default();
+        for message in comm.all_gather(wire::encode(&own.facts)) {
+            facts.extend(wire::decode_message(&message).map_err(Failure::message)?);
         }
-        let of_processes = domains.all.len();
-        all_silent.into_iter().for_each(|domain| domains.add(domain));
-        let DomainList { all: domains, .. } = domains;
+        let of_processes = facts.domains.all.len();
+        let mut domains = std::mem::take(&mut facts.domains);
+        domains.extend(std::mem::take(&mut facts.without_process));
+        let domains = domains.all;
         // The node of the lowest rank. A domain without clock sets cannot be the reference for others.
-        let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
+        let known = || domains.iter().enumerate().filter(|(_, domain)| facts.best.contains_key(domain));
         let chosen = known().find(|(_, domain)| preferred.contains(domain)).or_else(|| known().next());
         let reference = chosen.map_or(0, |(place, _)| place);
         // If times of a domain come from several clocks, the offsets between these clocks are unknown.
-        let is_wall = |domain: &ClockDomain| {
-            let mut of = stamps.iter().filter(|(of, _)| of == domain);
-            !best.contains_key(domain) && of.all(|(_, clock)| *clock == Clock::Realtime)
+        let is_realtime = |domain: &ClockDomain| {
+            let mut of = facts.clocks.iter().filter(|(of, _)| of == domain);
+            !facts.best.contains_key(domain) && of.all(|(_, clock)| *clock == Clock::Realtime)
         };
-        let wall = |(place, domain): (usize, &ClockDomain)| {
-            Some((place, *walls.get(domain).filter(|_| is_wall(domain))?))
+        let realtime_span = |(place, domain): (usize, &ClockDomain)| {
+            Some((place, *facts.realtime_spans.get(domain).filter(|_| is_realtime(domain))?))
         };
-        let walls = domains.iter().enumerate().filter_map(wall).collect();
+        let walls = domains.iter().enumerate().filter_map(realtime_span).collect();
         let mut observations =
             ClockObservations { domains, reference, walls, ..ClockObservations::default() };
 
@@ -118,12 +72,12 @@ impl GatheredClocks {
                 incoming.iter().map(|m| wire::decode_message(m)).collect();
             impossible = put_together(all.map_err(Failure::message)?, &mut observations);
         }
-        Ok(GatheredClocks { observations, best, stamped, stamps, spans, logs, of_processes, impossible })
+        Ok(GatheredClocks { observations, facts, of_processes, impossible })
     }
 
     /// Returns the first and last recorded time of each domain, its BOOTTIME, ns; in merge order.
     pub(crate) fn spans(&self) -> Vec<Option<(i64, i64)>> {
-        self.observations.domains.iter().map(|domain| self.spans.get(domain).copied()).collect()
+        self.observations.domains.iter().map(|domain| self.facts.spans.get(domain).copied()).collect()
     }
 
     /// Returns whether there is more than one clock to align.
@@ -144,63 +98,70 @@ impl GatheredClocks {
         how: &AlignOptions<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.collectives = collectives;
-        let mut told: (Vec<DomainFit>, Vec<u64>, Option<CausalityRepair>, u64, Vec<String>) =
-            Default::default();
-        if comm.rank() == 0 {
-            let mut fits = align(&self.observations, how.align);
-            let notes = how.by_clock_file(&self, &mut fits);
-            // Without aligned clocks, times in the wrong order are expected and not counted.
-            let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != AlignMethod::None).collect();
-            let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
-            let collectives = &mut self.observations.collectives;
-            collectives.retain(|one| one.intervals.iter().all(|a| is_aligned(a.domain)));
-            let check = self.observations.causality(&fits);
-            let (left, moved) = match how.repair_causality {
-                true => {
-                    let repaired = self.observations.repair_causality(&mut fits);
-                    let repair = CausalityRepair {
-                        before: check.violations,
-                        after: repaired.left.violations,
-                        out_of_reach: repaired.out_of_reach,
-                        moved_ns: repaired.moved,
-                    };
-                    (repaired.left, Some(repair))
-                }
-                false => (check, None),
-            };
-            told = (fits, left.by_domain, moved, self.impossible, notes);
-        }
-        let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
-        if let Some(message) = messages.first().filter(|_| comm.rank() != 0) {
-            told = wire::decode_message(message).map_err(Failure::message)?;
-        }
+        let aligned = broadcast_result(comm, || Ok(self.align_on_rank_0(how)))?;
         let ClockObservations { domains, reference, .. } = self.observations;
         let reference = domains.get(reference).cloned();
         let reference = reference.unwrap_or(ClockDomain { boot_id: String::new(), time_namespace: 0 });
-        let (fits, violations, repaired, impossible, clock_file_notes) = told;
-        let violations = domains.iter().cloned().zip(violations).collect();
-        let fits = domains.iter().cloned().zip(fits).collect();
-        let stamped = self.stamped.get(&reference).filter(|_| !self.best.contains_key(&reference));
+        let violations = domains.iter().cloned().zip(aligned.violations).collect();
+        let fits = domains.iter().cloned().zip(aligned.fits).collect();
+        let facts = self.facts;
+        let other = facts.other_clocks.get(&reference).filter(|_| !facts.best.contains_key(&reference));
         let align = how.align.to_possible_value();
         Ok(JobClocks {
             domains,
             fits,
             violations,
-            repaired,
-            impossible,
-            clock_file_notes,
+            repaired: aligned.repaired,
+            impossible: aligned.impossible,
+            clock_file_notes: aligned.clock_file_notes,
             has_clock_file: how.clock_file.is_some(),
-            logs: self.logs,
-            clock: stamped.copied().unwrap_or(Clock::Boottime),
+            logs: facts.logs,
+            clock: other.copied().unwrap_or(Clock::Boottime),
             align: align.map_or(String::new(), |value| value.get_name().to_owned()),
             reference,
-            best: self.best,
-            spans: self.spans,
-            stamps: self.stamps,
-            homes: how.homes.clone(),
+            best: facts.best,
+            spans: facts.spans,
+            clocks: facts.clocks,
+            host_clocks: how.host_clocks.clone(),
             unknown: DomainFit::default(),
         })
     }
+
+    fn align_on_rank_0(&mut self, how: &AlignOptions<'_>) -> AlignedClocks {
+        let mut fits = align(&self.observations, how.align);
+        let clock_file_notes = how.by_clock_file(self, &mut fits);
+        // Without aligned clocks, times in the wrong order are expected and not counted.
+        let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != AlignMethod::None).collect();
+        let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
+        let collectives = &mut self.observations.collectives;
+        collectives.retain(|one| one.intervals.iter().all(|a| is_aligned(a.domain)));
+        let check = self.observations.causality(&fits);
+        let (left, repaired) = match how.repair_causality {
+            true => {
+                let repaired = self.observations.repair_causality(&mut fits);
+                let repair = CausalityRepair {
+                    before: check.violations,
+                    after: repaired.left.violations,
+                    out_of_reach: repaired.out_of_reach,
+                    moved_ns: repaired.moved,
+                };
+                (repaired.left, Some(repair))
+            }
+            false => (check, None),
+        };
+        let violations = left.by_domain;
+        AlignedClocks { fits, violations, repaired, impossible: self.impossible, clock_file_notes }
+    }
+}
+
+/// Result of the alignment, which rank 0 sends to all ranks. Fits and violations are in the order of the domains.
+#[derive(Debug, Serialize, Deserialize)]
+struct AlignedClocks {
+    fits: Vec<DomainFit>,
+    violations: Vec<u64>,
+    repaired: Option<CausalityRepair>,
+    impossible: u64,
+    clock_file_notes: Vec<String>,
 }
 
 /// Options for the alignment.
@@ -214,7 +175,7 @@ pub(crate) struct AlignOptions<'a> {
     /// Host names and machine ids of the domains.
     pub nodes: &'a JobNodes,
     /// Offsets from other clocks of a node to its BOOTTIME.
-    pub homes: &'a HostClocks,
+    pub host_clocks: &'a HostClocks,
 }
 
 impl JobNodes {
@@ -235,7 +196,7 @@ impl AlignOptions<'_> {
         let named = |(place, domain): (usize, &ClockDomain)| {
             // No process has times of the other domains.
             let is_callable = place < observed.of_processes && domain.time_namespace != MERGED_TIME_NAMESPACE;
-            let middle = observed.spans.get(domain).map(|(first, last)| first.midpoint(*last));
+            let middle = observed.facts.spans.get(domain).map(|(first, last)| first.midpoint(*last));
             let own = format!("{}/{}", domain.boot_id, domain.time_namespace);
             let names =
                 std::iter::once(own).chain(self.nodes.names(domain)).filter(|_| is_callable).collect();

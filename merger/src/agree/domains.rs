@@ -1,8 +1,9 @@
 //! Clock domains of the job, in the order of their occurrence.
 
-use crate::input::home::MERGED_TIME_NAMESPACE;
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use crate::input::source::InputSource;
 use rpd_shard::record::{ClockDomain, Node};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Returns the domains to which a source's times belong.
@@ -21,9 +22,10 @@ pub(super) fn domains_of(source: &InputSource) -> Vec<ClockDomain> {
 }
 
 /// Distinct domains, in the order of their first occurrence.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct DomainList {
     pub(super) all: Vec<ClockDomain>,
+    #[serde(skip)]
     known: BTreeSet<ClockDomain>,
 }
 
@@ -33,5 +35,9 @@ impl DomainList {
         if self.all.last() != Some(&domain) && self.known.insert(domain.clone()) {
             self.all.push(domain);
         }
+    }
+
+    pub(super) fn extend(&mut self, other: DomainList) {
+        other.all.into_iter().for_each(|domain| self.add(domain));
     }
 }

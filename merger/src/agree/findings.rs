@@ -1,12 +1,12 @@
 //! Combines what each merge rank found in its inputs; every rank gets the same totals.
 
 use super::nodes::JobNodes;
-use crate::input::command_endings::CommandEndings;
-use crate::input::death::{ProcessCrash, StoppedProcesses};
-use crate::input::input_survey::InputSurvey;
 use crate::input::opened::OpenInput;
-use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::source::KeySpace;
+use crate::input::survey::command_endings::CommandEndings;
+use crate::input::survey::crashed::{ProcessCrash, StoppedProcesses};
+use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::profiler_losses::ProfilerLosses;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};

@@ -2,7 +2,7 @@
 
 use super::recorded_clocks::Spans;
 use crate::input::best_clock_sets::BestClockSets;
-use crate::input::home::{HostClocks, RealtimeStep, to_boottime};
+use crate::input::host_clocks::{HostClocks, RealtimeStep, to_boottime};
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, Process};
@@ -55,8 +55,9 @@ pub struct JobClocks {
     pub clock: Clock,
     pub(super) best: BestClockSets,
     pub(super) spans: Spans,
-    pub(super) stamps: BTreeSet<(ClockDomain, Clock)>,
-    pub(super) homes: HostClocks,
+    /// All clocks of process timestamps, per domain.
+    pub(super) clocks: BTreeSet<(ClockDomain, Clock)>,
+    pub(super) host_clocks: HostClocks,
     pub(super) unknown: DomainFit,
 }
 
@@ -90,16 +91,16 @@ impl JobClocks {
     /// Returns the clocks other than BOOTTIME that a domain's timestamps use, with the offsets to BOOTTIME.
     pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[RealtimeStep])> {
         let of_domain =
-            self.stamps.range((domain.clone(), Clock::Boottime)..).take_while(move |(of, _)| of == domain);
+            self.clocks.range((domain.clone(), Clock::Boottime)..).take_while(move |(of, _)| of == domain);
         let others = of_domain.filter(|(_, clock)| *clock != Clock::Boottime);
-        let all = others.map(|(of, clock)| (*clock, self.homes.steps(of, *clock)));
+        let all = others.map(|(of, clock)| (*clock, self.host_clocks.steps(of, *clock)));
         // If no shard contains clocks, there is nothing to compare with.
-        all.filter(|_| !self.homes.is_empty())
+        all.filter(|_| !self.host_clocks.is_empty())
     }
 
     /// Returns the conversion from a process's times to job time.
     pub fn process_fit(&self, process: &Process) -> ProcessFit<'_> {
-        let steps = self.homes.steps(&process.domain, process.clock);
+        let steps = self.host_clocks.steps(&process.domain, process.clock);
         ProcessFit { fit: self.domain_fit(&process.domain), steps }
     }
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Maximum bytes of a log that are read; the line is near its beginning.
-const MOST_BYTES: u64 = 64 << 10;
+const MAX_LOG_BYTES: u64 = 64 << 10;
 /// Beginning of the line, as documented in docs/COLLECTING.md.
 const NO_PROBES: &str = "no clock probes";
 
@@ -16,7 +16,7 @@ pub(crate) fn log_of_no_probes(shard: &Path) -> Option<PathBuf> {
     // Opened safely: another user could place a link here, or a file without end.
     let file = open_input_folder(log.parent()?).ok()?.open_file(log.file_name()?).ok()?;
     let mut text = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+    file.take(MAX_LOG_BYTES).read_to_end(&mut text).ok()?;
     String::from_utf8_lossy(&text).contains(NO_PROBES).then_some(log)
 }
 

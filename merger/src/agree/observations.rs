@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of clock sets used per domain, spread over the run.
-const MOST_SETS: usize = 4_096;
+const MAX_CLOCK_SETS: usize = 4_096;
 /// Shortest interval of which at most one clock set, or burst, is used, ns.
-const FINEST: i128 = 1_000_000_000;
+const MIN_INTERVAL_NS: i128 = 1_000_000_000;
 /// Maximum number of bursts used between two domains, spread over the run.
-const MOST_BURSTS: usize = 4_096;
+const MAX_BURSTS: usize = 4_096;
 /// Maximum distance of a probe from the clock sets of its domains: a week, ns.
-const LONGEST_GAP: i64 = 7 * 86_400 * 1_000_000_000;
+const MAX_GAP_NS: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// BOOTTIME, MONOTONIC_RAW, MONOTONIC, REALTIME, bracket; ns.
 pub(super) type TimedClockSet = [i64; 5];
@@ -36,7 +36,7 @@ fn thinned<T: Ord>(
     time: impl Fn(&T) -> i64,
     quality: impl Fn(&T) -> i64,
 ) -> Vec<T> {
-    let mut width: i128 = FINEST;
+    let mut width: i128 = MIN_INTERVAL_NS;
     loop {
         let part = |item: &T| i128::from(time(item)).div_euclid(width);
         all.sort_by(|a, b| (part(a), quality(a), a).cmp(&(part(b), quality(b), b)));
@@ -50,15 +50,15 @@ fn thinned<T: Ord>(
 
 /// Thins out the sets when there are more than twice as many as will be used.
 pub(super) fn thin_out_sets(sets: &mut Vec<TimedClockSet>) {
-    if sets.len() > 2 * MOST_SETS {
-        *sets = thinned(std::mem::take(sets), MOST_SETS, |s| s[0], |s| s[4]);
+    if sets.len() > 2 * MAX_CLOCK_SETS {
+        *sets = thinned(std::mem::take(sets), MAX_CLOCK_SETS, |s| s[0], |s| s[4]);
     }
 }
 
 /// Does the same for the bursts between two domains.
 pub(super) fn thin_out_bursts(bursts: &mut Vec<TimedBurst>) {
-    if bursts.len() > 2 * MOST_BURSTS {
-        *bursts = thinned(std::mem::take(bursts), MOST_BURSTS, |b| b.0, |b| b.1);
+    if bursts.len() > 2 * MAX_BURSTS {
+        *bursts = thinned(std::mem::take(bursts), MAX_BURSTS, |b| b.0, |b| b.1);
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut Cloc
             realtime,
             bracket,
         };
-        thinned(sets, MOST_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
+        thinned(sets, MAX_CLOCK_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
     };
     observations.sets = observations.domains.iter().zip(sets).map(all_of).collect();
     let runs: Vec<Option<Run>> = observations.sets.iter().map(|sets| Run::of(sets)).collect();
@@ -110,7 +110,7 @@ pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut Cloc
             })
         });
         impossible += (before - bursts.len()) as u64;
-        for (.., spread, best, kernel_times) in thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1) {
+        for (.., spread, best, kernel_times) in thinned(bursts, MAX_BURSTS, |b| b.0, |b| b.1) {
             let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
             observations.bursts.push(BurstTimes { from, to, spread, best, kernel_times });
         }
@@ -179,6 +179,6 @@ impl Run {
     /// Returns whether the clock may have shown a time while the job ran. The margin covers agents that still answer
     /// after their shard is full.
     fn may_show(&self, time: i64) -> bool {
-        time >= self.first.saturating_sub(LONGEST_GAP) && time <= self.last.saturating_add(LONGEST_GAP)
+        time >= self.first.saturating_sub(MAX_GAP_NS) && time <= self.last.saturating_add(MAX_GAP_NS)
     }
 }

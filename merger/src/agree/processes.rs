@@ -1,7 +1,7 @@
 //! Ids of the job's processes, and whether AMD's tools can distinguish them.
 
 use super::process_places::{ProcessPlace, own_processes, process_ids};
-use crate::input::input_survey::InputSurvey;
+use crate::input::survey::input_survey::InputSurvey;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::wire;

@@ -4,8 +4,9 @@ use super::domains::{DomainList, domains_of};
 use super::logs::log_of_no_probes;
 use super::observations::{ObservationMessage, TimedBurst, TimedClockSet, thin_out_bursts, thin_out_sets};
 use crate::input::best_clock_sets::{BestClockSets, keep_best};
-use crate::input::input_survey::InputSurvey;
+use crate::input::survey::input_survey::InputSurvey;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, is_wall_time};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// First and last recorded time of each domain, its BOOTTIME, ns.
@@ -14,28 +15,53 @@ pub(super) type Spans = BTreeMap<ClockDomain, (i64, i64)>;
 /// For each domain, the log of a collector with the reason why there were no probes.
 pub(super) type Logs = BTreeMap<ClockDomain, String>;
 
-/// Clock records of this rank's inputs. They are taken from each input as soon as it is surveyed.
-#[derive(Debug, Default)]
-pub(crate) struct RecordedClocks {
+/// Facts about the recorded clocks that all merge ranks need. Observations of clocks against each other are larger and
+/// go to rank 0 only.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct ClockFacts {
     /// Domains of processes, by first occurrence in merge order.
     pub(super) domains: DomainList,
     /// Domains of shards without a process.
-    pub(super) silent: DomainList,
+    pub(super) without_process: DomainList,
     pub(super) best: BestClockSets,
-    /// Clock of the process timestamps, per domain in which it is not BOOTTIME.
-    pub(super) stamped: BTreeMap<ClockDomain, Clock>,
+    /// A clock of the process timestamps other than BOOTTIME, for each domain that has one.
+    pub(super) other_clocks: BTreeMap<ClockDomain, Clock>,
     /// All clocks of process timestamps, per domain.
-    pub(super) stamps: BTreeSet<(ClockDomain, Clock)>,
+    pub(super) clocks: BTreeSet<(ClockDomain, Clock)>,
     /// First and last BOOTTIME in clock sets and processes.
     pub(super) spans: Spans,
     /// First and last REALTIME of processes with REALTIME timestamps.
-    pub(super) walls: Spans,
-    pub(super) sets: BTreeMap<ClockDomain, Vec<TimedClockSet>>,
-    pub(super) bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<TimedBurst>>,
+    pub(super) realtime_spans: Spans,
     pub(super) logs: Logs,
 }
 
-pub(super) fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
+impl ClockFacts {
+    /// Adds the facts of the next merge rank.
+    pub(super) fn extend(&mut self, next: ClockFacts) {
+        self.domains.extend(next.domains);
+        self.without_process.extend(next.without_process);
+        keep_best(&mut self.best, next.best.into_values());
+        self.clocks.extend(next.clocks);
+        next.spans.iter().for_each(|(domain, span)| widen(&mut self.spans, domain, *span));
+        next.realtime_spans.iter().for_each(|(domain, span)| widen(&mut self.realtime_spans, domain, *span));
+        for (domain, clock) in next.other_clocks {
+            self.other_clocks.entry(domain).or_insert(clock);
+        }
+        for (domain, log) in next.logs {
+            self.logs.entry(domain).or_insert(log);
+        }
+    }
+}
+
+/// Clock records of this rank's inputs. They are taken from each input as soon as it is surveyed.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedClocks {
+    pub(super) facts: ClockFacts,
+    sets: BTreeMap<ClockDomain, Vec<TimedClockSet>>,
+    bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<TimedBurst>>,
+}
+
+fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
     match spans.get_mut(domain) {
         Some(span) => *span = (span.0.min(first), span.1.max(last)),
         None => drop(spans.insert(domain.clone(), (first, last))),
@@ -45,34 +71,39 @@ pub(super) fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64
 impl RecordedClocks {
     /// Adds the clock records of the next input.
     pub(crate) fn add(&mut self, survey: &InputSurvey) {
+        let facts = &mut self.facts;
         for source in &survey.sources {
-            domains_of(source).into_iter().for_each(|domain| self.domains.add(domain));
+            domains_of(source).into_iter().for_each(|domain| facts.domains.add(domain));
             let process = &source.process;
-            self.stamps.insert((process.domain.clone(), process.clock));
+            facts.clocks.insert((process.domain.clone(), process.clock));
             if process.clock == Clock::Realtime && is_wall_time(process.first_seen) {
                 let last = process.last_seen.filter(|last| is_wall_time(*last)).unwrap_or(process.first_seen);
-                widen(&mut self.walls, &process.domain, (process.first_seen, last.max(process.first_seen)));
+                widen(
+                    &mut facts.realtime_spans,
+                    &process.domain,
+                    (process.first_seen, last.max(process.first_seen)),
+                );
             }
             if process.clock != Clock::Boottime {
-                self.stamped.entry(process.domain.clone()).or_insert(process.clock);
+                facts.other_clocks.entry(process.domain.clone()).or_insert(process.clock);
             } else if process.first_seen > 0 {
                 let last = process.last_seen.unwrap_or(process.first_seen);
-                widen(&mut self.spans, &process.domain, (process.first_seen, last.max(process.first_seen)));
+                widen(&mut facts.spans, &process.domain, (process.first_seen, last.max(process.first_seen)));
             }
         }
         let sets = survey.input.clocks();
         if let Some(first) = sets.first() {
-            self.silent.add(first.domain.clone());
+            facts.without_process.add(first.domain.clone());
             if survey.input.probes().is_empty()
-                && !self.logs.contains_key(&first.domain)
+                && !facts.logs.contains_key(&first.domain)
                 && let Some(log) = log_of_no_probes(survey.input.path())
             {
-                self.logs.insert(first.domain.clone(), log.display().to_string());
+                facts.logs.insert(first.domain.clone(), log.display().to_string());
             }
         }
-        keep_best(&mut self.best, sets.iter().cloned());
+        keep_best(&mut facts.best, sets.iter().cloned());
         for ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket } in sets {
-            widen(&mut self.spans, domain, (*boottime, *boottime));
+            widen(&mut facts.spans, domain, (*boottime, *boottime));
             let known = self.sets.entry(domain.clone()).or_default();
             known.push([*boottime, *monotonic_raw, *monotonic, *realtime, *bracket]);
             thin_out_sets(known);

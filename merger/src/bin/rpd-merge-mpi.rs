@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         comm.abort(Exit::Usage as i32);
     }
     if comm.rank() == 0
-        && let Some(exit) = call.tell()
+        && let Some(exit) = call.print_messages()
     {
         return exit.into();
     }

@@ -14,16 +14,16 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 /// Maximum bytes of a lease file.
-const MAX_BYTES: u64 = 64 << 10;
+const MAX_LEASE_BYTES: u64 = 64 << 10;
 /// Maximum number of consecutive leases that killed merges may have left.
 const MAX_LEASES: u32 = 1000;
 /// Maximum length of a lease. A lease that a wrong clock wrote expires after this time, too.
-const MAX_LEASE: Duration = Duration::from_secs(604_800);
+const MAX_LEASE_TIME: Duration = Duration::from_secs(604_800);
 /// Time for which a lease file without a holder is respected. On a file system without hard links, its writer may be
 /// between creating and writing the file. Clocks of nodes and file servers differ by less.
-const UNWRITTEN: Duration = Duration::from_secs(10);
+const MAX_UNWRITTEN_AGE: Duration = Duration::from_secs(10);
 /// Maximum number of attempts while other processes take leases at the same time.
-const TRIES: u32 = 1000;
+const MAX_TRIES: u32 = 1000;
 
 /// A lease held by this process.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub(super) fn take(
     length: Duration,
 ) -> io::Result<Result<MergeLease, LeaseHolder>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let (last, next) = numbers(folder, stem)?;
         if let Some(number) = last
             && let Some(holder) = holder(folder, &name(stem, number), &host)
@@ -157,7 +157,7 @@ fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<LeaseHolder> {
     match read(folder, name) {
         Some(holder) => {
             let is_gone = holder.host == host && !Path::new("/proc").join(holder.pid.to_string()).exists();
-            let is_young = distance_to_now(&found) < MAX_LEASE;
+            let is_young = distance_to_now(&found) < MAX_LEASE_TIME;
             Some(holder).filter(|holder| !is_gone && holder.until > now() && is_young)
         }
         None => {
@@ -165,7 +165,7 @@ fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<LeaseHolder> {
             let may_be_unwritten = found.links == 1;
             let other =
                 LeaseHolder { host: format!("another node ({name} is not written yet)"), pid: 0, until: 0 };
-            (may_be_unwritten && distance_to_now(&found) < UNWRITTEN).then_some(other)
+            (may_be_unwritten && distance_to_now(&found) < MAX_UNWRITTEN_AGE).then_some(other)
         }
     }
 }
@@ -184,7 +184,7 @@ fn distance_to_now(found: &EntryStat) -> Duration {
 
 fn read(folder: &HeldFolder, name: &str) -> Option<LeaseHolder> {
     let mut text = String::new();
-    folder.open_file(name).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    folder.open_file(name).ok()?.take(MAX_LEASE_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
@@ -231,7 +231,7 @@ mod tests {
         fs::write(&path, "{\"host\": ").unwrap();
         assert!(take(&folder, HOUR).is_err());
         let file = fs::File::options().write(true).open(&path).unwrap();
-        for modified in [SystemTime::now() - 2 * UNWRITTEN, SystemTime::now() + HOUR] {
+        for modified in [SystemTime::now() - 2 * MAX_UNWRITTEN_AGE, SystemTime::now() + HOUR] {
             file.set_modified(modified).unwrap();
             let lease = take(&folder, HOUR).unwrap();
             assert_eq!(lease.number, 8);

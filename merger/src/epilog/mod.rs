@@ -7,9 +7,9 @@ mod status;
 pub(crate) use status::{MergeState, MergeStatus};
 
 use crate::budget::MemoryBudget;
-use crate::cli::MergeArgs;
-use crate::input::find::{InputListing, find};
+use crate::input::listing::find::{InputListing, find};
 use crate::job_user::check_owner;
+use crate::options::MergeArgs;
 use lease::MergeLease;
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Exit, Failure};
@@ -25,15 +25,15 @@ use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
 /// Signals that end a merge: from the user, the batch system, or a terminal.
-const ENDING: [i32; 3] =
+const ENDING_SIGNALS: [i32; 3] =
     [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP];
 /// Interval of checks for a signal.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of checks whether another merge has ended.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const MERGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// File that requests a merge by the site of the run whose folder contains it: `rpd-collect --ask-merge`.
-const WANTED: &str = "merge.wanted";
+const WANTED_FILE: &str = "merge.wanted";
 
 /// Decision whether to merge.
 pub(crate) enum EpilogDecision {
@@ -53,7 +53,7 @@ struct Held {
     status: MergeStatus,
     place: StatusPlace,
     /// Folder of the run, which contains the request for a merge.
-    home: Arc<HeldFolder>,
+    run_folder: Arc<HeldFolder>,
     /// Informs the watch thread that the merge has ended.
     ended: Sender<()>,
 }
@@ -71,7 +71,7 @@ impl EpilogMerge {
     /// process ends.
     pub(crate) fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<EpilogDecision, Failure> {
         let mut held = None;
-        let told = broadcast_result(comm, || {
+        let result = broadcast_result(comm, || {
             let found = find(&args.inputs).inspect_err(|failure| nothing_found(args, failure))?;
             Ok(match take(args, &found)? {
                 Ok(taken) => {
@@ -81,7 +81,7 @@ impl EpilogMerge {
                 Err(why) => Told::Nothing(why),
             })
         })?;
-        Ok(match told {
+        Ok(match result {
             Told::Merge => EpilogDecision::Merge(Box::new(EpilogMerge { held })),
             Told::Nothing(why) => EpilogDecision::Nothing(why),
         })
@@ -90,16 +90,16 @@ impl EpilogMerge {
     /// Writes the result of the merge to the status file and releases the lease. `what` has the output, its state and
     /// the reason.
     pub(crate) fn end(mut self, what: Result<(&Path, MergeState, &str), &Failure>) {
-        let Some(Held { lease, mut status, place, home, ended }) = self.held.take() else { return };
+        let Some(Held { lease, mut status, place, run_folder, ended }) = self.held.take() else { return };
         let _ = ended.send(());
         match what {
             Ok((output, state, why)) => status.end(state, why, Some(&absolute(output))),
             Err(failure) => status.end(MergeState::Failed, &failure.to_string(), None),
         }
-        tell(&status, &place);
+        print_status(&status, &place);
         if status.state != MergeState::Failed {
             // The request to the site is fulfilled.
-            let _ = home.remove(WANTED);
+            let _ = run_folder.remove(WANTED_FILE);
         }
         lease.give_back();
     }
@@ -117,8 +117,8 @@ impl Drop for EpilogMerge {
 
 /// Writes the reason why there is nothing to merge into the folder of a named run, unless something was merged there.
 fn nothing_found(args: &MergeArgs, failure: &Failure) {
-    let [home] = &args.inputs[..] else { return };
-    let Ok(folder) = HeldFolder::open_to_read(home) else { return };
+    let [run_folder] = &args.inputs[..] else { return };
+    let Ok(folder) = HeldFolder::open_to_read(run_folder) else { return };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
     let place = StatusPlace { folder: Arc::new(folder), name: status::name(is_trace).to_owned() };
     if !place.folder.is_own() || place.read().is_some_and(|last| last.state != MergeState::Failed) {
@@ -126,7 +126,7 @@ fn nothing_found(args: &MergeArgs, failure: &Failure) {
     }
     let mut status = MergeStatus::begin(InputSummary::default(), options(args), now(), args.share);
     status.end(MergeState::Failed, &failure.to_string(), None);
-    tell(&status, &place);
+    print_status(&status, &place);
 }
 
 /// Returns a hash of the options that affect the output. Merges with the same hash yield the same output.
@@ -156,9 +156,9 @@ struct Place {
 }
 
 /// Returns the possible locations: the folder of the run, and, if that is not writable, the folder of the output.
-fn places(args: &MergeArgs, home: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place> {
+fn places(args: &MergeArgs, run_folder: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place> {
     let lease = if is_trace { "trace.lease" } else { "merge.lease" };
-    let folder = Arc::clone(home);
+    let folder = Arc::clone(run_folder);
     let in_run = Place { folder, lease: lease.to_owned(), status: status::name(is_trace).to_owned() };
     let beside = args.output.as_ref().and_then(|output| {
         let (folder, name) = output_place(output).ok()?;
@@ -169,11 +169,12 @@ fn places(args: &MergeArgs, home: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place
 }
 
 /// Opens the folder of a run to merge. It must belong to this user.
-fn open_home(found: &InputListing) -> Result<Arc<HeldFolder>, Failure> {
-    check_owner(&found.home)?;
-    let opened = HeldFolder::open_to_read(&found.home).map(Arc::new);
-    opened
-        .map_err(|error| Failure::input(format!("cannot open the folder {}: {error}", found.home.display())))
+fn open_run_folder(found: &InputListing) -> Result<Arc<HeldFolder>, Failure> {
+    check_owner(&found.output_folder)?;
+    let opened = HeldFolder::open_to_read(&found.output_folder).map(Arc::new);
+    opened.map_err(|error| {
+        Failure::input(format!("cannot open the folder {}: {error}", found.output_folder.display()))
+    })
 }
 
 /// Returns a path that is valid from any working directory.
@@ -196,8 +197,8 @@ pub(crate) fn check_owners(args: &MergeArgs) -> Result<(), Failure> {
 pub(crate) fn is_merged(args: &MergeArgs) -> bool {
     let Ok(found) = find(&args.inputs) else { return false };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
-    let Ok(home) = open_home(&found) else { return false };
-    merged(args, &places(args, &home, is_trace), &InputSummary::of_files(&found)).is_some()
+    let Ok(run_folder) = open_run_folder(&found) else { return false };
+    merged(args, &places(args, &run_folder, is_trace), &InputSummary::of_files(&found)).is_some()
 }
 
 /// Returns the output of such a merge.
@@ -212,8 +213,8 @@ fn merged(args: &MergeArgs, places: &[Place], inputs: &InputSummary) -> Option<P
 /// Takes the lease and writes the first status, or returns why there is nothing to do. Waits for another process that
 /// does the same merge.
 fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, Failure> {
-    let home = open_home(found)?;
-    let places = places(args, &home, args.trace_order()?.is_some());
+    let run_folder = open_run_folder(found)?;
+    let places = places(args, &run_folder, args.trace_order()?.is_some());
     let length = Duration::from_secs(args.lease.into());
     let until = Instant::now() + length;
     loop {
@@ -224,7 +225,7 @@ fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, 
         let mut cannot = None;
         let mut other = None;
         for place in &places {
-            match place.take(&inputs, args, &home) {
+            match place.take(&inputs, args, &run_folder) {
                 Ok(Ok(taken)) => return Ok(Ok(taken)),
                 Ok(Err(holder)) => {
                     other = Some(holder);
@@ -233,7 +234,7 @@ fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, 
                 Err(error) => cannot = cannot.or(Some(error)),
             }
         }
-        let folder = found.home.display();
+        let folder = found.output_folder.display();
         let Some(other) = other else {
             let cannot = cannot.map_or_else(String::new, |error| error.to_string());
             return Err(Failure::output(format!(
@@ -247,7 +248,7 @@ fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, 
                 length.as_secs()
             )));
         }
-        std::thread::sleep(ASK_EVERY.min(left));
+        std::thread::sleep(MERGE_INTERVAL.min(left));
     }
 }
 
@@ -257,7 +258,7 @@ impl Place {
         &self,
         inputs: &InputSummary,
         args: &MergeArgs,
-        home: &Arc<HeldFolder>,
+        run_folder: &Arc<HeldFolder>,
     ) -> io::Result<Result<Held, String>> {
         let length = Duration::from_secs(args.lease.into());
         let lease = match lease::take(&self.folder, &self.lease, length)? {
@@ -272,7 +273,7 @@ impl Place {
         }
         let watch = Watch { lease: lease.clone(), status: status.clone(), place: place.clone(), length };
         let ended = watch.start();
-        Ok(Ok(Held { lease, status, place, home: Arc::clone(home), ended }))
+        Ok(Ok(Held { lease, status, place, run_folder: Arc::clone(run_folder), ended }))
     }
 
     fn status(&self) -> StatusPlace {
@@ -294,7 +295,7 @@ impl Watch {
     fn start(self) -> Sender<()> {
         let (ended, end) = channel();
         let signal = Arc::new(AtomicUsize::new(0));
-        for number in ENDING {
+        for number in ENDING_SIGNALS {
             let _ = signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize);
         }
         // Without this thread, the caller must keep to the time of the lease.
@@ -306,7 +307,7 @@ impl Watch {
     fn watch(mut self, end: &Receiver<()>, signal: &AtomicUsize) {
         let until = Instant::now() + self.length;
         loop {
-            let ended = end.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout);
+            let ended = end.recv_timeout(SIGNAL_INTERVAL) != Err(RecvTimeoutError::Timeout);
             match signal.load(Ordering::Relaxed) as i32 {
                 0 if ended => return,
                 0 if Instant::now() < until => {}
@@ -334,12 +335,12 @@ impl Watch {
 
     fn fail(&mut self, why: &str) {
         self.status.end(MergeState::Failed, why, None);
-        tell(&self.status, &self.place);
+        print_status(&self.status, &self.place);
         eprintln!("error: {why}");
     }
 }
 
-fn tell(status: &MergeStatus, place: &StatusPlace) {
+fn print_status(status: &MergeStatus, place: &StatusPlace) {
     if let Err(error) = status.write(place) {
         eprintln!("warning: {}: {error}", place.path().display());
     }

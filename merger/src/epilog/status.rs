@@ -1,6 +1,6 @@
 //! Status of a merge: a small JSON file in the folder of the run.
 
-use crate::input::find::InputListing;
+use crate::input::listing::find::InputListing;
 use rpd_files::{HeldFolder, effective_uid, entry_stat};
 use rpd_output_file::OutputShare;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum bytes of a status file.
-const MAX_BYTES: u64 = 64 << 10;
+const MAX_STATUS_BYTES: u64 = 64 << 10;
 /// Maximum bytes of a reason.
-const MAX_WHY: usize = 4096;
+const MAX_REASON_BYTES: usize = 4096;
 
 /// State of a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ impl MergeStatus {
 
     pub(super) fn end(&mut self, state: MergeState, why: &str, output: Option<&Path>) {
         let line = why.lines().next().unwrap_or_default();
-        let mut length = line.len().min(MAX_WHY);
+        let mut length = line.len().min(MAX_REASON_BYTES);
         while !line.is_char_boundary(length) {
             length -= 1;
         }
@@ -168,7 +168,7 @@ impl StatusPlace {
         let file = self.folder.open_file(&self.name).ok()?;
         // A status of another user must not suppress the merge.
         file.metadata().ok().filter(|found| found.uid() == effective_uid())?;
-        file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+        file.take(MAX_STATUS_BYTES).read_to_string(&mut text).ok()?;
         serde_json::from_str(&text).ok()
     }
 }
@@ -204,7 +204,7 @@ mod tests {
         status.write(&path).unwrap();
         let back = path.read().unwrap();
         assert_eq!(back, status);
-        assert!(back.why.len() <= MAX_WHY);
+        assert!(back.why.len() <= MAX_REASON_BYTES);
         assert_eq!(back.clone().into_output(&inputs(), "a"), Some(output.clone()));
         fs::write(&shard, "more").unwrap();
         assert_eq!(back.clone().into_output(&inputs(), "a"), None, "a shard has grown");

@@ -1,7 +1,7 @@
 //! Expands native rows into rows of RocPD. A range or call becomes an event and a region. A mark, a completed request
 //! or a new communicator becomes an event and a sample. Each value becomes an arg of the event.
 
-use super::source::{ExpandedKeys, NO_THREAD, SourceTracks};
+use crate::input::source::{ExpandedKeys, NO_THREAD, SourceTracks};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{
     Cells, Keys, Local, Nulls, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, native, rocpd,

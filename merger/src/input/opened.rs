@@ -1,8 +1,8 @@
 //! An input during the merge, independent of its format.
 
-use super::expand::BuiltinString;
-use super::gone::changed;
-use super::source::{InputSource, SourcePiece};
+use crate::input::expand::BuiltinString;
+use crate::input::source::{InputSource, SourcePiece};
+use crate::input::vanished::vanished_input;
 use crate::strings::{StringIds, hash};
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};
@@ -68,7 +68,7 @@ impl OpenDatabase {
         let mut index = 0;
         for piece in pieces {
             let rows = self.database.rows(*space, *table, piece, Wanted::All);
-            let rows = rows.map_err(|error| changed(self.database.path(), &error))?;
+            let rows = rows.map_err(|error| vanished_input(self.database.path(), &error))?;
             let texts = rows.column("string");
             for i in 0..rows.len {
                 let text = match texts.get(i) {
@@ -87,7 +87,7 @@ impl OpenDatabase {
 pub(crate) fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
     let (strings, errors) = shard.strings();
     match errors.into_iter().find(|error| matches!(error.cause, BlockDamage::Io(_))) {
-        Some(error) => Err(changed(shard.path(), &error.cause)),
+        Some(error) => Err(vanished_input(shard.path(), &error.cause)),
         None => Ok(strings),
     }
 }

@@ -1,7 +1,7 @@
 //! Tables of the output: those of RocPD, with additional columns from inputs, and tables that only inputs define.
 
-use super::opened::InputTables;
-use super::source::{RowRoom, StackRoom};
+use crate::input::opened::InputTables;
+use crate::input::source::{RowRoom, StackRoom};
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

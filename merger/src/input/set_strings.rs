@@ -1,6 +1,6 @@
 //! Strings of a source that has its own table set.
 
-use super::expand::BuiltinString;
+use crate::input::expand::BuiltinString;
 use crate::strings::StringHash;
 
 /// Properties of a source's strings that its table set needs.

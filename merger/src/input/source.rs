@@ -1,7 +1,7 @@
 //! A source: one space of keys and stack ids. A shard has one source per process, a database one per guid. In a
 //! merged database, one source can contain many processes.
 
-use super::expand::BuiltinString;
+use crate::input::expand::BuiltinString;
 use rpd_collectives::ProcessCollectives;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, rocpd};

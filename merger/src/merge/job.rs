@@ -1,13 +1,13 @@
 //! Inputs, output and options of a merge. Rank 0 lists them and sends them to all merge ranks.
 
-use crate::cli::MergeArgs;
-use crate::input::find::{ListedFile, hold, is_text};
-use crate::input::plan::output_of;
-use crate::input::translate::{self, TranslatedFile, TranslatedFolder, TranslationNotes};
-use crate::input::unused::{UnusedFiles, find_all};
+use crate::input::listing::find::{ListedFile, hold, is_text};
+use crate::input::listing::translate::{self, TranslatedFile, TranslatedFolder, TranslationNotes};
+use crate::input::listing::unused::{UnusedFiles, find_all};
+use crate::input::plan::output_path::output_of;
+use crate::options::MergeArgs;
 use crate::output::size_limit::SizeLimit;
-use crate::output_file::made_by_merge::unfinished_run;
-use crate::report::plot::check_place;
+use crate::partial_output::made_by_merge::unfinished_run;
+use crate::summary::clock_plot::check_place;
 use rpd_clocks::ClockFile;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;

@@ -13,15 +13,15 @@ mod write;
 pub(crate) use job::MergeJob;
 pub use observe::{JobObservations, job_observations};
 
-use crate::cli::{MergeArgs, OutputFormat};
-use crate::input::gone::ExcludedInputs;
+use crate::input::plan::excluded::ExcludedInputs;
 use crate::input::plan::{MergePlan, plan};
+use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::row_counts;
 use crate::output::planned_size::{PlannedRows, planned_bytes, with_converted};
 use crate::output::verify::verify_published;
-use crate::output_file::PartialOutput;
-use crate::report::MergeReport;
-use crate::report::plot::plot;
+use crate::partial_output::PartialOutput;
+use crate::summary::MergeReport;
+use crate::summary::clock_plot::plot;
 use agree::{JobAgreement, agree};
 use job::translate_foreign;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
@@ -159,7 +159,7 @@ fn first_report(
     report.rows_read = row_counts(&inputs.schema, &found.rows_read);
     report.is_database = args.form() == OutputFormat::Rocpd;
     report.note_if_empty(&found.rows_read);
-    match plan.only_former() {
+    match plan.only_previous_merge() {
         Some(former) => report.take_over(former),
         None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
     }

@@ -3,9 +3,9 @@
 use super::job::MergeJob;
 use super::survey::survey_inputs;
 use crate::agree::clocks::GatheredClocks;
-use crate::cli::MergeArgs;
-use crate::input::gone::ExcludedInputs;
+use crate::input::plan::excluded::ExcludedInputs;
 use crate::input::plan::plan;
+use crate::options::MergeArgs;
 use rpd_clocks::ClockObservations;
 use rpd_collectives::match_calls;
 use rpd_comm::Solo;

@@ -4,14 +4,14 @@
 use super::agree::JobAgreement;
 use super::survey::SurveyedInputs;
 use super::write::{WrittenPages, output_rows, row_maker};
-use crate::cli::{MergeArgs, OutputFormat};
 use crate::input::plan::MergePlan;
+use crate::options::{MergeArgs, OutputFormat};
 use crate::output::counts::compare_counts;
 use crate::output::sets::{self, SmallRows};
 use crate::output::verify::verify;
 use crate::output::{legacy, processes, seal, write_failure};
-use crate::output_file::PartialOutput;
-use crate::report::{MergeReport, metadata};
+use crate::partial_output::PartialOutput;
+use crate::summary::{MergeReport, metadata};
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::Writer;
@@ -38,7 +38,7 @@ pub(super) fn seal(
     let WrittenPages { base, placed } = pages;
     let index = seal::gather_leaves(comm, &placed.index)?;
     if comm.rank() == 0 {
-        seal::seal_pages(path, &index, &base.roots, base.behind, placed.pages)?;
+        seal::seal_pages(path, &index, &base.roots, base.next_page, placed.pages)?;
     }
     comm.barrier();
     let open = || -> Result<Writer, Failure> {

@@ -2,15 +2,15 @@
 
 use crate::agree::recorded_clocks::RecordedClocks;
 use crate::budget::HeldMemory;
-use crate::cli::{MergeArgs, TableLayout};
-use crate::input::home::HostClocks;
-use crate::input::input_survey::InputSurvey;
+use crate::input::host_clocks::HostClocks;
+use crate::input::plan::share::share;
 use crate::input::plan::{MergePlan, PlannedInput};
 use crate::input::schema::JobSchema;
 use crate::input::set_strings::SetStrings;
-use crate::input::share::share;
 use crate::input::source::{RowRoom, StackRoom};
+use crate::input::survey::input_survey::InputSurvey;
 use crate::input::survey::survey;
+use crate::options::{MergeArgs, TableLayout};
 use crate::output::planned_size::PlannedContent;
 use crate::strings::DistinctStrings;
 use rayon::prelude::*;
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// Inputs that this rank reads.
 struct RankInputs<'a> {
     inputs: &'a [PlannedInput],
-    homes: &'a HostClocks,
+    host_clocks: &'a HostClocks,
     /// Contiguous runs of these inputs, as indices from this rank's first input.
     groups: Vec<Range<usize>>,
 }
@@ -35,7 +35,7 @@ impl<'a> RankInputs<'a> {
         let first = groups.first().map_or(0, |g| g.start);
         let next = groups.last().map_or(first, |g| g.end);
         let groups = groups.iter().map(|g| g.start - first..g.end - first).collect();
-        RankInputs { inputs: &plan.inputs[first..next], homes: &plan.homes, groups }
+        RankInputs { inputs: &plan.inputs[first..next], host_clocks: &plan.host_clocks, groups }
     }
 
     fn bytes(&self) -> u64 {
@@ -130,7 +130,7 @@ pub(super) fn survey_inputs(
         let (some, rest) = left.split_at(at_once.min(left.len()));
         left = rest;
         let survey_one = |planned: &PlannedInput| {
-            let surveyed = survey(planned, &inputs.schema, rank_inputs.homes, &inputs.sample);
+            let surveyed = survey(planned, &inputs.schema, rank_inputs.host_clocks, &inputs.sample);
             progress.add(planned.bytes);
             surveyed
         };
@@ -153,37 +153,37 @@ pub(super) fn survey_inputs(
 /// Takes the collectives of the processes out of the surveys, in merge order.
 fn take_collectives(surveys: &mut [InputSurvey]) -> Vec<(JobParticipant, ProcessCollectives)> {
     let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
-    let takes_part = |said: &ProcessCollectives| !said.is_empty() || said.alone > 0 || said.is_singleton;
+    let takes_part = |calls: &ProcessCollectives| !calls.is_empty() || calls.alone > 0 || calls.is_singleton;
     let some = sources.filter(|source| takes_part(&source.collectives));
     some.map(|source| {
         let process = &source.process;
-        let said = &mut source.collectives;
-        let began = said.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
-        let last_exit = said.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
+        let calls = &mut source.collectives;
+        let began = calls.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
+        let last_exit = calls.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
         // `first_seen` is 0 in files that do not record the start of a process.
         let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
         let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
-        said.untimed.close(last_seen);
+        calls.untimed.close(last_seen);
         let participant = JobParticipant {
             rank: process.rank,
             worker: process.worker,
             began,
             first_seen,
             seen_ns: last_seen.saturating_sub(first_seen),
-            initialized: said.mpi.initialized(),
-            initialization_ns: said.mpi.initialization_ns(),
-            finalization_ns: said.untimed.finalization_ns,
-            poll_gaps_ns: said.mpi.poll_gaps_ns(),
-            lacks_calls: said.lacks_calls,
-            is_cut: said.is_cut,
-            hides_messages: said.hides_messages,
-            is_in_threads: said.is_in_threads,
-            is_singleton: said.is_singleton,
+            initialized: calls.mpi.initialized(),
+            initialization_ns: calls.mpi.initialization_ns(),
+            finalization_ns: calls.untimed.finalization_ns,
+            poll_gaps_ns: calls.mpi.poll_gaps_ns(),
+            lacks_calls: calls.lacks_calls,
+            is_cut: calls.is_cut,
+            hides_messages: calls.hides_messages,
+            is_in_threads: calls.is_in_threads,
+            is_singleton: calls.is_singleton,
             pid: process.pid,
             host: process.node.hostname.clone(),
             domain: process.domain.clone(),
         };
-        (participant, std::mem::take(said))
+        (participant, std::mem::take(calls))
     })
     .collect()
 }

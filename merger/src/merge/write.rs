@@ -4,7 +4,7 @@
 use super::agree::JobAgreement;
 use super::job::MergeJob;
 use super::survey::SurveyedInputs;
-use crate::cli::MergeArgs;
+use crate::options::MergeArgs;
 use crate::output::base::BaseFile;
 use crate::output::encode::{TableForms, UnitEncoder};
 use crate::output::place::{RankPages, WriteLimits, WriteTarget, place};
@@ -48,7 +48,7 @@ pub(super) fn write(
         progress,
         agreed.memory.spare_bytes(),
     );
-    let target = WriteTarget { path, first: base.behind };
+    let target = WriteTarget { path, first: base.next_page };
     let means = WriteLimits {
         threads: agreed.memory.threads(rayon::current_num_threads(), inputs.memory.largest),
         stream_bytes: agreed.memory.stream_bytes(),

@@ -2,8 +2,8 @@
 
 use super::{SourceBases, bases, demand};
 use crate::agree::processes::{self, JobProcesses};
-use crate::input::input_survey::InputSurvey;
 use crate::input::schema::JobSchema;
+use crate::input::survey::input_survey::InputSurvey;
 use rpd_comm::{Comm, gather_counts, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};

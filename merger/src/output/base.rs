@@ -18,7 +18,7 @@ pub(crate) struct BaseFile {
     /// Root page of each table, on rank 0.
     pub roots: BTreeMap<LeafSlot, u32>,
     /// First page after the empty tables.
-    pub behind: LogicalPage,
+    pub next_page: LogicalPage,
 }
 
 impl BaseFile {
@@ -46,8 +46,8 @@ impl BaseFile {
             pages = count;
             writer.commit().map_err(write_failure)?;
         }
-        let told = gather_counts(comm, &[u64::from(pages)])?;
-        let pages = u32::try_from(told[0][0]).map_err(Failure::message)?;
-        Ok(BaseFile { roots, behind: LogicalPage::behind(pages) })
+        let shared = gather_counts(comm, &[u64::from(pages)])?;
+        let pages = u32::try_from(shared[0][0]).map_err(Failure::message)?;
+        Ok(BaseFile { roots, next_page: LogicalPage::behind(pages) })
     }
 }

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Page bytes of a unit at which its pages are emitted before the unit is complete.
-const MOST_BYTES: usize = 6 << 20;
+const MAX_OPEN_BYTES: usize = 6 << 20;
 /// Bytes of text that are encoded at once.
-const MOST_TEXT: usize = 2 << 20;
+const MAX_TEXT_BYTES: usize = 2 << 20;
 
 /// How rows of one table are stored: columns with their names, SQLite affinities and values for missing cells.
 #[derive(Debug)]
@@ -104,10 +104,10 @@ impl OpenUnit {
 fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
     let bytes = |row: usize| -> usize { rows.columns.iter().map(|cells| text_bytes(cells, row)).sum() };
     let is_long = |cells: &Cells| match cells {
-        Cells::Text(text) => text.bytes.len() > MOST_TEXT,
+        Cells::Text(text) => text.bytes.len() > MAX_TEXT_BYTES,
         Cells::Any(values) => values
             .iter()
-            .any(|v| matches!(v, OwnedValue::Text(t) | OwnedValue::Blob(t) if t.len() > MOST_TEXT)),
+            .any(|v| matches!(v, OwnedValue::Text(t) | OwnedValue::Blob(t) if t.len() > MAX_TEXT_BYTES)),
         _ => false,
     };
     if !rows.columns.iter().any(is_long) {
@@ -117,7 +117,7 @@ fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
     let (mut from, mut sum) = (0, 0);
     for row in 0..rows.len {
         sum += bytes(row);
-        if sum > MOST_TEXT {
+        if sum > MAX_TEXT_BYTES {
             portions.push(from..row + 1);
             (from, sum) = (row + 1, 0);
         }
@@ -165,7 +165,7 @@ impl<'a> UnitEncoder<'a> {
         self.rows.expect(units.flat_map(|unit| &self.units[unit]));
     }
 
-    /// Encodes a unit; the result is always the same. If the pages exceed [`MOST_BYTES`], emits parts of them through
+    /// Encodes a unit; the result is always the same. If the pages exceed [`MAX_OPEN_BYTES`], emits parts of them through
     /// `hand_on` first.
     pub(crate) fn encode(
         &self,
@@ -180,7 +180,7 @@ impl<'a> UnitEncoder<'a> {
             finished += self.rows.rows(*part, &mut written, &mut |rows| {
                 for portion in portions(rows) {
                     self.append(&mut open, set, &portion)?;
-                    if open.bytes() > MOST_BYTES {
+                    if open.bytes() > MAX_OPEN_BYTES {
                         hand_on(std::mem::take(&mut open).finish())?;
                     }
                 }

@@ -1,10 +1,12 @@
 //! Phases 4 and 5: writes rows into the database and completes it.
 
 pub(crate) mod base;
+mod block_rows;
 pub(crate) mod counts;
 pub(crate) mod encode;
 pub(crate) mod index;
 pub(crate) mod legacy;
+mod loaded_strings;
 pub(crate) mod place;
 pub(crate) mod planned_size;
 pub(crate) mod processes;

@@ -5,10 +5,10 @@
 //! (`tests/tests/planned_sizes.rs`), the estimate is between 5 % too low and 30 % too high. A merge that grows beyond
 //! `--max-output` nevertheless is stopped while it writes.
 
-use crate::cli::OutputFormat;
-use crate::input::input_survey::InputSurvey;
 use crate::input::opened::OpenInput;
 use crate::input::schema::JobSchema;
+use crate::input::survey::input_survey::InputSurvey;
+use crate::options::OutputFormat;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
 use rpd_rocpd::schema::default_value;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// Bytes of a guid and its length in a row.
 const GUID_BYTES: u64 = 37;
 /// Bytes of a page that are available to cells and their pointers.
-const PAGE_ROOM: u64 = 4088;
+const PAGE_BYTES: u64 = 4088;
 /// Bytes of the tables and views of a database with one table set, without rows.
 const BASE_BYTES: u64 = 160 << 10;
 /// Bytes of the tables and views of each further table set.
@@ -30,7 +30,7 @@ const PROCESS_BYTES: u64 = 1_600;
 /// Approximate bytes of an integer column.
 const INT_BYTES: u64 = 3;
 /// Approximate bytes by which ids of a database row may grow.
-const WIDER_ROW: u64 = 2;
+const ROW_GROWTH_BYTES: u64 = 2;
 
 /// Content that the inputs of one merge rank contribute to the output.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +118,7 @@ pub(crate) fn planned_bytes(
         let row = row_bytes(table, &numbers);
         let rows_of_databases = content.database_rows.get(&id).copied().unwrap_or(0);
         least_of_databases = least_of_databases.saturating_add(table_bytes(rows_of_databases, row, 0));
-        bytes = bytes.saturating_add(rows_of_databases.saturating_mul(WIDER_ROW));
+        bytes = bytes.saturating_add(rows_of_databases.saturating_mul(ROW_GROWTH_BYTES));
         let (rows, text) = content.tables.get(&id).copied().unwrap_or_default();
         bytes = bytes.saturating_add(match id {
             rocpd::STRING => strings_bytes(rows, text, row, numbers.total(id)),
@@ -161,7 +161,7 @@ fn table_bytes(rows: u64, row: u64, text: u64) -> u64 {
     let content = rows.saturating_mul(row).saturating_add(text);
     let cell = (content / rows).max(1);
     // The last cell of a page seldom fits exactly. Each unit starts new leaf pages, and there are pages above them.
-    let unused = content / PAGE_ROOM * (cell.min(1_500) / 2 + 8) + content / 80;
+    let unused = content / PAGE_BYTES * (cell.min(1_500) / 2 + 8) + content / 80;
     content.saturating_add(unused).saturating_add(4096)
 }
 

@@ -4,8 +4,8 @@
 use super::rows::{RowMaker, WrittenRows};
 use super::seal::OpenWriter;
 use super::sets::TableSets;
-use crate::input::input_survey::InputSurvey;
 use crate::input::piece_ref::PieceRef;
+use crate::input::survey::input_survey::InputSurvey;
 use crate::output::write_failure;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;

@@ -3,11 +3,11 @@
 //! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs yield the same
 //! database. The only exception is the name of a counter pass, which comes from the file name.
 
-use crate::input::death::signal_name;
+use crate::input::listing::counter_pass::pass_of;
 use crate::input::opened::shard_source_id;
-use crate::input::pass::pass_of;
 use crate::input::schema::JobSchema;
 use crate::input::source::RowOrigin;
+use crate::input::survey::crashed::signal_name;
 use crate::number::{ReplacedValues, SourceMap};
 use crate::output::rows::RowContext;
 use rpd_rocpd::Guid;

@@ -1,32 +1,26 @@
 //! Phase 4: reads the rows of this rank's sources again, expands and renumbers them.
 
+use super::block_rows::{TakeMergedRows, take_block};
+use super::loaded_strings::LoadedStrings;
 use super::provenance;
 use crate::agree::job_clocks::JobClocks;
 use crate::agree::nodes::JobNodes;
-use crate::input::expand::{self, ExpansionContext};
-use crate::input::gone::{changed, with_rows};
-use crate::input::input_survey::InputSurvey;
-use crate::input::opened::{OpenInput, StringMap, block_rows, shard_strings};
+use crate::input::expand;
+use crate::input::opened::OpenInput;
 use crate::input::piece_ref::PieceRef;
 use crate::input::schema::JobSchema;
-use crate::input::source::{ExpandedKeys, InputSource, RowOrigin, SourcePiece};
+use crate::input::source::{InputSource, RowOrigin, SourcePiece};
+use crate::input::survey::input_survey::{InputSurvey, with_lost_rows};
+use crate::input::vanished::vanished_input;
 use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;
 use rpd_rocpd::read::{Keep, Wanted};
-use rpd_shard::Shard;
-use rpd_shard::file::{BlockRef, ShardStrings};
 use rpd_shard::model::{Kind, Local, Merged, Rows, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Number of native rows that are expanded at once; their results stay in a core's cache.
-const EXPANDED_AT_ONCE: usize = 2_048;
-
-/// Callback that receives rows.
-type TakeRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
 
 /// Results that all ranks agreed on.
 #[derive(Debug)]
@@ -70,15 +64,6 @@ impl WrittenRows {
     }
 }
 
-/// Strings of one input while its units are processed.
-#[derive(Debug)]
-struct Loaded {
-    /// Texts of a shard.
-    texts: ShardStrings,
-    /// Global ids, per string table.
-    maps: Vec<StringMap>,
-}
-
 /// Which rows of a piece are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
@@ -94,7 +79,7 @@ pub(crate) struct RowMaker<'a> {
     /// Id bases, per input and source.
     bases: &'a [Vec<SourceBases>],
     strings: &'a StringIds,
-    loaded: Vec<Mutex<Option<Arc<Loaded>>>>,
+    loaded: Vec<Mutex<Option<Arc<LoadedStrings>>>>,
     /// Pieces of each input that were not read yet.
     left: Vec<AtomicUsize>,
 }
@@ -131,10 +116,10 @@ impl<'a> RowMaker<'a> {
         &self,
         part: PieceRef,
         written: &mut WrittenRows,
-        take: &mut TakeRows<'_>,
+        take: &mut TakeMergedRows<'_>,
     ) -> Result<u64, Failure> {
         let made = self.make(part, Made::Others, written, take);
-        made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
+        made.map_err(|failure| with_lost_rows(failure, self.surveys, self.job.schema))
     }
 
     /// Passes the process rows of a piece to `take`.
@@ -142,10 +127,10 @@ impl<'a> RowMaker<'a> {
         &self,
         part: PieceRef,
         written: &mut WrittenRows,
-        take: &mut TakeRows<'_>,
+        take: &mut TakeMergedRows<'_>,
     ) -> Result<(), Failure> {
         let made = self.make(part, Made::Processes, written, take).map(drop);
-        made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
+        made.map_err(|failure| with_lost_rows(failure, self.surveys, self.job.schema))
     }
 
     fn make(
@@ -153,7 +138,7 @@ impl<'a> RowMaker<'a> {
         part: PieceRef,
         what: Made,
         written: &mut WrittenRows,
-        take: &mut TakeRows<'_>,
+        take: &mut TakeMergedRows<'_>,
     ) -> Result<u64, Failure> {
         let survey = &self.surveys[part.input];
         let source = &survey.sources[part.source];
@@ -168,7 +153,7 @@ impl<'a> RowMaker<'a> {
             Made::Others => self.load(part.input)?,
             Made::Processes => self.load_for_processes(part.input, source)?,
         };
-        let no_strings = StringMap::default();
+        let no_strings = Default::default();
         let map = SourceMap {
             source,
             bases: &self.bases[part.input][part.source],
@@ -189,12 +174,11 @@ impl<'a> RowMaker<'a> {
                 }
             }
             (SourcePiece::Block(block, keys), OpenInput::Shard(shard)) => {
-                let context = context(source, &loaded.texts);
-                block_pieces(shard, block, keys.as_deref(), &map, &context, &mut replaced, &mut count)?;
+                take_block(shard, block, keys.as_deref(), &map, &loaded.texts, &mut replaced, &mut count)?;
             }
             (SourcePiece::Rows { space, table, piece }, OpenInput::Database(open)) => {
                 let rows = open.database.rows(*space, *table, piece, Wanted::All);
-                let mut rows = rows.map_err(|error| changed(open.database.path(), &error))?;
+                let mut rows = rows.map_err(|error| vanished_input(open.database.path(), &error))?;
                 if let Some(adopted) = source.tables.get(&rows.id()) {
                     rows.table = adopted.clone();
                 }
@@ -235,31 +219,21 @@ impl<'a> RowMaker<'a> {
         Ok(self.done(part.input))
     }
 
-    fn load(&self, input: usize) -> Result<Arc<Loaded>, Failure> {
+    fn load(&self, input: usize) -> Result<Arc<LoadedStrings>, Failure> {
         let mut slot = self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = &*slot {
             return Ok(loaded.clone());
         }
-        let (texts, maps) = match &self.surveys[input].input {
-            OpenInput::None => (ShardStrings::default(), Vec::new()),
-            OpenInput::Shard(shard) => {
-                let texts = shard_strings(shard)?;
-                let map = StringMap::of_shard(&texts, self.strings);
-                (texts, vec![map])
-            }
-            OpenInput::Database(open) => {
-                (ShardStrings::default(), StringMap::of_database(open, self.strings)?)
-            }
-        };
-        Ok(slot.insert(Arc::new(Loaded { texts, maps })).clone())
+        let loaded = LoadedStrings::of(&self.surveys[input].input, self.strings)?;
+        Ok(slot.insert(Arc::new(loaded)).clone())
     }
 
     /// Loads the strings if process rows need them.
-    fn load_for_processes(&self, input: usize, source: &InputSource) -> Result<Arc<Loaded>, Failure> {
+    fn load_for_processes(&self, input: usize, source: &InputSource) -> Result<Arc<LoadedStrings>, Failure> {
         let table = source.tables.get(&rocpd::INFO_PROCESS);
         match table.is_some_and(|table| table.columns.iter().any(|column| column.kind == Kind::Str)) {
             true => self.load(input),
-            false => Ok(Arc::new(Loaded { texts: ShardStrings::default(), maps: Vec::new() })),
+            false => Ok(Arc::default()),
         }
     }
 
@@ -272,47 +246,4 @@ impl<'a> RowMaker<'a> {
         self.surveys[input].input.release();
         self.surveys[input].input.bytes()
     }
-}
-
-fn context<'a>(source: &'a InputSource, texts: &'a ShardStrings) -> ExpansionContext<'a> {
-    let process = &source.process;
-    ExpansionContext {
-        strings: texts,
-        tracks: &source.tracks,
-        last_seen: process.last_seen.unwrap_or(process.first_seen),
-    }
-}
-
-/// Passes the rows of a block to `take`; native rows are expanded in portions.
-fn block_pieces(
-    shard: &Shard,
-    block: &BlockRef,
-    keys: Option<&ExpandedKeys>,
-    map: &SourceMap<'_>,
-    context: &ExpansionContext<'_>,
-    replaced: &mut ReplacedValues,
-    take: &mut TakeRows<'_>,
-) -> Result<(), Failure> {
-    let rows = block_rows(shard, &map.source.tables, block);
-    let rows = rows.map_err(|error| changed(shard.path(), &error.cause))?;
-    let Some(keys) = keys else {
-        let handles = block.header.handles.then(|| rows.keys.clone());
-        let mut merged = map.renumber(rows, RowOrigin::Stored, replaced);
-        if let Some(handles) = handles {
-            provenance::note_handles(&mut merged, &handles);
-        }
-        return take(&merged);
-    };
-    let mut keys = *keys;
-    for from in (0..rows.len).step_by(EXPANDED_AT_ONCE) {
-        let portion = rows.portion(from..(from + EXPANDED_AT_ONCE).min(rows.len));
-        let expanded = expand::expand(&portion, &keys, context, replaced);
-        for (table, rows) in expand::counts(&portion) {
-            keys.advance(table, rows as i64);
-        }
-        for rows in expanded {
-            take(&map.renumber(rows, RowOrigin::Expanded, replaced))?;
-        }
-    }
-    Ok(())
 }

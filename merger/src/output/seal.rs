@@ -5,9 +5,10 @@ use super::rows::WrittenRows;
 use super::sets::{SmallRows, TableSets};
 use crate::agree::nodes::JobNodes;
 use crate::input::expand::BuiltinString;
-use crate::input::gone::with_rows;
-use crate::input::input_survey::InputSurvey;
 use crate::input::schema::JobSchema;
+use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::input_survey::with_lost_rows;
+use crate::output::sets::{STRING_BATCH, STRING_BATCH_BYTES};
 use crate::output::write_failure;
 use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
@@ -18,11 +19,6 @@ use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Maximum number of string rows that are written at once.
-const STRING_BATCH: usize = 16_384;
-/// Bytes of strings that are written at once.
-const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// Gathers the leaf index of all ranks on rank 0; the other ranks get an empty one.
 pub(crate) fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Failure> {
@@ -71,7 +67,7 @@ pub(crate) fn strings_in_turns(
     let add = || {
         let mut writer = open()?;
         let written = add_strings(&mut writer, schema, surveys, strings)
-            .map_err(|failure| with_rows(failure, surveys, schema))?;
+            .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
         writer.commit().map_err(write_failure)?;
         Ok(written)
     };

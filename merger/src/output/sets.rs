@@ -6,13 +6,13 @@
 use super::seal::OpenWriter;
 use crate::agree::findings::JobFindings;
 use crate::agree::nodes::JobNodes;
-use crate::cli::TableLayout;
-use crate::input::gone::with_rows;
-use crate::input::input_survey::InputSurvey;
 use crate::input::opened::OpenInput;
 use crate::input::plan::MergePlan;
 use crate::input::schema::JobSchema;
 use crate::input::source::InputSource;
+use crate::input::survey::input_survey::InputSurvey;
+use crate::input::survey::input_survey::with_lost_rows;
+use crate::options::TableLayout;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
 use rpd_comm::{Comm, agree_on_result, gather_counts, shared_failure};
@@ -24,9 +24,9 @@ use std::collections::{BTreeSet, HashSet};
 use twox_hash::XxHash3_128;
 
 /// Maximum number of string rows that are written at once.
-const STRING_BATCH: usize = 16_384;
+pub(super) const STRING_BATCH: usize = 16_384;
 /// Bytes of strings that are written at once.
-const STRING_BATCH_BYTES: usize = 2 << 20;
+pub(super) const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and their assignment to this rank's sources.
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ pub(crate) fn write_in_turns(
                 for (position, source) in survey.sources.iter().enumerate() {
                     let set = sets.of(input, position);
                     written.strings += add_strings(&mut writer, set, schema, survey, source, strings)
-                        .map_err(|failure| with_rows(failure, surveys, schema))?;
+                        .map_err(|failure| with_lost_rows(failure, surveys, schema))?;
                     written.nodes += add_nodes(&mut writer, set, source, nodes)?;
                 }
                 survey.input.release();

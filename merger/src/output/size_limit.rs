@@ -1,7 +1,7 @@
 //! Limits of the output's size: `--max-output`, and the free space of its file system.
 
-use crate::cli::MergeArgs;
-use crate::input::find::ListedFile;
+use crate::input::listing::find::ListedFile;
+use crate::options::MergeArgs;
 use rpd_console::Failure;
 use rpd_shard::size::Size;
 use serde::{Deserialize, Serialize};

@@ -14,9 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Number of writes for which the memory suffices: some wait while one is written.
-const WRITES: usize = 6;
+const BUFFERED_WRITES: usize = 6;
 /// Maximum number of memory pieces per system call; the kernel allows 1,024.
-const MOST_SLICES: usize = 512;
+const MAX_SLICES: usize = 512;
 
 /// Writes pages to their positions, in the order of their arrival.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl PageStream {
     fn ended(&mut self) -> Result<(), Failure> {
         self.queue.end(false);
         let Some(writer) = self.writer.take() else {
-            return Err(Failure::internal("the output is written by nobody"));
+            return Err(Failure::internal("no thread writes the output"));
         };
         match writer.join() {
             Ok(result) => result.map_err(|error| Failure::write(&self.path, &error)),
@@ -141,7 +141,7 @@ impl Queue {
         state.is_full = false;
         state.bytes += bytes;
         state.runs.push(run);
-        if state.bytes >= self.most / WRITES {
+        if state.bytes >= self.most / BUFFERED_WRITES {
             self.changed.notify_all();
         }
         !state.failed
@@ -152,7 +152,7 @@ impl Queue {
     fn next(&self) -> Option<Vec<PlacedRun>> {
         let mut state = self.lock();
         loop {
-            let is_due = state.ended || state.is_full || state.bytes >= self.most / WRITES;
+            let is_due = state.ended || state.is_full || state.bytes >= self.most / BUFFERED_WRITES;
             if is_due && !state.runs.is_empty() {
                 state.in_work = std::mem::take(&mut state.bytes);
                 return Some(std::mem::take(&mut state.runs));
@@ -201,7 +201,7 @@ impl Files {
         let mut together: Vec<&[u8]> = Vec::new();
         let (mut first, mut next) = (0, 0);
         for (offset, bytes) in runs.iter().flat_map(PlacedRun::pieces) {
-            if offset != next || together.len() == MOST_SLICES {
+            if offset != next || together.len() == MAX_SLICES {
                 self.write_together(first, &together)?;
                 together.clear();
                 first = offset;

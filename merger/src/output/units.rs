@@ -3,9 +3,9 @@
 //! The limits of a unit depend only on the inputs, never on ranks or threads, because each unit starts new leaf
 //! pages.
 
-use crate::input::input_survey::InputSurvey;
 use crate::input::piece_ref::PieceRef;
 use crate::input::source::SourcePiece;
+use crate::input::survey::input_survey::InputSurvey;
 use rpd_shard::file::BlockKind;
 use std::ops::Range;
 

@@ -156,7 +156,8 @@ fn what_the_json_says_of_clocks_is_documented_name_by_name() {
     let mut printed = BTreeSet::new();
     names_in(&merge(&out("1.db"), &["--repair-causality"], &inputs[..2]).report, &mut printed);
     names_in(&merge(&out("2.db"), &[], &[out("1.db"), inputs[2].clone()]).report, &mut printed);
-    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/MERGING.md")).unwrap();
+    let docs =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/REFERENCE.md")).unwrap();
     let (_, table) = docs.split_once("### Clocks and late ranks in `--json`").unwrap();
     let table = table.split("\n## ").next().unwrap();
     let names = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));

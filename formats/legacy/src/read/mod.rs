@@ -11,6 +11,9 @@
 //! | `rocpd_stackframe` | the event's call stack: `{"frames":[{"depth":0,"name":"f"}]}` |
 //! | any other table | carried as `rpd_ext_NAME`, see `carried.rs` |
 //!
+//! A file names no node: the merge gives each file a node of its own, and a merged file one for each of its nodes.
+//! An operation has one call in RocPD: further links of it in `rocpd_api_ops` are in the loss ledger, without a table.
+//!
 //! A value that is missing or refers to no row is counted as a miss, and its row is kept with a placeholder. A row
 //! without a time cannot be kept and is in the loss ledger.
 

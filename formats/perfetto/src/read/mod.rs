@@ -15,9 +15,12 @@
 //! | flow | the stack id of the events that it joins; further flows of an event are counted |
 //! | snapshot of clocks | times of all clocks are converted to one clock, see `clocks.rs`; the readings become clock sets |
 //!
-//! Packets that refer to interned data after a gap cannot be decoded and are in the loss ledger. So is an end
-//! without a beginning. Unsupported fields are counted by their numbers. Files may be compressed with gzip, and
-//! packets inside packets (`compressed_packets`).
+//! A slice ends where the slice of its writer and track that began last ends, in file order. So overlapping kernels
+//! of rocprof-sys have their true lengths, which Perfetto does not show.
+//!
+//! Packets that refer to interned data after a gap (`ROCPROFSYS_PERFETTO_FILL_POLICY`) cannot be decoded and are in
+//! the loss ledger. So is an end without a beginning. Unsupported fields are counted by their numbers. Files may be
+//! compressed with gzip, and packets inside packets (`compressed_packets`).
 //!
 //! Memory is bounded for any file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a million
 //! open slices.

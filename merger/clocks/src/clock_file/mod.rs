@@ -1,4 +1,26 @@
-//! `--clock-file`: clock offsets that a site measured itself. docs/MERGING.md describes the format.
+//! `--clock-file`: clock offsets that a site measured itself. docs/MERGING.md shows an example.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `reference NODE` | once: the node whose clock the offsets are against. It need not be in the job if the file relates it to the merge's reference |
+//! | `NODE` | host name, machine id, boot id, or `BOOT_ID/NAMESPACE`; in quotes if it contains spaces, `#` or quotes (`\"`, `\\`) |
+//! | `offset` | ns: time of the reference minus that of the node |
+//! | `at` | ns: `CLOCK_BOOTTIME` of the node at that moment; optional for a single line without `error` and `drift_ppm` |
+//! | `error` | ns: error of the offset at `at`; a node with lines without it has no error bound |
+//! | `drift_ppm` | how much faster the node's clock is than the reference's, ppm |
+//! | `drift_error_ppm` | error of the drift, ppm; 20 by default |
+//!
+//! * With one line, the error bound is `error` at `at`, and grows by `drift_error_ppm`, or by 20 ppm without
+//!   `drift_ppm`: 20 us in a second.
+//! * Several lines of a node are joined by straight lines. Between two, the error bound grows by 1 ppm up to the
+//!   middle, because the rate of a clock follows its temperature. Before the first and after the last, `drift_ppm` of
+//!   that line holds, and the bound grows by `drift_error_ppm`; without it, the rate of the adjacent piece holds, and
+//!   the bound grows by 1 ppm and by the error of that rate.
+//! * Lines of the merge's reference are not used. Nor is a name that several clocks have, as of a host that booted in
+//!   between: a note prints the name `BOOT_ID/NAMESPACE` of each.
+//! * Notes name nodes that are not in the job, clocks that probes or collectives align better, and rates above 500 ppm.
+//! * An error with file, line and expected form rejects any other text, repeated keys or times, numbers beyond 70 years
+//!   or 100,000 ppm, and lines by which the time of the reference would not advance.
 
 mod parse;
 mod resolve;

@@ -1,6 +1,6 @@
 //! Short options of unknown programs that hold a secret: `-pX`, and `-u user:X`.
 //!
-//! The rule, which docs/COLLECTING.md states for users:
+//! The rule, which docs/REFERENCE.md states for users:
 //!
 //! * `-pX` is a password. Exceptions: `X` has fewer than four characters; `X` is a number or a list of numbers (a
 //!   port); the first word of the option is one of [`WORDS`].

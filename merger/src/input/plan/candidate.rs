@@ -1,0 +1,339 @@
+//! Properties that rank 0 reads from an input while it plans the merge.
+
+use crate::input::host_clocks::HostClocks;
+use crate::input::opened::shard_source_id;
+use crate::input::plan::previous_merge::PreviousMerge;
+use crate::input::plan::running::running_until;
+use rpd_foreign::Format;
+use rpd_rocpd::Guid;
+use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
+use rpd_rocpd::schema::{version_of, with_words_of};
+use rpd_run::is_merged_set;
+use rpd_shard::identity::{boot_of_machine, unnamed_node};
+use rpd_shard::model::{Schema, rocpd};
+use rpd_shard::record::{Clock, Process, SYSTEM_SOURCE, Selection};
+use rpd_shard::{OpenError, Shard};
+use std::error::Error;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Maximum job size that is believed; a recorded size of more than a million ranks is damage.
+const MAX_JOB_SIZE: u32 = 1 << 20;
+/// Maximum number of pieces that are searched for a row. An empty table has at most one piece.
+const MAX_SEARCHED_PIECES: usize = 4_096;
+
+/// Properties that rank 0 keeps of an input. The file itself is closed again, because a job can have thousands of
+/// inputs.
+pub(super) struct InputCandidate {
+    pub(super) path: PathBuf,
+    pub(super) format: Format,
+    /// Run id that the input records, if any.
+    pub(super) run_id: Option<String>,
+    pub(super) bytes: u64,
+    pub(super) complete: bool,
+    /// Wall time up to which an unfinished shard is complete, ns since 1970.
+    pub(super) running_until: Option<i64>,
+    pub(super) order: InputOrder,
+    pub(super) ranks: Vec<u32>,
+    pub(super) size: Option<u32>,
+    /// The command of a shard that describes no traced process.
+    pub(super) command: Option<Process>,
+    /// Rank of the collector.
+    pub(super) collector: Option<u32>,
+    pub(super) selection: Option<Selection>,
+    /// Guid of each table set of a database.
+    pub(super) guids: Vec<String>,
+    /// Positions of the table sets that are merged.
+    pub(super) spaces: Vec<usize>,
+    /// Guid of each process, as a merge stores it.
+    pub(super) members: Vec<String>,
+    /// Version and tables of each table set, if they differ from those of shards.
+    pub(super) schemas: Vec<([u32; 3], Schema)>,
+    /// Whether `rpd-merge` wrote the database.
+    pub(super) is_merged: bool,
+    /// Clock metadata of the previous merge that wrote the input.
+    pub(super) previous_merge: Option<PreviousMerge>,
+    /// Nonempty loss ledgers of previous merges, oldest first.
+    pub(super) previous_losses: Vec<String>,
+    /// Metadata that is defined neither by RocPD nor by `rpd-merge`: tag and value.
+    pub(super) tags: Vec<(String, String)>,
+    /// Clocks of the input's node.
+    pub(super) host_clocks: HostClocks,
+}
+
+/// Sort key of a process: restart, worker, first seen, boot id or guid, pid, start.
+type ProcessOrder = (u32, bool, i64, String, i64, u64);
+
+/// Merge order of inputs. It depends on file names only for inputs without any process or command.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Clone)]
+pub(super) struct InputOrder {
+    pub(super) rank: u32,
+    /// Sort key of each process.
+    pub(super) processes: Vec<ProcessOrder>,
+    /// Sort key of the command, for a shard that describes no traced process.
+    pub(super) command: Option<ProcessOrder>,
+    pub(super) path: Option<PathBuf>,
+}
+
+/// Why an input cannot be merged.
+pub(super) enum RefusedInput {
+    /// The problem is in this file; the other inputs can be merged without it.
+    LeaveOut(String),
+    /// The problem would affect any input, for example a full table of open files or an I/O error of the file system.
+    All(String),
+}
+
+impl InputCandidate {
+    /// Reads the description of a shard.
+    pub(super) fn of_shard(path: &Path) -> Result<InputCandidate, RefusedInput> {
+        let shard = Shard::open(path).map_err(refused_shard)?;
+        let mut ranks: Vec<u32> =
+            shard.processes.values().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
+        ranks.sort_unstable();
+        let mut processes: Vec<_> = shard
+            .processes
+            .values()
+            // System counters of a node are not the work of a rank, so they do not determine the order.
+            .filter(|p| p.source != SYSTEM_SOURCE)
+            .map(process_order)
+            .collect();
+        processes.sort();
+        let command = shard.command.as_deref().filter(|_| processes.is_empty()).cloned();
+        let path = (processes.is_empty() && command.is_none()).then(|| path.to_owned());
+        let mut host_clocks = HostClocks::default();
+        host_clocks.add(&shard);
+        // A collector can write a shard from a database of any RocPD version.
+        let carries = !same_tables(shard.schema());
+        let version = version_of(shard.schema());
+        Ok(InputCandidate {
+            path: shard.path().to_owned(),
+            format: Format::Shard,
+            // A translated foreign file has no run id; it belongs to whatever run it is merged with.
+            run_id: Some(shard.identity.run_id.clone()).filter(|id| !id.is_empty()),
+            bytes: shard.bytes(),
+            complete: shard.complete(),
+            running_until: running_until(&shard),
+            // Shards without any rank come last.
+            order: InputOrder {
+                rank: ranks.first().copied().unwrap_or(u32::MAX),
+                processes,
+                command: command.as_ref().map(process_order),
+                path,
+            },
+            ranks,
+            collector: shard.identity.rank,
+            selection: shard.selection.clone(),
+            size: shard
+                .processes
+                .values()
+                .filter_map(|p| p.size)
+                .chain(shard.identity.size)
+                .max()
+                .map(|s| s.min(MAX_JOB_SIZE)),
+            guids: Vec::new(),
+            spaces: Vec::new(),
+            members: shard
+                .processes
+                .values()
+                .chain(&command)
+                .map(|p| member(shard_source_id(&shard, p)))
+                .collect(),
+            command,
+            schemas: if carries {
+                vec![(version, with_words_of(version, shard.schema()))]
+            } else {
+                Vec::new()
+            },
+            is_merged: false,
+            previous_merge: None,
+            previous_losses: Vec::new(),
+            tags: Vec::new(),
+            host_clocks,
+        })
+    }
+
+    /// Reads the description of a RocPD database.
+    pub(super) fn of_database(path: &Path) -> Result<InputCandidate, RefusedInput> {
+        let database = Database::open(path).map_err(refused_database)?;
+        let spaces = database.spaces();
+        if !has_rows(&database) {
+            let why = "its tables have no rows: the program was killed before its profiler wrote them";
+            return Err(RefusedInput::LeaveOut(format!("{}: {why}", path.display())));
+        }
+        let processes = || spaces.iter().flat_map(|s| s.processes.iter().map(move |p| (s, p)));
+        let mut ranks: Vec<u32> = processes().filter_map(|(_, p)| p.rank).collect();
+        ranks.sort_unstable();
+        let place = |(space, p): (&Space, &rpd_rocpd::read::ProcessFacts)| {
+            (0, false, p.start.unwrap_or(0), space.guid.clone(), p.pid, 0)
+        };
+        let mut places: Vec<_> = processes().map(place).collect();
+        places.sort();
+        let merged: Vec<_> = spaces.iter().filter(|space| is_merged_set(space)).collect();
+        let mut host_clocks = HostClocks::default();
+        if let Some(process) = nameless(spaces).filter(|_| merged.is_empty()) {
+            host_clocks.add_nameless(path, process);
+        }
+        let is_usual = |space: &&Space| space.version == [3, 0, 0] && same_tables(&space.schema);
+        Ok(InputCandidate {
+            path: path.to_owned(),
+            format: Format::RocPd,
+            run_id: merged.iter().find_map(|s| s.tags.get("rpd.run_id").filter(|id| !id.is_empty()).cloned()),
+            bytes: database.bytes(),
+            complete: true,
+            running_until: None,
+            order: InputOrder {
+                rank: ranks.first().copied().unwrap_or(u32::MAX),
+                path: places.is_empty().then(|| path.to_owned()),
+                processes: places,
+                command: None,
+            },
+            ranks,
+            command: None,
+            collector: None,
+            selection: None,
+            size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_JOB_SIZE)),
+            guids: spaces.iter().map(|space| space.guid.clone()).collect(),
+            spaces: (0..spaces.len()).collect(),
+            members: members(&database),
+            schemas: spaces
+                .iter()
+                .filter(|space| !is_usual(space))
+                .map(|space| (space.version, space.schema.clone()))
+                .collect(),
+            is_merged: !merged.is_empty(),
+            previous_merge: PreviousMerge::of(path.to_owned(), &merged),
+            previous_losses: merged.iter().flat_map(|space| previous_losses(space)).collect(),
+            tags: spaces
+                .iter()
+                .flat_map(|space| &space.tags)
+                .filter(|(tag, _)| is_foreign(tag))
+                .map(own)
+                .collect(),
+            host_clocks,
+        })
+    }
+}
+
+fn process_order(p: &Process) -> ProcessOrder {
+    (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid.into(), p.start_ticks)
+}
+
+/// Returns a process of a database that does not identify its node.
+fn nameless(spaces: &[Space]) -> Option<Process> {
+    let is_nameless = |space: &&Space| {
+        let node = space.nodes.first().map(|(_, node)| node);
+        space.nodes.len() <= 1 && node.is_none_or(|node| boot_of_machine(node).is_none())
+    };
+    let facts = spaces.iter().find(is_nameless)?.processes.first()?;
+    let (pid, start) = (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
+    let node = unnamed_node(0, &[(pid, start)]);
+    let (rank, size) = (facts.rank, facts.size);
+    Some(Process { rank, size, pid, first_seen: start, ..Process::of_file(node, Clock::Boottime) })
+}
+
+/// Returns the guid of a process of a shard.
+fn member(id: u128) -> String {
+    Guid::from_bits(id).to_string()
+}
+
+/// Returns the guids of a database's processes: those that a merge stored, otherwise those of the table sets.
+fn members(database: &Database) -> Vec<String> {
+    let mut members = Vec::new();
+    for (i, space) in database.spaces().iter().enumerate() {
+        let noted = if is_merged_set(space) { noted_guids(database, i) } else { Vec::new() };
+        match noted.is_empty() {
+            true => members.push(space.guid.clone()),
+            false => members.extend(noted),
+        }
+    }
+    members
+}
+
+/// Returns the guids that a merge stored in `extdata` of the processes of a table set.
+fn noted_guids(database: &Database, space: usize) -> Vec<String> {
+    let Some(table) = database.spaces()[space].position(rocpd::INFO_PROCESS) else { return Vec::new() };
+    let pieces = &database.spaces()[space].tables[table].pieces;
+    let mut guids = Vec::new();
+    for piece in pieces {
+        database.each(space, table, piece, &mut |_, rows| {
+            let Ok(rows) = rows else { return };
+            let guid = |i| {
+                let text = rows.column("extdata").get(i).text_lossy()?.into_owned();
+                let noted: serde_json::Value = serde_json::from_str(&text).ok()?;
+                Some(noted.pointer("/rpd/guid")?.as_str()?.to_owned())
+            };
+            guids.extend((0..rows.len).filter_map(guid));
+        });
+    }
+    guids
+}
+
+/// Returns the loss ledgers of the merges that wrote a table set, oldest first.
+fn previous_losses(space: &Space) -> Vec<String> {
+    let before = space.tags.get("rpd.former_losses").and_then(|text| serde_json::from_str(text).ok());
+    let mut losses: Vec<String> = before.unwrap_or_default();
+    losses.extend(space.tags.get("rpd.losses").filter(|text| *text != "[]").cloned());
+    losses
+}
+
+/// Returns whether a metadata tag is neither RocPD's nor `rpd-merge`'s.
+fn is_foreign(tag: &str) -> bool {
+    !tag.starts_with("rpd.") && !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
+}
+
+fn own((tag, value): (&String, &String)) -> (String, String) {
+    (tag.clone(), value.clone())
+}
+
+/// Returns whether any table has a row. An empty table can have a piece.
+fn has_rows(database: &Database) -> bool {
+    let tables = database.spaces().iter().enumerate().flat_map(|(i, space)| {
+        let numbered = space.tables.iter().enumerate();
+        numbered.flat_map(move |(j, table)| table.pieces.iter().map(move |piece| (i, j, piece)))
+    });
+    let mut pieces = tables.take(MAX_SEARCHED_PIECES);
+    pieces.any(|(space, table, piece)| {
+        // A piece that cannot be read counts as rows: it does not show that the table is empty.
+        database.rows(space, table, piece, Wanted::Links).map_or(true, |rows| rows.len > 0)
+    })
+}
+
+/// Returns whether a schema equals the built-in tables.
+fn same_tables(schema: &Schema) -> bool {
+    let builtin = Schema::builtin();
+    schema.tables().len() == builtin.tables().len()
+        && schema.tables().iter().all(|table| builtin.get(table.id) == Some(table))
+}
+
+fn refused_shard(error: OpenError) -> RefusedInput {
+    let is_of_this_file = match &error {
+        OpenError::NotAShard { .. } | OpenError::NoIdentity { .. } => true,
+        OpenError::NewerVersion { .. } => false,
+        OpenError::Io { source, .. } => is_of_one_file(source.kind()),
+    };
+    refused(error.to_string(), is_of_this_file)
+}
+
+fn refused_database(error: ReadError) -> RefusedInput {
+    let is_of_this_file = match &error {
+        ReadError::Io { source, .. } => is_of_one_file(source.kind()),
+        _ => true,
+    };
+    let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
+    refused(format!("{error}{cause}"), is_of_this_file)
+}
+
+fn is_of_one_file(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidInput
+            | ErrorKind::StaleNetworkFileHandle
+            | ErrorKind::UnexpectedEof
+    )
+}
+
+fn refused(text: String, is_of_this_file: bool) -> RefusedInput {
+    if is_of_this_file { RefusedInput::LeaveOut(text) } else { RefusedInput::All(text) }
+}

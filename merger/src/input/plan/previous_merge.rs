@@ -1,0 +1,48 @@
+//! Clock metadata of previous merges among the inputs. Their clocks are not aligned again, so this metadata remains
+//! valid.
+
+use rpd_rocpd::read::Space;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Metadata tags about clocks, and about collectives that were compared with these clocks.
+const TAGS: [&str; 10] = [
+    "rpd.clock",
+    "rpd.clock.reference",
+    "rpd.clock.realtime_minus_boottime_ns",
+    "rpd.clock.align",
+    "rpd.clock.domains",
+    "rpd.clock.repair",
+    "rpd.collectives",
+    "rpd.late_ranks",
+    "rpd.lateness",
+    "rpd.former_merges",
+];
+/// Maximum size of an adopted value in bytes; enough for the clocks of 10,000 nodes.
+const MAX_VALUE_BYTES: usize = 8 << 20;
+
+/// An input that is the output of a previous merge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PreviousMerge {
+    /// Path of the input.
+    pub path: PathBuf,
+    /// Guid of its rows; of the first table set if it is partitioned.
+    pub guid: String,
+    /// Values of [`TAGS`] in its metadata, by tag.
+    pub tags: BTreeMap<String, String>,
+}
+
+impl PreviousMerge {
+    /// Reads the metadata of the first table set with clock metadata; all sets have the same.
+    pub(super) fn of(path: PathBuf, spaces: &[&Space]) -> Option<PreviousMerge> {
+        let with_clocks = |space: &&&Space| space.tags.contains_key("rpd.clock.domains");
+        let space = spaces.iter().find(with_clocks).or(spaces.first())?;
+        let tag = |tag: &str| {
+            let value = space.tags.get(tag).filter(|value| value.len() <= MAX_VALUE_BYTES)?;
+            Some((tag.to_owned(), value.clone()))
+        };
+        let tags = TAGS.iter().filter_map(|name| tag(name)).collect();
+        Some(PreviousMerge { path, guid: space.guid.clone(), tags })
+    }
+}

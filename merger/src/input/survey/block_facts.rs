@@ -1,0 +1,169 @@
+//! Facts that a survey collects from one block of rows.
+
+use crate::input::expand::{self, BuiltinString};
+use crate::input::opened::{InputTables, block_rows, needed_rows};
+use crate::input::source::{NO_THREAD, join};
+use crate::input::survey::crashed::OpenSpans;
+use crate::input::survey::row_texts::text_bytes;
+use rpd_collectives::{CallSample, ProcessCollectives};
+use rpd_shard::Shard;
+use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
+use rpd_shard::model::native::{MARK, is_native};
+use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum number of sample tracks per process. Further threads share one track per name.
+const MAX_TRACKS: usize = 65_536;
+
+/// Facts that the survey keeps of each block.
+#[derive(Debug)]
+pub(super) struct BlockFacts {
+    pub(super) block: BlockRef,
+    /// Runs of consecutive keys, each as a half-open range: first key, and the key after the last.
+    pub(super) runs: Vec<(i64, i64)>,
+    /// Rows that the block expands to, per table.
+    pub(super) expanded: Vec<(TableId, u64)>,
+    /// Bytes of text that the block has in the output, per table.
+    pub(super) texts: Vec<(TableId, u64)>,
+}
+
+impl BlockFacts {
+    pub(super) fn is_native(&self) -> bool {
+        matches!(self.block.header.kind, BlockKind::Rows(table) if expand::is_native(table))
+    }
+}
+
+/// Facts that the survey combines over all blocks of a process.
+#[derive(Debug, Default)]
+pub(super) struct SourceFacts {
+    /// Smallest and largest referenced key per table. Includes a key outside of the table's range if a mandatory
+    /// reference is NULL or not an integer.
+    pub(super) refs: BTreeMap<TableId, (i64, i64)>,
+    /// Smallest and largest stack id.
+    pub(super) stacks: Option<(i64, i64)>,
+    /// Whether any string id is undefined.
+    pub(super) lost_strings: bool,
+    /// Tracks that samples need: thread and name. [`NO_THREAD`] stands for all threads that are not in the shard.
+    pub(super) tracks: BTreeSet<(i64, BuiltinString)>,
+    /// Ranges and calls without an end.
+    pub(super) open: OpenSpans,
+    /// Collectives of the process.
+    pub(super) collectives: ProcessCollectives,
+}
+
+impl SourceFacts {
+    fn refer(&mut self, table: TableId, low: i64, high: i64) {
+        let known = self.refs.entry(table).or_insert((low, high));
+        *known = (known.0.min(low), known.1.max(high));
+    }
+
+    /// Adds the facts of another block.
+    pub(super) fn add(&mut self, other: SourceFacts, sample: &CallSample) {
+        for (table, (low, high)) in other.refs {
+            self.refer(table, low, high);
+        }
+        self.stacks = join(self.stacks, other.stacks);
+        self.lost_strings |= other.lost_strings;
+        self.open.add(other.open);
+        self.collectives.add(other.collectives, sample);
+        for (thread, name) in other.tracks {
+            let full = self.tracks.len() >= MAX_TRACKS && !self.tracks.contains(&(thread, name));
+            self.tracks.insert((if full { NO_THREAD } else { thread }, name));
+        }
+    }
+}
+
+fn bounds(mut values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
+    let first = values.next()?;
+    Some(values.fold((first, first), |(low, high), v| (low.min(v), high.max(v))))
+}
+
+/// Returns the integers of a column without NULLs. Most columns have none.
+fn plain(cells: &Cells) -> Option<&[i64]> {
+    match cells {
+        Cells::Int { values, nulls } if !nulls.any() => Some(values),
+        _ => None,
+    }
+}
+
+/// Returns whether the survey reads the values of columns of this kind, not only their NULLs.
+fn is_looked_at(kind: &Kind) -> bool {
+    matches!(kind, Kind::Ref(_) | Kind::Stack | Kind::Str)
+}
+
+/// Decodes a block. `threads` are the key ranges of the process's thread rows, ascending.
+pub(super) fn facts(
+    shard: &Shard,
+    tables: &InputTables,
+    block: &BlockRef,
+    strings: &ShardStrings,
+    threads: &[(i64, i64)],
+    sample: &CallSample,
+) -> Result<(BlockFacts, SourceFacts), BlockError> {
+    // The survey needs nearly all columns of ranges and calls, so it decodes them completely.
+    let rows = match block.header.kind {
+        BlockKind::Rows(table) if is_native(table) && table != MARK => block_rows(shard, tables, block)?,
+        _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
+    };
+    let collectives = ProcessCollectives::of_block(&rows, strings, sample);
+    let mut facts = SourceFacts { open: OpenSpans::of(&rows), collectives, ..SourceFacts::default() };
+    for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
+        let ints = || (0..rows.len).filter_map(|i| cells.int(i));
+        match &column.kind {
+            Kind::Ref(table) => {
+                let found = plain(cells).map_or_else(|| bounds(ints()), |v| bounds(v.iter().copied()));
+                if let Some((low, high)) = found {
+                    facts.refer(*table, low, high);
+                }
+                // Key 0 exists in no table, so this reference gets a placeholder.
+                if column.sql.not_null && plain(cells).is_none() && ints().count() < rows.len {
+                    facts.refer(*table, 0, 0);
+                }
+            }
+            Kind::Stack => {
+                let keys = || (0..rows.len).filter_map(|i| cells.get(i).stack_id());
+                let found = plain(cells).map_or_else(|| bounds(keys()), |v| bounds(v.iter().copied()));
+                facts.stacks = join(facts.stacks, found);
+            }
+            Kind::Str => {
+                // Adjacent rows mostly have the same string.
+                let mut known = None;
+                facts.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
+                    Value::Null => column.sql.not_null,
+                    Value::Int(id) if known == Some(id) => false,
+                    Value::Int(id) => {
+                        known = Some(id);
+                        strings.get(id).is_none()
+                    }
+                    _ => true,
+                });
+            }
+            _ => {}
+        }
+    }
+    if let Some(name) = BuiltinString::track_of(rows.id()) {
+        facts.tracks = threads_of(&rows, threads).into_iter().map(|thread| (thread, name)).collect();
+    }
+    let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
+    let texts = text_bytes(&rows, strings);
+    Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded, texts }, facts))
+}
+
+/// Returns the threads of samples.
+fn threads_of(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
+    let keys = rows.column("tid");
+    let known = |key: &i64| {
+        let i = threads.partition_point(|(_, next)| next <= key);
+        threads.get(i).is_some_and(|(first, _)| first <= key)
+    };
+    let mut last = None;
+    let mut all = BTreeSet::new();
+    for key in (0..rows.len).map(|i| keys.int(i)) {
+        // Samples of one thread mostly follow each other.
+        if last != Some(key) {
+            all.insert(key.filter(known).unwrap_or(NO_THREAD));
+            last = Some(key);
+        }
+    }
+    all
+}

@@ -1,0 +1,59 @@
+//! The metadata of a merged database.
+//!
+//! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs yield the same
+//! database.
+
+use super::MergeReport;
+use super::previous_merges::metadata_of_previous;
+use crate::agree::job_clocks::JobClocks;
+use crate::agree::nodes::JobNodes;
+use crate::input::plan::MergePlan;
+use crate::partial_output::made_by_merge::STILL_RUNNING;
+use serde_json::json;
+
+/// Returns the metadata rows, each with tag and value.
+pub(crate) fn metadata(
+    plan: &MergePlan,
+    report: &MergeReport,
+    clocks: &JobClocks,
+    nodes: &JobNodes,
+) -> Vec<(String, String)> {
+    let reference = nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
+    let own = [
+        ("rpd.version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("rpd.run_id", plan.run_id.clone()),
+        ("rpd.processes", report.processes.to_string()),
+        ("rpd.missing_ranks", json!(plan.ranks.missing).to_string()),
+        ("rpd.left_out_ranks", json!(plan.ranks.left_out).to_string()),
+        ("rpd.unfinished_ranks", json!(plan.unfinished_ranks()).to_string()),
+        ("rpd.unreadable_shards", plan.unreadable.len().to_string()),
+        ("rpd.clock", format!("{} of the reference node", clocks.clock.name())),
+        ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
+        ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),
+        ("rpd.clock.align", clocks.align.clone()),
+        ("rpd.clock.domains", json!(report.clocks).to_string()),
+        ("rpd.collectives", json!(report.collectives).to_string()),
+        ("rpd.late_ranks", json!(report.late_ranks).to_string()),
+        ("rpd.losses", json!(report.losses).to_string()),
+        ("rpd.replaced", json!(report.replaced).to_string()),
+    ];
+    let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
+    if !report.commands_ended.is_empty() {
+        all.push(("rpd.commands_ended".to_owned(), json!(report.commands_ended).to_string()));
+    }
+    if let Some(lateness) = &report.lateness {
+        all.push(("rpd.lateness".to_owned(), json!(lateness).to_string()));
+    }
+    if let Some(running) = &report.still_running {
+        all.push((STILL_RUNNING.to_owned(), json!(running).to_string()));
+    }
+    if let Some(repair) = &report.repaired {
+        all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
+    }
+    metadata_of_previous(plan, &mut all);
+    if !plan.previous_losses.is_empty() {
+        all.push(("rpd.former_losses".to_owned(), json!(plan.previous_losses).to_string()));
+    }
+    all.extend(plan.tags.iter().cloned());
+    all
+}
