@@ -167,10 +167,15 @@ fn order_bounds(
 fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> CertainBounds {
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
-    let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
     let seconds = certain.first().zip(certain.last()).map_or(0.0, |(a, b)| (b.x - a.x) / SECOND);
     // If the bounds exclude every constant rate, the rate has changed, and its variance is not reliable alone.
-    let growth = MAX_DEVIATIONS * rate + if is_rate_known { MIN_RATE_ERROR } else { wander(track, seconds) };
+    let least = if is_rate_known { MIN_RATE_ERROR } else { wander(track, seconds) };
+    // The rate is uncertain where nothing was observed, for example before the node that probes has started.
+    let growth_at = |x: f64| {
+        let after = track.knots.partition_point(|k| k.x <= x);
+        let around = track.knots.iter().skip(after.saturating_sub(1)).take(2);
+        MAX_DEVIATIONS * around.map(|k| k.rate_var).fold(0.0, f64::max).sqrt() + least
+    };
     let allowed =
         |wanted: usize| Rates::allowed(track, certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x)));
     let pieces = if is_rate_known { 0 } else { track.steps.len() + 1 };
@@ -179,7 +184,10 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> Certa
     let widen = |bound: &mut Bound, x: f64| {
         let dt = (x - bound.x) / SECOND;
         let (low, high) = match rates.get(piece(x)).and_then(Option::as_ref) {
-            None => (-growth * dt.abs(), growth * dt.abs()),
+            None => {
+                let most = growth_at(bound.x).max(growth_at(x)) * dt.abs();
+                (-most, most)
+            }
             Some(rates) => {
                 let moved = track.at(x).y - track.at(bound.x).y;
                 let (a, b) = (rates.low * dt - moved, rates.high * dt - moved);
