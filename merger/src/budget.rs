@@ -3,7 +3,7 @@
 //! Memory that smaller buffers do not save: 7 to 12 KiB per small input, `PER_STRING` per distinct string, 8 bytes per
 //! stack id that is negative or huge. A row of more than 1 MiB takes eight times its length and 16 MiB.
 
-use rpd_collectives::MAX_SAMPLED_CALLS;
+use rpd_collectives::CallSample;
 use rpd_console::Failure;
 use rpd_shard::size::{Size, SizeError};
 use std::str::FromStr;
@@ -147,7 +147,7 @@ impl MemoryBudget {
     /// Returns the maximum number of collective calls that are matched. It is the share of one rank, so that it does
     /// not depend on the number of ranks.
     pub fn collectives(self) -> u64 {
-        ((self.0 - BASE_BYTES) / 6 / COLLECTIVE_BYTES).min(MAX_SAMPLED_CALLS)
+        ((self.0 - BASE_BYTES) / 6 / COLLECTIVE_BYTES).min(CallSample::MAX_CALLS)
     }
 
     /// Fails if the memory does not suffice. `read` of `all` bytes of the inputs were read so far.
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(small.threads(64, 0), 1);
         assert_eq!(MemoryBudget::default().threads(100, 0), 39);
         assert_eq!(MemoryBudget::default().threads(2, 0), 2);
-        assert_eq!(MemoryBudget::default().collectives(), MAX_SAMPLED_CALLS);
+        assert_eq!(MemoryBudget::default().collectives(), CallSample::MAX_CALLS);
         assert!((10_000..50_000).contains(&small.collectives()));
         assert_eq!("31M".parse::<MemoryBudget>(), Err(BudgetError::TooSmall));
         assert!("much".parse::<MemoryBudget>().is_err());

@@ -1,4 +1,4 @@
-use super::anchors::{self, RealtimeAnchor};
+use super::anchors::align_by_anchors;
 use super::bias::LinkBiases;
 use super::certain_bounds::{CertainBounds, bounds};
 use super::collectives::{self, ExitHabits, habits};
@@ -12,16 +12,15 @@ use super::probes;
 use super::refuted::{ProbedLinks, are_moving, is_refuted};
 use super::smoother::LinkNoise;
 use super::time_map::TimeMap;
-use super::track::SECOND;
-use super::track::{ClockTrack, TrackKnot};
+use super::track::{ClockTrack, SECOND, TrackKnot};
 
 /// Approximate number of knots of a map. Between them, the change of a rate is negligible, even in a run of a
 /// day.
-const KNOTS: usize = 2048;
+const MAP_KNOTS: usize = 2048;
 /// Probes cover collectives if the collectives extend beyond them by at most this share of their time, or by
 /// this time, ns.
-const MAX_UNPROBED_PART: f64 = 0.1;
-const MIN_UNPROBED: f64 = 15.0 * SECOND;
+const MAX_UNPROBED_SHARE: f64 = 0.1;
+const MIN_UNPROBED_NS: f64 = 15.0 * SECOND;
 
 /// Computes how the clocks of each domain map to job time. Returns one fit per domain, in the order of
 /// [`ClockObservations::domains`]. The order of items within the observations does not affect the result.
@@ -30,28 +29,27 @@ pub fn align(observations: &ClockObservations, by: AlignChoice) -> Vec<DomainFit
     let by_collectives = matches!(by, AlignChoice::Auto | AlignChoice::Collectives);
     let mut fits = by_sources(observations, by_probes, by_collectives);
     if matches!(by, AlignChoice::Auto | AlignChoice::Anchors) {
-        by_anchors(observations, &mut fits);
+        align_by_anchors(observations, &mut fits);
     }
     if by == AlignChoice::Auto {
         join_parts(observations, &mut fits, |part| by_sources(part, true, true));
     }
     if let Some(fit) = fits.get_mut(observations.reference) {
-        *fit = DomainFit::reference();
+        *fit = DomainFit { method: AlignMethod::Reference, ..DomainFit::default() };
     }
     fits
 }
 
 /// Aligns the domains that probes and collectives reach.
 fn by_sources(observations: &ClockObservations, by_probes: bool, by_collectives: bool) -> Vec<DomainFit> {
-    let mut fits = vec![DomainFit::unknown(); observations.domains.len()];
+    let mut fits = vec![DomainFit::default(); observations.domains.len()];
     if by_probes || by_collectives {
         let Some(domains) = DomainGraph::new(observations) else { return fits };
         let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
-        for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
+        for (place, &position) in domains.position.iter().enumerate() {
             // Bridges have no fit.
-            let wanted = domains.position.get(place).and_then(|&position| fits.get_mut(position));
-            if let (Some(fit), Some(wanted)) = (fit, wanted) {
-                *wanted = fit;
+            if let (Some(fit), Some(estimated)) = (fits.get_mut(position), estimate.fit(place, &domains)) {
+                *fit = estimated;
             }
         }
     }
@@ -86,26 +84,23 @@ impl Estimate {
 
         // First each source is located separately. The last rank of a collective is known only after a rough
         // alignment.
-        let probed = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
+        let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
+        let probed = probes::links(bursts, domains);
         let from_probes = alone(&probed, LinkNoise::Guessed);
-        let gatherings = if by_collectives {
-            collectives::gatherings(&observations.meetings, domains)
-        } else {
-            Vec::new()
-        };
-        let rough = alone(&collectives::links(&gatherings, None, domains), LinkNoise::Trusted);
-        let habits = habits(&gatherings, &tracks(&rough));
-        let met = collectives::links(&gatherings, Some(&habits), domains);
-        let (meetings, scattered): (Vec<ClockLink>, Vec<ClockLink>) = met
+        let observed = if by_collectives { observations.collectives.as_slice() } else { &[] };
+        let comparable = collectives::comparable_collectives(observed, domains);
+        let rough = alone(&collectives::links(&comparable, None, domains), LinkNoise::Trusted);
+        let habits = habits(&comparable, &rough);
+        let all_collectives = collectives::links(&comparable, Some(&habits), domains);
+        let (unscattered, scattered): (Vec<ClockLink>, Vec<ClockLink>) = all_collectives
             .into_iter()
             .partition(|link| !(is_scattered(link, &probed) && is_covered(link, &probed, &from_probes)));
 
         // Then both are combined, without the collectives of domains in which the probes refute them.
-        let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
-        let certain = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
-        let probed_alone = ProbedLinks { located: &from_probes, certain: &certain };
-        let all_meetings = alone(&meetings, LinkNoise::Guessed);
-        let misleads = |d: usize| match (&from_probes[d], &all_meetings[d]) {
+        let probed_bounds = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
+        let probed_alone = ProbedLinks { located: &from_probes, bounds: &probed_bounds };
+        let from_all_collectives = alone(&unscattered, LinkNoise::Guessed);
+        let misleads = |d: usize| match (&from_probes[d], &from_all_collectives[d]) {
             (Some(probes), Some(collectives)) if d != domains.reference => {
                 LinkBiases::compares(probes, Some(collectives)) && are_moving(probes, collectives)
             }
@@ -114,66 +109,54 @@ impl Estimate {
         let mut refuted: Vec<bool> = (0..count).map(misleads).collect();
         let (links, located, biases, compared) = loop {
             let is_used = |link: &&ClockLink| !refuted[link.u] && !refuted[link.v];
-            let used: Vec<ClockLink> = meetings.iter().filter(is_used).cloned().collect();
+            let used: Vec<ClockLink> = unscattered.iter().filter(is_used).cloned().collect();
             let from_collectives = alone(&used, LinkNoise::Guessed);
-            let (links, biases) = together(&probed, &from_probes, used, &from_collectives, &habits);
-            let located = locate(all, &links, &biases.corrections, LinkNoise::Scaled, Some(&probed_alone));
+            let (links, biases, corrections) =
+                together(&probed, &from_probes, used, &from_collectives, &habits);
+            let located = locate(all, &links, &corrections, LinkNoise::Scaled, Some(&probed_alone));
             let is_wrong = |&d: &usize| {
                 let (Some(probes), false) = (&from_probes[d], refuted[d]) else { return false };
                 let refutes = |other: &Option<DomainTrack>| {
-                    other.as_ref().is_some_and(|o| is_refuted(probes, &certain[d], o))
+                    other.as_ref().is_some_and(|o| is_refuted(probes, &probed_bounds[d], o))
                 };
-                let mostly = |l: &DomainTrack| 2 * l.refuted.0 > l.refuted.1;
+                let is_mostly_refuted = |l: &DomainTrack| 2 * l.refuted.0 > l.refuted.1;
                 // If the difference between the sources is not known, it cannot be corrected.
                 d != domains.reference
-                    && (located[d].as_ref().is_some_and(mostly)
+                    && (located[d].as_ref().is_some_and(is_mostly_refuted)
                         || refutes(&located[d])
                         || !LinkBiases::compares(probes, from_collectives[d].as_ref())
                             && refutes(&from_collectives[d]))
             };
             let wrong: Vec<usize> = (0..count).filter(is_wrong).collect();
-            if wrong.iter().all(|&d| !meetings.iter().any(|l| (l.u == d || l.v == d) && is_used(&l))) {
-                let compares = |d: usize| {
-                    from_probes[d]
-                        .as_ref()
-                        .is_some_and(|p| LinkBiases::compares(p, from_collectives[d].as_ref()))
+            if wrong.iter().all(|&d| !unscattered.iter().any(|link| link.has_end(d) && is_used(&link))) {
+                let compares = |(probes, collectives): (&Option<DomainTrack>, &Option<DomainTrack>)| {
+                    probes.as_ref().is_some_and(|p| LinkBiases::compares(p, collectives.as_ref()))
                 };
-                let compared: Vec<bool> = (0..count).map(compares).collect();
-                break (links, located, biases.of_both, compared);
+                let compared: Vec<bool> = from_probes.iter().zip(&from_collectives).map(compares).collect();
+                break (links, located, biases, compared);
             }
             wrong.into_iter().for_each(|d| refuted[d] = true);
         };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
-        let bounds = bounds(&located, &links, bursts, (&gatherings, &observations.meetings), domains);
-        let has = |links: &[ClockLink], d: usize| links.iter().any(|link| link.u == d || link.v == d);
+        let bounds = bounds(&located, &links, bursts, (&comparable, &observations.collectives), domains);
+        let has = |links: &[ClockLink], d: usize| links.iter().any(|link| link.has_end(d));
         refuted.iter_mut().enumerate().for_each(|(d, refuted)| {
-            *refuted &= has(&meetings, d);
-            *refuted |= d != domains.reference && has(&scattered, d) && !has(&meetings, d);
+            *refuted &= has(&unscattered, d);
+            *refuted |= d != domains.reference && has(&scattered, d) && !has(&unscattered, d);
         });
         Estimate { links, located, biases: left, compared, refuted, bounds }
     }
 
-    /// Returns the fits by place; `None` for domains that neither source reaches.
-    fn fits(&self, domains: &DomainGraph) -> Vec<Option<DomainFit>> {
-        (0..self.located.len()).map(|place| self.fit(place, domains)).collect()
-    }
-
+    /// Returns the fit of the domain at a place; `None` if neither source reaches it.
     fn fit(&self, place: usize, domains: &DomainGraph) -> Option<DomainFit> {
         let located = self.located.get(place)?.as_ref().filter(|l| !l.track.knots.is_empty())?;
-        let counted = |kind| {
-            let used: u64 = self
-                .links
-                .iter()
-                .filter(|l| l.kind == kind && (l.u == place || l.v == place))
-                .map(|l| l.count)
-                .sum();
-            used
+        let is_used =
+            |kind| self.compared[place] || located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
+        let count = |kind| {
+            let own = self.links.iter().filter(|link| link.kind == kind && link.has_end(place));
+            if is_used(kind) { own.map(|link| link.count).sum() } else { 0 }
         };
-        let used = |kind| {
-            let is_used = located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
-            is_used || self.compared.get(place).is_some_and(|compared| *compared)
-        };
-        let method = match (used(LinkKind::Probes), used(LinkKind::Collectives)) {
+        let method = match (is_used(LinkKind::Probes), is_used(LinkKind::Collectives)) {
             (true, true) => AlignMethod::Fusion,
             (true, false) => AlignMethod::Probes,
             (false, _) => AlignMethod::Collectives,
@@ -181,16 +164,17 @@ impl Estimate {
         let track = &located.track;
         let convert = Convert { place, domains, track };
         let map = convert.map();
+        let bounds = &self.bounds[place];
         let bars = thinned(track).into_iter().filter_map(|(i, knot)| {
-            let bound = self.bounds[place].at_knots.get(i).copied().flatten();
+            let bound = bounds.at_knots.get(i).copied().flatten();
             let knot = bar(&convert, knot, self.biases[place], bound)?;
             // The certain bound grows twice as fast as the error bound.
-            let growth = (self.bounds[place].growth / 2.0).min(1e9) as i64;
+            let growth = (bounds.growth / 2.0).min(1e9) as i64;
             Some(ErrorKnot { growth: knot.growth.max(growth), ..knot })
         });
         let bars: Vec<ErrorKnot> = bars.collect();
+        let clock = &domains.clocks[place];
         let steps = track.steps.iter().filter_map(|s| {
-            let clock = &domains.clocks[place];
             Some(ClockStep {
                 after: clock.boottime(s.after)?,
                 before: clock.boottime(s.before)?,
@@ -201,11 +185,11 @@ impl Estimate {
             method,
             offset: bars.get(bars.len() / 2).map_or(0, |b| b.offset),
             drift_ppm: map.drift_ppm(),
-            probes: if used(LinkKind::Probes) { counted(LinkKind::Probes) } else { 0 },
-            collectives: if used(LinkKind::Collectives) { counted(LinkKind::Collectives) } else { 0 },
-            refuted: self.refuted.get(place).is_some_and(|refuted| *refuted),
+            probes: count(LinkKind::Probes),
+            collectives: count(LinkKind::Collectives),
+            refuted: self.refuted[place],
             steps: steps.collect(),
-            contradictions: self.bounds[place].contradictions,
+            contradictions: bounds.contradictions,
             map,
             bars,
         })
@@ -216,7 +200,7 @@ impl Estimate {
 /// that case the scheduler determines the exits, not the network.
 fn is_scattered(link: &ClockLink, probed: &[ClockLink]) -> bool {
     let round_trip = |domain: usize| {
-        let own = probed.iter().filter(|l| l.u == domain || l.v == domain);
+        let own = probed.iter().filter(|link| link.has_end(domain));
         own.map(|l| l.round_trip).min_by(f64::total_cmp)
     };
     match (round_trip(link.u), round_trip(link.v)) {
@@ -232,35 +216,28 @@ fn is_covered(link: &ClockLink, probed: &[ClockLink], from_probes: &[Option<Doma
         Some((x(of.pairs.first()?), x(of.pairs.last()?)))
     };
     [link.u, link.v].into_iter().all(|domain| {
-        let own = probed.iter().filter(|l| l.u == domain || l.v == domain).filter_map(|l| times(l, domain));
+        let own = probed.iter().filter(|link| link.has_end(domain)).filter_map(|link| times(link, domain));
         let probes = own.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (Some(probes), Some(met), true) = (probes, times(link, domain), from_probes[domain].is_some())
         else {
             return false;
         };
-        let gap = (MAX_UNPROBED_PART * (met.1 - met.0)).max(MIN_UNPROBED);
+        let gap = (MAX_UNPROBED_SHARE * (met.1 - met.0)).max(MIN_UNPROBED_NS);
         probes.0 <= met.0 + gap && probes.1 >= met.1 - gap
     })
 }
 
-/// The biases of both sources.
-struct Shared {
-    of_both: LinkBiases,
-    /// Corrections by link.
-    corrections: Vec<TrackCorrection>,
-}
-
-/// Combines the links of both sources, with their constant errors distributed and their noise scaled as
-/// estimated.
+/// Combines the links of both sources. Returns them with their biases and, by link, the corrections for constant
+/// errors and noise.
 fn together(
     probed: &[ClockLink],
     from_probes: &[Option<DomainTrack>],
-    meetings: Vec<ClockLink>,
+    unscattered: Vec<ClockLink>,
     from_collectives: &[Option<DomainTrack>],
     habits: &ExitHabits,
-) -> (Vec<ClockLink>, Shared) {
+) -> (Vec<ClockLink>, LinkBiases, Vec<TrackCorrection>) {
     let mut links = probed.to_vec();
-    links.extend(meetings);
+    links.extend(unscattered);
     let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probed.len(), *l)).collect();
     let from_collectives: Vec<Option<DomainTrack>> = from_collectives
         .iter()
@@ -278,28 +255,22 @@ fn together(
         TrackCorrection { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
     };
     let corrections = links.iter().enumerate().map(correction).collect();
-    (links, Shared { of_both: biases, corrections })
-}
-
-fn tracks(located: &[Option<DomainTrack>]) -> Vec<Option<&ClockTrack>> {
-    located.iter().map(|l| l.as_ref().map(|l| &l.track)).collect()
+    (links, biases, corrections)
 }
 
 /// Returns the knots of the resulting map, with their indices. Long runs are thinned out, except around steps.
 fn thinned(track: &ClockTrack) -> Vec<(usize, &TrackKnot)> {
-    let (Some(first), Some(last)) = (track.knots.first(), track.knots.last()) else { return Vec::new() };
-    let apart = (last.x - first.x) / KNOTS as f64;
-    let mut kept: Vec<(usize, &TrackKnot)> = Vec::new();
+    let Some((first, last)) = track.span() else { return Vec::new() };
+    let apart = (last - first) / MAP_KNOTS as f64;
+    let mut knots: Vec<(usize, &TrackKnot)> = Vec::new();
     for (i, knot) in track.knots.iter().enumerate() {
-        let far = kept.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
-        let jumps = knot.slack > 0.0 || track.knots.get(i + 1).is_some_and(|next| next.slack > 0.0);
-        let jumped =
-            i.checked_sub(1).and_then(|i| track.knots.get(i)).is_some_and(|before| before.slack > 0.0);
-        if far || jumps || jumped || i + 1 == track.knots.len() {
-            kept.push((i, knot));
+        let far = knots.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
+        let around = &track.knots[i.saturating_sub(1)..(i + 2).min(track.knots.len())];
+        if far || around.iter().any(|near| near.slack > 0.0) || i + 1 == track.knots.len() {
+            knots.push((i, knot));
         }
     }
-    kept
+    knots
 }
 
 /// Conversion from a domain's BOOTTIME to the reference's, through both RAW clocks.
@@ -319,7 +290,7 @@ impl Convert<'_> {
         bends.extend(reference.bends().map(|x| self.track.x_at(x)));
         // Two points at each end give the map the last rate of the track.
         let ends = bends.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)));
-        bends.extend([ends.0 - super::track::SECOND, ends.1 + super::track::SECOND]);
+        bends.extend([ends.0 - SECOND, ends.1 + SECOND]);
         TimeMap::through(bends.into_iter().filter_map(|x| self.times(x)).collect())
     }
 
@@ -338,7 +309,7 @@ fn bar(convert: &Convert<'_>, knot: &TrackKnot, bias: f64, bound: Option<(f64, f
     let clocks = &convert.domains.clocks;
     let reading = clocks[convert.place].error + clocks[convert.domains.reference].error;
     let wide = 2.0 * (knot.var + bias + reading * reading / 3.0).sqrt() + knot.slack;
-    let hard = bound.filter(|b| b.0.is_finite() && b.1.is_finite());
+    let certain = bound.filter(|b| b.0.is_finite() && b.1.is_finite());
     let bar = match bound {
         Some((low, high)) => wide.min(low.abs().max(high.abs())).max(low).max(-high),
         None => wide,
@@ -348,31 +319,8 @@ fn bar(convert: &Convert<'_>, knot: &TrackKnot, bias: f64, bound: Option<(f64, f
         local,
         offset: job.saturating_sub(local),
         bar: whole((bar + reading).ceil()),
-        hard: hard.map(|(low, high)| (whole((low - reading).floor()), whole((high + reading).ceil()))),
+        certain_bounds: certain
+            .map(|(low, high)| (whole((low - reading).floor()), whole((high + reading).ceil()))),
         growth: whole((2.0 * knot.rate_var.sqrt()).ceil()),
     })
-}
-
-/// Aligns the remaining domains by their wall clocks. The aligned domains show how accurate wall clocks are.
-fn by_anchors(observations: &ClockObservations, fits: &mut [DomainFit]) {
-    let anchor = |position: usize| {
-        let sets = observations.sets.get(position).map_or(&[][..], Vec::as_slice);
-        let wall = || observations.walls.get(&position).map(|ends| RealtimeAnchor::of_wall_clock(*ends));
-        RealtimeAnchor::new(sets).or_else(wall)
-    };
-    let anchors: Vec<Option<RealtimeAnchor>> = (0..fits.len()).map(anchor).collect();
-    let Some(Some(reference)) = anchors.get(observations.reference) else { return };
-    let off = fits
-        .iter()
-        .zip(&anchors)
-        .filter(|(fit, _)| !matches!(fit.method, AlignMethod::None | AlignMethod::Reference))
-        .filter_map(|(fit, own)| {
-            Some(own.as_ref()?.ns.checked_sub(reference.ns)?.checked_sub(fit.offset)? as f64)
-        });
-    let uncertainty = anchors::uncertainty(off.collect());
-    for (fit, own) in fits.iter_mut().zip(&anchors).filter(|(fit, _)| fit.method == AlignMethod::None) {
-        if let Some(better) = own.as_ref().and_then(|own| anchors::fit(own, reference, uncertainty)) {
-            *fit = better;
-        }
-    }
 }

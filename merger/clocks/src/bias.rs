@@ -5,7 +5,7 @@
 //! sources is well known for each domain. A linear model distributes it over the biases, with priors that widen
 //! where a path or a domain stands out. The part that cannot be attributed remains in the error bound.
 
-use super::collectives::{EntryLateness, ExitHabits, MOSTLY};
+use super::collectives::{EntryLateness, ExitHabits, OFTEN_LAST_SHARE};
 use super::links::{ClockLink, LinkKind};
 use super::locate::DomainTrack;
 use super::posterior::{BiasPosterior, BiasPrior, BiasSize, NodeDistance};
@@ -31,7 +31,7 @@ const MIN_BIAS_NS: f64 = 30.0;
 /// Fewest bursts, or blocks of collectives, from which the error of a link is estimated.
 const MIN_BURSTS: usize = 4;
 /// Differences of the sources count as independent if they are further apart in time than this, ns.
-const MEMORY: f64 = 60.0 * SECOND;
+const CORRELATION_NS: f64 = 60.0 * SECOND;
 
 /// Biases of probe links and of domains in collectives.
 pub(super) struct LinkBiases {
@@ -106,9 +106,7 @@ impl LinkBiases {
 
     /// Returns the mean difference of probes and collectives in one domain, if both are accurate enough.
     fn distance(&self, probes: &DomainTrack, collectives: &DomainTrack) -> Option<NodeDistance> {
-        let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
-        let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
-        let (from, to) = (a.max(c), b.min(d));
+        let (from, to) = probes.track.common_span(&collectives.track)?;
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0.0);
         if !LinkBiases::compares(probes, Some(collectives)) {
             return None;
@@ -128,7 +126,7 @@ impl LinkBiases {
                 count += 1.0;
             }
         }
-        let independent = (1.0 + (to - from) / MEMORY).min(count).min(samples).max(1.0);
+        let independent = (1.0 + (to - from) / CORRELATION_NS).min(count).min(samples).max(1.0);
         let mut leverage = probes.leverage.clone();
         leverage.extend(collectives.leverage.iter().map(|(link, lever)| (*link, -lever)));
         let var = count / weight / independent + 1.0;
@@ -149,7 +147,7 @@ fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasP
         large: 0.0,
     };
     let of_domain = |domain: usize| {
-        let often_last = habits.last_share.get(domain).is_some_and(|share| *share > MOSTLY);
+        let often_last = habits.last_share.get(domain).is_some_and(|share| *share > OFTEN_LAST_SHARE);
         if often_last && habits.haste == 0.0 {
             return normal((HASTE * habits.latency).max(MIN_BIAS_NS), 0);
         }

@@ -1,7 +1,7 @@
 //! Counts effects that still appear before their causes.
 
 use super::fit::DomainFit;
-use super::observations::{ClockObservations, CollectiveObservation, RankInterval, WaitRelation};
+use super::observations::{ClockObservations, RankInterval, WaitRelation};
 use super::time_map::MapCursor;
 
 /// Collectives that a rank left before another one entered for which it waits.
@@ -17,55 +17,37 @@ pub struct CausalityCheck {
     pub worst: i64,
 }
 
-/// Counts violations under the maps of `fits`, one for each domain.
-pub fn causality(observations: &ClockObservations, fits: &[DomainFit]) -> CausalityCheck {
-    let mut found = CausalityCheck { by_domain: vec![0; fits.len()], ..CausalityCheck::default() };
-    let mut cursors: Vec<MapCursor<'_>> = fits.iter().map(|f| f.map.cursor()).collect();
-    for meeting in &observations.meetings {
-        waits(meeting, &mut cursors, |wait| {
-            found.checked += 1;
-            let late = wait.entered.saturating_sub(wait.left);
-            if late > 0 {
-                found.violations += 1;
-                found.by_domain[wait.leaver.domain as usize] += 1;
-                found.worst = found.worst.max(late);
+impl ClockObservations {
+    /// Counts violations under the maps of `fits`, one for each domain.
+    pub fn causality(&self, fits: &[DomainFit]) -> CausalityCheck {
+        let mut found = CausalityCheck { by_domain: vec![0; fits.len()], ..CausalityCheck::default() };
+        let mut cursors: Vec<MapCursor<'_>> = fits.iter().map(|f| f.map.cursor()).collect();
+        let mut mapped: Vec<(&RankInterval, i64, i64)> = Vec::new();
+        for collective in &self.collectives {
+            mapped.clear();
+            for interval in collective.intervals.iter().filter(|a| a.exit >= a.enter) {
+                if let Some(cursor) = cursors.get_mut(interval.domain as usize) {
+                    let (enter, exit) = (cursor.map(interval.enter).ns(), cursor.map(interval.exit).ns());
+                    mapped.push((interval, enter, exit));
+                }
             }
-        });
-    }
-    found
-}
-
-/// One rank, and the last of those that it waited for, in job time.
-struct Wait<'a> {
-    leaver: &'a RankInterval,
-    left: i64,
-    entered: i64,
-}
-
-fn waits<'a>(
-    meeting: &'a CollectiveObservation,
-    cursors: &mut [MapCursor<'_>],
-    mut each: impl FnMut(Wait<'a>),
-) {
-    let mut mapped: Vec<(&RankInterval, i64, i64)> = Vec::with_capacity(meeting.attendances.len());
-    for attendance in meeting.attendances.iter().filter(|a| a.exit >= a.enter) {
-        if let Some(cursor) = cursors.get_mut(attendance.domain as usize) {
-            mapped.push((attendance, cursor.map(attendance.enter).ns(), cursor.map(attendance.exit).ns()));
+            let mut awaited = mapped.iter().filter(|(a, ..)| collective.waits.is_awaited(a.rank));
+            let last = match collective.waits {
+                WaitRelation::AllOfRoot(_) => awaited.next(),
+                _ => awaited.max_by_key(|(a, enter, _)| (*enter, a.rank)),
+            };
+            let Some(&(last, entered, _)) = last else { continue };
+            let waiting = mapped.iter().filter(|(a, ..)| collective.waits.is_waiting(a.rank));
+            for (leaver, _, left) in waiting.filter(|(a, ..)| a.domain != last.domain) {
+                found.checked += 1;
+                let late = entered.saturating_sub(*left);
+                if late > 0 {
+                    found.violations += 1;
+                    found.by_domain[leaver.domain as usize] += 1;
+                    found.worst = found.worst.max(late);
+                }
+            }
         }
-    }
-    let root = |rank: u32| mapped.iter().find(|m| m.0.rank == rank);
-    let (enterer, leavers) = match meeting.needs {
-        WaitRelation::Nothing => return,
-        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => {
-            (mapped.iter().max_by_key(|m| (m.1, m.0.rank)), &mapped[..])
-        }
-        WaitRelation::AllOfRoot(rank) => (root(rank), &mapped[..]),
-    };
-    let Some(&(enterer, entered, _)) = enterer else { return };
-    let only = if let WaitRelation::RootOfAll(rank) = meeting.needs { Some(rank) } else { None };
-    for &(leaver, _, left) in leavers {
-        if only.is_none_or(|rank| rank == leaver.rank) && leaver.domain != enterer.domain {
-            each(Wait { leaver, left, entered });
-        }
+        found
     }
 }

@@ -1,23 +1,23 @@
 //! Certain bounds on the error of a domain, which hold for any noise. An answer arrives after its probe was
 //! sent, and no rank leaves a collective before the ranks that it waits for have entered.
 
-use super::collectives::CollectiveGathering;
+use super::collectives::ComparableCollective;
 use super::links::{ClockLink, DomainGraph};
 use super::locate::DomainTrack;
 use super::observations::{BurstTimes, CollectiveObservation, WaitRelation};
-use super::probes::GRAIN;
+use super::probes::READING_ERROR_NS;
 use super::track::{ClockTrack, SECOND};
 
 /// Number of standard deviations that the error of a rate never exceeds.
-const SURE: f64 = 4.0;
+const MAX_DEVIATIONS: f64 = 4.0;
 /// Smallest uncertainty of a rate, ns/s.
-const LEAST_RATE: f64 = 1.0;
+const MIN_RATE_ERROR: f64 = 1.0;
 /// Largest difference between the rates of two crystals, ns/s: twice that of the worst ones in use.
-const MOST_RATE: f64 = 4e5;
+const MAX_RATE: f64 = 4e5;
 /// Fewest samples, and shortest time in seconds, from which the variance of a rate is reliable. In a short run,
 /// errors that last for a third of it look like a rate.
-const TELLING: usize = 12;
-const TELLING_SECONDS: f64 = 120.0;
+const MIN_SAMPLES: usize = 12;
+const MIN_SECONDS: f64 = 120.0;
 /// Number of stretches of a track that are compared with each other to bound its rate.
 const STRETCHES: usize = 64;
 
@@ -49,18 +49,12 @@ struct Order {
     grain: f64,
 }
 
-impl Order {
-    fn new(earlier: (usize, f64), later: (usize, f64)) -> Order {
-        Order { earlier, later, grain: 0.0 }
-    }
-}
-
 /// Returns the bounds of all located domains. `bursts` are those of the sources that are used.
 pub(super) fn bounds(
     located: &[Option<DomainTrack>],
     links: &[ClockLink],
     bursts: &[BurstTimes],
-    (gatherings, meetings): (&[CollectiveGathering], &[CollectiveObservation]),
+    (comparable, observed): (&[ComparableCollective], &[CollectiveObservation]),
     domains: &DomainGraph,
 ) -> Vec<CertainBounds> {
     let mut orders: Vec<Vec<Order>> = located.iter().map(|_| Vec::new()).collect();
@@ -71,52 +65,51 @@ pub(super) fn bounds(
             orders[if rank(a) > rank(b) { a } else { b }].push(order);
         }
     };
-    for gathering in gatherings.iter().filter(|gathering| gathering.is_sure) {
-        let Some(hub) = gathering.guests.iter().min_by_key(|g| rank(g.domain)) else { continue };
-        for guest in &gathering.guests {
-            add(Order::new((hub.domain, hub.enter), (guest.domain, guest.first_exit)));
-            add(Order::new((guest.domain, guest.enter), (hub.domain, hub.first_exit)));
+    for collective in comparable.iter().filter(|collective| collective.is_sure) {
+        let Some(hub) = collective.intervals.iter().min_by_key(|g| rank(g.domain)) else { continue };
+        for interval in &collective.intervals {
+            for (first, second) in [(hub, interval), (interval, hub)] {
+                let (earlier, later) = ((first.domain, first.enter), (second.domain, second.first_exit));
+                add(Order { earlier, later, grain: 0.0 });
+            }
         }
     }
-    meetings.iter().for_each(|meeting| rooted(meeting, domains, &mut add));
+    observed.iter().for_each(|collective| rooted(collective, domains, &mut add));
     bursts.iter().for_each(|burst| probed(burst, domains, &mut add));
     let mut by_rank: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
     by_rank.sort_by_key(|&d| rank(d));
     let mut bounds = vec![CertainBounds::default(); located.len()];
     for &domain in by_rank.iter().skip(1) {
-        let certain = certain(domain, &orders[domain], located, &bounds);
+        let order_bounds = order_bounds(domain, &orders[domain], located, &bounds);
         if let Some(located) = &located[domain] {
             // If scheduling determines the order of exits, errors of consecutive blocks are correlated.
             let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
-            let knots = &located.track.knots;
-            let seconds =
-                knots.last().zip(knots.first()).map_or(0.0, |(last, first)| (last.x - first.x) / SECOND);
-            let rate_is_told = located.samples >= TELLING && seconds >= TELLING_SECONDS && !crowded;
-            bounds[domain] = spread(&located.track, certain, rate_is_told);
+            let seconds = located.track.span().map_or(0.0, |(first, last)| (last - first) / SECOND);
+            let is_rate_known = located.samples >= MIN_SAMPLES && seconds >= MIN_SECONDS && !crowded;
+            bounds[domain] = spread(&located.track, order_bounds, is_rate_known);
         }
     }
     bounds
 }
 
 /// Adds the orders that follow from a collective with a root.
-fn rooted(meeting: &CollectiveObservation, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
-    let (root, all_of_root) = match meeting.needs {
+fn rooted(collective: &CollectiveObservation, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
+    let (root, all_of_root) = match collective.waits {
         WaitRelation::AllOfRoot(root) => (root, true),
         WaitRelation::RootOfAll(root) => (root, false),
         WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::Nothing => return,
     };
-    let attendances = || meeting.attendances.iter().filter(|a| a.exit >= a.enter);
-    let Some(root) = attendances().find(|a| a.rank == root) else { return };
+    let intervals = || collective.intervals.iter().filter(|a| a.exit >= a.enter);
+    let Some(root) = intervals().find(|a| a.rank == root) else { return };
     let Some((root_at, root_clock)) = domains.get(root.domain as usize) else { return };
-    for other in attendances() {
+    for other in intervals() {
         let Some((at, clock)) = domains.get(other.domain as usize) else { continue };
-        add(if all_of_root {
-            let earlier = (root_at, root_clock.of_boottime(root.enter));
-            Order::new(earlier, (at, clock.of_boottime(other.exit)))
+        let (earlier, later) = if all_of_root {
+            ((root_at, root_clock.of_boottime(root.enter)), (at, clock.of_boottime(other.exit)))
         } else {
-            let later = (root_at, root_clock.of_boottime(root.exit));
-            Order::new((at, clock.of_boottime(other.enter)), later)
-        });
+            ((at, clock.of_boottime(other.enter)), (root_at, root_clock.of_boottime(root.exit)))
+        };
+        add(Order { earlier, later, grain: 0.0 });
     }
 }
 
@@ -130,16 +123,16 @@ fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)
         return;
     }
     for probe in &burst.best {
-        let asked = Order::new((from, prober.raw(probe.t1)), (to, answerer.raw(probe.t2)));
-        let answered = Order::new((to, answerer.raw(probe.t3)), (from, prober.raw(probe.t4)));
-        add(Order { grain: GRAIN, ..asked });
-        add(Order { grain: GRAIN, ..answered });
+        let [t1, t4] = [probe.t1, probe.t4].map(|t| (from, prober.raw(t)));
+        let [t2, t3] = [probe.t2, probe.t3].map(|t| (to, answerer.raw(t)));
+        add(Order { earlier: t1, later: t2, grain: READING_ERROR_NS });
+        add(Order { earlier: t3, later: t4, grain: READING_ERROR_NS });
     }
 }
 
 /// Returns the bound of each observation, in order of x. The other domains have lower ranks, so their bounds are
 /// already computed.
-fn certain(
+fn order_bounds(
     domain: usize,
     orders: &[Order],
     located: &[Option<DomainTrack>],
@@ -170,28 +163,23 @@ fn certain(
 }
 
 /// Carries each bound to the knots around it, up to a step, widened by the drift in between. The drift is that
-/// of the track within its variance or, unless `rate_is_told`, any that the bounds allow.
-fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> CertainBounds {
+/// of the track within its variance or, unless `is_rate_known`, any that the bounds allow.
+fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> CertainBounds {
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let seconds = certain.first().zip(certain.last()).map_or(0.0, |(a, b)| (b.x - a.x) / SECOND);
     // If the bounds exclude every constant rate, the rate has changed, and its variance is not reliable alone.
-    let least = if rate_is_told { LEAST_RATE } else { wander(track, seconds) };
+    let least = if is_rate_known { MIN_RATE_ERROR } else { wander(track, seconds) };
     // The rate is uncertain where nothing was observed, for example before the node that probes has started.
     let growth_at = |x: f64| {
         let after = track.knots.partition_point(|k| k.x <= x);
         let around = track.knots.iter().skip(after.saturating_sub(1)).take(2);
-        SURE * around.map(|k| k.rate_var).fold(0.0, f64::max).sqrt() + least
+        MAX_DEVIATIONS * around.map(|k| k.rate_var).fold(0.0, f64::max).sqrt() + least
     };
-    let rates: Vec<Option<Rates>> = match rate_is_told {
-        true => Vec::new(),
-        false => (0..=track.steps.len())
-            .map(|wanted| {
-                let of_piece = || certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x));
-                Rates::allowed(track, of_piece())
-            })
-            .collect(),
-    };
+    let allowed =
+        |wanted: usize| Rates::allowed(track, certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x)));
+    let pieces = if is_rate_known { 0 } else { track.steps.len() + 1 };
+    let rates: Vec<Option<Rates>> = (0..pieces).map(allowed).collect();
     let mut at_knots = vec![(f64::NEG_INFINITY, f64::INFINITY); track.knots.len()];
     let widen = |bound: &mut Bound, x: f64| {
         let dt = (x - bound.x) / SECOND;
@@ -266,7 +254,7 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> Certai
 
 /// Returns how far the rate of a track can walk within a time, ns/s.
 fn wander(track: &ClockTrack, seconds: f64) -> f64 {
-    LEAST_RATE + SURE * (track.walk * seconds).sqrt()
+    MIN_RATE_ERROR + MAX_DEVIATIONS * (track.walk * seconds).sqrt()
 }
 
 /// Range of the rate of change of y, ns/s.
@@ -280,16 +268,17 @@ impl Rates {
     /// Returns the rates that no pair of bounds at different times excludes; `None` if all are excluded. For
     /// each stretch of a track its narrowest bounds suffice, because the others are weaker.
     fn allowed<'a>(track: &ClockTrack, bounds: impl Iterator<Item = &'a Bound>) -> Option<Rates> {
-        let any = Rates { low: -MOST_RATE, high: MOST_RATE };
+        let any = Rates { low: -MAX_RATE, high: MAX_RATE };
         let bounds: Vec<&Bound> = bounds.collect();
         let (Some(first), Some(last)) = (bounds.first(), bounds.last()) else { return Some(any) };
         let seconds = (last.x - first.x) / SECOND;
-        let stretch = |b: &Bound| ((b.x - first.x) / (last.x - first.x).max(1.0) * STRETCHES as f64) as usize;
+        let stretch_of =
+            |b: &Bound| ((b.x - first.x) / (last.x - first.x).max(1.0) * STRETCHES as f64) as usize;
         let mut lows: Vec<(f64, f64)> = Vec::new();
         let mut highs: Vec<(f64, f64)> = Vec::new();
-        for near in bounds.chunk_by(|a, b| stretch(a) == stretch(b)) {
-            let low = near.iter().max_by(|a, b| a.low.total_cmp(&b.low));
-            let high = near.iter().min_by(|a, b| a.high.total_cmp(&b.high));
+        for stretch in bounds.chunk_by(|a, b| stretch_of(a) == stretch_of(b)) {
+            let low = stretch.iter().max_by(|a, b| a.low.total_cmp(&b.low));
+            let high = stretch.iter().min_by(|a, b| a.high.total_cmp(&b.high));
             lows.extend(low.map(|b| (b.x, track.at(b.x).y + b.low)));
             highs.extend(high.map(|b| (b.x, track.at(b.x).y + b.high)));
         }
@@ -313,8 +302,8 @@ impl CertainBounds {
     ///
     /// Beyond the knots, the bounds of the last one hold up to the distance between the first and the last knot.
     /// Returns `None` if nothing is certain.
-    pub(super) fn near(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
-        let (first, last) = (track.knots.first()?.x, track.knots.last()?.x);
+    pub(super) fn around(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
+        let (first, last) = track.span()?;
         if (first - x).max(x - last) > last - first {
             return None;
         }

@@ -4,51 +4,52 @@
 //! are as far apart as the work of the ranks.
 
 use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::locate::DomainTrack;
 use super::observations::{CollectiveObservation, WaitRelation};
+use super::probes::READING_ERROR_NS;
 use super::robust;
-use super::track::{ClockTrack, SECOND};
+use super::track::SECOND;
 use std::collections::BTreeMap;
 
 /// Fewest collectives that two domains must have in common to be compared.
 const MIN_COMMON_COLLECTIVES: u64 = 3;
-/// A block of collectives ends after `BLOCK` ns and `BLOCK_COUNT` collectives. If less, a `BLOCKS`-th of the run
-/// and of all collectives suffices, because the drift can be estimated only from several blocks.
-const BLOCK: f64 = 5.0 * SECOND;
-const BLOCK_COUNT: usize = 5;
-const BLOCKS: usize = 6;
+/// A block of collectives ends after `USUAL_BLOCK_NS` ns and `USUAL_BLOCK_SIZE` collectives. If less, a
+/// `MIN_BLOCKS`-th of the run and of all collectives suffices, because the drift can be estimated only from
+/// several blocks.
+const USUAL_BLOCK_NS: f64 = 5.0 * SECOND;
+const USUAL_BLOCK_SIZE: usize = 5;
+const MIN_BLOCKS: usize = 6;
 /// Fewest collectives of a block. With fewer, a single disturbed collective shifts the median.
-const FEWEST_IN_BLOCK: usize = 3;
-/// A block also ends after this time, ns, or after `FULL_BLOCK` collectives.
-const LONGEST_BLOCK: f64 = 30.0 * SECOND;
-const FULL_BLOCK: usize = 64;
-/// Error of the difference of two clock readings, ns.
-const GRAIN: f64 = 20.0;
+const MIN_BLOCK_SIZE: usize = 3;
+/// A block also ends after this time, ns, or after `MAX_BLOCK_SIZE` collectives.
+const MAX_BLOCK_NS: f64 = 30.0 * SECOND;
+const MAX_BLOCK_SIZE: usize = 64;
 /// A domain that enters last in more than this share of its collectives is compared by these.
-pub(super) const MOSTLY: f64 = 0.6;
+pub(super) const OFTEN_LAST_SHARE: f64 = 0.6;
 /// Fewest collectives entered last by a domain from which the spread of their durations is estimated.
-const ENOUGH_OWN: usize = 5;
+const MIN_LAST_ENTRIES: usize = 5;
 /// Fewest domains that entered last at least once from which the usual lateness is estimated.
-const ENOUGH_KNOWN: usize = 4;
+const MIN_KNOWN_DOMAINS: usize = 4;
 /// A domain that enters last by less than this does not count as the last, ns.
-const SURELY: f64 = 2e3;
+const MIN_LAST_GAP_NS: f64 = 2e3;
 /// Collectives that one of the two domains entered last are discarded if at least this share of all remains.
-const LEFT: f64 = 1.0 / 3.0;
+const MIN_REMAINING_SHARE: f64 = 1.0 / 3.0;
 /// Share of the haste of the last domain that may differ between two domains.
-const UNEVEN_HASTE: f64 = 0.25;
+const UNEVEN_HASTE_SHARE: f64 = 0.25;
 /// A duration this many standard deviations from the median counts as disturbed.
-const DISTURBED: f64 = 6.0;
+const MAX_DEVIATIONS: f64 = 6.0;
 /// Prior: number of collectives, and of disturbed ones among them.
-const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
+const DISTURBANCE_PRIOR: (f64, f64) = (20.0, 1.0);
 
-/// One collective; guests in order of their domains.
-pub(super) struct CollectiveGathering {
-    pub(super) guests: Vec<DomainGuest>,
+/// One collective whose exits can be compared; intervals in order of their domains.
+pub(super) struct ComparableCollective {
+    pub(super) intervals: Vec<DomainInterval>,
     /// Whether it is certainly one collective; otherwise only its times show that.
     pub(super) is_sure: bool,
 }
 
 /// One domain in a collective. Times are x of its clock.
-pub(super) struct DomainGuest {
+pub(super) struct DomainInterval {
     pub(super) domain: usize,
     /// Entry of its last rank.
     pub(super) enter: f64,
@@ -59,17 +60,17 @@ pub(super) struct DomainGuest {
 }
 
 /// Returns the collectives whose exits can be compared.
-pub(super) fn gatherings(
-    meetings: &[CollectiveObservation],
+pub(super) fn comparable_collectives(
+    observed: &[CollectiveObservation],
     domains: &DomainGraph,
-) -> Vec<CollectiveGathering> {
-    let gathering = |meeting: &CollectiveObservation| {
-        let is_sure = meeting.needs == WaitRelation::AllOfAll;
-        if !is_sure && meeting.needs != WaitRelation::AllOfAllByTimes {
+) -> Vec<ComparableCollective> {
+    let comparable = |observed: &CollectiveObservation| {
+        let is_sure = observed.waits == WaitRelation::AllOfAll;
+        if !is_sure && observed.waits != WaitRelation::AllOfAllByTimes {
             return None;
         }
-        let mut ranks: Vec<(usize, f64, f64)> = meeting
-            .attendances
+        let mut ranks: Vec<(usize, f64, f64)> = observed
+            .intervals
             .iter()
             .filter(|a| a.exit >= a.enter)
             .filter_map(|a| {
@@ -78,18 +79,18 @@ pub(super) fn gatherings(
             })
             .collect();
         ranks.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.total_cmp(&b.1)));
-        let guests: Vec<DomainGuest> = ranks
+        let intervals: Vec<DomainInterval> = ranks
             .chunk_by(|a, b| a.0 == b.0)
-            .map(|ranks| DomainGuest {
+            .map(|ranks| DomainInterval {
                 domain: ranks[0].0,
                 enter: ranks.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max),
                 exit: ranks[(ranks.len() - 1) / 2].2,
                 first_exit: ranks[0].2,
             })
             .collect();
-        (guests.len() >= 2).then_some(CollectiveGathering { guests, is_sure })
+        (intervals.len() >= 2).then_some(ComparableCollective { intervals, is_sure })
     };
-    meetings.iter().filter_map(gathering).collect()
+    observed.iter().filter_map(comparable).collect()
 }
 
 /// Typical behaviour of the domains in collectives, measured once they are roughly aligned.
@@ -116,28 +117,28 @@ pub(super) struct EntryLateness {
     pub(super) disturbed: f64,
 }
 
-/// Measures which domains enter and leave late, using the current `tracks`.
-pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&ClockTrack>]) -> ExitHabits {
-    let mut last = Vec::with_capacity(gatherings.len());
-    let mut met = vec![0.0; tracks.len()];
-    let mut was_last = vec![0.0; tracks.len()];
-    let mut own: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
-    let mut hastes: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
-    let mut latencies = Vec::with_capacity(gatherings.len());
-    for gathering in gatherings {
+/// Measures which domains enter and leave late. `located` are the roughly aligned domains.
+pub(super) fn habits(collectives: &[ComparableCollective], located: &[Option<DomainTrack>]) -> ExitHabits {
+    let mut last = Vec::with_capacity(collectives.len());
+    let mut met = vec![0.0; located.len()];
+    let mut was_last = vec![0.0; located.len()];
+    let mut own: Vec<Vec<f64>> = vec![Vec::new(); located.len()];
+    let mut hastes: Vec<Vec<f64>> = vec![Vec::new(); located.len()];
+    let mut latencies = Vec::with_capacity(collectives.len());
+    for collective in collectives {
         // The two latest entries in the reference's time, and all exits.
-        let mut latest: [Option<(f64, &DomainGuest)>; 2] = [None; 2];
-        let mut exits = Vec::with_capacity(gathering.guests.len());
-        for guest in &gathering.guests {
-            let Some(track) = tracks[guest.domain] else { continue };
-            let y = track.at(guest.enter).y;
-            met[guest.domain] += 1.0;
-            exits.push(guest.exit + y);
-            let enter = guest.enter + y;
+        let mut latest: [Option<(f64, &DomainInterval)>; 2] = [None; 2];
+        let mut exits = Vec::with_capacity(collective.intervals.len());
+        for interval in &collective.intervals {
+            let Some(DomainTrack { track, .. }) = &located[interval.domain] else { continue };
+            let y = track.at(interval.enter).y;
+            met[interval.domain] += 1.0;
+            exits.push(interval.exit + y);
+            let enter = interval.enter + y;
             if latest[0].is_none_or(|(latest, _)| enter > latest) {
-                latest = [Some((enter, guest)), latest[0]];
+                latest = [Some((enter, interval)), latest[0]];
             } else if latest[1].is_none_or(|(second, _)| enter > second) {
-                latest[1] = Some((enter, guest));
+                latest[1] = Some((enter, interval));
             }
         }
         let Some(middle) = robust::median(&mut exits) else {
@@ -146,14 +147,14 @@ pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&Clock
         };
         latencies.extend(latest[0].map(|(enter, _)| middle - enter));
         last.push(match latest {
-            [Some((enter, guest)), Some((second, _))] if enter - second > SURELY => {
-                was_last[guest.domain] += 1.0;
-                own[guest.domain].push(guest.exit - guest.enter);
+            [Some((enter, interval)), Some((second, _))] if enter - second > MIN_LAST_GAP_NS => {
+                was_last[interval.domain] += 1.0;
+                own[interval.domain].push(interval.exit - interval.enter);
                 // The median exit is that of the other domains; with two domains it is halfway to the other
                 // exit.
-                let ahead = middle - (guest.exit + enter - guest.enter);
-                hastes[guest.domain].push(if exits.len() == 2 { 2.0 * ahead } else { ahead });
-                Some(guest.domain)
+                let ahead = middle - (interval.exit + enter - interval.enter);
+                hastes[interval.domain].push(if exits.len() == 2 { 2.0 * ahead } else { ahead });
+                Some(interval.domain)
             }
             _ => None,
         });
@@ -178,19 +179,20 @@ fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
 fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
     let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
     let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
-    let enough = known.len() >= ENOUGH_KNOWN;
+    let enough = known.len() >= MIN_KNOWN_DOMAINS;
     let Some(usual) = robust::median(&mut known).filter(|_| enough) else { return vec![None; own.len()] };
     // The values of one domain alone are too few to estimate their spread.
     let off = |(own, middle): (&Vec<f64>, &Option<f64>)| -> Vec<f64> {
-        let middle = if own.len() >= ENOUGH_OWN { middle.unwrap_or(usual) } else { usual };
+        let middle = if own.len() >= MIN_LAST_ENTRIES { middle.unwrap_or(usual) } else { usual };
         own.iter().map(|v| v - middle).collect()
     };
     let mut all: Vec<f64> = own.iter().zip(&middles).flat_map(off).collect();
     let (total, spread) = (all.len() as f64, robust::deviation(&mut all, 0.0));
-    let disturbed = all.iter().filter(|off| **off > DISTURBED * spread + GRAIN).count() as f64;
-    let disturbed = (disturbed + USUALLY_DISTURBED.1) / (total + USUALLY_DISTURBED.0);
+    let disturbed =
+        all.iter().filter(|off| **off > MAX_DEVIATIONS * spread + READING_ERROR_NS).count() as f64;
+    let disturbed = (disturbed + DISTURBANCE_PRIOR.1) / (total + DISTURBANCE_PRIOR.0);
     let late = |(own, middle): (&Vec<f64>, &Option<f64>)| {
-        let var = 1.57 * spread * spread / own.len().max(1) as f64 + GRAIN * GRAIN;
+        let var = 1.57 * spread * spread / own.len().max(1) as f64 + READING_ERROR_NS * READING_ERROR_NS;
         let disturbed = half_or_more(own.len(), disturbed);
         middle.map(|middle| EntryLateness { measured: middle - usual, var, disturbed })
     };
@@ -209,27 +211,27 @@ fn half_or_more(count: usize, share: f64) -> f64 {
 /// Returns a link to each domain from the reference or, among the domains that share collectives with it, from
 /// the one nearest to the reference.
 pub(super) fn links(
-    gatherings: &[CollectiveGathering],
+    collectives: &[ComparableCollective],
     habits: Option<&ExitHabits>,
     domains: &DomainGraph,
 ) -> Vec<ClockLink> {
-    let levels = levels(gatherings, domains);
+    let levels = levels(collectives, domains);
     let mut by_ends: BTreeMap<(usize, usize), Vec<Exits>> = BTreeMap::new();
-    for (i, gathering) in gatherings.iter().enumerate() {
-        let Some(hub) = gathering.guests.iter().min_by_key(|g| (levels[g.domain], g.domain)) else {
+    for (i, collective) in collectives.iter().enumerate() {
+        let Some(hub) = collective.intervals.iter().min_by_key(|g| (levels[g.domain], g.domain)) else {
             continue;
         };
         if levels[hub.domain] == usize::MAX {
             continue;
         }
         let last = habits.and_then(|h| h.last[i]);
-        for guest in gathering.guests.iter().filter(|g| g.domain != hub.domain) {
-            let (u, v) = if hub.domain < guest.domain { (hub, guest) } else { (guest, hub) };
+        for interval in collective.intervals.iter().filter(|g| g.domain != hub.domain) {
+            let (u, v) = if hub.domain < interval.domain { (hub, interval) } else { (interval, hub) };
             let hasty = [u, v].map(|g| last == Some(g.domain));
             by_ends.entry((u.domain, v.domain)).or_default().push(Exits { u: u.exit, v: v.exit, hasty });
         }
     }
-    let mut met: Vec<Met> = by_ends
+    let met: Vec<Met> = by_ends
         .into_iter()
         .filter(|(_, exits)| exits.len() as u64 >= MIN_COMMON_COLLECTIVES)
         .map(|(ends, exits)| Met::new(ends, exits, habits))
@@ -238,19 +240,19 @@ pub(super) fn links(
     let usual = robust::median(&mut met.iter().filter_map(|m| m.spread).collect::<Vec<_>>());
     // If no spread was measured, scheduling cannot be detected.
     let latency = habits.filter(|_| usual.is_some()).map_or(f64::INFINITY, |h| h.latency);
-    met.drain(..).map(|met| met.link(usual.unwrap_or(UNTOLD), latency)).collect()
+    met.into_iter().map(|met| met.link(usual.unwrap_or(UNKNOWN_SPREAD_NS), latency)).collect()
 }
 
 /// Returns the number of links between each domain and the reference.
-fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usize> {
+fn levels(collectives: &[ComparableCollective], domains: &DomainGraph) -> Vec<usize> {
     let count = domains.clocks.len();
     let mut levels = vec![usize::MAX; count];
     levels[domains.reference] = 0;
     for level in 1..=count {
         let mut met = vec![0_u64; count];
-        for gathering in gatherings {
-            if gathering.guests.iter().any(|g| levels[g.domain] < level) {
-                gathering.guests.iter().for_each(|g| met[g.domain] += 1);
+        for collective in collectives {
+            if collective.intervals.iter().any(|g| levels[g.domain] < level) {
+                collective.intervals.iter().for_each(|g| met[g.domain] += 1);
             }
         }
         let mut more = false;
@@ -268,15 +270,15 @@ fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usiz
 }
 
 /// Blocks with fewer collectives do not show their spread, because a line passes through nearly all of them.
-const TELLING: f64 = 4.0;
+const MIN_SPREAD_COUNT: f64 = 4.0;
 /// Spread that is assumed if no block shows it, ns.
-const UNTOLD: f64 = 3e3;
+const UNKNOWN_SPREAD_NS: f64 = 3e3;
 /// Weight of the usual spread, in collectives, when it is combined with a measured one.
-const USUAL_COUNT: f64 = 8.0;
+const USUAL_SPREAD_WEIGHT: f64 = 8.0;
 /// If exits spread by more than this share of a collective's duration, the scheduler causes the spread, not the
 /// network. The scheduler may always favour the same ranks. In recorded runs on shared cores, with errors up to
 /// 1.2 ms, 95 % of the times were within the error bound with this rule, and 45 % without it.
-const SCHEDULED: f64 = 0.3;
+const MAX_NETWORK_SHARE: f64 = 0.3;
 
 /// Exits of two domains from one collective, as x of their clocks, and whether each domain entered last.
 struct Exits {
@@ -295,11 +297,11 @@ fn evened(exits: Vec<Exits>, habits: Option<&ExitHabits>) -> (Vec<(f64, f64)>, f
     let waited = |e: &&Exits| e.hasty == [false; 2];
     let both: Vec<(f64, f64)> = exits.iter().filter(waited).map(point).collect();
     let count = exits.len() as f64;
-    if both.len() as u64 >= MIN_COMMON_COLLECTIVES && both.len() as f64 >= LEFT * count {
+    if both.len() as u64 >= MIN_COMMON_COLLECTIVES && both.len() as f64 >= MIN_REMAINING_SHARE * count {
         return (both, 0.0);
     }
     let share = |end: usize| exits.iter().filter(|e| e.hasty[end]).count() as f64 / count;
-    let uneven = UNEVEN_HASTE * habits.haste * share(0).max(share(1));
+    let uneven = UNEVEN_HASTE_SHARE * habits.haste * share(0).max(share(1));
     let haste = |hasty: bool| if hasty { habits.haste } else { 0.0 };
     let even = |e: &Exits| (e.u, e.v + haste(e.hasty[1]) - e.u - haste(e.hasty[0]));
     (exits.iter().map(even).collect(), uneven)
@@ -325,27 +327,28 @@ impl Met {
         let rate = robust::slope(&exits);
         let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
         let span = exits.last().map_or(0.0, |last| last.0) - exits.first().map_or(0.0, |first| first.0);
-        let long_enough = BLOCK.min(span / BLOCKS as f64);
-        let many_enough = exits.len().div_ceil(BLOCKS).clamp(FEWEST_IN_BLOCK, BLOCK_COUNT);
+        let long_enough = USUAL_BLOCK_NS.min(span / MIN_BLOCKS as f64);
+        let many_enough = exits.len().div_ceil(MIN_BLOCKS).clamp(MIN_BLOCK_SIZE, USUAL_BLOCK_SIZE);
         let mut blocks = Vec::new();
         let mut rest = exits.as_slice();
         while let Some(first) = rest.first() {
             let ends = |i: usize, exit: &(f64, f64)| {
                 let passed = exit.0 - first.0;
-                passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > long_enough && i >= many_enough)
+                passed > MAX_BLOCK_NS || i >= MAX_BLOCK_SIZE || (passed > long_enough && i >= many_enough)
             };
             let end =
                 rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
             // A remainder that is too small for a block of its own is added to the last block, unless that is
             // already long.
             let left = rest.get(end..).unwrap_or_default();
-            let near = left.last().is_some_and(|last| last.0 - first.0 <= LONGEST_BLOCK);
-            let end = if left.len() < FEWEST_IN_BLOCK && near { rest.len() } else { end };
+            let has_room = left.last().is_some_and(|last| last.0 - first.0 <= MAX_BLOCK_NS);
+            let end = if left.len() < MIN_BLOCK_SIZE && has_room { rest.len() } else { end };
             let (block, others) = rest.split_at(end);
             blocks.push(Block::new(block, rate));
             rest = others;
         }
-        let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= TELLING).map(|b| b.spread).collect();
+        let mut spreads: Vec<f64> =
+            blocks.iter().filter(|b| b.count >= MIN_SPREAD_COUNT).map(|b| b.spread).collect();
         let spread = robust::median(&mut spreads);
         let mut jumps: Vec<f64> =
             exits.windows(2).map(|two| two[1].1 - two[0].1 - rate * (two[1].0 - two[0].0)).collect();
@@ -355,18 +358,20 @@ impl Met {
     }
 
     fn link(self, usual: f64, latency: f64) -> ClockLink {
-        let mixed =
-            |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
+        let mixed = |count: f64, own: f64, usual: f64| {
+            (count * own + USUAL_SPREAD_WEIGHT * usual) / (count + USUAL_SPREAD_WEIGHT)
+        };
         let own = self.spread.map_or(0.0, |_| self.count as f64);
         let usual = mixed(own, self.spread.unwrap_or(0.0).powi(2), usual * usual);
         let pair = |b: &Block| {
-            let own = if b.count >= TELLING { b.count } else { 0.0 };
-            let var = 1.57 * mixed(own, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
+            let own = if b.count >= MIN_SPREAD_COUNT { b.count } else { 0.0 };
+            let var =
+                1.57 * mixed(own, b.spread * b.spread, usual) / b.count + READING_ERROR_NS * READING_ERROR_NS;
             DomainPair { xu: b.middle, xv: b.middle + b.apart, var, around: b.around }
         };
         let pairs = self.blocks.iter().map(pair).collect();
         let seen = usual.min(self.jitter * self.jitter);
-        let scheduled = (seen - (SCHEDULED * latency).powi(2)).max(0.0);
+        let scheduled = (seen - (MAX_NETWORK_SHARE * latency).powi(2)).max(0.0);
         let uneven = (self.uneven * self.uneven + scheduled).sqrt();
         let (u, v) = self.ends;
         ClockLink {

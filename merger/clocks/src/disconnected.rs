@@ -46,9 +46,9 @@ fn parts(observations: &ClockObservations, is_apart: impl Fn(usize) -> bool) -> 
         }
     };
     observations.bursts.iter().for_each(|burst| join(burst.from, burst.to));
-    for meeting in &observations.meetings {
+    for collective in &observations.collectives {
         let domain = |a: &RankInterval| a.domain as usize;
-        meeting.attendances.windows(2).for_each(|two| join(domain(&two[0]), domain(&two[1])));
+        collective.intervals.windows(2).for_each(|two| join(domain(&two[0]), domain(&two[1])));
     }
     let mut groups = vec![Vec::new(); count];
     for position in (0..count).filter(|&p| is_apart(p)) {
@@ -71,8 +71,8 @@ fn top(above: &mut [usize], mut position: usize) -> usize {
 fn alone(observations: &ClockObservations, members: &[usize], head: usize) -> ClockObservations {
     let is_in = |position: usize| members.binary_search(&position).is_ok();
     let bursts = observations.bursts.iter().filter(|b| is_in(b.from) && is_in(b.to)).cloned();
-    let meetings =
-        observations.meetings.iter().filter(|m| m.attendances.iter().all(|a| is_in(a.domain as usize)));
+    let collectives =
+        observations.collectives.iter().filter(|m| m.intervals.iter().all(|a| is_in(a.domain as usize)));
     ClockObservations {
         domains: observations.domains.clone(),
         bridges: observations.bridges.clone(),
@@ -80,7 +80,7 @@ fn alone(observations: &ClockObservations, members: &[usize], head: usize) -> Cl
         sets: observations.sets.clone(),
         walls: observations.walls.clone(),
         bursts: bursts.collect(),
-        meetings: meetings.cloned().collect(),
+        collectives: collectives.cloned().collect(),
     }
 }
 
@@ -88,11 +88,11 @@ fn alone(observations: &ClockObservations, members: &[usize], head: usize) -> Cl
 /// clock is common to the whole part, and no bound is certain.
 fn joined(relative: &DomainFit, head: &DomainFit) -> DomainFit {
     let points = relative.map.bends().map(|at| (at.0, head.map.map(LocalNs(relative.map.map(at).ns())).ns()));
-    let common = head.usual_bar().unwrap_or(0);
+    let common = head.median_error_bound().unwrap_or(0);
     let bar = |bar: &ErrorKnot| ErrorKnot {
         offset: bar.offset.saturating_add(head.offset),
         bar: bar.bar.saturating_add(common),
-        hard: None,
+        certain_bounds: None,
         growth: bar.growth.saturating_add(head.bars.last().map_or(0, |b| b.growth)),
         ..*bar
     };

@@ -3,8 +3,8 @@ use super::time_map::TimeMap;
 use rpd_shard::model::LocalNs;
 use serde::{Deserialize, Serialize};
 
-/// How one clock domain was aligned, and how accurately.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// How one clock domain was aligned, and how accurately. By default it is not aligned, and times stay unchanged.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct DomainFit {
     /// Source of the alignment.
     pub method: AlignMethod,
@@ -39,7 +39,7 @@ pub struct ErrorKnot {
     pub bar: i64,
     /// Certain bounds: minimum and maximum of the true job time minus the mapped one, ns. `None` if there are
     /// none.
-    pub hard: Option<(i64, i64)>,
+    pub certain_bounds: Option<(i64, i64)>,
     /// Growth of the error bound beyond the observations, ns per second.
     pub growth: i64,
 }
@@ -56,30 +56,32 @@ pub struct ClockStep {
 }
 
 impl DomainFit {
-    /// Returns the fit of an unaligned domain, which leaves times unchanged.
-    pub fn unknown() -> DomainFit {
-        DomainFit {
-            method: AlignMethod::None,
-            map: TimeMap::identity(),
-            probes: 0,
-            collectives: 0,
-            refuted: false,
-            offset: 0,
-            drift_ppm: 0.0,
-            bars: Vec::new(),
-            steps: Vec::new(),
-            contradictions: 0,
-        }
-    }
-
-    /// Returns the fit of the reference, which leaves times unchanged and has no error.
-    pub(super) fn reference() -> DomainFit {
-        DomainFit { method: AlignMethod::Reference, ..DomainFit::unknown() }
-    }
-
     /// Returns the error bound at a time, ns: 0 for the reference, `None` for an unaligned domain. Before the
     /// first and after the last observation it grows.
     pub fn bar_at(&self, time: LocalNs) -> Option<i64> {
+        self.bound_at(time, 1.0, |knot| Some(knot.bar))
+    }
+
+    /// Returns the certain bound at a time, ns: never less than the error bound, `None` if there is none.
+    ///
+    /// Before the first and after the last observation it grows twice as fast as the error bound, by four
+    /// standard deviations of the rate.
+    pub fn certain_bound_at(&self, time: LocalNs) -> Option<i64> {
+        let certain = self.bound_at(time, 2.0, |knot| {
+            let (low, high) = knot.certain_bounds?;
+            Some(low.saturating_abs().max(high.saturating_abs()))
+        });
+        // The error bound must never exceed the certain bound.
+        Some(certain?.max(self.bar_at(time)?))
+    }
+
+    /// Interpolates a bound of the knots. Beyond them it grows by `growths` times their growth.
+    fn bound_at(
+        &self,
+        time: LocalNs,
+        growths: f64,
+        bound: impl Fn(&ErrorKnot) -> Option<i64>,
+    ) -> Option<i64> {
         if self.method == AlignMethod::Reference {
             return Some(0);
         }
@@ -87,48 +89,19 @@ impl DomainFit {
         match (after.checked_sub(1).and_then(|i| self.bars.get(i)), self.bars.get(after)) {
             (Some(a), Some(b)) => {
                 let share = (time.0 as f64 - a.local as f64) / (b.local as f64 - a.local as f64).max(1.0);
-                Some((a.bar as f64 + (b.bar as f64 - a.bar as f64) * share).ceil() as i64)
+                let (a, b) = (bound(a)? as f64, bound(b)? as f64);
+                Some((a + (b - a) * share).ceil() as i64)
             }
             (Some(end), None) | (None, Some(end)) => {
                 let seconds = (i128::from(time.0) - i128::from(end.local)).unsigned_abs() as f64 / 1e9;
-                let more = (seconds * end.growth as f64).ceil();
-                Some(end.bar.saturating_add(more as i64))
+                Some(bound(end)?.saturating_add((seconds * growths * end.growth as f64).ceil() as i64))
             }
             (None, None) => None,
         }
     }
 
-    /// Returns the certain bound at a time, ns: never less than the error bound, `None` if there is none.
-    ///
-    /// Before the first and after the last observation it grows twice as fast as the error bound, by four
-    /// standard deviations of the rate.
-    pub fn hard_at(&self, time: LocalNs) -> Option<i64> {
-        if self.method == AlignMethod::Reference {
-            return Some(0);
-        }
-        let certain = |knot: &ErrorKnot| {
-            let (low, high) = knot.hard?;
-            Some(low.saturating_abs().max(high.saturating_abs()))
-        };
-        let after = self.bars.partition_point(|b| b.local <= time.0);
-        let hard = match (after.checked_sub(1).and_then(|i| self.bars.get(i)), self.bars.get(after)) {
-            (Some(a), Some(b)) => {
-                let share = (time.0 as f64 - a.local as f64) / (b.local as f64 - a.local as f64).max(1.0);
-                let (a, b) = (certain(a)? as f64, certain(b)? as f64);
-                (a + (b - a) * share).ceil() as i64
-            }
-            (Some(end), None) | (None, Some(end)) => {
-                let seconds = (i128::from(time.0) - i128::from(end.local)).unsigned_abs() as f64 / 1e9;
-                certain(end)?.saturating_add((seconds * 2.0 * end.growth as f64).ceil() as i64)
-            }
-            (None, None) => return None,
-        };
-        // The error bound must never exceed the certain bound.
-        Some(hard.max(self.bar_at(time)?))
-    }
-
     /// Returns the median error bound over time, ns; `None` for an unaligned domain.
-    pub fn usual_bar(&self) -> Option<i64> {
+    pub fn median_error_bound(&self) -> Option<i64> {
         if self.method == AlignMethod::Reference {
             return Some(0);
         }

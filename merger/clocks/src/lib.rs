@@ -1,9 +1,9 @@
 //! Estimates one time for all nodes of a job.
 //!
-//! [`align()`] is the algorithm. It turns [`ClockObservations`] of the clocks of a job into one [`DomainFit`] for
-//! each clock domain, with a [`TimeMap`] and an error bound. It is pure: the same observations in any order give
-//! the same maps, to the bit. docs/CLOCKS.md describes its guarantees. [`ClockFile`] reads offsets that a site
-//! measured itself.
+//! [`align()`] is the algorithm. It turns [`ClockObservations`] of the clocks of a job into one [`DomainFit`]
+//! for each clock domain, with a [`TimeMap`] and an error bound. It is pure: the same observations in any order
+//! give the same maps, to the bit. docs/CLOCKS.md describes its guarantees. [`ClockFile`] reads offsets that a
+//! site measured itself.
 //!
 //! Internally, the times of a domain are `f64` ns of its `CLOCK_MONOTONIC_RAW` since an origin of the domain
 //! (`on_node`). An offset of days thus costs no precision. NTP occasionally changes the rates of BOOTTIME and
@@ -33,16 +33,11 @@ mod time_map;
 mod track;
 
 pub use align::align;
-pub use causality::{CausalityCheck, causality};
-pub use clock_file::{ClockFile, ClockFileError, NamedDomain};
-pub use fit::{ClockStep, DomainFit, ErrorKnot};
-pub use method::{AlignMethod, BestSets, keep_best};
+pub use clock_file::{ClockFile, NamedDomain};
+pub use fit::{DomainFit, ErrorKnot};
+pub use method::AlignMethod;
 pub use observations::{
-    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ProbeTimes, RankInterval, WaitRelation,
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, RankInterval, WaitRelation,
 };
-pub use repair::{RepairedTimes, repair_causality};
 pub use robust::{median, slope};
 pub use time_map::TimeMap;
-
-/// Time namespace of a process whose times a previous merge converted to job time. It is no clock of a node.
-pub const MERGED_TIME_NAMESPACE: u64 = u64::MAX;

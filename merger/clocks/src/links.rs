@@ -1,6 +1,5 @@
 use super::observations::ClockObservations;
 use super::on_node::OnNode;
-use rpd_shard::model::LocalNs;
 
 /// Observations of one source about the clocks of two domains, `u < v`.
 #[derive(Clone, Debug)]
@@ -39,6 +38,11 @@ pub(super) struct DomainPair {
 }
 
 impl ClockLink {
+    /// Returns whether a domain is one of the ends.
+    pub(super) fn has_end(&self, domain: usize) -> bool {
+        self.u == domain || self.v == domain
+    }
+
     /// Returns the other end.
     pub(super) fn across(&self, from: usize) -> usize {
         if self.u == from { self.v } else { self.u }
@@ -66,10 +70,13 @@ impl DomainGraph {
         position.sort_by_key(|&p| own.get(p).or_else(|| bridges.get(p - own.len())));
         let mut place = vec![0; count];
         position.iter().enumerate().for_each(|(at, &p)| place[p] = at);
-        let mut earliest = vec![LocalNs(i64::MAX); count];
-        for attendance in observations.meetings.iter().flat_map(|m| &m.attendances) {
-            if let Some(first) = earliest.get_mut(attendance.domain as usize) {
-                *first = attendance.enter.min(*first);
+        let mut earliest: Vec<Option<i64>> = vec![None; count];
+        let lower = |first: &mut Option<i64>, time: i64| {
+            *first = Some(first.map_or(time, |first| time.min(first)));
+        };
+        for interval in observations.collectives.iter().flat_map(|m| &m.intervals) {
+            if let Some(first) = earliest.get_mut(interval.domain as usize) {
+                lower(first, interval.enter.0);
             }
         }
         let mut first_raw: Vec<Option<i64>> = vec![None; count];
@@ -77,7 +84,7 @@ impl DomainGraph {
             for probe in &burst.best {
                 for (position, raw) in [(burst.from, probe.t1), (burst.to, probe.t2)] {
                     if let Some(first) = first_raw.get_mut(position) {
-                        *first = Some(first.map_or(raw, |first| raw.min(first)));
+                        lower(first, raw);
                     }
                 }
             }
@@ -87,11 +94,10 @@ impl DomainGraph {
                 return OnNode::bridge(first_raw[p].unwrap_or(0));
             }
             let sets = observations.sets.get(p).map_or(&[][..], Vec::as_slice);
-            OnNode::new(sets, if earliest[p].0 == i64::MAX { 0 } else { earliest[p].0 })
+            OnNode::new(sets, earliest[p].unwrap_or(0))
         });
         let clocks = clocks.collect();
-        let reference = *place.get(observations.reference)?;
-        Some(DomainGraph { place, position, clocks, reference })
+        Some(DomainGraph { reference: *place.get(observations.reference)?, place, position, clocks })
     }
 
     /// Returns the place and the clocks of an index of the observations.

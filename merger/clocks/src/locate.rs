@@ -6,7 +6,7 @@ use super::links::{ClockLink, LinkKind};
 use super::refuted::ProbedLinks;
 use super::robust;
 use super::smoother::{LinkNoise, TrackSample, smooth};
-use super::track::{ClockTrack, TrackKnot};
+use super::track::ClockTrack;
 
 /// Correction of a link: its constant error, and how much larger its noise is than stated.
 #[derive(Clone, Copy, Debug)]
@@ -74,16 +74,13 @@ pub(super) fn locate(
         let open = (0..count).filter(|&d| located[d].is_none() && !lost[d] && cost[d] < f64::INFINITY);
         let Some(next) = open.min_by(|&a, &b| cost[a].total_cmp(&cost[b])) else { return located };
         let own = (&of_domain[next][..], links, corrections);
-        located[next] = place(next, own, noise, probed, &located);
+        located[next] = place(next, rank + 1, own, noise, probed, &located);
         if located[next].is_none() {
             lost[next] = true;
             continue;
         }
         newest = next;
         rank += 1;
-        if let Some(located) = &mut located[next] {
-            located.rank = rank;
-        }
     }
 }
 
@@ -99,6 +96,7 @@ fn expense(link: &ClockLink, scale: f64) -> f64 {
 /// domains.
 fn place(
     domain: usize,
+    rank: usize,
     (of_domain, links, corrections): (&[usize], &[ClockLink], &[TrackCorrection]),
     noise: LinkNoise,
     probed: Option<&ProbedLinks<'_>>,
@@ -109,8 +107,7 @@ fn place(
     for &i in of_domain {
         let link = &links[i];
         let Some(parent) = &located[link.across(domain)] else { continue };
-        let end = parent.track.knots.last().map_or(f64::INFINITY, |k| k.x);
-        let start = parent.track.knots.first().map_or(f64::NEG_INFINITY, |k| k.x);
+        let (start, end) = parent.track.span().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
         for pair in &link.pairs {
             let (own, theirs) = if link.v == domain {
                 (pair.xv - corrections[i].bias, pair.xu)
@@ -156,17 +153,13 @@ fn place(
         }
         let Some(parent) = &located[links[samples[nearest].link].across(domain)] else { continue };
         let theirs = parent.track.at(parent.track.x_at(knot.x + knot.y));
-        add(knot, &theirs);
+        knot.var += theirs.var;
+        knot.cov += theirs.cov;
+        knot.rate_var += theirs.rate_var;
+        knot.slack += theirs.slack;
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
-    Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank: 0 })
-}
-
-fn add(knot: &mut TrackKnot, parent: &TrackKnot) {
-    knot.var += parent.var;
-    knot.cov += parent.cov;
-    knot.rate_var += parent.rate_var;
-    knot.slack += parent.slack;
+    Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank })
 }
 
 /// Returns the leverage of each link: its share of the weight of all samples, plus the leverage inherited from

@@ -1,5 +1,6 @@
 use rpd_shard::model::LocalNs;
-use rpd_shard::record::{ClockDomain, ClockSet};
+use rpd_shard::record::{ClockDomain, ClockSet, Probe};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// All observations of the clocks of a job. Domains are indices into `domains`; entries with an index out of
@@ -21,7 +22,7 @@ pub struct ClockObservations {
     /// Probe bursts.
     pub bursts: Vec<BurstTimes>,
     /// Matched collectives, or a sample of them.
-    pub meetings: Vec<CollectiveObservation>,
+    pub collectives: Vec<CollectiveObservation>,
 }
 
 /// The best probes of one burst between two domains. Times are ns of `CLOCK_MONOTONIC_RAW` of the domain that
@@ -32,42 +33,25 @@ pub struct BurstTimes {
     pub from: usize,
     /// The answering domain, which read t2 and t3.
     pub to: usize,
-    /// Number of probes sent.
-    pub sent: u32,
-    /// Number of answers received.
-    pub answered: u32,
     /// Median absolute deviation of the offsets of all answered probes, ns.
     pub spread: i64,
     /// The probes with the shortest round trips, 1 to 8.
-    pub best: Vec<ProbeTimes>,
+    pub best: Vec<Probe>,
     /// Whether the kernels of both nodes recorded the receive times t2 and t4.
     pub kernel_times: bool,
 }
 
-/// Times of one probe and its answer, ns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProbeTimes {
-    /// The prober sent the probe.
-    pub t1: i64,
-    /// The answerer received the probe.
-    pub t2: i64,
-    /// The answerer sent the answer.
-    pub t3: i64,
-    /// The prober received the answer.
-    pub t4: i64,
-}
-
 /// One collective that ranks of several domains entered and left.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CollectiveObservation {
     /// Which ranks wait for which.
-    pub needs: WaitRelation,
+    pub waits: WaitRelation,
     /// The ranks that took part.
-    pub attendances: Vec<RankInterval>,
+    pub intervals: Vec<RankInterval>,
 }
 
 /// Which ranks must enter a collective before a rank can leave it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum WaitRelation {
     /// Every rank waits for all ranks: barrier, allreduce, allgather, alltoall.
     AllOfAll,
@@ -81,8 +65,28 @@ pub enum WaitRelation {
     Nothing,
 }
 
+impl WaitRelation {
+    /// Returns whether other ranks wait for this rank.
+    pub(super) fn is_awaited(self, rank: u32) -> bool {
+        match self {
+            WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => true,
+            WaitRelation::AllOfRoot(root) => rank == root,
+            WaitRelation::Nothing => false,
+        }
+    }
+
+    /// Returns whether this rank waits for others.
+    pub(super) fn is_waiting(self, rank: u32) -> bool {
+        match self {
+            WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::AllOfRoot(_) => true,
+            WaitRelation::RootOfAll(root) => rank == root,
+            WaitRelation::Nothing => false,
+        }
+    }
+}
+
 /// Interval in which one rank was inside a collective, in `CLOCK_BOOTTIME` of its domain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RankInterval {
     /// The domain of the rank.
     pub domain: u32,

@@ -3,9 +3,9 @@ use rpd_shard::model::LocalNs;
 use rpd_shard::record::ClockSet;
 
 /// Maximum number of sets in one straight piece. The limit keeps the search for pieces linear.
-const LONGEST_PIECE: usize = 64;
+const MAX_PIECE_SETS: usize = 64;
 /// Error of a clock reading in addition to its bracket, ns.
-const GRAIN: f64 = 2.0;
+const READING_ERROR_NS: f64 = 2.0;
 
 /// The relation between the clocks of one domain.
 ///
@@ -48,7 +48,7 @@ impl OnNode {
             .iter()
             .map(|s| {
                 let (x, w) = (apart(s.monotonic_raw, raw_base), apart(s.boottime, boot_base));
-                (x, w - x, s.bracket as f64 / 2.0 + GRAIN)
+                (x, w - x, s.bracket as f64 / 2.0 + READING_ERROR_NS)
             })
             .collect();
         let mut knots = Vec::new();
@@ -87,12 +87,12 @@ impl OnNode {
 
     /// Returns `x` for a reading of BOOTTIME.
     pub(super) fn of_boottime(&self, local: LocalNs) -> f64 {
-        self.x(apart(local.0, self.boot_base))
+        interpolate(&self.knots, apart(local.0, self.boot_base), |k| (k.1, k.0))
     }
 
     /// Returns BOOTTIME at `x`; `None` on overflow.
     pub(super) fn boottime(&self, x: f64) -> Option<i64> {
-        let w = self.w(x);
+        let w = interpolate(&self.knots, x, |k| *k);
         // Above this the cast would not be exact.
         (w.abs() < 9e18).then(|| self.boot_base.checked_add(w.round() as i64)).flatten()
     }
@@ -100,14 +100,6 @@ impl OnNode {
     /// Returns the values of `x` at which BOOTTIME changes its rate.
     pub(super) fn bends(&self) -> impl Iterator<Item = f64> {
         self.knots.iter().map(|k| k.0)
-    }
-
-    fn x(&self, w: f64) -> f64 {
-        interpolate(&self.knots, w, |k| (k.1, k.0))
-    }
-
-    fn w(&self, x: f64) -> f64 {
-        interpolate(&self.knots, x, |k| *k)
     }
 }
 
@@ -133,7 +125,7 @@ fn pieces(points: &[(f64, f64, f64)]) -> Vec<Piece> {
     while let Some(first) = rest.first() {
         let mut sums = Sums::default();
         let mut best = Piece { first: first.0, last: first.0, count: 1, at_zero: first.1, slope: 0.0 };
-        for (i, point) in rest.iter().take(LONGEST_PIECE).enumerate() {
+        for (i, point) in rest.iter().take(MAX_PIECE_SETS).enumerate() {
             sums.add(point, first);
             let longer = sums.line(first, point);
             if rest.iter().take(i + 1).any(|p| (p.1 - longer.at(p.0)).abs() > p.2) {

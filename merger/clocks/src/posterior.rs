@@ -33,17 +33,17 @@ pub(super) struct NodeDistance {
 }
 
 /// Weight of the priors, in biases of a kind, when the scale of the kind is estimated.
-const PRIOR_COUNT: f64 = 4.0;
+const SCALE_PRIOR_WEIGHT: f64 = 4.0;
 /// Weight of the priors, in biases of a kind, when the fraction of large ones is estimated.
-const SHARE_COUNT: f64 = 20.0;
+const SHARE_PRIOR_WEIGHT: f64 = 20.0;
 /// Number of rounds in which the scales converge.
-const SETTLING: usize = 8;
+const SETTLING_ROUNDS: usize = 8;
 /// Number of combinations that are kept.
 const DRAWS: usize = 24;
 /// One combination in this many sweeps is kept.
-const SWEEPS: usize = 6;
+const SWEEPS_PER_DRAW: usize = 6;
 /// With more differences than this, which no collector produces, fewer sweeps are made to limit the time.
-const MANY: usize = 300;
+const MANY_DISTANCES: usize = 300;
 
 /// Distribution of the biases after the sources were compared.
 pub(super) struct BiasPosterior {
@@ -66,9 +66,9 @@ impl BiasPosterior {
         if distances.is_empty() {
             return None;
         }
-        let sweeps = if distances.len() > MANY { 1 } else { SWEEPS };
+        let sweeps = if distances.len() > MANY_DISTANCES { 1 } else { SWEEPS_PER_DRAW };
         let mut sampler = Sampler::new(&distances, priors)?;
-        for _ in 0..SETTLING {
+        for _ in 0..SETTLING_ROUNDS {
             (0..sweeps).for_each(|_| sampler.sweep());
             sampler.estimate_scales()?;
         }
@@ -94,8 +94,8 @@ impl BiasPosterior {
         let middle = self.draws.iter().map(sum).sum::<f64>() / count;
         let var = |draw: &Draw| {
             let before: f64 = row.iter().map(|(i, lever)| lever * lever * draw.var[*i]).sum();
-            let told: Vec<f64> = self.rows.iter().map(|other| covariance(other, row, &draw.var)).collect();
-            let known: f64 = draw.inverse.iter().zip(&told).map(|(line, t)| t * dot(line, &told)).sum();
+            let shared: Vec<f64> = self.rows.iter().map(|other| covariance(other, row, &draw.var)).collect();
+            let known: f64 = draw.inverse.iter().zip(&shared).map(|(line, t)| t * dot(line, &shared)).sum();
             (before - known).max(0.0) + (sum(draw) - middle).powi(2)
         };
         self.draws.iter().map(var).sum::<f64>() / count
@@ -155,23 +155,17 @@ impl<'a> Sampler<'a> {
     fn refresh(&mut self) -> Option<()> {
         let sizes: Vec<BiasSize> = (0..self.priors.len()).map(|i| self.size(i)).collect();
         let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
-        let rows = || self.distances.iter().enumerate();
-        let covariance: Vec<Vec<f64>> = rows()
-            .map(|(at, d)| {
-                let mut line: Vec<f64> =
-                    self.distances[..=at].iter().map(|other| covariance(&d.row, &other.row, &vars)).collect();
-                line[at] += d.var;
-                line
-            })
-            .collect();
-        let factor = cholesky(covariance)?;
+        let line = |(at, d): (usize, &NodeDistance)| {
+            let mut line: Vec<f64> =
+                self.distances[..=at].iter().map(|other| covariance(&d.row, &other.row, &vars)).collect();
+            line[at] += d.var;
+            line
+        };
+        let factor = cholesky(self.distances.iter().enumerate().map(line).collect())?;
         let unit = |at: usize| (0..factor.len()).map(|i| f64::from(u8::from(i == at))).collect::<Vec<_>>();
         self.inverse = (0..factor.len()).map(|at| backwards(&factor, forwards(&factor, &unit(at)))).collect();
-        let off: Vec<f64> = self
-            .distances
-            .iter()
-            .map(|d| d.ns - d.row.iter().map(|(i, lever)| lever * sizes[*i].mean).sum::<f64>())
-            .collect();
+        let mean = |d: &NodeDistance| d.row.iter().map(|(i, lever)| lever * sizes[*i].mean).sum::<f64>();
+        let off: Vec<f64> = self.distances.iter().map(|d| d.ns - mean(d)).collect();
         self.solved = self.inverse.iter().map(|line| dot(line, &off)).collect();
         Some(())
     }
@@ -184,11 +178,8 @@ impl<'a> Sampler<'a> {
             }
             let (now, scale) = (self.size(i), self.scales[self.priors[i].kind]);
             let column = &self.columns[i];
-            let moved: Vec<f64> = self
-                .inverse
-                .iter()
-                .map(|line| column.iter().map(|(at, lever)| line[*at] * lever).sum())
-                .collect();
+            let moved = |line: &Vec<f64>| column.iter().map(|(at, lever)| line[*at] * lever).sum();
+            let moved: Vec<f64> = self.inverse.iter().map(moved).collect();
             let a: f64 = column.iter().map(|(at, lever)| moved[*at] * lever).sum();
             let b: f64 = column.iter().map(|(at, lever)| self.solved[*at] * lever).sum();
             // Another size changes the likelihood of all differences by a rank-one term.
@@ -235,14 +226,15 @@ impl<'a> Sampler<'a> {
             };
             let Some(((_, prior), _)) = of_kind().next() else { continue };
             let large = of_kind().filter(|((i, _), _)| self.chosen[*i] > 0).count() as f64;
-            let share = (SHARE_COUNT * prior.large + large) / (SHARE_COUNT + of_kind().count() as f64);
+            let share =
+                (SHARE_PRIOR_WEIGHT * prior.large + large) / (SHARE_PRIOR_WEIGHT + of_kind().count() as f64);
             *odds = logit(share) - logit(prior.large);
         }
     }
 
     /// Estimates the scale of the biases of each kind.
     fn estimate_scales(&mut self) -> Option<()> {
-        let mut usual = vec![(PRIOR_COUNT, PRIOR_COUNT); self.scales.len()];
+        let mut usual = vec![(SCALE_PRIOR_WEIGHT, SCALE_PRIOR_WEIGHT); self.scales.len()];
         for (i, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
             let (size, kind) = (self.size(i), self.priors[i].kind);
             let a: f64 = column
@@ -408,19 +400,19 @@ mod tests {
         (0..50).for_each(|_| sampler.sweep());
         let (inverse, solved) = (sampler.inverse.clone(), sampler.solved.clone());
         sampler.refresh().unwrap();
-        let near =
+        let is_close =
             |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 + 1e-6 * b.abs());
-        assert!(inverse.iter().zip(&sampler.inverse).all(|(a, b)| near(a, b)));
-        assert!(near(&solved, &sampler.solved));
+        assert!(inverse.iter().zip(&sampler.inverse).all(|(a, b)| is_close(a, b)));
+        assert!(is_close(&solved, &sampler.solved));
     }
 
     #[test]
     fn what_no_distance_tells_stays_as_it_was() {
         let priors = [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1)];
         assert!(BiasPosterior::new(Vec::new(), &priors).is_none());
-        let told = BiasPosterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
-        assert_eq!(told.mean[1], 0.0);
-        assert!(told.var(&vec![(1, 1.0)]) >= 0.9 * 300.0 * 300.0);
-        assert!(told.var(&vec![(0, 1.0)]) < 200.0 * 200.0);
+        let posterior = BiasPosterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
+        assert_eq!(posterior.mean[1], 0.0);
+        assert!(posterior.var(&vec![(1, 1.0)]) >= 0.9 * 300.0 * 300.0);
+        assert!(posterior.var(&vec![(0, 1.0)]) < 200.0 * 200.0);
     }
 }

@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 
 /// Number of bursts before and after a burst. The shortest round trip among them is taken as that of an empty
 /// path.
-const WINDOW: usize = 24;
+const WINDOW_BURSTS: usize = 24;
 /// Share of a burst's spread that is possible as the error of its best probes.
-const SHARE_OF_SPREAD: f64 = 0.5;
+const SPREAD_SHARE: f64 = 0.5;
 /// Standard deviation of the common error of all probes of a burst, as a share of the round trip. The core that
 /// wakes up for the packets is selected separately for each burst. Bursts between emulated nodes scattered by 0.4 %
 /// with kernel times, by 2.1 % with times of the programs on busy cores. No card that moderates interrupts was
 /// measured; it may do worse.
-const COMMON: f64 = 0.03;
+const COMMON_ERROR_SHARE: f64 = 0.03;
 /// The same for the last burst if it has no kernel receive times: programs end, and the scheduler reassigns
 /// cores.
-const COMMON_AT_END: f64 = 0.1;
+const LAST_COMMON_ERROR_SHARE: f64 = 0.1;
 /// Error of the difference of two clock readings, ns.
-pub(super) const GRAIN: f64 = 20.0;
+pub(super) const READING_ERROR_NS: f64 = 20.0;
 
 /// Times of one probe on its two domains.
 #[derive(Clone, Copy)]
@@ -34,42 +34,36 @@ struct Trip {
 /// The trips of one burst.
 struct Trips {
     trips: Vec<Trip>,
+    /// Mean of the middles of its trips.
+    middle: f64,
     /// Spread of the offsets of all its probes, ns.
     spread: f64,
     kernel_times: bool,
 }
 
 impl Trips {
-    fn middle(&self) -> f64 {
-        self.trips.iter().map(|t| t.middle).sum::<f64>() / self.trips.len().max(1) as f64
+    /// Returns the offset and the round trip, ns, of the shortest trip there and the shortest trip back, which
+    /// may belong to different probes. `rate` is the drift of v relative to u.
+    fn best(&self, rate: f64) -> (f64, f64) {
+        let shortest =
+            |delay: &dyn Fn(&Trip) -> f64| self.trips.iter().map(delay).fold(f64::INFINITY, f64::min);
+        let there = shortest(&|t| t.there - rate * (t.middle - self.middle));
+        let back = shortest(&|t| t.back + rate * (t.middle - self.middle));
+        ((there - back) / 2.0, (there + back).max(0.0))
     }
-}
-
-/// Summary of one burst.
-struct Best {
-    middle: f64,
-    offset: f64,
-    round_trip: f64,
-    spread: f64,
-    kernel_times: bool,
 }
 
 /// Returns a link for each pair of domains that probed each other.
 pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLink> {
     let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
-    for burst in bursts {
-        let Some((ends, trips)) = trips(burst, domains) else { continue };
-        by_ends.entry(ends).or_default().push(Trips {
-            trips,
-            spread: burst.spread.max(0) as f64,
-            kernel_times: burst.kernel_times,
-        });
+    for (ends, trips) in bursts.iter().filter_map(|burst| trips(burst, domains)) {
+        by_ends.entry(ends).or_default().push(trips);
     }
     by_ends.into_iter().map(|((u, v), bursts)| link(u, v, bursts)).collect()
 }
 
 /// Returns the plausible trips of a burst, from the point of view of the end with the lower place.
-fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), Vec<Trip>)> {
+fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), Trips)> {
     let (from, prober) = domains.get(burst.from)?;
     let (to, answerer) = domains.get(burst.to)?;
     if from == to || !prober.has_raw || !answerer.has_raw {
@@ -94,38 +88,44 @@ fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), V
     trips.sort_by(|a, b| {
         a.middle.total_cmp(&b.middle).then(a.there.total_cmp(&b.there)).then(a.back.total_cmp(&b.back))
     });
-    (!trips.is_empty()).then_some(((from.min(to), from.max(to)), trips))
+    if trips.is_empty() {
+        return None;
+    }
+    let middle = trips.iter().map(|t| t.middle).sum::<f64>() / trips.len() as f64;
+    let (spread, kernel_times) = (burst.spread.max(0) as f64, burst.kernel_times);
+    Some(((from.min(to), from.max(to)), Trips { trips, middle, spread, kernel_times }))
 }
 
 fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
     bursts.sort_by(|a, b| {
         let first = |burst: &Trips| burst.trips.first().map_or(0.0, |t| t.there);
-        let middles = a.middle().total_cmp(&b.middle());
+        let middles = a.middle.total_cmp(&b.middle);
         middles.then(first(a).total_cmp(&first(b))).then(a.spread.total_cmp(&b.spread))
     });
-    let rough: Vec<(f64, f64)> =
-        bursts.iter().map(|burst| (burst.middle(), best(burst, 0.0).offset)).collect();
+    let rough: Vec<(f64, f64)> = bursts.iter().map(|burst| (burst.middle, burst.best(0.0).0)).collect();
     let rate = robust::slope(&rough);
     // A drift that is larger than that of any clock is caused by delays.
     let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
-    let best: Vec<Best> = bursts.iter().map(|burst| best(burst, rate)).collect();
+    let best: Vec<(f64, f64)> = bursts.iter().map(|burst| burst.best(rate)).collect();
     let pairs = (0..best.len())
         .map(|i| {
-            let near = &best[i.saturating_sub(WINDOW)..best.len().min(i + WINDOW + 1)];
-            let b = &best[i];
-            let alike = near.iter().filter(|other| other.kernel_times == b.kernel_times);
-            let floor = alike.map(|other| other.round_trip).fold(f64::INFINITY, f64::min);
+            let window = i.saturating_sub(WINDOW_BURSTS)..best.len().min(i + WINDOW_BURSTS + 1);
+            let (burst, (offset, round_trip)) = (&bursts[i], best[i]);
+            let alike = window.filter(|&other| bursts[other].kernel_times == burst.kernel_times);
+            let floor = alike.map(|other| best[other].1).fold(f64::INFINITY, f64::min);
             // The difference between the two one-way delays is uniformly distributed up to the sum of their
             // queueing.
-            let queued = b.round_trip - floor;
-            let unsure = SHARE_OF_SPREAD * b.spread;
-            let is_last = i + 1 == best.len() && !b.kernel_times;
-            let common = if is_last { COMMON_AT_END } else { COMMON } * b.round_trip;
-            let var = (queued * queued + unsure * unsure) / 12.0 + common * common + GRAIN * GRAIN;
-            DomainPair { xu: b.middle, xv: b.middle + b.offset, var, around: 0.0 }
+            let queued = round_trip - floor;
+            let unsure = SPREAD_SHARE * burst.spread;
+            let is_last = i + 1 == best.len() && !burst.kernel_times;
+            let common = if is_last { LAST_COMMON_ERROR_SHARE } else { COMMON_ERROR_SHARE } * round_trip;
+            let var = (queued * queued + unsure * unsure) / 12.0
+                + common * common
+                + READING_ERROR_NS * READING_ERROR_NS;
+            DomainPair { xu: burst.middle, xv: burst.middle + offset, var, around: 0.0 }
         })
         .collect();
-    let round_trip = best.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
+    let round_trip = best.iter().map(|(_, round_trip)| *round_trip).fold(f64::INFINITY, f64::min);
     ClockLink {
         u,
         v,
@@ -135,21 +135,5 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
         round_trip,
         uneven: 0.0,
         jitter: 0.0,
-    }
-}
-
-/// Combines the shortest trip there and the shortest trip back, which may belong to different probes. `rate` is
-/// the drift of v relative to u.
-fn best(burst: &Trips, rate: f64) -> Best {
-    let middle = burst.middle();
-    let shortest = |delay: &dyn Fn(&Trip) -> f64| burst.trips.iter().map(delay).fold(f64::INFINITY, f64::min);
-    let there = shortest(&|t| t.there - rate * (t.middle - middle));
-    let back = shortest(&|t| t.back + rate * (t.middle - middle));
-    Best {
-        middle,
-        offset: (there - back) / 2.0,
-        round_trip: (there + back).max(0.0),
-        spread: burst.spread,
-        kernel_times: burst.kernel_times,
     }
 }

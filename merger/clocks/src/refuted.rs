@@ -10,20 +10,20 @@ use super::smoother::TrackSample;
 use super::track::SECOND;
 
 /// Number of standard deviations that noise explains.
-const NOISE: f64 = 3.0;
+const NOISE_DEVIATIONS: f64 = 3.0;
 
 /// Returns whether, at most knots, `other` is further from the probes' track than the bounds allow, or less
-/// accurate than the bounds from probes alone. `certain` has the certain bounds of the probes' own track.
-pub(super) fn is_refuted(probes: &DomainTrack, certain: &CertainBounds, other: &DomainTrack) -> bool {
+/// accurate than the bounds from probes alone. `bounds` has the certain bounds of the probes' own track.
+pub(super) fn is_refuted(probes: &DomainTrack, bounds: &CertainBounds, other: &DomainTrack) -> bool {
     let (mut all, mut refuted) = (0, 0);
-    for (knot, bound) in probes.track.knots.iter().zip(&certain.at_knots) {
+    for (knot, bound) in probes.track.knots.iter().zip(&bounds.at_knots) {
         let Some((low, high)) = bound.filter(|(low, high)| low.is_finite() && high.is_finite()) else {
             continue;
         };
         let there = other.track.at(knot.x);
         let off = there.y - knot.y;
         // A step that the probes do not show does not excuse the difference.
-        let noise = NOISE * (there.var + knot.var).sqrt() + knot.slack;
+        let noise = NOISE_DEVIATIONS * (there.var + knot.var).sqrt() + knot.slack;
         let is_off = (off - high).max(low - off) > noise;
         let is_vague = 2.0 * there.var.sqrt() + there.slack > high - low + knot.slack;
         all += 1;
@@ -33,21 +33,20 @@ pub(super) fn is_refuted(probes: &DomainTrack, certain: &CertainBounds, other: &
 }
 
 /// Number of parts of a run that are compared with each other.
-const PARTS: usize = 4;
+const RUN_PARTS: usize = 4;
 
 /// Returns whether collectives move relative to probes between parts of the run, by more than both error bounds.
 /// Ranks then leave late for some time, and no constant corrects that. Times near a step are not compared. A node
 /// that left collectives 20 us late from some time on moved the estimate by 10.5 us, at an error bound of 2.3 us.
 pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> bool {
-    let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
-    let (Some((a, b)), Some((c, d))) = (ends(probes), ends(collectives)) else { return false };
-    let (from, to) = (a.max(c), b.min(d));
+    let Some((from, to)) = probes.track.common_span(&collectives.track) else { return false };
     // Sum of the differences, sum of their variances, and count.
-    let mut parts = [(0.0, 0.0, 0.0); PARTS];
+    let mut parts = [(0.0, 0.0, 0.0); RUN_PARTS];
     for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {
         let other = probes.track.at(knot.x);
-        let part = ((knot.x - from) / (to - from) * PARTS as f64) as usize;
-        if let Some(part) = parts.get_mut(part.min(PARTS - 1)).filter(|_| knot.slack + other.slack == 0.0) {
+        let part = ((knot.x - from) / (to - from) * RUN_PARTS as f64) as usize;
+        if let Some(part) = parts.get_mut(part.min(RUN_PARTS - 1)).filter(|_| knot.slack + other.slack == 0.0)
+        {
             part.0 += knot.y - other.y;
             part.1 += knot.var + other.var;
             part.2 += 1.0;
@@ -66,7 +65,7 @@ pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> boo
 /// Tracks and bounds of each domain from probes alone.
 pub(super) struct ProbedLinks<'a> {
     pub(super) located: &'a [Option<DomainTrack>],
-    pub(super) certain: &'a [CertainBounds],
+    pub(super) bounds: &'a [CertainBounds],
 }
 
 impl ProbedLinks<'_> {
@@ -77,7 +76,7 @@ impl ProbedLinks<'_> {
     pub(super) fn refutes(&self, domain: usize, sample: &TrackSample) -> bool {
         let Some(probes) = &self.located[domain] else { return false };
         let track = &probes.track;
-        let Some((low, high)) = self.certain[domain].near(track, sample.x) else { return false };
+        let Some((low, high)) = self.bounds[domain].around(track, sample.x) else { return false };
         let there = track.at(sample.x);
         let after = track.knots.partition_point(|k| k.x <= sample.x);
         let around = (after.checked_sub(1).and_then(|i| track.knots.get(i)), track.knots.get(after));
@@ -87,6 +86,7 @@ impl ProbedLinks<'_> {
             _ => 0.0,
         };
         let off = sample.y - there.y;
-        (off - high).max(low - off) > NOISE * (there.var + wander + sample.var).sqrt() + there.slack
+        (off - high).max(low - off)
+            > NOISE_DEVIATIONS * (there.var + wander + sample.var).sqrt() + there.slack
     }
 }

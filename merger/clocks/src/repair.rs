@@ -4,7 +4,7 @@
 //! that a single shift explains are thus not repaired by many small moves. In recorded runs on shared cores, aligned
 //! by collectives alone, 12 of 1,052 violations remained, 5 of them out of reach of the error bounds.
 
-use super::causality::{CausalityCheck, causality};
+use super::causality::CausalityCheck;
 use super::fit::DomainFit;
 use super::observations::{ClockObservations, RankInterval, WaitRelation};
 use super::time_map::TimeMap;
@@ -12,10 +12,10 @@ use super::track::SECOND;
 use rpd_shard::model::LocalNs;
 
 /// Number of parts into which each stretch is divided for the next round.
-const FINER: usize = 4;
+const STRETCH_DIVISOR: usize = 4;
 /// Share of a violation that each pass over the collectives removes. It decreases, so that contradicting
 /// collectives converge to the middle.
-const PASSES: [f64; 8] = [1.0, 1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15];
+const PASS_SHARES: [f64; 8] = [1.0, 1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15];
 
 /// Result of a repair.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,43 +28,45 @@ pub struct RepairedTimes {
     pub moved: i64,
 }
 
-/// Moves the maps so that as few collectives as possible are in the wrong order. Each map moves by at most its
-/// error bound and stays monotonic; the reference does not move.
-pub fn repair_causality(observations: &ClockObservations, fits: &mut [DomainFit]) -> RepairedTimes {
-    let before = causality(observations, fits);
-    if before.violations == 0 {
-        return RepairedTimes { left: before, ..RepairedTimes::default() };
-    }
-    let mut moves = Moves::new(observations, fits);
-    let out_of_reach = moves.out_of_reach();
-    let mut left = before;
-    let mut best: Vec<TimeMap> = fits.iter().map(|f| f.map.clone()).collect();
-    let first = best.clone();
-    loop {
-        moves.reduce_violations();
-        fits.iter_mut().zip(&first).zip(&moves.domains).for_each(|((fit, first), domain)| {
-            fit.map = domain.moved(fit, first);
+impl ClockObservations {
+    /// Moves the maps so that as few collectives as possible are in the wrong order. Each map moves by at most
+    /// its error bound and stays monotonic; the reference does not move.
+    pub fn repair_causality(&self, fits: &mut [DomainFit]) -> RepairedTimes {
+        let before = self.causality(fits);
+        if before.violations == 0 {
+            return RepairedTimes { left: before, ..RepairedTimes::default() };
+        }
+        let mut moves = Moves::new(self, fits);
+        let out_of_reach = moves.out_of_reach();
+        let mut left = before;
+        let mut best: Vec<TimeMap> = fits.iter().map(|f| f.map.clone()).collect();
+        let first = best.clone();
+        loop {
+            moves.reduce_violations();
+            fits.iter_mut().zip(&first).zip(&moves.domains).for_each(|((fit, first), domain)| {
+                fit.map = domain.moved(fit, first);
+            });
+            let now = self.causality(fits);
+            if now.violations < left.violations {
+                left = now;
+                best = fits.iter().map(|f| f.map.clone()).collect();
+            }
+            if left.violations <= out_of_reach || !moves.refine() {
+                break;
+            }
+        }
+        let moved = best.iter().zip(&first).flat_map(|(after, before)| {
+            after.bends().map(|at| after.map(at).ns().saturating_sub(before.map(at).ns()).saturating_abs())
         });
-        let now = causality(observations, fits);
-        if now.violations < left.violations {
-            left = now;
-            best = fits.iter().map(|f| f.map.clone()).collect();
-        }
-        if left.violations <= out_of_reach || !moves.refine() {
-            break;
-        }
+        let moved = moved.max().unwrap_or(0);
+        fits.iter_mut().zip(best).for_each(|(fit, map)| fit.map = map);
+        RepairedTimes { out_of_reach: out_of_reach.min(left.violations), left, moved }
     }
-    let moved = best.iter().zip(&first).flat_map(|(after, before)| {
-        after.bends().map(|at| after.map(at).ns().saturating_sub(before.map(at).ns()).saturating_abs())
-    });
-    let moved = moved.max().unwrap_or(0);
-    fits.iter_mut().zip(best).for_each(|(fit, map)| fit.map = map);
-    RepairedTimes { out_of_reach: out_of_reach.min(left.violations), left, moved }
 }
 
 /// The collectives, and the current moves of all domains.
 struct Moves {
-    meetings: Vec<(WaitRelation, Vec<Guest>)>,
+    collectives: Vec<(WaitRelation, Vec<RankTimes>)>,
     domains: Vec<Domain>,
     /// Number of times of a domain in one stretch.
     stride: usize,
@@ -72,7 +74,7 @@ struct Moves {
 
 /// A rank in a collective; entry and exit are indices into the times of its domain.
 #[derive(Clone, Copy)]
-struct Guest {
+struct RankTimes {
     domain: usize,
     rank: u32,
     enter: usize,
@@ -101,8 +103,8 @@ impl Moves {
     fn new(observations: &ClockObservations, fits: &[DomainFit]) -> Moves {
         let known = |a: &&RankInterval| a.exit >= a.enter && (a.domain as usize) < fits.len();
         let mut domains: Vec<Domain> = fits.iter().map(|_| Domain::default()).collect();
-        for attendance in observations.meetings.iter().flat_map(|m| m.attendances.iter().filter(known)) {
-            domains[attendance.domain as usize].times.extend([attendance.enter.0, attendance.exit.0]);
+        for interval in observations.collectives.iter().flat_map(|m| m.intervals.iter().filter(known)) {
+            domains[interval.domain as usize].times.extend([interval.enter.0, interval.exit.0]);
         }
         for (domain, fit) in domains.iter_mut().zip(fits) {
             domain.times.sort_unstable();
@@ -115,54 +117,54 @@ impl Moves {
             domain.moves = vec![0.0];
             domain.bends = vec![true];
         }
-        let guest = |a: &RankInterval| {
+        let rank_times = |a: &RankInterval| {
             let domain = a.domain as usize;
             let place = |at: LocalNs| domains[domain].times.partition_point(|t| *t < at.0);
-            Guest { domain, rank: a.rank, enter: place(a.enter), exit: place(a.exit) }
+            RankTimes { domain, rank: a.rank, enter: place(a.enter), exit: place(a.exit) }
         };
-        let meetings = observations.meetings.iter().map(|meeting| {
-            (meeting.needs, meeting.attendances.iter().filter(known).map(guest).collect::<Vec<_>>())
+        let collectives = observations.collectives.iter().map(|collective| {
+            (collective.waits, collective.intervals.iter().filter(known).map(rank_times).collect::<Vec<_>>())
         });
-        let meetings =
-            meetings.filter(|(needs, guests)| *needs != WaitRelation::Nothing && guests.len() > 1).collect();
+        let collectives =
+            collectives.filter(|(waits, ranks)| *waits != WaitRelation::Nothing && ranks.len() > 1).collect();
         let longest = domains.iter().map(|d| d.times.len()).max().unwrap_or(0);
-        Moves { meetings, domains, stride: longest.next_power_of_two().max(1) }
+        Moves { collectives, domains, stride: longest.next_power_of_two().max(1) }
     }
 
     /// Counts the ranks that left before another one entered, even with both times moved to the ends of their
     /// error bounds.
     fn out_of_reach(&self) -> u64 {
-        let early = |g: &Guest| self.domains[g.domain].end(g.enter, -1.0);
-        let late = |g: &Guest| self.domains[g.domain].end(g.exit, 1.0);
-        let out_of_reach = |(needs, guests): &(WaitRelation, Vec<Guest>)| {
-            let awaited: Vec<&Guest> = guests.iter().filter(|g| is_awaited(*needs, g)).collect();
+        let early = |g: &RankTimes| self.domains[g.domain].end(g.enter, -1.0);
+        let late = |g: &RankTimes| self.domains[g.domain].end(g.exit, 1.0);
+        let out_of_reach = |(waits, ranks): &(WaitRelation, Vec<RankTimes>)| {
+            let awaited: Vec<&RankTimes> = ranks.iter().filter(|g| waits.is_awaited(g.rank)).collect();
             // The two latest entries of different domains: within a domain there are no violations.
-            let key = |g: &&&Guest| (early(g), g.rank);
+            let key = |g: &&&RankTimes| (early(g), g.rank);
             let first = awaited.iter().max_by_key(key);
             let second =
                 awaited.iter().filter(|g| first.is_none_or(|f| f.domain != g.domain)).max_by_key(key);
-            let is_out = |g: &&Guest| {
+            let is_out = |g: &&RankTimes| {
                 let other = if first.is_some_and(|f| f.domain == g.domain) { second } else { first };
-                waits(*needs, g) && other.is_some_and(|other| early(other) > late(g))
+                waits.is_waiting(g.rank) && other.is_some_and(|other| early(other) > late(g))
             };
-            guests.iter().filter(is_out).count() as u64
+            ranks.iter().filter(is_out).count() as u64
         };
-        self.meetings.iter().map(out_of_reach).sum()
+        self.collectives.iter().map(out_of_reach).sum()
     }
 
     /// Moves the current knots until as few collectives as possible are in the wrong order.
     fn reduce_violations(&mut self) {
-        let mut best = (self.violations(), self.kept());
-        for share in PASSES {
+        let mut best = (self.violations(), self.snapshot());
+        for share in PASS_SHARES {
             if best.0 == 0 {
                 break;
             }
-            let Moves { meetings, domains, .. } = self;
-            meetings.iter().for_each(|(needs, guests)| relieve(*needs, guests, domains, share));
+            let Moves { collectives, domains, .. } = self;
+            collectives.iter().for_each(|(waits, ranks)| relieve(*waits, ranks, domains, share));
             domains.iter_mut().for_each(Domain::put_in_order);
             let violations = self.violations();
             if violations < best.0 {
-                best = (violations, self.kept());
+                best = (violations, self.snapshot());
             }
         }
         for (domain, (moves, bends)) in self.domains.iter_mut().zip(best.1) {
@@ -170,14 +172,14 @@ impl Moves {
         }
     }
 
-    fn kept(&self) -> Vec<(Vec<f64>, Vec<bool>)> {
+    fn snapshot(&self) -> Vec<(Vec<f64>, Vec<bool>)> {
         self.domains.iter().map(|d| (d.moves.clone(), d.bends.clone())).collect()
     }
 
     fn violations(&self) -> u64 {
         let mut count = 0;
-        for (needs, guests) in &self.meetings {
-            violations(*needs, guests, &self.domains, |_, _, _| count += 1);
+        for (waits, ranks) in &self.collectives {
+            violations(*waits, ranks, &self.domains, |_, _, _| count += 1);
         }
         count
     }
@@ -187,55 +189,37 @@ impl Moves {
         if self.stride <= 1 {
             return false;
         }
-        self.stride = (self.stride / FINER).max(1);
+        self.stride = (self.stride / STRETCH_DIVISOR).max(1);
         let stride = self.stride;
         self.domains.iter_mut().for_each(|domain| domain.refine(stride));
         true
     }
 }
 
-/// Returns whether other ranks wait for this rank.
-fn is_awaited(needs: WaitRelation, guest: &Guest) -> bool {
-    match needs {
-        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => true,
-        WaitRelation::AllOfRoot(root) => guest.rank == root,
-        WaitRelation::Nothing => false,
-    }
-}
-
-/// Returns whether this rank waits for others.
-fn waits(needs: WaitRelation, guest: &Guest) -> bool {
-    match needs {
-        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::AllOfRoot(_) => true,
-        WaitRelation::RootOfAll(root) => guest.rank == root,
-        WaitRelation::Nothing => false,
-    }
-}
-
 /// Calls `each` with the rank that left too early, the rank for which it should have waited, and the violation
 /// in ns.
 fn violations(
-    needs: WaitRelation,
-    guests: &[Guest],
+    waits: WaitRelation,
+    ranks: &[RankTimes],
     domains: &[Domain],
-    mut each: impl FnMut(&Guest, &Guest, i64),
+    mut each: impl FnMut(&RankTimes, &RankTimes, i64),
 ) {
-    let entered = |g: &Guest| domains[g.domain].job(g.enter);
-    let last = guests.iter().filter(|g| is_awaited(needs, g)).max_by_key(|g| (entered(g), g.rank));
+    let entered = |g: &RankTimes| domains[g.domain].job(g.enter);
+    let last = ranks.iter().filter(|g| waits.is_awaited(g.rank)).max_by_key(|g| (entered(g), g.rank));
     let Some(last) = last else { return };
     let at = entered(last);
-    for guest in guests.iter().filter(|g| g.domain != last.domain && waits(needs, g)) {
-        let late = at.saturating_sub(domains[guest.domain].job(guest.exit));
+    for rank in ranks.iter().filter(|g| g.domain != last.domain && waits.is_waiting(g.rank)) {
+        let late = at.saturating_sub(domains[rank.domain].job(rank.exit));
         if late > 0 {
-            each(guest, last, late);
+            each(rank, last, late);
         }
     }
 }
 
 /// Removes a share of the violations of a collective. The rank with more room left moves further.
-fn relieve(needs: WaitRelation, guests: &[Guest], domains: &mut [Domain], share: f64) {
+fn relieve(waits: WaitRelation, ranks: &[RankTimes], domains: &mut [Domain], share: f64) {
     let mut found = Vec::new();
-    violations(needs, guests, domains, |leaver, enterer, _| found.push((*leaver, *enterer)));
+    violations(waits, ranks, domains, |leaver, enterer, _| found.push((*leaver, *enterer)));
     for (leaver, enterer) in found {
         // Another violation of this collective may have moved the two already.
         let (left, entered) =

@@ -5,17 +5,10 @@ pub(super) const DEVIATION: f64 = 1.4826;
 
 /// Returns the median; `None` for an empty slice. Reorders `values`.
 pub fn median(values: &mut [f64]) -> Option<f64> {
-    quantile(values, 0.5)
-}
-
-/// Returns the value below which a share of the values lies; `None` for an empty slice. Reorders `values`.
-pub(super) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
-    let place = last as f64 * share;
-    let low = place.floor() as usize;
-    let (_, &mut at, above) = values.select_nth_unstable_by(low.min(last), f64::total_cmp);
+    let (_, &mut at, above) = values.select_nth_unstable_by(last / 2, f64::total_cmp);
     let next = above.iter().copied().min_by(f64::total_cmp).unwrap_or(at);
-    Some(at + (next - at) * (place - low as f64))
+    Some(at + (next - at) * if last % 2 == 0 { 0.0 } else { 0.5 })
 }
 
 /// Returns the standard deviation, estimated from the median absolute deviation from `middle`. Overwrites

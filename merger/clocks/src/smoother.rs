@@ -45,37 +45,37 @@ pub(super) struct SmoothedTrack {
 /// Degrees of freedom of the noise. Its tails are heavy.
 const FREEDOM: f64 = 3.0;
 /// Square of the number of standard deviations above which a sample is rejected.
-const REJECT: f64 = 36.0;
+const MAX_SQUARED_DEVIATION: f64 = 36.0;
 /// Number of consecutive rejects that count as a step of the clock if they agree with each other.
-const REJECTS: usize = 5;
+const MIN_REJECTS: usize = 5;
 /// The same number at the end of the samples.
-const REJECTS_AT_END: usize = 2;
+const MIN_REJECTS_AT_END: usize = 2;
 /// If there are probes, at least this many of the rejects must be probes; at the end, one.
-const PROBED_REJECTS: usize = 2;
+const MIN_PROBED_REJECTS: usize = 2;
 /// Cost of a step, in units of the likelihood. Steps are rare.
-const JUMP: f64 = 30.0;
+const STEP_COST: f64 = 30.0;
 /// Variance of a rate before any sample: 100 ppm.
-const ANY_RATE: f64 = 1e5 * 1e5;
+const INITIAL_RATE_VAR: f64 = 1e5 * 1e5;
 /// Variance that a step may add to that of the rate: 5 ppm.
-const JUMPED_RATE: f64 = 5e3 * 5e3;
+const STEP_RATE_VAR: f64 = 5e3 * 5e3;
 /// Usual random walk of a crystal, (ns/s)^2/s, and the standard deviation of its logarithm. With a larger
 /// deviation, the walk would absorb occasional disturbed bursts of a busy node.
 const USUAL_WALK: (f64, f64) = (20.0, 1.5);
 /// Maximum random walk of a crystal, ln of (ns/s)^2/s. Anything above is noise.
-const MOST_WALK: f64 = 11.5;
+const MAX_WALK: f64 = 11.5;
 /// Gaps longer than this get additional knots, ns.
-const GAP: f64 = 8.0 * SECOND;
+const MAX_GAP_NS: f64 = 8.0 * SECOND;
 /// Up to this many samples may share nearly the same error, so their agreement does not reduce the noise scale.
 /// Errors of busy nodes stay alike for up to a third of a run.
-const TELLING: f64 = 16.0;
+const MAX_CORRELATED_SAMPLES: f64 = 16.0;
 /// Maximum number of knots in one gap.
-const GAP_KNOTS: usize = 16;
+const MAX_GAP_KNOTS: usize = 16;
 /// The likelihood of many points is computed from this number of stretches.
-const PARTS: usize = 3;
+const STRETCHES: usize = 3;
 /// Number of points of such a stretch.
-const PART: usize = 80;
+const STRETCH_POINTS: usize = 80;
 /// Number of rounds of reweighting by the smoothed residuals.
-const ROUNDS: usize = 3;
+const WEIGHTING_ROUNDS: usize = 3;
 
 /// Returns the track through samples in order of x; `None` without samples.
 pub(super) fn smooth(samples: &[TrackSample], noise: LinkNoise) -> Option<SmoothedTrack> {
@@ -84,7 +84,7 @@ pub(super) fn smooth(samples: &[TrackSample], noise: LinkNoise) -> Option<Smooth
     let (walk, scale) = likeliest(&points, noise);
     let Explored { starts, mut weights, .. } = explore(&points, walk, scale);
     let mut track = ClockTrack { walk, ..ClockTrack::default() };
-    for _ in 0..ROUNDS {
+    for _ in 0..WEIGHTING_ROUNDS {
         track = pieces(&points, &weights, &starts, walk, scale);
         for (point, weight) in points.iter().zip(&mut weights) {
             let off = point.y - track.at(point.t * SECOND).y;
@@ -155,13 +155,13 @@ struct State {
 
 impl State {
     fn start(point: &Point, scale: f64) -> State {
-        State { t: point.t, y: point.y, rate: 0.0, yy: point.var * scale, yr: 0.0, rr: ANY_RATE }
+        State { t: point.t, y: point.y, rate: 0.0, yy: point.var * scale, yr: 0.0, rr: INITIAL_RATE_VAR }
     }
 
     /// Returns the state after a step of y.
     fn restart(&self, point: &Point, scale: f64) -> State {
         let at = self.forecast(point.t, 0.0);
-        State { y: point.y, yy: point.var * scale, yr: 0.0, rr: at.rr + JUMPED_RATE, ..at }
+        State { y: point.y, yy: point.var * scale, yr: 0.0, rr: at.rr + STEP_RATE_VAR, ..at }
     }
 
     fn forecast(&self, t: f64, walk: f64) -> State {
@@ -224,21 +224,21 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
         let weight = ((FREEDOM + 1.0) / (FREEDOM + ratio)).min(1.0);
         found.weights[i] = weight;
         i += 1;
-        if ratio <= REJECT {
+        if ratio <= MAX_SQUARED_DEVIATION {
             rejects = 0;
             state = ahead.update(point.y, var / weight);
             continue;
         }
         rejects += 1;
         let at_end = i == points.len();
-        let enough = if at_end { REJECTS_AT_END } else { REJECTS };
+        let enough = if at_end { MIN_REJECTS_AT_END } else { MIN_REJECTS };
         let start = i - rejects;
         let probes = points[start..i].iter().filter(|point| point.is_probed).count();
-        let is_seen = !are_probed || probes >= if at_end { 1 } else { PROBED_REJECTS };
+        let is_seen = !are_probed || probes >= if at_end { 1 } else { MIN_PROBED_REJECTS };
         let may_jump = is_seen && rejects >= enough && found.starts.len() <= 2 + points.len() / 50;
         if may_jump && agree(&trusted.0, &points[start..i], scale) {
             found.starts.push(start);
-            found.cost = trusted.1 + JUMP;
+            found.cost = trusted.1 + STEP_COST;
             found.weights[start] = 1.0;
             state = trusted.0.restart(&points[start], scale);
             (rejects, i) = (0, start + 1);
@@ -263,7 +263,7 @@ fn agree(from: &State, points: &[Point], scale: f64) -> bool {
         let noise = 6.0 * (p.var * scale + from.forecast(p.t, 0.0).yy).sqrt();
         (off(p) - jump).abs() <= noise.min(0.5 * jump.abs()).max(0.2 * jump.abs())
     });
-    agreeing.count() + points.len() / REJECTS >= points.len()
+    agreeing.count() + points.len() / MIN_REJECTS >= points.len()
 }
 
 /// Returns the random walk and the noise scale under which the points are likeliest.
@@ -274,28 +274,31 @@ fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
         LinkNoise::Scaled => 0.4,
     };
     let parts = parts(points);
-    let least = -(points.len() as f64 / TELLING).ln().max(0.0);
+    let least = -(points.len() as f64 / MAX_CORRELATED_SAMPLES).ln().max(0.0);
     let cost = |walk: f64, scale: f64| {
-        let usual = (walk - USUAL_WALK.0.ln()) / USUAL_WALK.1;
-        let cost: f64 = parts.iter().map(|part| explore(part, walk.exp(), scale.exp()).cost).sum();
-        let cost = cost + usual * usual + (scale / unsure_scale).powi(2);
         if scale < least {
             return f64::INFINITY;
         }
-        if cost.is_nan() || scale < least { f64::INFINITY } else { cost }
+        let usual = (walk - USUAL_WALK.0.ln()) / USUAL_WALK.1;
+        let cost: f64 = parts.iter().map(|part| explore(part, walk.exp(), scale.exp()).cost).sum();
+        cost + usual * usual + (scale / unsure_scale).powi(2)
     };
     // Works with logarithms from here on: a coarse search over the walk, then halved steps over both values.
     let coarse = (-2..=4).map(|i| 2.5 * f64::from(i));
     let mut best = (f64::INFINITY, USUAL_WALK.0.ln(), 0.0);
-    // Samples that are much noisier than stated look like an unstable clock at short range.
-    let rough = roughness(points).ln();
-    for (walk, scale) in coarse.flat_map(|walk| [(walk, 0.0), (walk, rough)]) {
-        if scale != 0.0 && rough < 3.0 {
-            continue;
-        }
+    // A cost that is not a number is never below the best one.
+    let keep_better = |best: &mut (f64, f64, f64), walk: f64, scale: f64| {
         let here = cost(walk, scale);
         if here < best.0 {
-            best = (here, walk, scale);
+            *best = (here, walk, scale);
+        }
+    };
+    // Samples that are much noisier than stated look like an unstable clock at short range.
+    let rough = roughness(points).ln();
+    for walk in coarse {
+        keep_better(&mut best, walk, 0.0);
+        if rough >= 3.0 {
+            keep_better(&mut best, walk, rough);
         }
     }
     let mut step = 1.25;
@@ -304,12 +307,8 @@ fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
         for (walk, scale) in
             [(walk + step, scale), (walk - step, scale), (walk, scale + step), (walk, scale - step)]
         {
-            if walk > MOST_WALK {
-                continue;
-            }
-            let here = cost(walk, scale);
-            if here < best.0 {
-                best = (here, walk, scale);
+            if walk <= MAX_WALK {
+                keep_better(&mut best, walk, scale);
             }
         }
         if (best.1, best.2) == (walk, scale) {
@@ -337,11 +336,11 @@ fn roughness(points: &[Point]) -> f64 {
 
 /// Returns all points or, if there are many, some stretches, which suffice to estimate two numbers.
 fn parts(points: &[Point]) -> Vec<&[Point]> {
-    if points.len() <= PARTS * PART {
+    if points.len() <= STRETCHES * STRETCH_POINTS {
         return vec![points];
     }
-    let apart = (points.len() - PART) / (PARTS - 1);
-    points.windows(PART).step_by(apart.max(1)).collect()
+    let apart = (points.len() - STRETCH_POINTS) / (STRETCHES - 1);
+    points.windows(STRETCH_POINTS).step_by(apart.max(1)).collect()
 }
 
 /// Smooths each piece between steps separately; x in ns since the first point.
@@ -352,10 +351,7 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         let end = starts.get(i + 1).copied().unwrap_or(points.len());
         let Some(first) = points.get(start) else { continue };
         let noise = |at: usize| points[at].var * scale / weights[at].max(1e-9);
-        let begin = match &carried {
-            Some(state) => state.restart(first, 1.0),
-            None => State::start(first, 1.0),
-        };
+        let begin = carried.map_or(State::start(first, 1.0), |state| state.restart(first, 1.0));
         let mut ahead = vec![begin];
         let mut states = vec![State { yy: noise(start), ..begin }];
         for at in start + 1..end {
@@ -363,8 +359,8 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
             // If the rate may change much between two points, the error bound between them is wider than at the
             // points.
             let bulge = walk * (to - from).powi(3) / 192.0 > 0.25 * noise(at);
-            let between =
-                (((to - from) * SECOND / GAP).ceil() as usize).clamp(if bulge { 2 } else { 1 }, GAP_KNOTS);
+            let between = (((to - from) * SECOND / MAX_GAP_NS).ceil() as usize)
+                .clamp(if bulge { 2 } else { 1 }, MAX_GAP_KNOTS);
             for k in 1..=between {
                 let t = if k == between { to } else { from + (to - from) * k as f64 / between as f64 };
                 let Some(last) = states.last() else { break };

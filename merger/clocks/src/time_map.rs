@@ -20,21 +20,16 @@ struct MapKnot {
 }
 
 /// Limit of an extended rate. No clock reaches it, but invalid input may.
-const ANY_RATE: f64 = 0.5;
+const MAX_RATE: f64 = 0.5;
 /// Number of times of a column that are mapped together.
-const TOGETHER: usize = 1024;
-/// 1.5 * 2^52. If a number below [`SMALL`] is added, it is in the lowest bits, rounded to an integer, half to
+const BATCH_TIMES: usize = 1024;
+/// 1.5 * 2^52. If a number below [`MAX_EXACT`] is added, it is in the lowest bits, rounded to an integer, half to
 /// even. Processors have vector instructions for `f64`, but mostly none that round or convert to 64 bits.
-const MAGIC: f64 = 6_755_399_441_055_744.0;
+const ROUNDING_NUMBER: f64 = 6_755_399_441_055_744.0;
 /// 2^51, 26 days in ns.
-const SMALL: i64 = 1 << 51;
+const MAX_EXACT: i64 = 1 << 51;
 
 impl TimeMap {
-    /// Returns a map that leaves times unchanged.
-    pub fn identity() -> TimeMap {
-        TimeMap::default()
-    }
-
     /// Returns a map that adds `offset` ns to all times.
     pub fn shift(offset: i64) -> TimeMap {
         TimeMap { knots: vec![MapKnot { local: 0, job: offset, rate: 0.0 }] }
@@ -44,10 +39,10 @@ impl TimeMap {
     /// counts. Job times that decrease are replaced by the latest one before.
     pub fn through(mut points: Vec<(i64, i64)>) -> TimeMap {
         points.sort_unstable();
-        points.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
+        points.dedup_by(|later, first| {
+            let same = later.0 == first.0;
             if same {
-                kept.1 = later.1;
+                first.1 = later.1;
             }
             same
         });
@@ -60,12 +55,11 @@ impl TimeMap {
             points.iter().map(|&(local, job)| MapKnot { local, job, rate: 0.0 }).collect();
         for i in 1..knots.len() {
             let (a, b) = (knots[i - 1], knots[i]);
-            let (local, job) =
-                (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
+            let (local, job) = a.distance_to(&b);
             knots[i - 1].rate = (job - local) as f64 / local as f64;
         }
         if let [.., before, last] = knots.as_mut_slice() {
-            last.rate = before.rate.clamp(-ANY_RATE, ANY_RATE);
+            last.rate = before.rate.clamp(-MAX_RATE, MAX_RATE);
         }
         TimeMap { knots }
     }
@@ -95,7 +89,7 @@ impl TimeMap {
             return;
         }
         let mut cursor = self.cursor();
-        for some in times.chunks_mut(TOGETHER) {
+        for some in times.chunks_mut(BATCH_TIMES) {
             if !cursor.map_together(some) {
                 some.iter_mut().for_each(|time| *time = cursor.map(LocalNs(*time)).ns());
             }
@@ -111,8 +105,7 @@ impl TimeMap {
     pub fn drift_ppm(&self) -> f64 {
         match (self.knots.first(), self.knots.last()) {
             (Some(a), Some(b)) if b.local > a.local && b.job > a.job => {
-                let (local, job) =
-                    (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
+                let (local, job) = a.distance_to(b);
                 (local - job) as f64 / job as f64 * 1e6
             }
             _ => 0.0,
@@ -161,7 +154,7 @@ impl MapCursor<'_> {
         let is_between = next.is_none_or(|next| high < next.local);
         // Job times increase with local ones, so a condition that holds at both ends holds between them.
         let has_room = |time| knot.exactly(time).is_some_and(|job| next.is_none_or(|next| job <= next.job));
-        if !(is_between && knot.rate.abs() <= ANY_RATE && has_room(low) && has_room(high)) {
+        if !(is_between && knot.rate.abs() <= MAX_RATE && has_room(low) && has_room(high)) {
             return false;
         }
         let (local, job, rate) = (knot.local, knot.job, knot.rate);
@@ -177,20 +170,26 @@ impl MapCursor<'_> {
     }
 }
 
-/// Returns `number * rate`, rounded to an integer. `number` and the product must be below [`SMALL`].
+/// Returns `number * rate`, rounded to an integer. `number` and the product must be below [`MAX_EXACT`].
 #[inline]
 fn product(number: i64, rate: f64) -> i64 {
-    let number = f64::from_bits((MAGIC.to_bits() as i64).wrapping_add(number) as u64) - MAGIC;
-    ((number * rate + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
+    let number =
+        f64::from_bits((ROUNDING_NUMBER.to_bits() as i64).wrapping_add(number) as u64) - ROUNDING_NUMBER;
+    ((number * rate + ROUNDING_NUMBER).to_bits() as i64).wrapping_sub(ROUNDING_NUMBER.to_bits() as i64)
 }
 
 impl MapKnot {
+    /// Returns the local and the job time between two knots, ns.
+    fn distance_to(&self, next: &MapKnot) -> (i128, i128) {
+        (i128::from(next.local) - i128::from(self.local), i128::from(next.job) - i128::from(self.job))
+    }
+
     #[inline]
     fn map(&self, local: i64, next: Option<&MapKnot>) -> i64 {
         let since = local.saturating_sub(self.local);
         // Before the first knot its rate is extended backwards, limited to a possible one.
-        let rate = if since < 0 { self.rate.clamp(-ANY_RATE, ANY_RATE) } else { self.rate };
-        let is_small = since.unsigned_abs() < SMALL.unsigned_abs() && rate.abs() <= ANY_RATE;
+        let rate = if since < 0 { self.rate.clamp(-MAX_RATE, MAX_RATE) } else { self.rate };
+        let is_small = since.unsigned_abs() < MAX_EXACT.unsigned_abs() && rate.abs() <= MAX_RATE;
         let more =
             if is_small { product(since, rate) } else { (since as f64 * rate).round_ties_even() as i64 };
         let job = self.job.saturating_add(since).saturating_add(more);
@@ -205,7 +204,7 @@ impl MapKnot {
     /// `i64`.
     fn exactly(&self, local: i64) -> Option<i64> {
         let since = local.checked_sub(self.local)?;
-        let is_small = since.unsigned_abs() < SMALL.unsigned_abs();
+        let is_small = since.unsigned_abs() < MAX_EXACT.unsigned_abs();
         let more = match is_small {
             _ if self.rate == 0.0 => 0,
             true => product(since, self.rate),
@@ -227,7 +226,7 @@ mod tests {
     #[test]
     fn identity_and_shift_are_exact_over_all_times() {
         for time in [i64::MIN, -1, 0, 1, 1_700_000_000_000_000_001, i64::MAX] {
-            assert_eq!(mapped(&TimeMap::identity(), time), time);
+            assert_eq!(mapped(&TimeMap::default(), time), time);
             assert_eq!(mapped(&TimeMap::shift(-7), time), time.saturating_sub(7));
         }
     }
@@ -258,9 +257,9 @@ mod tests {
     /// Exact value of a map through `points`, without floating point: the job time as a fraction, ns and ns per
     /// `local` ns of the segment. There must be at least 2 points, in ascending order.
     fn line(points: &[(i64, i64)], time: i64) -> (i128, i128) {
-        let behind = points.partition_point(|p| p.0 <= time).clamp(1, points.len() - 1);
+        let after = points.partition_point(|p| p.0 <= time).clamp(1, points.len() - 1);
         let [(x0, y0), (x1, y1)] =
-            [points[behind - 1], points[behind]].map(|(x, y)| (i128::from(x), i128::from(y)));
+            [points[after - 1], points[after]].map(|(x, y)| (i128::from(x), i128::from(y)));
         (y0 * (x1 - x0) + (i128::from(time) - x0) * (y1 - y0), x1 - x0)
     }
 
@@ -344,7 +343,7 @@ mod tests {
 
     #[test]
     fn halves_go_to_even_on_both_sides() {
-        for number in [-7i64, -5, -3, -1, 0, 1, 3, 5, 7, SMALL - 1, 1 - SMALL] {
+        for number in [-7i64, -5, -3, -1, 0, 1, 3, 5, 7, MAX_EXACT - 1, 1 - MAX_EXACT] {
             assert_eq!(product(number, 0.5), (number as f64 * 0.5).round_ties_even() as i64, "{number}");
             assert_eq!(product(number, -0.5), -product(number, 0.5), "{number}");
         }

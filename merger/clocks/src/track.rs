@@ -45,7 +45,7 @@ pub(super) struct ClockJump {
 pub(super) const SECOND: f64 = 1e9;
 
 /// Number of knots on each side of a guessed place that are searched first.
-const REACH: usize = 12;
+const SEARCH_REACH: usize = 12;
 
 impl ClockTrack {
     /// Returns the state at x: interpolated linearly between knots; beyond them, with the last rate and a
@@ -71,6 +71,18 @@ impl ClockTrack {
         }
     }
 
+    /// Returns x of the first and the last knot; `None` without knots.
+    pub(super) fn span(&self) -> Option<(f64, f64)> {
+        Some((self.knots.first()?.x, self.knots.last()?.x))
+    }
+
+    /// Returns the part of its span in which another track has knots, too. It may be empty, with the end before
+    /// the start.
+    pub(super) fn common_span(&self, other: &ClockTrack) -> Option<(f64, f64)> {
+        let ((a, b), (c, d)) = (self.span()?, other.span()?);
+        Some((a.max(c), b.min(d)))
+    }
+
     /// Returns the domain's x at a time of the reference.
     pub(super) fn x_at(&self, reference: f64) -> f64 {
         // Rates are far below 1, so each iteration gains several digits.
@@ -80,13 +92,13 @@ impl ClockTrack {
     /// Returns the index of the first knot after x. Knots are almost evenly spaced, so a proportional guess is
     /// close.
     fn after(&self, x: f64) -> usize {
-        let (Some(first), Some(last)) = (self.knots.first(), self.knots.last()) else { return 0 };
-        let share = (x - first.x) / (last.x - first.x).max(1.0);
+        let Some((first, last)) = self.span() else { return 0 };
+        let share = (x - first) / (last - first).max(1.0);
         let guess = (share.clamp(0.0, 1.0) * self.knots.len() as f64) as usize;
-        let (from, to) = (guess.saturating_sub(REACH), (guess + REACH).min(self.knots.len()));
+        let (from, to) = (guess.saturating_sub(SEARCH_REACH), (guess + SEARCH_REACH).min(self.knots.len()));
         let is_before = |at: usize| self.knots.get(at).is_none_or(|k| k.x <= x);
-        let near = (from == 0 || is_before(from - 1)) && (to == self.knots.len() || !is_before(to));
-        let (from, to) = if near { (from, to) } else { (0, self.knots.len()) };
+        let is_close = (from == 0 || is_before(from - 1)) && (to == self.knots.len() || !is_before(to));
+        let (from, to) = if is_close { (from, to) } else { (0, self.knots.len()) };
         from + self.knots.get(from..to).map_or(0, |knots| knots.partition_point(|k| k.x <= x))
     }
 

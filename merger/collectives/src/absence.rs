@@ -2,12 +2,12 @@
 //! of its ranks raised an error or died. The same holds for ranks that wait for messages of such a rank.
 
 use super::matched_call::CallRecord;
+use super::messages::gather;
 use super::participants::{self, JobMembers, JobParticipant};
 use super::process_calls::ProcessCollectives;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::rank_ranges;
-use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ impl IncompleteCollective {
             each_ns: times().max()?,
             comm: first.comm,
             seq: first.seq,
-            call: first.function_name(),
+            call: first.function.name().into_owned(),
             present: calls.iter().map(|call| call.participant).collect(),
         })
     }
@@ -69,18 +69,12 @@ impl IncompleteCollective {
 pub(super) fn longest(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &[ProcessCollectives],
+    processes: &[ProcessCollectives],
     own: Option<IncompleteCollective>,
 ) -> Result<Option<RankAbsence>, Failure> {
-    let mut all: Vec<IncompleteCollective> = Vec::new();
-    for message in comm.all_gather(wire::encode(&own)) {
-        let theirs: Option<IncompleteCollective> =
-            wire::decode_message(&message).map_err(Failure::message)?;
-        all.extend(theirs);
-    }
-    let longest = all.into_iter().max();
-    let comms = longest.iter().map(|longest| longest.comm).collect();
-    let details = participants::details(comm, members.first, said, &comms)?;
+    let longest = gather::<Option<IncompleteCollective>>(comm, &own)?.into_iter().flatten().max();
+    let communicators = longest.iter().map(|longest| longest.comm).collect();
+    let details = participants::details(comm, members.first, processes, &communicators)?;
     Ok(longest.and_then(|longest| {
         let (communicator, expected) = details.get(&longest.comm)?;
         let absent = expected.iter().filter(|number| !longest.present.contains(number));

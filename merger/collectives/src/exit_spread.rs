@@ -1,13 +1,14 @@
 //! Measures the exit spread of collectives. All ranks are able to leave at about the same time, so the spread is
 //! caused by the network, the machine or clock errors.
 
-use super::late_ranks::is_comparable;
+use super::matched_call::MatchedCollective;
 use super::matching::MatchedCollectives;
+use super::messages::gather_on_rank_0;
+use super::participant_clocks::ParticipantClocks;
 use rpd_clocks::DomainFit;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::Failure;
-use rpd_shard::model::LocalNs;
-use rpd_shard::record::{ClockDomain, wire};
+use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,44 +23,24 @@ pub struct ExitSpread {
     pub most_ns: i64,
 }
 
-/// Returns the exit spread of the timed collectives, the same on all merge ranks. `fits` are by clock domain.
-pub fn exit_spread(
-    comm: &impl Comm,
-    matched: &MatchedCollectives,
-    fits: &BTreeMap<ClockDomain, DomainFit>,
-) -> Result<Option<ExitSpread>, Failure> {
-    let fit_of: Vec<Option<&DomainFit>> =
-        matched.members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
-    let comparable = matched
-        .kept
-        .iter()
-        .filter(|kept| kept.guests.len() > 1 && is_comparable(kept, &matched.members.all, &fit_of));
-    let distance = |kept: &super::matched_call::MatchedCollective| {
-        let ends =
-            kept.guests.iter().map(|guest| match fit_of.get(guest.participant as usize).copied().flatten() {
-                Some(fit) => fit.map.map(LocalNs(guest.exit)).ns(),
-                None => guest.exit,
-            });
-        let (first, last) = ends.fold((i64::MAX, i64::MIN), |(a, b), end| (a.min(end), b.max(end)));
-        last.saturating_sub(first)
-    };
-    let mine: Vec<i64> = comparable.map(distance).collect();
-    let mut outgoing = vec![Vec::new(); comm.size()];
-    if let Some(to_first) = outgoing.first_mut() {
-        *to_first = wire::encode(&mine);
-    }
-    drop(mine);
-    let incoming = comm.all_to_all(outgoing);
-    let mut all: Vec<i64> = Vec::new();
-    for message in incoming.iter().filter(|_| comm.rank() == 0) {
-        let theirs: Vec<i64> = wire::decode_message(message).map_err(Failure::message)?;
-        all.extend(theirs);
-    }
-    let told = ExitSpread::of(all);
-    let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
-    match messages.first() {
-        Some(message) => wire::decode_message(message).map_err(Failure::message),
-        None => Ok(None),
+impl MatchedCollectives {
+    /// Returns the exit spread of the timed collectives, the same on all merge ranks. `fits` are by clock
+    /// domain.
+    pub fn exit_spread(
+        &self,
+        comm: &impl Comm,
+        fits: &BTreeMap<ClockDomain, DomainFit>,
+    ) -> Result<Option<ExitSpread>, Failure> {
+        let clocks = ParticipantClocks::new(&self.members, fits);
+        let comparable = self.timed.iter().filter(|one| one.calls.len() > 1 && clocks.can_compare(one));
+        let distance = |one: &MatchedCollective| {
+            let exits = one.calls.iter().map(|call| clocks.job_time(call.participant, call.exit));
+            let (first, last) = exits.fold((i64::MAX, i64::MIN), |(a, b), exit| (a.min(exit), b.max(exit)));
+            last.saturating_sub(first)
+        };
+        let mine: Vec<i64> = comparable.map(distance).collect();
+        let all = gather_on_rank_0(comm, mine)?.concat();
+        broadcast_result(comm, || Ok(ExitSpread::of(all)))
     }
 }
 

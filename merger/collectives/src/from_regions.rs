@@ -10,20 +10,20 @@
 use super::functions::{CollectiveFunction, MessageCall};
 use super::own_time::MpiBefore;
 use super::process_calls::{CollectiveCall, ProcessCollectives};
-use super::sample::{CallSample, sample_key};
+use super::sample::CallSample;
 use rpd_shard::model::{Local, Rows, TableId, Value, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use twox_hash::XxHash3_64;
 
 /// Maximum number of regions of one process that are read.
-const MOST_REGIONS: usize = 1 << 20;
+const MAX_REGIONS: usize = 1 << 20;
 /// Maximum number of calls of a sequence that are kept to show where it differs from another one.
-const MOST_SPECS: usize = 1 << 14;
+const MAX_SPECS: usize = 1 << 14;
 /// Maximum number of characters that are kept of a process group's name.
-const MAX_GROUP: usize = 200;
+const MAX_GROUP_CHARACTERS: usize = 200;
 /// Names of RCCL kernels contain one of these.
-const KERNELS: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
+const KERNEL_NAMES: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
 
 /// Columns that are read from each table.
 const REGION: [&str; 4] = ["name_id", "event_id", "start", "end"];
@@ -32,25 +32,13 @@ const EVENT: [&str; 2] = ["stack_id", "correlation_id"];
 const SYMBOL: [&str; 2] = ["kernel_name", "display_name"];
 const DISPATCH: [&str; 4] = ["event_id", "kernel_id", "start", "end"];
 
-/// Returns the columns that [`collectives_of_regions`] reads from a table. No other column is required.
-pub fn region_columns(table: TableId) -> &'static [&'static str] {
-    match table {
-        rocpd::REGION => &REGION,
-        rocpd::ARG => &ARG,
-        rocpd::EVENT => &EVENT,
-        rocpd::INFO_KERNEL_SYMBOL => &SYMBOL,
-        rocpd::KERNEL_DISPATCH => &DISPATCH,
-        _ => &[],
-    }
-}
-
 /// Passes the rows of one table of a source to a callback.
 pub(crate) type ReadRegions<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
 
 /// Properties of a call on which all ranks of a communicator must agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RegionSpec {
-    function: u8,
+    function: CollectiveFunction,
     size: Option<i64>,
     datatype: u64,
     root: Option<u32>,
@@ -58,12 +46,8 @@ pub struct RegionSpec {
 
 impl RegionSpec {
     /// Describes the call: function, size and root.
-    pub fn words(&self) -> String {
-        let name =
-            CollectiveFunction::of_byte(self.function).map_or_else(|| "?".into(), CollectiveFunction::name);
-        let size = self.size.map_or(String::new(), |size| format!(" of {size}"));
-        let root = self.root.map_or(String::new(), |root| format!(" with root {root}"));
-        format!("{name}{size}{root}")
+    pub fn describe(&self) -> String {
+        self.function.describe(self.size, self.root)
     }
 }
 
@@ -161,55 +145,64 @@ impl RegionNames {
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
-}
 
-/// Returns the collectives among the regions of a source. If there are messages, own times are not known,
-/// because the time that ranks wait in them is not evaluated.
-pub fn collectives_of_regions(
-    names: &RegionNames,
-    read: &mut ReadRegions<'_>,
-    sample: &CallSample,
-) -> ProcessCollectives {
-    let mut said = ProcessCollectives::default();
-    if names.is_empty() {
-        return said;
-    }
-    let mut found: Vec<Found> = Vec::new();
-    let mut by_event: HashMap<i64, usize> = HashMap::new();
-    let mut all = 0;
-    read(rocpd::REGION, &mut |rows| {
-        let [ids, events, starts, ends] = REGION.map(|column| rows.column(column));
-        for i in 0..rows.len {
-            let Some(function) = ids.int(i).and_then(|id| names.functions.get(&id)) else { continue };
-            let Some(enter) = starts.int(i) else { continue };
-            all += 1;
-            if found.len() >= MOST_REGIONS {
-                continue;
-            }
-            if let Some(event) = events.int(i) {
-                by_event.insert(event, found.len());
-            }
-            found.push(new_found(*function, enter, ends.int(i)));
+    /// Returns the columns that [`RegionNames::find_collectives`] reads from a table. No other column is
+    /// required.
+    pub fn columns(table: TableId) -> &'static [&'static str] {
+        match table {
+            rocpd::REGION => &REGION,
+            rocpd::ARG => &ARG,
+            rocpd::EVENT => &EVENT,
+            rocpd::INFO_KERNEL_SYMBOL => &SYMBOL,
+            rocpd::KERNEL_DISPATCH => &DISPATCH,
+            _ => &[],
         }
-    });
-    // An incomplete sequence cannot be compared with others.
-    if all > MOST_REGIONS || found.is_empty() {
-        said.alone = all as u64;
-        return said;
     }
-    read(rocpd::ARG, &mut |rows| args(rows, &by_event, &mut found));
-    // Torch uses the same args for waiting and for messages, so the group of calls outside RCCL is ignored.
-    found.iter_mut().filter(|f| !f.call.function.is_rccl()).for_each(|f| f.group = None);
-    if found.iter().any(|f| f.call.function.is_rccl()) {
-        kernels(read, &by_event, &mut found);
+
+    /// Returns the collectives among the regions of a source. If there are messages, own times are not known,
+    /// because the time that ranks wait in them is not evaluated.
+    pub fn find_collectives(&self, read: &mut ReadRegions<'_>, sample: &CallSample) -> ProcessCollectives {
+        let mut process = ProcessCollectives::default();
+        if self.is_empty() {
+            return process;
+        }
+        let mut found: Vec<Found> = Vec::new();
+        let mut by_event: HashMap<i64, usize> = HashMap::new();
+        let mut all = 0;
+        read(rocpd::REGION, &mut |rows| {
+            let [ids, events, starts, ends] = REGION.map(|column| rows.column(column));
+            for i in 0..rows.len {
+                let Some(function) = ids.int(i).and_then(|id| self.functions.get(&id)) else { continue };
+                let Some(enter) = starts.int(i) else { continue };
+                all += 1;
+                if found.len() >= MAX_REGIONS {
+                    continue;
+                }
+                if let Some(event) = events.int(i) {
+                    by_event.insert(event, found.len());
+                }
+                found.push(new_found(*function, enter, ends.int(i)));
+            }
+        });
+        // An incomplete sequence cannot be compared with others.
+        if all > MAX_REGIONS || found.is_empty() {
+            process.alone = all as u64;
+            return process;
+        }
+        read(rocpd::ARG, &mut |rows| args(rows, &by_event, &mut found));
+        // Torch uses the same args for waiting and for messages, so the group of calls outside RCCL is ignored.
+        found.iter_mut().filter(|f| !f.call.function.is_rccl()).for_each(|f| f.group = None);
+        if found.iter().any(|f| f.call.function.is_rccl()) {
+            kernels(read, &by_event, &mut found);
+        }
+        number(found, &mut process);
+        process.hides_messages = self.has_messages;
+        let mpi_before = (!self.has_messages).then_some(MpiBefore { thread: 0, ns: 0, poll_gaps_ns: 0 });
+        process.calls.iter_mut().for_each(|call| call.mpi_before = mpi_before);
+        sample.count(process.calls.iter().map(|call| call.key));
+        process.thin_out(sample.level());
+        process
     }
-    number(found, &mut said);
-    said.hides_messages = names.has_messages;
-    let mpi_before = (!names.has_messages).then_some(MpiBefore { thread: 0, ns: 0, poll_gaps_ns: 0 });
-    said.calls.iter_mut().for_each(|call| call.mpi_before = mpi_before);
-    sample.count(said.calls.iter().map(|call| call.key));
-    said.thin_out(sample.level());
-    said
 }
 
 impl Found {
@@ -229,22 +222,16 @@ impl Found {
 
 fn new_found(function: CollectiveFunction, enter: i64, exit: Option<i64>) -> Found {
     let exit = exit.filter(|exit| *exit >= enter && !function.only_starts());
-    let (mpi_before, own_time) = (None, None);
-    let call = CollectiveCall {
-        key: 0,
-        comm: 0,
-        seq: 0,
-        function,
-        root: None,
-        size: None,
-        enter,
-        exit,
-        mpi_before,
-        own_time,
-    };
-    let is_torch = function.is_gloo() || function.is_by_args();
-    let (handle, datatype, has_bytes, kernel) = (0, 0, false, Kernel::None);
-    Found { call, handle, datatype, has_bytes, kernel, group: None, seq: None, is_torch }
+    Found {
+        call: CollectiveCall::new(function, enter, exit),
+        handle: 0,
+        datatype: 0,
+        has_bytes: false,
+        kernel: Kernel::None,
+        group: None,
+        seq: None,
+        is_torch: function.is_gloo() || function.is_by_args(),
+    }
 }
 
 /// Reads the args of the calls.
@@ -264,7 +251,7 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
             }
             b"comm" if found.is_torch => {
                 found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1);
-                found.group = Some(text.chars().take(MAX_GROUP).collect::<String>().into());
+                found.group = Some(text.chars().take(MAX_GROUP_CHARACTERS).collect::<String>().into());
             }
             b"seq" if found.is_torch => found.seq = number().and_then(|seq| u64::try_from(seq).ok()),
             b"comm" => found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1),
@@ -316,7 +303,7 @@ fn kernels(read: &mut ReadRegions<'_>, by_event: &HashMap<i64, usize>, found: &m
     read(rocpd::INFO_KERNEL_SYMBOL, &mut |rows| {
         let names = SYMBOL.map(|column| rows.column(column));
         for i in 0..rows.len {
-            let is_rccl = |text: &str| KERNELS.iter().any(|kernel| text.contains(kernel));
+            let is_rccl = |text: &str| KERNEL_NAMES.iter().any(|kernel| text.contains(kernel));
             if names.iter().any(|cells| cells.get(i).text_lossy().is_some_and(|text| is_rccl(&text))) {
                 of_rccl.insert(rows.keys.get(i));
             }
@@ -336,7 +323,7 @@ fn kernels(read: &mut ReadRegions<'_>, by_event: &HashMap<i64, usize>, found: &m
 }
 
 /// Assigns each call its communicator and its number.
-fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
+fn number(mut found: Vec<Found>, process: &mut ProcessCollectives) {
     found.sort_by_key(|f| f.call.enter);
     let mut sequences: Vec<CallSequence> = Vec::new();
     let mut by_handle: HashMap<u64, usize> = HashMap::new();
@@ -347,14 +334,14 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
         }
         let group = one.group.take();
         if let (Some(group), Some(seq)) = (&group, one.seq) {
-            match said.note_comm(&format!("process group {group}"), None) {
+            match process.note_communicator(&format!("process group {group}")) {
                 // Torch gives calls that it combines into one operation the same number.
                 Some(comm) if numbered.insert((comm, seq)) => {
                     one.times_of_kernel();
-                    said.calls.push(CollectiveCall { key: sample_key(comm, seq), comm, seq, ..one.call });
+                    process.calls.push(one.call.numbered(comm, seq));
                 }
                 Some(_) => {}
-                None => said.alone += 1,
+                None => process.alone += 1,
             }
             continue;
         }
@@ -365,8 +352,8 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
                 Some(group) => format!("process group {group}, by order"),
                 None => format!("regions, communicator {}", next + 1),
             };
-            let Some(comm) = said.note_comm(&name, None) else {
-                said.alone += 1;
+            let Some(comm) = process.note_communicator(&name) else {
+                process.alone += 1;
                 by_handle.remove(&one.handle);
                 continue;
             };
@@ -374,24 +361,23 @@ fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
         }
         let Some(sequence) = sequences.get_mut(place) else { continue };
         let CollectiveCall { function, size, root, .. } = one.call;
-        let spec = RegionSpec { function: function.byte(), size, datatype: one.datatype, root };
+        let spec = RegionSpec { function, size, datatype: one.datatype, root };
         sequence.len += 1;
         sequence.is_torch &= one.is_torch;
         sequence.digest = digest(sequence.digest, &spec);
-        if sequence.specs.len() < MOST_SPECS {
+        if sequence.specs.len() < MAX_SPECS {
             sequence.specs.push(spec);
         }
         one.times_of_kernel();
-        let (comm, seq) = (sequence.comm, sequence.len);
-        said.calls.push(CollectiveCall { key: sample_key(comm, seq), comm, seq, ..one.call });
+        process.calls.push(one.call.numbered(sequence.comm, sequence.len));
     }
-    said.sequences = sequences;
+    process.sequences = sequences;
 }
 
 fn digest(before: u64, spec: &RegionSpec) -> u64 {
     let mut bytes = Vec::with_capacity(32);
     bytes.extend_from_slice(&before.to_le_bytes());
-    bytes.push(spec.function);
+    bytes.push(spec.function.byte());
     bytes.extend_from_slice(&spec.size.unwrap_or(-1).to_le_bytes());
     bytes.extend_from_slice(&spec.datatype.to_le_bytes());
     bytes.extend_from_slice(&spec.root.map_or(-1, i64::from).to_le_bytes());

@@ -1,5 +1,6 @@
 //! The collective functions of MPI and RCCL, and torch's names for those of gloo.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Which ranks must enter before a rank can leave.
@@ -85,7 +86,7 @@ const COLLECTIVES: [Collective; 43] = [
     collective("gloo:all_to_all", WaitPattern::Unknown, DataPattern::Own),
     collective("gloo:reduce_scatter", WaitPattern::AllForAll, DataPattern::Same),
     collective("gloo:barrier", WaitPattern::AllForAll, DataPattern::None),
-    collective(BY_ARGS, WaitPattern::Unknown, DataPattern::Own),
+    collective(NAMED_BY_ARGS, WaitPattern::Unknown, DataPattern::Own),
 ];
 
 /// Meaning of an MPI call for the own time of its rank.
@@ -138,9 +139,9 @@ impl MessageCall {
 }
 
 /// Torch's name for every RCCL call. The args of the call name the function.
-const BY_ARGS: &str = "record_param_comms";
+const NAMED_BY_ARGS: &str = "record_param_comms";
 /// Torch's names for RCCL functions in these args. A barrier is an all-reduce of one element.
-const TORCH: [(&str, &str); 19] = [
+const TORCH_NAMES: [(&str, &str); 19] = [
     ("allreduce", "ncclAllReduce"),
     ("all_reduce", "ncclAllReduce"),
     ("allreduce_coalesced", "ncclAllReduce"),
@@ -165,10 +166,10 @@ const TORCH: [(&str, &str); 19] = [
 /// Maximum length of a function name, in bytes.
 const MAX_NAME_BYTES: usize = 40;
 /// Bit of [`CollectiveFunction`] that marks the form of a function that only starts the operation.
-const STARTS: u8 = 0x80;
+const STARTS_BIT: u8 = 0x80;
 
 /// A function, stored as its index in the table and a bit that marks the form that only starts the operation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct CollectiveFunction(u8);
 
 impl CollectiveFunction {
@@ -182,7 +183,7 @@ impl CollectiveFunction {
             return None;
         }
         let name = std::str::from_utf8(name).ok()?;
-        if name == BY_ARGS || name.starts_with("gloo:") {
+        if name == NAMED_BY_ARGS || name.starts_with("gloo:") {
             return CollectiveFunction::exactly(|known| known == name);
         }
         let name = name.strip_suffix("_c").unwrap_or(name);
@@ -201,7 +202,7 @@ impl CollectiveFunction {
         };
         let CollectiveFunction(place) =
             CollectiveFunction::exactly(|known| same_but_first(known) == Some(true))?;
-        Some(CollectiveFunction(place | STARTS))
+        Some(CollectiveFunction(place | STARTS_BIT))
     }
 
     fn exactly(is_it: impl Fn(&str) -> bool) -> Option<CollectiveFunction> {
@@ -211,13 +212,13 @@ impl CollectiveFunction {
 
     /// Returns the RCCL function for the name that torch writes into the args of a call.
     pub fn of_torch(name: &str) -> Option<CollectiveFunction> {
-        let (_, known) = TORCH.iter().find(|(torch, _)| *torch == name)?;
+        let (_, known) = TORCH_NAMES.iter().find(|(torch, _)| *torch == name)?;
         CollectiveFunction::exactly(|function| function == *known)
     }
 
     /// Returns whether the args of the call must name the function.
     pub fn is_by_args(self) -> bool {
-        self.known().is_some_and(|known| known.name == BY_ARGS)
+        self.known().is_some_and(|known| known.name == NAMED_BY_ARGS)
     }
 
     /// Returns whether it is a gloo function, which torch's threads run concurrently.
@@ -227,17 +228,24 @@ impl CollectiveFunction {
 
     /// Returns the name of the function in the form in which it was called.
     pub fn name(self) -> Cow<'static, str> {
-        let Some(known) = COLLECTIVES.get(usize::from(self.0 & !STARTS)) else { return Cow::Borrowed("?") };
+        let Some(known) = self.known() else { return Cow::Borrowed("?") };
         match known.name.strip_prefix("MPI_") {
             Some(rest) if self.only_starts() => Cow::Owned(format!("MPI_I{}", rest.to_ascii_lowercase())),
             _ => Cow::Borrowed(known.name),
         }
     }
 
+    /// Describes a call: function, size and root.
+    pub(super) fn describe(self, size: Option<i64>, root: Option<u32>) -> String {
+        let size = size.map_or(String::new(), |size| format!(" of {size}"));
+        let root = root.map_or(String::new(), |root| format!(" with root {root}"));
+        format!("{}{size}{root}", self.name())
+    }
+
     /// Returns whether the call only starts the operation, so that its end does not show that other ranks
     /// entered.
     pub fn only_starts(self) -> bool {
-        self.0 & STARTS != 0
+        self.0 & STARTS_BIT != 0
     }
 
     /// Returns whether it belongs to RCCL. Host calls of RCCL end before the operation does.
@@ -256,17 +264,12 @@ impl CollectiveFunction {
     }
 
     fn known(self) -> Option<&'static Collective> {
-        COLLECTIVES.get(usize::from(self.0 & !STARTS))
+        COLLECTIVES.get(usize::from(self.0 & !STARTS_BIT))
     }
 
-    /// Encodes the function as a byte of a message.
+    /// Returns the function as a byte of a hash.
     pub(super) fn byte(self) -> u8 {
         self.0
-    }
-
-    /// Decodes the function from a byte of a message.
-    pub(super) fn of_byte(byte: u8) -> Option<CollectiveFunction> {
-        (usize::from(byte & !STARTS) < COLLECTIVES.len()).then_some(CollectiveFunction(byte))
     }
 }
 
@@ -291,7 +294,7 @@ mod tests {
             CollectiveFunction::of_torch("_allgather_base"),
             CollectiveFunction::named(b"ncclAllGather")
         );
-        assert!(TORCH.iter().all(|(name, _)| CollectiveFunction::of_torch(name).is_some()));
+        assert!(TORCH_NAMES.iter().all(|(name, _)| CollectiveFunction::of_torch(name).is_some()));
         assert_eq!(CollectiveFunction::of_torch("wait"), None);
         for other in [
             "gloo:send",
@@ -324,14 +327,12 @@ mod tests {
     }
 
     #[test]
-    fn a_function_survives_a_message() {
+    fn a_function_has_the_name_by_which_it_was_found() {
         for name in
             ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block", "gloo:barrier"]
         {
             let function = CollectiveFunction::named(name.as_bytes()).unwrap();
-            assert_eq!(CollectiveFunction::of_byte(function.byte()), Some(function));
             assert_eq!(function.name(), name);
         }
-        assert_eq!(CollectiveFunction::of_byte(100), None);
     }
 }

@@ -112,8 +112,8 @@ pub(super) struct LateCauses {
     pub(super) recorded_ns: i64,
     /// Number of ranks and number of nodes of the job.
     pub(super) sizes: (usize, usize),
-    /// Rank, host and wait time of the others for it, by participant, longest wait first.
-    pub(super) ranks: Vec<(Option<u32>, String, i64)>,
+    /// Rank and wait time of the others for it, by participant, longest wait first.
+    pub(super) ranks: Vec<(Option<u32>, i64)>,
     /// Wait time of other ranks for the ranks of a node, by host.
     pub(super) nodes: BTreeMap<String, i64>,
     /// Wait time for several ranks at a time.
@@ -177,7 +177,7 @@ pub(super) fn decide(causes: &LateCauses) -> LatenessVerdict {
     if !is_half(causes.waited_ns) {
         return LatenessVerdict::CallsNotCompared;
     }
-    let own = causes.ranks.iter().map(|(_, _, waited)| *waited).fold(causes.shared_ns, i64::saturating_add);
+    let own = causes.ranks.iter().map(|(_, waited)| *waited).fold(causes.shared_ns, i64::saturating_add);
     if is_half(own) {
         let (together, together_ns) = (causes.together.clone(), causes.shared_ns);
         return LatenessVerdict::NoSingleRank { together, together_ns };
@@ -213,8 +213,8 @@ impl LateCauses {
                 && first.saturating_mul(others_count) >= rest.saturating_mul(MIN_RATIO_TO_OTHERS)
                 && *first >= second.saturating_mul(MIN_RATIO_TO_SECOND)
         };
-        let of_ranks: Vec<i64> = self.ranks.iter().map(|(_, _, waited)| *waited).collect();
-        if let (true, Some((rank, _, _))) = (stands_out(&of_ranks, self.sizes.0), self.ranks.first()) {
+        let of_ranks: Vec<i64> = self.ranks.iter().map(|(_, waited)| *waited).collect();
+        if let (true, Some((rank, _))) = (stands_out(&of_ranks, self.sizes.0), self.ranks.first()) {
             return Some(LatenessVerdict::Rank { rank: *rank });
         }
         let mut nodes: Vec<(&String, i64)> =
@@ -235,9 +235,8 @@ mod tests {
     use super::*;
 
     fn causes(ranks: &[(u32, &str, i64)], held_up_ns: i64, clocks_ns: i64, lost_ns: i64) -> LateCauses {
-        let ranks: Vec<_> =
-            ranks.iter().map(|(rank, host, waited)| (Some(*rank), (*host).to_owned(), *waited)).collect();
-        let own: i64 = ranks.iter().map(|(_, _, waited)| waited).sum();
+        let ranks: Vec<_> = ranks.iter().map(|(rank, _, waited)| (Some(*rank), *waited)).collect();
+        let own: i64 = ranks.iter().map(|(_, waited)| waited).sum();
         let waited_ns = own + held_up_ns + clocks_ns + lost_ns;
         let not_recorded_ns = [lost_ns, 0, 0, 0, 0];
         let bound_ns = Some(7);

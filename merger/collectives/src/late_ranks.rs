@@ -1,21 +1,23 @@
 //! Finds the ranks that the others wait for. The wait time of all collectives in which every rank waits for all
 //! ranks is summed up by cause. Start-up is excluded and reported separately.
 
-use super::functions::{CollectiveFunction, WaitPattern};
+use super::functions::WaitPattern;
 use super::late_rank_verdict::{LateCauses, LatenessVerdict, MissingCause, decide};
 use super::matched_call::MatchedCollective;
 use super::matching::MatchedCollectives;
+use super::messages::gather_on_rank_0;
+use super::participant_clocks::ParticipantClocks;
 use super::participants::{JobMembers, JobParticipant};
-use super::start_up::{RunTimes, StartUp};
-use super::untimed::{CallTimes, waited_in_finalize};
-use super::waiting::{CollectiveWait, FitOf, waiting};
-use rpd_clocks::{AlignMethod, DomainFit};
-use rpd_comm::Comm;
+use super::start_up::{StartUp, find_start_up};
+use super::untimed::{CallTimes, FINALIZE_SPREAD_NS, time_over_shortest};
+use super::waiting::{CollectiveWait, waiting};
+use rpd_clocks::DomainFit;
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::Failure;
-use rpd_shard::model::LocalNs;
-use rpd_shard::record::{ClockDomain, wire};
+use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::Saturating;
 
 /// Maximum number of late ranks that are reported.
 const MAX_LATE_RANKS: usize = 5;
@@ -27,7 +29,7 @@ const COUNTED_PERCENT: i64 = 95;
 /// together.
 const TOGETHER_PERCENT: i64 = 75;
 
-/// How a rank kept others waiting.
+/// How a rank collective others waiting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LateRank {
     /// The rank; absent if the process has none.
@@ -91,13 +93,13 @@ pub struct LatenessSummary {
 /// Sums for one participant.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Sum {
-    waited: i64,
+    waited: Saturating<i64>,
     collectives: u64,
     /// For each collective that it delayed: wait time of the others for it, excess of its own time, and error
     /// bound of the clocks. -1 is unknown.
     charges: Vec<(i64, i64, i64)>,
     /// Wait time for several ranks of which it was one.
-    together: i64,
+    together: Saturating<i64>,
 }
 
 /// Sums over all collectives of a merge rank.
@@ -105,22 +107,22 @@ struct Sum {
 struct Sums {
     by_participant: BTreeMap<u32, Sum>,
     /// Wait time for all ranks of a node, by host.
-    nodes: BTreeMap<String, i64>,
+    nodes: BTreeMap<String, Saturating<i64>>,
     /// Number of collectives whose times can be compared.
     compared: u64,
     /// Number of those after start-up.
     after_start_up: u64,
     /// Number of collectives in which every rank waits for all ranks, but whose clocks are not aligned.
     not_aligned: u64,
-    waited: i64,
-    shared: i64,
-    held_up: i64,
-    passed_on: i64,
-    not_recorded: [i64; MissingCause::ALL.len()],
-    clocks: i64,
+    waited: Saturating<i64>,
+    shared: Saturating<i64>,
+    held_up: Saturating<i64>,
+    passed_on: Saturating<i64>,
+    not_recorded: [Saturating<i64>; MissingCause::ALL.len()],
+    clocks: Saturating<i64>,
     /// Error bounds of the collectives in `clocks`; -1 if not known.
     bounds: Vec<i64>,
-    start_up_waited: i64,
+    start_up_waited: Saturating<i64>,
     /// Time in calls that are not compared: in sampled calls, and in calls that are always counted.
     sampled_calls: CallTimes,
     other_calls: CallTimes,
@@ -130,44 +132,36 @@ struct Sums {
     silent_of_rccl: u64,
 }
 
-/// Returns the ranks that others waited for most, and the verdict; the same on all merge ranks. There is no
-/// verdict if nothing could be compared. `fits` are by clock domain.
-pub fn late_ranks(
-    comm: &impl Comm,
-    matched: &MatchedCollectives,
-    fits: &BTreeMap<ClockDomain, DomainFit>,
-) -> Result<(Vec<LateRank>, Option<LatenessSummary>), Failure> {
-    let members = &matched.members;
-    let fit_of: Vec<Option<&DomainFit>> =
-        members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
-    let for_all = || matched.kept.iter().filter(|kept| kept.waits == WaitPattern::AllForAll);
-    let compared: Vec<(&MatchedCollective, CollectiveWait)> =
-        for_all().filter_map(|kept| Some((kept, waiting(kept, &members.all, &fit_of)?))).collect();
-    let run = RunTimes::new(&members.all, &fit_of);
-    let start_up = run.start_up(comm, &compared)?;
-    let start_up_end = start_up.as_ref().map(|(end, _)| *end);
-    let mut own = Sums { not_aligned: (for_all().count() - compared.len()) as u64, ..Sums::default() };
-    let firsts = members.firsts();
-    for (kept, waiting) in &compared {
+impl MatchedCollectives {
+    /// Returns the ranks that others waited for most, and the verdict; the same on all merge ranks. There is no
+    /// verdict if nothing could be compared. `fits` are by clock domain.
+    pub fn late_ranks(
+        &self,
+        comm: &impl Comm,
+        fits: &BTreeMap<ClockDomain, DomainFit>,
+    ) -> Result<(Vec<LateRank>, Option<LatenessSummary>), Failure> {
+        let clocks = ParticipantClocks::new(&self.members, fits);
+        let for_all = || self.timed.iter().filter(|one| one.waits == WaitPattern::AllForAll);
+        let compared: Vec<(&MatchedCollective, CollectiveWait)> =
+            for_all().filter_map(|one| Some((one, waiting(one, &clocks)?))).collect();
+        let start_up = find_start_up(comm, &clocks, &compared)?;
+        let mut own = Sums { not_aligned: (for_all().count() - compared.len()) as u64, ..Sums::default() };
+        let firsts = self.members.firsts();
         let first_of = |participant: u32| firsts.get(participant as usize).copied().unwrap_or(participant);
-        own.add(kept, waiting, members, &first_of, start_up_end);
+        for (collective, waiting) in &compared {
+            own.add(collective, waiting, &self.members, &first_of, start_up.as_ref().map(|(end, _)| *end));
+        }
+        own.add_not_compared(self, &clocks, start_up.as_ref());
+        drop(compared);
+        let mut all = Sums::default();
+        gather_on_rank_0(comm, own)?.into_iter().for_each(|sums| all.append(sums));
+        // The message is JSON, because bincode cannot decode flattened fields.
+        let text = broadcast_result(comm, || {
+            let outcome = all.outcome(self, &firsts, start_up.map(|(_, start_up)| start_up));
+            serde_json::to_string(&outcome).map_err(|error| Failure::message(error.to_string()))
+        })?;
+        serde_json::from_str(&text).map_err(|error| Failure::message(error.to_string()))
     }
-    own.add_not_compared(matched, &fit_of, start_up.as_ref().map(|(end, start_up)| (*end, start_up)));
-    let mut outgoing = vec![Vec::new(); comm.size()];
-    if let Some(to_first) = outgoing.first_mut() {
-        *to_first = wire::encode(&own);
-    }
-    drop((own, compared));
-    let mut all = Sums::default();
-    for message in comm.all_to_all(outgoing).iter().filter(|_| comm.rank() == 0) {
-        all.append(wire::decode_message(message).map_err(Failure::message)?);
-    }
-    let start_up = start_up.map(|(_, start_up)| start_up);
-    let outcome = all.outcome(matched, &firsts, run.run_ns, start_up);
-    let text = serde_json::to_vec(&outcome).map_err(|error| Failure::message(error.to_string()))?;
-    let messages = comm.all_gather(if comm.rank() == 0 { text } else { Vec::new() });
-    let first = messages.first().map(Vec::as_slice).unwrap_or_default();
-    serde_json::from_slice(first).map_err(|error| Failure::message(error.to_string()))
 }
 
 impl Sums {
@@ -175,49 +169,49 @@ impl Sums {
     /// synchronised counts as start-up at any time.
     fn add(
         &mut self,
-        kept: &MatchedCollective,
+        collective: &MatchedCollective,
         waiting: &CollectiveWait,
         members: &JobMembers,
         first_of: &dyn Fn(u32) -> u32,
         start_up: Option<i64>,
     ) {
         self.compared += 1;
-        for guest in &kept.guests {
-            self.by_participant.entry(first_of(guest.participant)).or_default().collectives += 1;
+        for call in &collective.calls {
+            self.by_participant.entry(first_of(call.participant)).or_default().collectives += 1;
         }
-        let add = |sum: &mut i64, ns: i64| *sum = sum.saturating_add(ns);
         if start_up.is_some_and(|end| waiting.last_exit <= end) {
-            return add(&mut self.start_up_waited, waiting.waited_ns);
+            self.start_up_waited += waiting.waited_ns;
+            return;
         }
         self.after_start_up += 1;
         let parts = &waiting.parts;
         // Ranks leave MPI_Init at different times, which their own times since then do not explain.
         let of_init = if waiting.had_synchronised == Some(false) { parts.held_up_ns } else { 0 };
-        add(&mut self.start_up_waited, of_init);
-        add(&mut self.waited, waiting.waited_ns.saturating_sub(of_init));
+        self.start_up_waited += of_init;
+        self.waited += waiting.waited_ns.saturating_sub(of_init);
         if let Some(charge) = &parts.rank {
             let sum = self.by_participant.entry(first_of(charge.participant)).or_default();
-            add(&mut sum.waited, charge.waited_ns);
+            sum.waited += charge.waited_ns;
             sum.charges.push((charge.waited_ns, charge.margin_ns, waiting.bound_ns.unwrap_or(-1)));
         }
         if let Some(charge) = &parts.node
             && let Some(participant) = members.get(charge.participant)
         {
-            add(self.nodes.entry(participant.host.clone()).or_default(), charge.waited_ns);
+            *self.nodes.entry(participant.host.clone()).or_default() += charge.waited_ns;
         }
-        add(&mut self.shared, parts.shared_ns);
+        self.shared += parts.shared_ns;
         let together: BTreeSet<u32> = parts.together.iter().map(|number| first_of(*number)).collect();
         for participant in together {
-            add(&mut self.by_participant.entry(participant).or_default().together, parts.shared_ns);
+            self.by_participant.entry(participant).or_default().together += parts.shared_ns;
         }
-        add(&mut self.held_up, parts.held_up_ns.saturating_sub(of_init));
-        add(&mut self.passed_on, parts.passed_on_ns);
-        add(&mut self.not_recorded[MissingCause::Polls as usize], parts.between_polls_ns);
+        self.held_up += parts.held_up_ns.saturating_sub(of_init);
+        self.passed_on += parts.passed_on_ns;
+        self.not_recorded[MissingCause::Polls as usize] += parts.between_polls_ns;
         if let Some((why, ns)) = parts.not_recorded {
-            add(&mut self.not_recorded[why as usize], ns);
+            self.not_recorded[why as usize] += ns;
         }
         if parts.clocks_ns > 0 {
-            add(&mut self.clocks, parts.clocks_ns);
+            self.clocks += parts.clocks_ns;
             self.bounds.push(waiting.bound_ns.unwrap_or(-1));
         }
     }
@@ -226,28 +220,24 @@ impl Sums {
     /// of start-up, ns of the job, and its description.
     fn add_not_compared(
         &mut self,
-        matched: &MatchedCollectives,
-        fit_of: &FitOf<'_>,
-        start_up: Option<(i64, &StartUp)>,
+        collectives: &MatchedCollectives,
+        clocks: &ParticipantClocks<'_>,
+        start_up: Option<&(i64, StartUp)>,
     ) {
-        let untimed = &matched.untimed;
+        let untimed = &collectives.untimed;
         let is_after = |participant: u32, enter: i64| {
-            let fit = fit_of.get(participant as usize).copied().flatten();
-            let enter = fit.map_or(enter, |fit| fit.map.map(LocalNs(enter)).ns());
-            start_up.is_none_or(|(end, _)| enter >= end)
+            start_up.is_none_or(|(end, _)| clocks.job_time(participant, enter) >= *end)
         };
         let calls = untimed.calls.iter().filter(|calls| is_after(calls.participant, calls.enter));
         calls.for_each(|calls| self.sampled_calls.add(&calls.function.name(), calls.ns));
-        let all = &matched.members.all;
-        let is_compared = |kept: &MatchedCollective| {
-            kept.waits == WaitPattern::AllForAll && is_comparable(kept, all, fit_of)
-        };
-        for kept in matched.kept.iter().filter(|kept| !is_compared(kept)) {
-            if kept.guests.first().is_some_and(|first| is_after(first.participant, first.enter)) {
-                self.sampled_calls.add(&kept.function.name(), kept.time_inside());
+        let is_compared =
+            |one: &MatchedCollective| one.waits == WaitPattern::AllForAll && clocks.can_compare(one);
+        for one in collectives.timed.iter().filter(|one| !is_compared(one)) {
+            if one.calls.first().is_some_and(|first| is_after(first.participant, first.enter)) {
+                self.sampled_calls.add(&one.function.name(), one.time_inside());
             }
-            if kept.waits != WaitPattern::AllForAll {
-                *self.silent.entry(kept.function.name().into_owned()).or_default() += 1;
+            if one.waits != WaitPattern::AllForAll {
+                *self.silent.entry(one.function.name().into_owned()).or_default() += 1;
             }
         }
         self.sampled_calls.append(&untimed.unproven);
@@ -258,7 +248,6 @@ impl Sums {
             self.other_calls.append(&untimed.before);
         }
         for (function, count) in &untimed.matched {
-            let function: &CollectiveFunction = function;
             *self.silent.entry(function.name().into_owned()).or_default() += count;
             self.silent_of_rccl += if function.is_rccl() { *count } else { 0 };
         }
@@ -268,32 +257,28 @@ impl Sums {
     fn append(&mut self, other: Sums) {
         for (participant, sum) in other.by_participant {
             let known = self.by_participant.entry(participant).or_default();
-            known.waited = known.waited.saturating_add(sum.waited);
+            known.waited += sum.waited;
             known.collectives += sum.collectives;
             known.charges.extend(sum.charges);
-            known.together = known.together.saturating_add(sum.together);
+            known.together += sum.together;
         }
         for (host, waited) in other.nodes {
-            let known = self.nodes.entry(host).or_default();
-            *known = known.saturating_add(waited);
+            *self.nodes.entry(host).or_default() += waited;
         }
         for (function, count) in other.silent {
             *self.silent.entry(function).or_default() += count;
         }
         for (sum, more) in self.not_recorded.iter_mut().zip(other.not_recorded) {
-            *sum = sum.saturating_add(more);
+            *sum += more;
         }
         self.sampled_calls.append(&other.sampled_calls);
         self.other_calls.append(&other.other_calls);
-        let pairs = [
-            (&mut self.waited, other.waited),
-            (&mut self.held_up, other.held_up),
-            (&mut self.passed_on, other.passed_on),
-            (&mut self.shared, other.shared),
-            (&mut self.clocks, other.clocks),
-            (&mut self.start_up_waited, other.start_up_waited),
-        ];
-        pairs.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.waited += other.waited;
+        self.held_up += other.held_up;
+        self.passed_on += other.passed_on;
+        self.shared += other.shared;
+        self.clocks += other.clocks;
+        self.start_up_waited += other.start_up_waited;
         self.compared += other.compared;
         self.after_start_up += other.after_start_up;
         self.not_aligned += other.not_aligned;
@@ -304,35 +289,35 @@ impl Sums {
     /// Derives the late ranks and the summary from the sums of all merge ranks.
     fn outcome(
         self,
-        matched: &MatchedCollectives,
+        collectives: &MatchedCollectives,
         firsts: &[u32],
-        run_ns: i64,
         start_up: Option<StartUp>,
     ) -> (Vec<LateRank>, Option<LatenessSummary>) {
-        let members = &matched.members;
-        let one_in = i64::try_from(matched.counts.one_in.max(1)).unwrap_or(i64::MAX);
-        let of_job = |ns: i64| ns.saturating_mul(one_in);
+        let members = &collectives.members;
+        let run_ns = members.run_ns();
+        let one_in = i64::try_from(collectives.counts.one_in.max(1)).unwrap_or(i64::MAX);
+        let of_job = |ns: Saturating<i64>| ns.0.saturating_mul(one_in);
         let ranks: BTreeSet<u32> = firsts.iter().copied().collect();
         if ranks.len() < 2 {
             return (Vec::new(), None);
         }
         let recorded_ns = i64::try_from(ranks.len()).unwrap_or(i64::MAX).saturating_mul(run_ns.max(1));
         let share_of_run = |ns: i64| ns as f64 / recorded_ns as f64;
+        let first_processes = || ranks.iter().filter_map(|number| members.get(*number));
         let mut ranks_of: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        for participant in ranks.iter().filter_map(|number| members.get(*number)) {
+        for participant in first_processes() {
             ranks_of.entry(participant.host.clone()).or_default().extend(participant.rank);
         }
         ranks_of.values_mut().for_each(|ranks| ranks.sort_unstable());
         let together = self.together(members);
-        let reason = self.nothing_to_say();
+        let reason = self.reason_without_verdict();
         let mut not_compared = self.sampled_calls.times(one_in);
         not_compared.append(&self.other_calls);
-        let first_processes = || ranks.iter().filter_map(|number| members.get(*number));
-        not_compared
-            .add("MPI_Finalize", waited_in_finalize(first_processes().filter_map(|one| one.finalization_ns)));
+        let finalizations = first_processes().filter_map(|one| one.finalization_ns);
+        not_compared.add("MPI_Finalize", time_over_shortest(finalizations, FINALIZE_SPREAD_NS));
         let mut late: Vec<LateRank> = (self.by_participant.into_iter())
             .filter(|(_, sum)| !sum.charges.is_empty())
-            .filter_map(|(number, sum)| Some(sum.late_rank(members.get(number)?, self.waited, one_in)))
+            .filter_map(|(number, sum)| Some(sum.late_rank(members.get(number)?, self.waited.0, one_in)))
             .collect();
         late.sort_by_key(|late| std::cmp::Reverse(late.waited_ns));
         let start_up = start_up.map(|start_up| StartUp {
@@ -348,7 +333,7 @@ impl Sums {
             waited_ns,
             recorded_ns,
             sizes: (ranks.len(), ranks_of.len()),
-            ranks: late.iter().map(|late| (late.rank, late.host.clone(), late.waited_ns)).collect(),
+            ranks: late.iter().map(|late| (late.rank, late.waited_ns)).collect(),
             nodes: self.nodes.into_iter().map(|(host, waited)| (host, of_job(waited))).collect(),
             shared_ns: of_job(self.shared),
             together,
@@ -359,14 +344,12 @@ impl Sums {
             bound_ns: median(self.bounds),
             not_compared_ns: (not_compared.total(), not_compared.in_collectives()),
             poll_gaps_ns: first_processes().fold(0, |sum: i64, one| sum.saturating_add(one.poll_gaps_ns)),
-            absence: matched.absence.clone(),
+            absence: collectives.absence.clone(),
             is_start_up,
             ranks_of,
         };
         let verdict = match (decide(&causes), reason) {
-            (LatenessVerdict::Nobody, Reason::CannotTell(reason)) => {
-                LatenessVerdict::NoCollectives { reason }
-            }
+            (LatenessVerdict::Nobody, Reason::Unknown(reason)) => LatenessVerdict::NoCollectives { reason },
             (LatenessVerdict::Nobody | LatenessVerdict::StartUp, Reason::NotRecorded) => {
                 return (Vec::new(), None);
             }
@@ -391,8 +374,8 @@ impl Sums {
     /// Returns the ranks that were late together in most of the shared wait time.
     fn together(&self, members: &JobMembers) -> Vec<u32> {
         let is_most = |sum: &Sum| {
-            sum.together > 0
-                && sum.together.saturating_mul(100) >= self.shared.saturating_mul(TOGETHER_PERCENT)
+            sum.together.0 > 0
+                && sum.together.0.saturating_mul(100) >= self.shared.0.saturating_mul(TOGETHER_PERCENT)
         };
         let most = self.by_participant.iter().filter(|(_, sum)| is_most(sum));
         let mut ranks: Vec<u32> = most.filter_map(|(number, _)| members.get(*number)?.rank).collect();
@@ -401,34 +384,29 @@ impl Sums {
     }
 
     /// Returns whether the collectives suffice to state that no rank was late, or why they do not.
-    fn nothing_to_say(&self) -> Reason {
+    fn reason_without_verdict(&self) -> Reason {
         const RCCL: &str = "calls of RCCL return early: rocprofv3 records their kernels";
+        let silent = |names: &str| {
+            Reason::Unknown(format!("the collectives that match do not say when ranks waited ({names})"))
+        };
         if self.compared == 0 && self.not_aligned > 0 {
-            return Reason::CannotTell("the clocks of the nodes are not aligned".to_owned());
+            return Reason::Unknown("the clocks of the nodes are not aligned".to_owned());
         }
         if self.silent_of_rccl > self.after_start_up {
-            return Reason::CannotTell(format!(
-                "the collectives that match do not say when ranks waited ({RCCL})"
-            ));
+            return silent(RCCL);
         }
         // Calls that are not recorded, such as file access or one-sided calls, may be in a phase without
         // collectives.
         if self.compared > 0 && self.after_start_up == 0 {
-            return Reason::CannotTell("no collective after start-up shows when ranks waited".to_owned());
+            return Reason::Unknown("no collective after start-up shows when ranks waited".to_owned());
         }
         if self.compared > 0 {
             return Reason::None;
         }
-        let mut silent: Vec<(&String, &u64)> = self.silent.iter().collect();
-        silent.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        let names: Vec<&str> = silent.iter().take(MAX_FUNCTIONS).map(|(name, _)| name.as_str()).collect();
-        match names.as_slice() {
-            [] => Reason::NotRecorded,
-            some => Reason::CannotTell(format!(
-                "the collectives that match do not say when ranks waited ({})",
-                some.join(", ")
-            )),
-        }
+        let mut functions: Vec<(&String, &u64)> = self.silent.iter().collect();
+        functions.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let names: Vec<&str> = functions.iter().take(MAX_FUNCTIONS).map(|(name, _)| name.as_str()).collect();
+        if names.is_empty() { Reason::NotRecorded } else { silent(&names.join(", ")) }
     }
 }
 
@@ -437,7 +415,7 @@ enum Reason {
     /// It can be stated.
     None,
     /// The matched collectives do not show it.
-    CannotTell(String),
+    Unknown(String),
     /// No collective matches.
     NotRecorded,
 }
@@ -447,7 +425,7 @@ impl Sum {
         let JobParticipant { rank, pid, host, .. } = participant.clone();
         // The longest waits are counted, until the remaining ones are negligible.
         self.charges.sort_unstable_by(|a, b| b.cmp(a));
-        let enough = (i128::from(self.waited) * i128::from(COUNTED_PERCENT) / 100) as i64;
+        let enough = (i128::from(self.waited.0) * i128::from(COUNTED_PERCENT) / 100) as i64;
         let mut sum = 0i64;
         let counted = self.charges.into_iter().take_while(|(waited, ..)| {
             let is_needed = sum < enough;
@@ -460,8 +438,8 @@ impl Sum {
             rank,
             pid,
             host,
-            waited_ns: self.waited.saturating_mul(one_in),
-            waited_share: self.waited as f64 / waited_in_all.max(1) as f64,
+            waited_ns: self.waited.0.saturating_mul(one_in),
+            waited_share: self.waited.0 as f64 / waited_in_all.max(1) as f64,
             last: margins.len() as u64,
             collectives: self.collectives,
             worst_ns: margins.iter().copied().max().unwrap_or(0),
@@ -476,16 +454,4 @@ fn median(mut values: Vec<i64>) -> Option<i64> {
     values.sort_unstable();
     let known = values.first().is_some_and(|first| *first >= 0);
     values.get(values.len() / 2).copied().filter(|_| known)
-}
-
-/// Returns whether the times of all ranks are from one clock or from aligned clocks.
-pub(super) fn is_comparable(kept: &MatchedCollective, all: &[JobParticipant], fit_of: &FitOf<'_>) -> bool {
-    let domain = |participant: u32| all.get(participant as usize).map(|p| &p.domain);
-    let is_aligned = |participant: u32| {
-        let fit = fit_of.get(participant as usize).copied().flatten();
-        fit.is_some_and(|fit| fit.method != AlignMethod::None)
-    };
-    let Some(first) = kept.guests.first() else { return false };
-    kept.guests.iter().all(|guest| domain(guest.participant) == domain(first.participant))
-        || kept.guests.iter().all(|guest| is_aligned(guest.participant))
 }

@@ -1,12 +1,12 @@
 //! Finds the collective operations in all inputs, matches them between ranks, and evaluates the matched ones.
 //!
 //! Calls are matched by communicator, sequence number on it, function, root and size. Calls that do not match
-//! are reported and never used. Matched collectives yield observations of the clocks ([`clock_observations()`])
-//! and the ranks that the others wait for ([`late_ranks()`]).
+//! are reported and never used. [`MatchedCollectives`] yield observations of the clocks and the ranks that the
+//! others wait for.
 //!
-//! [`collectives_of_block`] and [`collectives_of_regions`] find the calls of a process, and [`CallSample`]
-//! limits how many are kept. [`match_calls`] exchanges them between merge ranks. `timing_evidence` decides by
-//! their times whether unnumbered calls are one collective.
+//! [`ProcessCollectives::of_block`] and [`RegionNames::find_collectives`] find the calls of a process, and
+//! [`CallSample`] limits how many are kept. [`match_calls`] exchanges them between merge ranks.
+//! `timing_evidence` decides by their times whether unnumbered calls are one collective.
 
 mod absence;
 mod clock_observations;
@@ -17,7 +17,9 @@ mod late_rank_verdict;
 mod late_ranks;
 mod matched_call;
 mod matching;
+mod messages;
 mod own_time;
+mod participant_clocks;
 mod participants;
 mod process_calls;
 mod resync;
@@ -30,14 +32,12 @@ mod untimed;
 mod waiting;
 
 pub use absence::RankAbsence;
-pub use clock_observations::clock_observations;
-pub use exit_spread::{ExitSpread, exit_spread};
-pub use from_regions::{RegionNames, collectives_of_regions, region_columns};
+pub use from_regions::RegionNames;
 pub use functions::CollectiveFunction;
 pub use late_rank_verdict::{LatenessVerdict, MissingCause};
-pub use late_ranks::{LateRank, LatenessSummary, late_ranks};
+pub use late_ranks::{LateRank, LatenessSummary};
 pub use matching::{CollectiveCounts, MatchedCollectives, match_calls};
-pub use participants::{JobMembers, JobParticipant};
-pub use process_calls::{ProcessCollectives, collectives_of_block, is_shared_communicator};
-pub use sample::{CallSample, MAX_SAMPLED_CALLS};
+pub use participants::JobParticipant;
+pub use process_calls::{ProcessCollectives, is_shared_communicator};
+pub use sample::CallSample;
 pub use start_up::StartUp;

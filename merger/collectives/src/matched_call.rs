@@ -6,21 +6,18 @@ use super::participants::{JobMembers, JobParticipant};
 use super::process_calls::CollectiveCall;
 use super::sample::sample_key;
 use super::untimed::UntimedCalls;
-
-/// Size of a [`CallRecord`] in a message, in bytes.
-const RECORD: usize = 98;
-/// Represents an unknown value in a message.
-const UNKNOWN: i64 = -1;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A call on its way to the merge rank that compares it. Ordered by communicator, number and participant.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) struct CallRecord {
     pub(super) comm: u64,
     pub(super) seq: u64,
     pub(super) participant: u32,
     /// Number of processes of the communicator.
     members: u32,
-    function: CollectiveFunction,
+    pub(super) function: CollectiveFunction,
     /// Rank of the participant in the communicator.
     rank: Option<u32>,
     root: Option<u32>,
@@ -51,97 +48,19 @@ impl CallRecord {
         end.map_or(0, |end| end.saturating_sub(self.enter).max(0))
     }
 
-    /// Returns the name of the called function.
-    pub(super) fn function_name(&self) -> String {
-        self.function.name().into_owned()
-    }
-
-    /// Sums up calls with one number on one communicator whose times are not compared.
+    /// Sums up calls with one number on one communicator whose times are not compared; `None` if they took no
+    /// time.
     pub(super) fn untimed(calls: &[CallRecord], members: &JobMembers) -> Option<UntimedCalls> {
         let CallRecord { function, participant, enter, .. } = *calls.first()?;
         let times = calls.iter().map(|call| call.time_inside(members));
         let ns = times.fold(0, i64::saturating_add);
-        Some(UntimedCalls { function, participant, enter, ns })
+        (ns > 0).then_some(UntimedCalls { function, participant, enter, ns })
     }
 
     /// Describes the call: function, size and root.
-    pub(super) fn words(&self) -> String {
-        let size = self.size.map_or(String::new(), |size| format!(" of {size}"));
-        let root = self.root.map_or(String::new(), |root| format!(" with root {root}"));
-        format!("{}{size}{root}", self.function.name())
+    pub(super) fn describe(&self) -> String {
+        self.function.describe(self.size, self.root)
     }
-
-    /// Appends the record to a message.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        let number = |n: Option<u32>| n.map_or(UNKNOWN as i32, |n| n as i32);
-        out.extend_from_slice(&self.comm.to_le_bytes());
-        out.extend_from_slice(&self.seq.to_le_bytes());
-        out.extend_from_slice(&self.participant.to_le_bytes());
-        out.extend_from_slice(&self.members.to_le_bytes());
-        out.push(self.function.byte());
-        out.push(u8::from(self.exit.is_some()));
-        out.extend_from_slice(&number(self.rank).to_le_bytes());
-        out.extend_from_slice(&number(self.root).to_le_bytes());
-        out.extend_from_slice(&self.size.unwrap_or(UNKNOWN).to_le_bytes());
-        out.extend_from_slice(&self.enter.to_le_bytes());
-        out.extend_from_slice(&self.exit.unwrap_or(0).to_le_bytes());
-        let unknown = OwnTime { since: 0, ns: UNKNOWN, poll_gaps_ns: 0, collectives_ns: 0, left: 0 };
-        let own_time = self.own_time.unwrap_or(unknown);
-        out.extend_from_slice(&own_time.since.to_le_bytes());
-        out.extend_from_slice(&own_time.ns.to_le_bytes());
-        out.extend_from_slice(&own_time.poll_gaps_ns.to_le_bytes());
-        out.extend_from_slice(&own_time.collectives_ns.to_le_bytes());
-        out.extend_from_slice(&own_time.left.to_le_bytes());
-    }
-
-    /// Decodes all records of a message; returns `None` if the message is malformed.
-    pub(super) fn all(message: &[u8]) -> Option<Vec<CallRecord>> {
-        let (records, rest) = message.as_chunks::<RECORD>();
-        if !rest.is_empty() {
-            return None;
-        }
-        records.iter().map(CallRecord::of_bytes).collect()
-    }
-
-    fn of_bytes(bytes: &[u8; RECORD]) -> Option<CallRecord> {
-        let mut rest = &bytes[..];
-        let comm = u64::from_le_bytes(take(&mut rest)?);
-        let seq = u64::from_le_bytes(take(&mut rest)?);
-        let participant = u32::from_le_bytes(take(&mut rest)?);
-        let members = u32::from_le_bytes(take(&mut rest)?);
-        let [function, has_exit] = take(&mut rest)?;
-        let rank = u32::try_from(i32::from_le_bytes(take(&mut rest)?)).ok();
-        let root = u32::try_from(i32::from_le_bytes(take(&mut rest)?)).ok();
-        let size = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|size| *size >= 0);
-        let enter = i64::from_le_bytes(take(&mut rest)?);
-        let exit = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|_| has_exit == 1);
-        let since = u64::from_le_bytes(take(&mut rest)?);
-        let ns = i64::from_le_bytes(take(&mut rest)?);
-        let poll_gaps_ns = i64::from_le_bytes(take(&mut rest)?);
-        let collectives_ns = i64::from_le_bytes(take(&mut rest)?);
-        let left = i64::from_le_bytes(take(&mut rest)?);
-        let own_time = (ns >= 0).then_some(OwnTime { since, ns, poll_gaps_ns, collectives_ns, left });
-        let function = CollectiveFunction::of_byte(function)?;
-        Some(CallRecord {
-            comm,
-            seq,
-            participant,
-            members,
-            function,
-            rank,
-            root,
-            size,
-            enter,
-            exit,
-            own_time,
-        })
-    }
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, behind) = rest.split_first_chunk::<N>()?;
-    *rest = behind;
-    Some(*first)
 }
 
 /// The call of one rank in a collective.
@@ -177,26 +96,24 @@ pub struct MatchedCollective {
     /// Rank of the root in the communicator.
     pub root: Option<u32>,
     /// Calls of its ranks, by participant; empty if the times do not show when ranks waited.
-    pub guests: Vec<RankCall>,
+    pub calls: Vec<RankCall>,
 }
 
 impl MatchedCollective {
     /// Returns whether its times show when ranks waited.
     pub fn is_timed(&self) -> bool {
-        !self.guests.is_empty()
+        !self.calls.is_empty()
     }
 
     /// Returns the time that all ranks spent in the collective, ns.
     pub(super) fn time_inside(&self) -> i64 {
-        let times = self.guests.iter().map(|guest| guest.exit.saturating_sub(guest.enter).max(0));
+        let times = self.calls.iter().map(|call| call.exit.saturating_sub(call.enter).max(0));
         times.fold(0, i64::saturating_add)
     }
 }
 
 /// Result of comparing the calls of one collective.
 pub(super) enum MatchVerdict {
-    /// The communicator has only one process.
-    Alone,
     Matched(MatchedCollective),
     /// Calls of some ranks are missing.
     Incomplete,
@@ -206,12 +123,13 @@ pub(super) enum MatchVerdict {
     Contradicted(u32, u32),
 }
 
-/// Compares the calls with one number on one communicator. `calls` are ordered by participant.
-pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict {
-    let Some(first) = calls.first().filter(|first| first.members > 1) else { return MatchVerdict::Alone };
+/// Compares the calls with one number on one communicator. `calls` are ordered by participant. Returns `None` if
+/// the communicator has only one process.
+pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> Option<MatchVerdict> {
+    let first = calls.first().filter(|first| first.members > 1)?;
     let again = calls.windows(2).position(|pair| pair[0].participant == pair[1].participant);
     if let Some(i) = again {
-        return MatchVerdict::Different(i, i + 1);
+        return Some(MatchVerdict::Different(i, i + 1));
     }
     let is_other = |known: &CallRecord, call: &CallRecord| {
         let roots = known.root.zip(call.root).is_some_and(|(a, b)| a != b);
@@ -222,31 +140,30 @@ pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict 
     let knowing = |knows: &dyn Fn(&CallRecord) -> bool| calls.iter().position(knows).unwrap_or(0);
     for base in [0, knowing(&|call| call.root.is_some()), knowing(&|call| call.size.is_some())] {
         if let Some(other) = calls.iter().position(|call| is_other(&calls[base], call)) {
-            return MatchVerdict::Different(base.min(other), base.max(other));
+            return Some(MatchVerdict::Different(base.min(other), base.max(other)));
         }
     }
     if calls.len() < first.members as usize {
-        return MatchVerdict::Incomplete;
+        return Some(MatchVerdict::Incomplete);
     }
     let waits = first.function.waits();
     let root = calls.iter().find_map(|call| call.root);
-    let kind = sample_key(u64::from(first.function.byte()), first.size.unwrap_or(UNKNOWN) as u64);
-    let (comm, seq) = (first.comm, first.seq);
-    let function = first.function;
-    let mut kept =
-        MatchedCollective { comm, seq, function, kind, by_order: false, waits, root, guests: Vec::new() };
+    let kind = sample_key(u64::from(first.function.byte()), first.size.unwrap_or(-1) as u64);
+    let CallRecord { comm, seq, function, .. } = *first;
+    let mut matched =
+        MatchedCollective { comm, seq, function, kind, by_order: false, waits, root, calls: Vec::new() };
     if !calls.iter().all(has_data) || waits == WaitPattern::Unknown {
-        return MatchVerdict::Matched(kept);
+        return Some(MatchVerdict::Matched(matched));
     }
-    let guest = |call: &CallRecord| {
+    let rank_call = |call: &CallRecord| {
         let CallRecord { participant, rank, enter, own_time, .. } = *call;
         Some(RankCall { participant, rank, enter, exit: call.exit?, own_time })
     };
-    kept.guests = calls.iter().map(guest).collect::<Option<_>>().unwrap_or_default();
-    match contradiction(&kept.guests, members).filter(|_| waits == WaitPattern::AllForAll) {
+    matched.calls = calls.iter().map(rank_call).collect::<Option<_>>().unwrap_or_default();
+    Some(match contradiction(&matched.calls, members).filter(|_| waits == WaitPattern::AllForAll) {
         Some((left, entered)) => MatchVerdict::Contradicted(left, entered),
-        None => MatchVerdict::Matched(kept),
-    }
+        None => MatchVerdict::Matched(matched),
+    })
 }
 
 /// Returns whether a rank transfers data. RCCL calls without a size count as having data, because their kernels
@@ -262,13 +179,13 @@ fn has_data(call: &CallRecord) -> bool {
 
 /// Finds two ranks on one clock of which one left before the other entered. Returns the first to leave and the
 /// last to enter, of the first such clock domain.
-fn contradiction(guests: &[RankCall], members: &JobMembers) -> Option<(u32, u32)> {
-    let mut by_domain = std::collections::BTreeMap::new();
-    for guest in guests {
-        let Some(participant) = members.get(guest.participant) else { continue };
-        let (last, first) = by_domain.entry(&participant.domain).or_insert((guest, guest));
-        *last = if guest.enter > last.enter { guest } else { last };
-        *first = if guest.exit < first.exit { guest } else { first };
+fn contradiction(calls: &[RankCall], members: &JobMembers) -> Option<(u32, u32)> {
+    let mut by_domain = BTreeMap::new();
+    for call in calls {
+        let Some(participant) = members.get(call.participant) else { continue };
+        let (last, first) = by_domain.entry(&participant.domain).or_insert((call, call));
+        *last = if call.enter > last.enter { call } else { last };
+        *first = if call.exit < first.exit { call } else { first };
     }
     let early = by_domain.values().find(|(last, first)| last.enter > first.exit);
     early.map(|(last, first)| (first.participant, last.participant))

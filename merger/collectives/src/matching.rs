@@ -4,21 +4,20 @@
 //! on the number of merge ranks nor on the order of the inputs of one merge rank.
 
 use super::absence::{self, IncompleteCollective, RankAbsence};
-use super::functions::CollectiveFunction;
-use super::participants::{self, JobMembers, JobParticipant};
-
 use super::exit_spread::ExitSpread;
+use super::functions::CollectiveFunction;
 use super::matched_call::{CallRecord, MatchVerdict, MatchedCollective, judge};
+use super::messages;
 use super::own_time::note_own_times;
+use super::participants::{self, JobMembers, JobParticipant};
 use super::process_calls::ProcessCollectives;
 use super::sample::{CallSample, JobSample};
-use super::timing_proof::prove;
+use super::timing_proof::accept_by_timing;
 use super::unnumbered;
 use super::untimed::{CallTimes, UntimedCalls, time_in};
 use rayon::prelude::*;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
-use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,8 +59,9 @@ pub struct CollectiveCounts {
 /// The matched collectives, each on one merge rank, and a description of the others.
 #[derive(Debug, Default)]
 pub struct MatchedCollectives {
-    /// Collectives that this merge rank owns, ordered by communicator and number.
-    pub kept: Vec<MatchedCollective>,
+    /// Collectives that this merge rank owns and whose times show when ranks waited, ordered by communicator and
+    /// number.
+    pub timed: Vec<MatchedCollective>,
     /// All processes that take part in collectives.
     pub members: JobMembers,
     /// Counts of the whole job.
@@ -98,143 +98,128 @@ pub fn match_calls(
     sample: &CallSample,
     own: Vec<(JobParticipant, ProcessCollectives)>,
 ) -> Result<MatchedCollectives, Failure> {
-    let (participants, mut said): (Vec<JobParticipant>, Vec<ProcessCollectives>) = own.into_iter().unzip();
+    let (participants, mut processes): (Vec<JobParticipant>, Vec<ProcessCollectives>) =
+        own.into_iter().unzip();
     let members = JobMembers::gather(comm, &participants)?;
-    participants::tell_apart(comm, &members, &mut said)?;
-    let mut counted = sample.counts();
-    counted.push(said.iter().map(|said| said.alone).sum());
-    let counted = gather_counts(comm, &counted)?;
-    let job = sample.of_job(&counted.iter().map(|c| c[..c.len() - 1].to_vec()).collect::<Vec<_>>());
-    let alone = counted.iter().filter_map(|c| c.last()).sum();
-    let differences = unnumbered::compare(comm, &members, &mut said, job.level == 0)?;
-    for (participant, said) in (members.first..).zip(&mut said) {
-        said.thin_out(job.level);
-        said.comms.retain(|hash, _| {
-            !differences.comms.contains(hash) && !differences.others.contains(&(participant, *hash))
+    participants::separate_communicators(comm, &members, &mut processes)?;
+    let JobSample { level, calls } = sample.of_job(&gather_counts(comm, &sample.counts())?);
+    let differences = unnumbered::compare(comm, &members, &mut processes, level == 0)?;
+    for (participant, process) in (members.first..).zip(&mut processes) {
+        process.thin_out(level);
+        process.communicators.retain(|hash, _| {
+            !differences.communicators.contains(hash) && !differences.others.contains(&(participant, *hash))
         });
     }
 
-    let to_come = still_to_come(comm, &said)?;
+    let last_entered = last_entered(comm, &processes)?;
     let mut untimed = UncomparedTime::default();
-    for said in &said {
-        untimed.before.append(&said.untimed.before);
-        untimed.after.append(&said.untimed.after);
+    for process in &processes {
+        untimed.before.append(&process.untimed.before);
+        untimed.after.append(&process.untimed.after);
     }
-    let mut records = exchange(comm, &members, &mut said, &mut untimed.calls)?;
+    let mut records = exchange(comm, &members, &mut processes, &mut untimed.calls)?;
     records.par_sort_unstable();
-    let mut kept = Vec::new();
-    let mut counts = CollectiveCounts::default();
+    let mut timed = Vec::new();
+    let alone = processes.iter().map(|process| process.alone).sum();
+    let mut counts = CollectiveCounts { alone, ..CollectiveCounts::default() };
     let mut faults: Vec<Fault> = Vec::new();
     let mut contradicted_by_order: BTreeMap<u64, u64> = BTreeMap::new();
     let mut longest: Option<IncompleteCollective> = None;
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
-        let verdict = judge(calls, &members);
+        let CallRecord { comm: communicator, seq, .. } = calls[0];
+        let by_order = differences.by_order.contains(&communicator);
+        let Some(verdict) = judge(calls, &members) else { continue };
         if !matches!(&verdict, MatchVerdict::Matched(one) if one.is_timed()) {
-            let of_all =
-                CallRecord::untimed(calls, &members).filter(|_| !matches!(verdict, MatchVerdict::Alone));
-            untimed.calls.extend(of_all.filter(|calls| calls.ns > 0));
+            untimed.calls.extend(CallRecord::untimed(calls, &members));
         }
-        match verdict {
-            MatchVerdict::Alone => {}
-            MatchVerdict::Incomplete if calls.first().is_some_and(|call| to_come.contains(call)) => {}
+        match &verdict {
             MatchVerdict::Matched(one) => {
                 counts.matched += 1;
                 counts.timed += u64::from(one.is_timed());
                 if !one.is_timed() {
                     *untimed.matched.entry(one.function).or_default() += 1;
                 }
-                let by_order = differences.by_order.contains(&one.comm);
-                kept.extend(one.is_timed().then_some(MatchedCollective { by_order, ..one }));
             }
-            verdict => {
-                if let (MatchVerdict::Contradicted(..), Some(call)) = (&verdict, calls.first())
-                    && differences.by_order.contains(&call.comm)
-                {
-                    *contradicted_by_order.entry(call.comm).or_default() += 1;
-                }
-                match verdict {
-                    MatchVerdict::Incomplete => {
-                        counts.incomplete += 1;
-                        longest = longest.max(IncompleteCollective::new(calls, &members));
-                    }
-                    MatchVerdict::Contradicted(..) => counts.contradicted += 1,
-                    _ => counts.mismatched += 1,
-                }
-                faults.extend(Fault::new(calls, verdict));
-                if faults.len() > 64 {
-                    keep_first(&mut faults);
+            // Processes that are still being recorded may not have written their calls yet.
+            MatchVerdict::Incomplete if last_entered.get(&communicator).is_some_and(|last| seq > *last) => {
+                continue;
+            }
+            MatchVerdict::Incomplete => {
+                counts.incomplete += 1;
+                longest = longest.max(IncompleteCollective::new(calls, &members));
+            }
+            MatchVerdict::Contradicted(..) => {
+                counts.contradicted += 1;
+                if by_order {
+                    *contradicted_by_order.entry(communicator).or_default() += 1;
                 }
             }
+            MatchVerdict::Different(..) => counts.mismatched += 1,
+        }
+        match verdict {
+            MatchVerdict::Matched(one) if one.is_timed() => timed.push(MatchedCollective { by_order, ..one }),
+            verdict => faults.extend(Fault::new(calls, verdict)),
+        }
+        if faults.len() > 64 {
+            keep_first(&mut faults);
         }
     }
     drop(records);
-    let by_order = |kept: &[MatchedCollective]| time_in(kept.iter().filter(|one| one.by_order));
-    let before = by_order(&kept);
-    let unproven = prove(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
-    untimed.unproven = before.without(&by_order(&kept));
-    let absence = absence::longest(comm, &members, &said, longest)?;
-    let faults = first_faults(comm, faults)?;
-    let comms: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
-    let details = participants::details(comm, members.first, &said, &comms)?;
+    let by_order = |timed: &[MatchedCollective]| time_in(timed.iter().filter(|one| one.by_order));
+    let before = by_order(&timed);
+    let unproven =
+        accept_by_timing(comm, &members, &differences.by_order, &contradicted_by_order, &mut timed)?;
+    untimed.unproven = before.without(&by_order(&timed));
+    let absence = absence::longest(comm, &members, &processes, longest)?;
+    keep_first(&mut faults);
+    let mut faults = messages::gather::<Vec<Fault>>(comm, &faults)?.concat();
+    keep_first(&mut faults);
+    let communicators: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
+    let details = participants::details(comm, members.first, &processes, &communicators)?;
     let lines = faults.iter().map(|fault| {
-        let nobody = (String::new(), Vec::new());
-        let (name, all) = details.get(&fault.comm).unwrap_or(&nobody);
+        let (name, all) = details.get(&fault.comm).map_or(("", &[][..]), |(name, all)| (name, all));
         fault.line(name, all, &members)
     });
     let faults = differences.lines.into_iter().chain(lines).collect();
-    let CollectiveCounts { matched, timed, incomplete, mismatched, contradicted, .. } = counts;
-    let all = gather_counts(comm, &[matched, timed, incomplete, mismatched, contradicted])?;
-    let sum = |i: usize| all.iter().filter_map(|s| s.get(i)).sum();
-    let JobSample { level, calls } = job;
+    let all: Vec<CollectiveCounts> = messages::gather(comm, &counts)?;
+    let sum = |count: fn(&CollectiveCounts) -> u64| all.iter().map(count).sum();
     let counts = CollectiveCounts {
         calls,
         one_in: 1u64.checked_shl(level as u32).unwrap_or(u64::MAX),
-        matched: sum(0),
-        timed: sum(1),
-        incomplete: sum(2),
-        mismatched: sum(3),
-        contradicted: sum(4),
-        alone,
+        matched: sum(|counts| counts.matched),
+        timed: sum(|counts| counts.timed),
+        incomplete: sum(|counts| counts.incomplete),
+        mismatched: sum(|counts| counts.mismatched),
+        contradicted: sum(|counts| counts.contradicted),
+        alone: sum(|counts| counts.alone),
         different: differences.calls,
         unproven: unproven.calls,
         spread: None,
     };
-    let has_unproven_names = !unproven.comms.is_disjoint(&differences.named);
+    let has_unproven_names = !unproven.communicators.is_disjoint(&differences.named);
     let unproven = unproven.lines;
-    Ok(MatchedCollectives { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
+    Ok(MatchedCollectives { timed, members, counts, faults, unproven, has_unproven_names, untimed, absence })
 }
 
-/// For each communicator with a process that is still being recorded: the last collective that all of its
-/// processes may have entered.
-struct ToCome(BTreeMap<u64, u64>);
-
-impl ToCome {
-    /// Returns whether processes that are still being recorded may not have written their calls of this
-    /// collective yet.
-    fn contains(&self, call: &CallRecord) -> bool {
-        self.0.get(&call.comm).is_some_and(|last| call.seq > *last)
-    }
-}
-
-fn still_to_come(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<ToCome, Failure> {
-    let mut mine: BTreeMap<u64, u64> = BTreeMap::new();
-    let least = |known: &mut BTreeMap<u64, u64>, comm: u64, seq: u64| {
-        let known = known.entry(comm).or_insert(seq);
-        *known = seq.min(*known);
+/// Returns, for each communicator with a process that is still being recorded, the last collective that all of
+/// its processes may have entered.
+fn last_entered(comm: &impl Comm, processes: &[ProcessCollectives]) -> Result<BTreeMap<u64, u64>, Failure> {
+    let lowest = |all: Vec<BTreeMap<u64, u64>>| {
+        let mut lowest: BTreeMap<u64, u64> = BTreeMap::new();
+        for (communicator, seq) in all.into_iter().flatten() {
+            lowest.entry(communicator).and_modify(|known| *known = seq.min(*known)).or_insert(seq);
+        }
+        lowest
     };
-    for said in said.iter().filter(|said| said.is_running) {
-        let mut last: BTreeMap<u64, u64> = said.comms.keys().map(|comm| (*comm, 0)).collect();
-        for call in &said.calls {
+    let last_of = |process: &ProcessCollectives| {
+        let mut last: BTreeMap<u64, u64> = process.communicators.keys().map(|hash| (*hash, 0)).collect();
+        for call in &process.calls {
             last.entry(call.comm).and_modify(|last| *last = call.seq.max(*last));
         }
-        last.into_iter().for_each(|(comm, seq)| least(&mut mine, comm, seq));
-    }
-    let mut all = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: BTreeMap<u64, u64> = wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.into_iter().for_each(|(comm, seq)| least(&mut all, comm, seq));
-    }
-    Ok(ToCome(all))
+        last
+    };
+    let mine = lowest(processes.iter().filter(|process| process.is_running).map(last_of).collect());
+    Ok(lowest(messages::gather(comm, &mine)?))
 }
 
 /// Sends each call to the merge rank that owns it and returns the calls that this merge rank owns. Calls on
@@ -242,30 +227,26 @@ fn still_to_come(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<ToCome
 fn exchange(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &mut [ProcessCollectives],
+    processes: &mut [ProcessCollectives],
     untimed: &mut Vec<UntimedCalls>,
 ) -> Result<Vec<CallRecord>, Failure> {
-    let sizes = participants::sizes(comm, said)?;
+    let sizes = participants::sizes(comm, processes)?;
     let (first, everyone) = (members.first, members.all.len() as u32);
-    let mut outgoing: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
-    for ((participant, said), sizes) in (first..).zip(said).zip(sizes) {
-        note_own_times(said, &sizes, everyone);
-        for call in std::mem::take(&mut said.calls) {
-            let (Some(size), Some(known)) = (sizes.get(&call.comm), said.comms.get(&call.comm)) else {
+    let mut outgoing: Vec<Vec<CallRecord>> = vec![Vec::new(); comm.size()];
+    for ((participant, process), sizes) in (first..).zip(processes).zip(sizes) {
+        note_own_times(process, &sizes, everyone);
+        for call in std::mem::take(&mut process.calls) {
+            let (Some(size), Some(known)) = (sizes.get(&call.comm), process.communicators.get(&call.comm))
+            else {
                 let alone = [CallRecord::new(&call, participant, 1, None)];
-                untimed.extend(CallRecord::untimed(&alone, members).filter(|calls| calls.ns > 0));
+                untimed.extend(CallRecord::untimed(&alone, members));
                 continue;
             };
             let record = CallRecord::new(&call, participant, *size, known.rank);
-            record.put(&mut outgoing[(call.key % comm.size() as u64) as usize]);
+            outgoing[(call.key % comm.size() as u64) as usize].push(record);
         }
     }
-    let mut records = Vec::new();
-    for message in comm.all_to_all(outgoing) {
-        let theirs = CallRecord::all(&message).ok_or_else(|| Failure::message("half a collective"))?;
-        records.extend(theirs);
-    }
-    Ok(records)
+    messages::exchange(comm, outgoing)
 }
 
 /// A collective that does not match.
@@ -296,22 +277,22 @@ impl Fault {
     fn new(calls: &[CallRecord], verdict: MatchVerdict) -> Option<Fault> {
         let first = calls.first()?;
         let what = match verdict {
-            MatchVerdict::Alone | MatchVerdict::Matched(_) => return None,
+            MatchVerdict::Matched(_) => return None,
             MatchVerdict::Different(a, b) => {
-                let told = |i: usize| calls.get(i).map(|call| (call.participant, call.words()));
-                Wrong::Different(told(a)?, told(b)?)
+                let call_of = |i: usize| calls.get(i).map(|call| (call.participant, call.describe()));
+                Wrong::Different(call_of(a)?, call_of(b)?)
             }
             MatchVerdict::Incomplete => {
                 let there = calls.iter().map(|call| call.participant).take(MAX_REPORTED_PARTICIPANTS + 1);
-                Wrong::Missing(first.words(), there.collect())
+                Wrong::Missing(first.describe(), there.collect())
             }
-            MatchVerdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.words()),
+            MatchVerdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.describe()),
         };
         Some(Fault { seq: first.seq, comm: first.comm, what })
     }
 
-    fn line(&self, comm: &str, all: &[u32], members: &JobMembers) -> String {
-        let at = format!("collective {} on {comm}", self.seq);
+    fn line(&self, communicator: &str, all: &[u32], members: &JobMembers) -> String {
+        let at = format!("collective {} on {communicator}", self.seq);
         match &self.what {
             Wrong::Different((a, x), (b, y)) if a == b => {
                 format!("{at}: {} has two, {x} and {y}", members.name(*a))
@@ -344,23 +325,11 @@ fn keep_first(faults: &mut Vec<Fault>) {
     faults.truncate(MAX_SHOWN_FAULTS);
 }
 
-fn first_faults(comm: &impl Comm, mut mine: Vec<Fault>) -> Result<Vec<Fault>, Failure> {
-    keep_first(&mut mine);
-    let mut all = Vec::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<Fault> = wire::decode_message(&message).map_err(Failure::message)?;
-        all.extend(theirs);
-    }
-    keep_first(&mut all);
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::functions::{CollectiveFunction, DataPattern, WaitPattern};
     use crate::process_calls::CollectiveCall;
-    use crate::sample::sample_key;
     use proptest::prelude::*;
     use rpd_comm::threads;
     use std::collections::BTreeMap;
@@ -393,19 +362,7 @@ mod tests {
         let root = (name == "MPI_Bcast").then_some(0);
         let size = (name != "MPI_Barrier").then_some(64);
         let exit = (!function.only_starts()).then_some(enter + 1_000);
-        let (mpi_before, own_time) = (None, None);
-        CollectiveCall {
-            key: sample_key(comm, seq),
-            comm,
-            seq,
-            function,
-            root,
-            size,
-            enter,
-            exit,
-            mpi_before,
-            own_time,
-        }
+        CollectiveCall { root, size, ..CollectiveCall::new(function, enter, exit).numbered(comm, seq) }
     }
 
     fn participant(rank: u32) -> JobParticipant {
@@ -424,11 +381,12 @@ mod tests {
     fn job(plan: &Plan) -> Vec<ProcessCollectives> {
         let mut job = vec![ProcessCollectives::default(); 4];
         for (n, calls) in plan.iter().enumerate() {
-            for (process, said) in job.iter_mut().enumerate().take(n + 2) {
-                let comm = said.note_comm(&format!("comm {n}"), Some(process as u32)).unwrap();
+            for (rank, process) in job.iter_mut().enumerate().take(n + 2) {
+                let comm = process.note_communicator(&format!("comm {n}")).unwrap();
+                process.communicators.get_mut(&comm).unwrap().rank = Some(rank as u32);
                 for (i, (function, mishaps)) in calls.iter().enumerate() {
                     let mut one = call(FUNCTIONS[*function], comm, i as u64 + 1, i as i64 * 10_000);
-                    match mishaps[process] {
+                    match mishaps[rank] {
                         Mishap::None => {}
                         Mishap::Lost => continue,
                         Mishap::OtherFunction => {
@@ -437,9 +395,9 @@ mod tests {
                         Mishap::OtherSize => one.size = Some(128),
                         Mishap::OtherRoot => one.root = Some(1),
                         Mishap::Open => one.exit = None,
-                        Mishap::Twice => said.calls.push(one),
+                        Mishap::Twice => process.calls.push(one),
                     }
-                    said.calls.push(one);
+                    process.calls.push(one);
                 }
             }
         }
@@ -451,10 +409,10 @@ mod tests {
     fn naive(job: &[ProcessCollectives]) -> (u64, u64, u64, u64) {
         let mut by_call: BTreeMap<(u64, u64), Vec<(usize, CollectiveCall)>> = BTreeMap::new();
         let mut members: BTreeMap<u64, usize> = BTreeMap::new();
-        for (process, said) in job.iter().enumerate() {
-            said.comms.keys().for_each(|comm| *members.entry(*comm).or_default() += 1);
-            for call in &said.calls {
-                by_call.entry((call.comm, call.seq)).or_default().push((process, *call));
+        for (rank, process) in job.iter().enumerate() {
+            process.communicators.keys().for_each(|comm| *members.entry(*comm).or_default() += 1);
+            for call in &process.calls {
+                by_call.entry((call.comm, call.seq)).or_default().push((rank, *call));
             }
         }
         let (mut matched, mut timed, mut incomplete, mut mismatched) = (0, 0, 0, 0);
@@ -480,7 +438,7 @@ mod tests {
         (matched, timed, incomplete, mismatched)
     }
 
-    /// Result with the given number of merge ranks, each with consecutive processes: counts, faults, kept
+    /// Result with the given number of merge ranks, each with consecutive processes: counts, faults, matched
     /// collectives.
     fn outcome(
         job: &[ProcessCollectives],
@@ -492,16 +450,16 @@ mod tests {
             let low = (comm.rank() * piece).min(job.len());
             let own = low..(low + piece).min(job.len());
             let sample = CallSample::new(most);
-            let said = job[own.clone()].iter().cloned();
-            let own: Vec<_> = own.map(|rank| participant(rank as u32)).zip(said).collect();
-            sample.count(own.iter().flat_map(|(_, said)| &said.calls).map(|call| call.key));
+            let processes = job[own.clone()].iter().cloned();
+            let own: Vec<_> = own.map(|rank| participant(rank as u32)).zip(processes).collect();
+            sample.count(own.iter().flat_map(|(_, process)| &process.calls).map(|call| call.key));
             match_calls(comm, &sample, own).unwrap()
         });
         let first = &results[0];
-        let mut kept: Vec<MatchedCollective> = results.iter().flat_map(|r| r.kept.clone()).collect();
-        kept.sort_by_key(|kept| (kept.comm, kept.seq));
+        let mut timed: Vec<MatchedCollective> = results.iter().flat_map(|r| r.timed.clone()).collect();
+        timed.sort_by_key(|one| (one.comm, one.seq));
         assert!(results.iter().all(|r| (&r.counts, &r.faults) == (&first.counts, &first.faults)));
-        (first.counts.clone(), first.faults.clone(), kept)
+        (first.counts.clone(), first.faults.clone(), timed)
     }
 
     proptest! {
@@ -520,7 +478,7 @@ mod tests {
             prop_assert_eq!(alone.2.len() as u64, timed);
             prop_assert_eq!(alone.1.is_empty(), incomplete + mismatched == 0);
             if reverse {
-                job.iter_mut().for_each(|said| said.calls.reverse());
+                job.iter_mut().for_each(|process| process.calls.reverse());
             }
             for ranks in 2..4 {
                 prop_assert_eq!(&outcome(&job, ranks, 1 << 20), &alone);
@@ -532,7 +490,7 @@ mod tests {
             let job = job(&plan);
             let alone = outcome(&job, 1, most);
             let all = outcome(&job, 1, 1 << 20);
-            prop_assert!(alone.2.iter().all(|kept| all.2.contains(kept)));
+            prop_assert!(alone.2.iter().all(|one| all.2.contains(one)));
             prop_assert_eq!(&outcome(&job, 3, most), &alone);
         }
     }
@@ -599,12 +557,12 @@ mod tests {
         job[1].calls[1].enter += 1_001;
         job[1].calls[1].exit = Some(40_000);
         // The clock of ranks 2 and 3 is 5 ms slow.
-        for call in job[2..].iter_mut().flat_map(|said| &mut said.calls) {
+        for call in job[2..].iter_mut().flat_map(|process| &mut process.calls) {
             call.enter -= 5_000_000;
             call.exit = call.exit.map(|exit| exit - 5_000_000);
         }
-        let (counts, faults, kept) = outcome(&job, 1, 1 << 20);
-        assert_eq!((counts.matched, counts.contradicted, kept.len()), (1, 1, 1));
+        let (counts, faults, timed) = outcome(&job, 1, 1 << 20);
+        assert_eq!((counts.matched, counts.contradicted, timed.len()), (1, 1, 1));
         assert!(faults[0].contains("rank 0 left it before rank 1 came"), "{faults:?}");
     }
 }

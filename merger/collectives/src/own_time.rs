@@ -14,6 +14,7 @@
 
 use super::functions::{MessageCall, WaitPattern};
 use super::process_calls::{CollectiveCall, ProcessCollectives};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Longest gap between two polls that counts as waiting, ns.
@@ -38,7 +39,7 @@ pub struct MpiBefore {
 }
 
 /// Own time of a process before a collective.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct OwnTime {
     /// Key of the collective from which own time counts (the synchronisation). It is the same in all its ranks.
     pub since: u64,
@@ -193,37 +194,35 @@ struct Synchronisation {
 
 /// Returns whether other threads than the main one spend more than a hundredth of the time that the collectives
 /// span in MPI. One thread may then wait while another one does nothing.
-pub(super) fn is_in_threads(said: &ProcessCollectives) -> bool {
+pub(super) fn is_in_threads(process: &ProcessCollectives) -> bool {
     let mut calls_of: BTreeMap<i64, u64> = BTreeMap::new();
-    for before in said.calls.iter().filter_map(|call| call.mpi_before) {
+    for before in process.calls.iter().filter_map(|call| call.mpi_before) {
         *calls_of.entry(before.thread).or_default() += 1;
     }
     let Some((main, _)) = calls_of.into_iter().max_by_key(|(_, calls)| *calls) else { return false };
-    let first = said.calls.iter().map(|call| call.enter).min().unwrap_or(0);
-    let last = said.calls.iter().filter_map(|call| call.exit).max().unwrap_or(first);
-    let others = said.mpi.in_other_threads(main);
+    let first = process.calls.iter().map(|call| call.enter).min().unwrap_or(0);
+    let last = process.calls.iter().filter_map(|call| call.exit).max().unwrap_or(first);
+    let others = process.mpi.in_other_threads(main);
     others.saturating_mul(MAX_OTHER_THREADS_PART) > last.saturating_sub(first).max(0)
 }
 
 /// Sets the own time of each call of a process: the time since the last collective in which all of its ranks
 /// waited for all. `sizes` are the numbers of processes of its communicators. A communicator of size `everyone`
 /// synchronises the others too.
-pub(super) fn note_own_times(said: &mut ProcessCollectives, sizes: &BTreeMap<u64, u32>, everyone: u32) {
-    said.calls.sort_by_key(|call| (call.enter, call.key));
-    if said.is_in_threads {
-        return said.calls.iter_mut().for_each(|call| call.own_time = None);
+pub(super) fn note_own_times(process: &mut ProcessCollectives, sizes: &BTreeMap<u64, u32>, everyone: u32) {
+    process.calls.sort_by_key(|call| (call.enter, call.key));
+    if process.is_in_threads {
+        return process.calls.iter_mut().for_each(|call| call.own_time = None);
     }
     let mut collectives_ns: i64 = 0;
-    let of_init = |init: InitCall| Synchronisation {
+    let mut of_everyone = process.mpi.init.map(|init| Synchronisation {
         key: SINCE_INIT,
         exit: init.exit,
         mpi: init.before,
         collectives_ns: 0,
-    };
-    let init = said.mpi.init.map(of_init);
-    let mut of_everyone: Option<Synchronisation> = init;
+    });
     let mut of_comm: BTreeMap<u64, Synchronisation> = BTreeMap::new();
-    for call in &mut said.calls {
+    for call in &mut process.calls {
         let own = of_comm.get(&call.comm).copied();
         let last = [own, of_everyone].into_iter().flatten().max_by_key(|last| last.exit);
         call.own_time = last.and_then(|last| own_time(call, collectives_ns, &last));
@@ -259,7 +258,6 @@ fn own_time(call: &CollectiveCall, collectives_ns: i64, last: &Synchronisation) 
 mod tests {
     use super::*;
     use crate::functions::CollectiveFunction;
-    use crate::sample::sample_key;
     use MessageCall::{Initializes, Other, Polls};
     use proptest::prelude::*;
 
@@ -267,29 +265,18 @@ mod tests {
 
     fn barrier(seq: u64, enter: i64, exit: i64, mpi_before: Option<MpiBefore>) -> CollectiveCall {
         let function = CollectiveFunction::named(b"MPI_Barrier").unwrap();
-        CollectiveCall {
-            key: sample_key(WORLD, seq),
-            comm: WORLD,
-            seq,
-            function,
-            root: None,
-            size: None,
-            enter,
-            exit: Some(exit),
-            mpi_before,
-            own_time: None,
-        }
+        CollectiveCall { mpi_before, ..CollectiveCall::new(function, enter, Some(exit)).numbered(WORLD, seq) }
     }
 
-    fn own_times(mut said: ProcessCollectives, everyone: u32) -> Vec<Option<i64>> {
-        note_own_times(&mut said, &BTreeMap::from([(WORLD, 2)]), everyone);
-        said.calls.iter().map(|call| call.own_time.map(|own| own.ns)).collect()
+    fn own_times(mut process: ProcessCollectives, everyone: u32) -> Vec<Option<i64>> {
+        note_own_times(&mut process, &BTreeMap::from([(WORLD, 2)]), everyone);
+        process.calls.iter().map(|call| call.own_time.map(|own| own.ns)).collect()
     }
 
     #[test]
     fn own_time_begins_after_init_and_leaves_out_messages_and_polls() {
-        let mut said = ProcessCollectives::default();
-        let mpi = &mut said.mpi;
+        let mut process = ProcessCollectives::default();
+        let mpi = &mut process.mpi;
         assert!(mpi.add(1, Initializes, 0, Some(1_000_000)).is_some());
         let mut calls = vec![barrier(1, 1_400_000, 1_500_000, mpi.add(1, Other, 1_400_000, Some(1_500_000)))];
         let _ = mpi.add(1, Other, 1_600_000, Some(1_900_000));
@@ -298,18 +285,18 @@ mod tests {
         }
         calls.push(barrier(2, 3_020_000, 3_030_000, mpi.add(1, Other, 3_020_000, Some(3_030_000))));
         calls.push(barrier(3, 3_040_000, 3_050_000, mpi.add(2, Other, 3_040_000, Some(3_050_000))));
-        said.calls = calls;
-        assert_eq!(said.mpi.initialized(), Some(1_000_000));
+        process.calls = calls;
+        assert_eq!(process.mpi.initialized(), Some(1_000_000));
         // Own time of the second collective: 100 us before the message, 100 us before the polls, and 10 us. The
         // gap between two polls is 890 us.
-        assert_eq!(own_times(said.clone(), 2), [Some(400_000), Some(210_000), None]);
+        assert_eq!(own_times(process.clone(), 2), [Some(400_000), Some(210_000), None]);
         assert_eq!(
-            own_times(said.clone(), 9),
+            own_times(process.clone(), 9),
             [Some(400_000), Some(210_000), None],
             "on a communicator of some"
         );
-        note_own_times(&mut said, &BTreeMap::from([(WORLD, 2)]), 2);
-        let gaps = said.calls.iter().map(|call| call.own_time.map(|own| own.poll_gaps_ns));
+        note_own_times(&mut process, &BTreeMap::from([(WORLD, 2)]), 2);
+        let gaps = process.calls.iter().map(|call| call.own_time.map(|own| own.poll_gaps_ns));
         assert_eq!(gaps.collect::<Vec<_>>(), [Some(0), Some(890_000), None]);
     }
 
@@ -333,7 +320,7 @@ mod tests {
                     gaps = Some(0);
                 }
             }
-            let (mut said, mut seq, mut rest) = (ProcessCollectives::default(), 0, rows.as_slice());
+            let (mut process, mut seq, mut rest) = (ProcessCollectives::default(), 0, rows.as_slice());
             for block in blocks.iter().cycle() {
                 let (some, others) = rest.split_at((*block).min(rest.len()));
                 let mut one = ProcessCollectives::default();
@@ -344,14 +331,14 @@ mod tests {
                         one.calls.push(barrier(seq, *enter, *exit, before));
                     }
                 }
-                said.mpi.append(std::mem::take(&mut one.mpi), &mut one.calls);
-                said.calls.append(&mut one.calls);
+                process.mpi.append(std::mem::take(&mut one.mpi), &mut one.calls);
+                process.calls.append(&mut one.calls);
                 rest = others;
                 if rest.is_empty() {
                     break;
                 }
             }
-            prop_assert_eq!(own_times(said, 2), expected);
+            prop_assert_eq!(own_times(process, 2), expected);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The processes that take part in collectives. All merge ranks have the complete list and learn how many of the
 //! processes share each communicator.
 
+use super::messages::gather;
 use super::process_calls::ProcessCollectives;
 use rpd_comm::Comm;
 use rpd_console::Failure;
-use rpd_shard::record::{ClockDomain, wire};
+use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,11 +97,10 @@ impl JobMembers {
     /// Gathers the participants of all merge ranks.
     pub fn gather(comm: &impl Comm, own: &[JobParticipant]) -> Result<JobMembers, Failure> {
         let mut members = JobMembers::default();
-        for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
+        for (rank, theirs) in gather::<Vec<JobParticipant>>(comm, &own)?.into_iter().enumerate() {
             if rank == comm.rank() {
                 members.first = members.all.len() as u32;
             }
-            let theirs: Vec<JobParticipant> = wire::decode_message(message).map_err(Failure::message)?;
             members.all.extend(theirs);
         }
         Ok(members)
@@ -110,6 +110,11 @@ impl JobMembers {
     /// each.
     pub fn singleton_ranks(&self) -> BTreeSet<u32> {
         self.all.iter().filter(|one| one.is_singleton && !one.worker).filter_map(|one| one.rank).collect()
+    }
+
+    /// Returns the recorded duration of the run, ns.
+    pub(super) fn run_ns(&self) -> i64 {
+        self.all.iter().map(|one| one.seen_ns).max().unwrap_or(0)
     }
 
     /// Returns the participant with this index.
@@ -140,10 +145,10 @@ type User = (bool, i64, u32);
 /// Separates communicators of one name that several processes of one rank used. It does the same for several
 /// files of one process that each have a part of its calls. The first users of all ranks belong together, then
 /// the second users, and so on.
-pub(super) fn tell_apart(
+pub(super) fn separate_communicators(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &mut [ProcessCollectives],
+    processes: &mut [ProcessCollectives],
 ) -> Result<(), Failure> {
     let mut of_rank: BTreeMap<u32, u32> = BTreeMap::new();
     for rank in members.all.iter().filter_map(|member| member.rank) {
@@ -154,30 +159,27 @@ pub(super) fn tell_apart(
     };
     let numbers = || (members.first..).zip(members.all.iter().skip(members.first as usize));
     let mine: Vec<(u32, Vec<u64>)> = numbers()
-        .zip(said.iter())
+        .zip(processes.iter())
         .filter(|((_, member), _)| is_one_of_several(member))
-        .map(|((number, _), said)| (number, said.comms.keys().copied().collect()))
+        .map(|((number, _), process)| (number, process.communicators.keys().copied().collect()))
         .collect();
     let mut by_comm: BTreeMap<(u32, u64), Vec<User>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u32, Vec<u64>)> = wire::decode_message(&message).map_err(Failure::message)?;
-        for (number, comms) in theirs {
-            let Some(member) = members.get(number) else { continue };
-            let Some(rank) = member.rank else { continue };
-            for hash in comms {
-                by_comm.entry((rank, hash)).or_default().push((member.worker, member.began, number));
-            }
+    for (number, comms) in gather::<Vec<(u32, Vec<u64>)>>(comm, &mine)?.into_iter().flatten() {
+        let Some(member) = members.get(number) else { continue };
+        let Some(rank) = member.rank else { continue };
+        for hash in comms {
+            by_comm.entry((rank, hash)).or_default().push((member.worker, member.began, number));
         }
     }
     by_comm.values_mut().for_each(|users| users.sort_unstable());
-    for ((number, member), said) in numbers().zip(said) {
+    for ((number, member), process) in numbers().zip(processes) {
         let Some(rank) = member.rank.filter(|_| is_one_of_several(member)) else { continue };
         let place = |hash: &u64| {
             let users = by_comm.get(&(rank, *hash))?;
             Some((*hash, users.iter().position(|(_, _, user)| *user == number)? as u32))
         };
-        let earlier = said.comms.keys().filter_map(place).collect();
-        said.tell_apart(&earlier);
+        let earlier = process.communicators.keys().filter_map(place).collect();
+        process.rename_communicators(&earlier);
     }
     Ok(())
 }
@@ -186,21 +188,21 @@ pub(super) fn tell_apart(
 /// communicators.
 pub(super) fn sizes(
     comm: &impl Comm,
-    said: &[ProcessCollectives],
+    processes: &[ProcessCollectives],
 ) -> Result<Vec<BTreeMap<u64, u32>>, Failure> {
     let ranks = comm.size();
     let owner = |hash: u64| (hash % ranks as u64) as usize;
     let mut asked: Vec<Vec<u8>> = vec![Vec::new(); ranks];
-    for hash in said.iter().flat_map(|said| said.comms.keys()) {
+    for hash in processes.iter().flat_map(|process| process.communicators.keys()) {
         asked[owner(*hash)].extend_from_slice(&hash.to_le_bytes());
     }
     let questions = comm.all_to_all(asked);
     let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
-    for hash in questions.iter().flat_map(|q| words(q)) {
+    for hash in questions.iter().flat_map(|q| hashes(q)) {
         *counts.entry(hash).or_default() += 1;
     }
     let answer = |question: &Vec<u8>| {
-        let counts = words(question).map(|hash| counts.get(&hash).copied().unwrap_or(0));
+        let counts = hashes(question).map(|hash| counts.get(&hash).copied().unwrap_or(0));
         counts.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
     };
     let answers = comm.all_to_all(questions.iter().map(answer).collect());
@@ -209,7 +211,9 @@ pub(super) fn sizes(
         let bytes = next.get_mut(owner(hash))?.next()?;
         Some((hash, u32::from_le_bytes(*bytes)))
     };
-    let sizes = said.iter().map(|said| said.comms.keys().map(|hash| size_of(*hash)).collect::<Option<_>>());
+    let sizes = processes
+        .iter()
+        .map(|process| process.communicators.keys().map(|hash| size_of(*hash)).collect::<Option<_>>());
     sizes.collect::<Option<Vec<_>>>().ok_or_else(|| Failure::message("too few answers"))
 }
 
@@ -217,24 +221,21 @@ pub(super) fn sizes(
 pub(super) fn details(
     comm: &impl Comm,
     first: u32,
-    said: &[ProcessCollectives],
-    comms: &BTreeSet<u64>,
+    processes: &[ProcessCollectives],
+    communicators: &BTreeSet<u64>,
 ) -> Result<BTreeMap<u64, (String, Vec<u32>)>, Failure> {
     let mut mine: Vec<(u64, u32, String)> = Vec::new();
-    for (number, said) in (first..).zip(said) {
-        let known = comms.iter().filter_map(|hash| Some((hash, said.comms.get(hash)?)));
-        mine.extend(known.map(|(hash, comm)| (*hash, number, comm.name.to_string())));
+    for (number, process) in (first..).zip(processes) {
+        let known = communicators.iter().filter_map(|hash| Some((hash, process.communicators.get(hash)?)));
+        mine.extend(known.map(|(hash, known)| (*hash, number, known.name.to_string())));
     }
     let mut all: BTreeMap<u64, (String, Vec<u32>)> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u64, u32, String)> = wire::decode_message(&message).map_err(Failure::message)?;
-        for (hash, number, name) in theirs {
-            all.entry(hash).or_insert_with(|| (name, Vec::new())).1.push(number);
-        }
+    for (hash, number, name) in gather::<Vec<(u64, u32, String)>>(comm, &mine)?.into_iter().flatten() {
+        all.entry(hash).or_insert_with(|| (name, Vec::new())).1.push(number);
     }
     Ok(all)
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+fn hashes(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
 }

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use twox_hash::XxHash3_64;
 
 /// Maximum number of communicators that are distinguished in one process.
-const MOST_COMMS: usize = 1 << 14;
+const MAX_COMMUNICATORS: usize = 1 << 14;
 /// Maximum number of characters that are kept of a communicator's name.
-const MAX_NAME: usize = 256;
+const MAX_NAME_CHARACTERS: usize = 256;
 
 /// A collective call of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +40,32 @@ pub struct CollectiveCall {
     pub own_time: Option<OwnTime>,
 }
 
+impl CollectiveCall {
+    /// Creates a call without a number.
+    pub(super) fn new(function: CollectiveFunction, enter: i64, exit: Option<i64>) -> CollectiveCall {
+        CollectiveCall {
+            key: 0,
+            comm: 0,
+            seq: 0,
+            function,
+            root: None,
+            size: None,
+            enter,
+            exit,
+            mpi_before: None,
+            own_time: None,
+        }
+    }
+
+    /// Sets the communicator and the number of the call.
+    pub(super) fn numbered(self, comm: u64, seq: u64) -> CollectiveCall {
+        CollectiveCall { key: sample_key(comm, seq), comm, seq, ..self }
+    }
+}
+
 /// A communicator as one process recorded it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Comm {
+pub struct Communicator {
     /// Name of the communicator, the same in all its ranks.
     pub name: Box<str>,
     /// Rank of the process in the communicator, where it is recorded.
@@ -55,7 +78,7 @@ pub struct ProcessCollectives {
     /// Calls that are sampled, see [`CallSample`].
     pub calls: Vec<CollectiveCall>,
     /// All communicators with at least one collective, by the hash of their names.
-    pub comms: BTreeMap<u64, Comm>,
+    pub communicators: BTreeMap<u64, Communicator>,
     /// Rank of the process in communicators that it created.
     ranks: BTreeMap<u64, u32>,
     /// Unnumbered calls: one sequence for each communicator, in order.
@@ -95,33 +118,59 @@ pub(crate) fn comm_hash(name: &[u8]) -> u64 {
 }
 
 impl ProcessCollectives {
-    /// Returns whether there is nothing to compare.
-    pub fn is_empty(&self) -> bool {
-        self.comms.is_empty()
+    /// Returns the collectives of a block of native rows. `sample` counts all calls and determines how many are
+    /// kept.
+    pub fn of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &CallSample) -> ProcessCollectives {
+        let mut process = ProcessCollectives::default();
+        match rows.id() {
+            native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut process),
+            native::COMMUNICATOR => {
+                let (comms, ranks, sizes) =
+                    (rows.column("comm_id"), rows.column("rank"), rows.column("size"));
+                for i in 0..rows.len {
+                    let name = comms.int(i).and_then(|id| strings.get(id));
+                    if name == Some(WORLD.as_bytes()) {
+                        process.world_size = process.world_size.or(sizes.int(i));
+                    }
+                    let rank = ranks.int(i).and_then(|rank| u32::try_from(rank).ok());
+                    if let (Some(name), Some(rank)) = (name, rank) {
+                        process.ranks.entry(comm_hash(name)).or_insert(rank);
+                    }
+                }
+            }
+            _ => return process,
+        }
+        sample.count(process.calls.iter().map(|call| call.key));
+        process.thin_out(sample.level());
+        process
     }
 
-    /// Records a communicator and returns its hash; returns `None` above `MOST_COMMS` communicators.
-    pub(super) fn note_comm(&mut self, name: &str, rank: Option<u32>) -> Option<u64> {
+    /// Returns whether there is nothing to compare.
+    pub fn is_empty(&self) -> bool {
+        self.communicators.is_empty()
+    }
+
+    /// Records a communicator and returns its hash; returns `None` above `MAX_COMMUNICATORS` communicators.
+    pub(super) fn note_communicator(&mut self, name: &str) -> Option<u64> {
         let hash = comm_hash(name.as_bytes());
-        if self.comms.len() >= MOST_COMMS && !self.comms.contains_key(&hash) {
+        if self.communicators.len() >= MAX_COMMUNICATORS && !self.communicators.contains_key(&hash) {
             return None;
         }
-        let new = || Comm { name: name.chars().take(MAX_NAME).collect::<String>().into(), rank: None };
-        let comm = self.comms.entry(hash).or_insert_with(new);
-        comm.rank = comm.rank.or(rank);
+        let name = || name.chars().take(MAX_NAME_CHARACTERS).collect::<String>().into();
+        self.communicators.entry(hash).or_insert_with(|| Communicator { name: name(), rank: None });
         Some(hash)
     }
 
     /// Adds the collectives of another block of the same process.
     pub fn add(&mut self, mut other: ProcessCollectives, sample: &CallSample) {
         self.mpi.append(std::mem::take(&mut other.mpi), &mut other.calls);
-        for (hash, comm) in other.comms {
-            if self.comms.len() < MOST_COMMS || self.comms.contains_key(&hash) {
-                self.comms.entry(hash).or_insert(comm);
+        for (hash, comm) in other.communicators {
+            if self.communicators.len() < MAX_COMMUNICATORS || self.communicators.contains_key(&hash) {
+                self.communicators.entry(hash).or_insert(comm);
             }
         }
         for (hash, rank) in other.ranks {
-            if self.ranks.len() < MOST_COMMS {
+            if self.ranks.len() < MAX_COMMUNICATORS {
                 self.ranks.entry(hash).or_insert(rank);
             }
         }
@@ -150,7 +199,7 @@ impl ProcessCollectives {
             self.isolate();
         }
         let world = comm_hash(WORLD.as_bytes());
-        for (hash, comm) in &mut self.comms {
+        for (hash, comm) in &mut self.communicators {
             let known = self.ranks.get(hash).copied();
             comm.rank = comm.rank.or(known).or(if *hash == world { rank } else { None });
         }
@@ -161,14 +210,14 @@ impl ProcessCollectives {
     fn isolate(&mut self) {
         self.is_singleton = true;
         self.alone += std::mem::take(&mut self.of_mpi);
-        self.comms.retain(|_, comm| comm.name.starts_with("nccl-"));
-        let comms = &self.comms;
-        self.calls.retain(|call| comms.contains_key(&call.comm));
+        self.communicators.retain(|_, comm| comm.name.starts_with("nccl-"));
+        let communicators = &self.communicators;
+        self.calls.retain(|call| communicators.contains_key(&call.comm));
     }
 
     /// Separates communicators of one name that several processes of one rank used. `times` has, by
     /// communicator, how many of these processes used it before this one.
-    pub fn tell_apart(&mut self, times: &BTreeMap<u64, u32>) {
+    pub fn rename_communicators(&mut self, times: &BTreeMap<u64, u32>) {
         let renamed = |hash: u64| match times.get(&hash) {
             None | Some(0) => hash,
             Some(n) => comm_hash(&[&hash.to_le_bytes()[..], &n.to_le_bytes()[..]].concat()),
@@ -178,10 +227,11 @@ impl ProcessCollectives {
             // Communicators without a name are identified by their position among the communicators of their
             // process.
             let turn = times.get(&sequence.comm).copied().unwrap_or(0);
-            sequence.place = sequence.place.saturating_add(turn.saturating_mul(MOST_COMMS as u32));
+            sequence.place = sequence.place.saturating_add(turn.saturating_mul(MAX_COMMUNICATORS as u32));
             sequence.comm = renamed(sequence.comm);
         }
-        self.comms = std::mem::take(&mut self.comms).into_iter().map(|(h, c)| (renamed(h), c)).collect();
+        self.communicators =
+            std::mem::take(&mut self.communicators).into_iter().map(|(h, c)| (renamed(h), c)).collect();
     }
 }
 
@@ -197,37 +247,7 @@ pub fn is_shared_communicator(name: &str) -> bool {
     !(unseen || first == "MPI_COMM_SELF" || first.starts_with("nccl-local-"))
 }
 
-/// Returns the collectives of a block of native rows. `sample` counts all calls and determines how many are
-/// kept.
-pub fn collectives_of_block(
-    rows: &Rows<Local>,
-    strings: &ShardStrings,
-    sample: &CallSample,
-) -> ProcessCollectives {
-    let mut said = ProcessCollectives::default();
-    match rows.id() {
-        native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
-        native::COMMUNICATOR => {
-            let (comms, ranks, sizes) = (rows.column("comm_id"), rows.column("rank"), rows.column("size"));
-            for i in 0..rows.len {
-                let name = comms.int(i).and_then(|id| strings.get(id));
-                if name == Some(WORLD.as_bytes()) {
-                    said.world_size = said.world_size.or(sizes.int(i));
-                }
-                let rank = ranks.int(i).and_then(|rank| u32::try_from(rank).ok());
-                if let (Some(name), Some(rank)) = (name, rank) {
-                    said.ranks.entry(comm_hash(name)).or_insert(rank);
-                }
-            }
-        }
-        _ => return said,
-    }
-    sample.count(said.calls.iter().map(|call| call.key));
-    said.thin_out(sample.level());
-    said
-}
-
-fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectives) {
+fn calls(rows: &Rows<Local>, strings: &ShardStrings, process: &mut ProcessCollectives) {
     let [names, comms, roots, sizes, seqs, starts, ends, threads] =
         ["name_id", "comm_id", "root", "bytes", "seq", "start", "end", "tid"]
             .map(|column| rows.column(column));
@@ -244,7 +264,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectiv
         let thread = threads.int(i).filter(|_| is_mpi);
         let mpi_before = thread
             .zip(starts.int(i))
-            .and_then(|(thread, enter)| said.mpi.add(thread, message, enter, ends.int(i)));
+            .and_then(|(thread, enter)| process.mpi.add(thread, message, enter, ends.int(i)));
         let time_inside = || match (starts.int(i), ends.int(i)) {
             (Some(enter), Some(exit)) if is_mpi => exit.saturating_sub(enter),
             _ => 0,
@@ -252,41 +272,37 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectiv
         let Some(function) = function else {
             let name = strings.get(name).unwrap_or_default();
             match (starts.int(i), ends.int(i)) {
-                (Some(enter), None) if is_mpi => said.untimed.add_open(name, enter),
-                _ => said.untimed.add(name, time_inside()),
+                (Some(enter), None) if is_mpi => process.untimed.add_open(name, enter),
+                _ => process.untimed.add(name, time_inside()),
             }
             continue;
         };
         let comm = comms.int(i).and_then(|id| {
             *known.entry(id).or_insert_with(|| {
                 let name = String::from_utf8_lossy(strings.get(id)?);
-                let shared = is_shared_communicator(&name).then(|| said.note_comm(&name, None)).flatten();
+                let shared =
+                    is_shared_communicator(&name).then(|| process.note_communicator(&name)).flatten();
                 shared.map(|hash| (hash, name.starts_with("inter/")))
             })
         });
         let seq = seqs.int(i).and_then(|seq| u64::try_from(seq).ok()).filter(|seq| *seq > 0);
         let (Some((comm, is_between_groups)), Some(seq), Some(enter)) = (comm, seq, starts.int(i)) else {
-            said.alone += 1;
-            said.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
+            process.alone += 1;
+            process.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
             continue;
         };
         if is_mpi && function.waits() == WaitPattern::AllForAll && !function.only_starts() {
-            said.untimed.synchronises();
+            process.untimed.synchronises();
         }
         // On an intercommunicator no rank waits for ranks of its own group.
-        said.of_mpi += u64::from(is_mpi);
-        let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
-        said.calls.push(CollectiveCall {
-            key: sample_key(comm, seq),
-            comm,
-            seq,
-            function,
+        process.of_mpi += u64::from(is_mpi);
+        let has_no_times = function.only_starts() || function.is_rccl() || is_between_groups;
+        let exit = ends.int(i).filter(|exit| !has_no_times && *exit >= enter);
+        process.calls.push(CollectiveCall {
             root: roots.int(i).and_then(|root| u32::try_from(root).ok()),
             size: sizes.int(i).filter(|size| *size >= 0),
-            enter,
-            exit: ends.int(i).filter(|exit| !says_nothing && *exit >= enter),
             mpi_before,
-            own_time: None,
+            ..CollectiveCall::new(function, enter, exit).numbered(comm, seq)
         });
     }
 }
@@ -309,26 +325,26 @@ mod tests {
 
     #[test]
     fn the_second_process_of_a_rank_has_communicators_of_its_own() {
-        let mut said = ProcessCollectives::default();
-        let hash = said.note_comm(WORLD, None).unwrap();
-        said.set_ranks(Some(3), Some(4));
-        assert_eq!(said.comms[&hash].rank, Some(3));
-        said.tell_apart(&BTreeMap::from([(hash, 0)]));
-        assert!(said.comms.contains_key(&hash));
-        said.tell_apart(&BTreeMap::from([(hash, 1)]));
-        assert!(!said.comms.contains_key(&hash));
-        assert_eq!(said.comms.len(), 1);
+        let mut process = ProcessCollectives::default();
+        let hash = process.note_communicator(WORLD).unwrap();
+        process.set_ranks(Some(3), Some(4));
+        assert_eq!(process.communicators[&hash].rank, Some(3));
+        process.rename_communicators(&BTreeMap::from([(hash, 0)]));
+        assert!(process.communicators.contains_key(&hash));
+        process.rename_communicators(&BTreeMap::from([(hash, 1)]));
+        assert!(!process.communicators.contains_key(&hash));
+        assert_eq!(process.communicators.len(), 1);
     }
 
     #[test]
     fn a_process_that_mpi_has_put_alone_shares_communicators_of_rccl_only() {
         let settled = |world_size, launched| {
-            let mut said = ProcessCollectives { world_size, of_mpi: 2, ..ProcessCollectives::default() };
-            said.note_comm(WORLD, None).unwrap();
-            said.note_comm("nccl-00ff", None).unwrap();
-            said.set_ranks(Some(3), launched);
-            let names: Vec<&str> = said.comms.values().map(|comm| &*comm.name).collect();
-            (said.is_singleton, names.len(), names.contains(&WORLD), said.alone)
+            let mut process = ProcessCollectives { world_size, of_mpi: 2, ..ProcessCollectives::default() };
+            process.note_communicator(WORLD).unwrap();
+            process.note_communicator("nccl-00ff").unwrap();
+            process.set_ranks(Some(3), launched);
+            let names: Vec<&str> = process.communicators.values().map(|comm| &*comm.name).collect();
+            (process.is_singleton, names.len(), names.contains(&WORLD), process.alone)
         };
         assert_eq!(settled(Some(1), Some(4)), (true, 1, false, 2));
         for (world_size, launched) in

@@ -6,29 +6,29 @@
 //! aligned too if they are equal and close.
 
 /// Maximum number of calls that only one of the two processes has.
-const MOST_DIFFERENCES: usize = 1000;
+const MAX_DIFFERENCES: usize = 1000;
 /// Maximum distance of a call from its expected place.
-const NEAR: usize = 8;
+const MAX_SHIFT: usize = 8;
 
 /// Returns for each call of `own` its place in `reference`, or `None` if the call is not there. Returns `None`
 /// for the whole if the two are not alike.
 pub(super) fn align(reference: &[u64], own: &[u64]) -> Option<Vec<Option<usize>>> {
     let before = reference.iter().zip(own).take_while(|(a, b)| a == b).count();
     let (a, b) = (&reference[before..], &own[before..]);
-    let behind = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (a, b) = (&a[..a.len() - behind], &b[..b.len() - behind]);
+    let suffix = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - suffix], &b[..b.len() - suffix]);
     let mut places: Vec<Option<usize>> = (0..before).map(Some).collect();
     places.extend(in_order(a, b)?.into_iter().map(|place| place.map(|place| before + place)));
-    places.extend((reference.len() - behind..reference.len()).map(Some));
+    places.extend((reference.len() - suffix..reference.len()).map(Some));
     crossed(reference, own, &mut places);
     let alike = places.iter().flatten().count();
     // Two processes with little in common did not take part in the same calls.
     (alike * 10 >= reference.len().min(own.len()) * 8).then_some(places)
 }
 
-/// Returns the longest common subsequence as places in `a`; `None` above `MOST_DIFFERENCES` differences.
+/// Returns the longest common subsequence as places in `a`; `None` above `MAX_DIFFERENCES` differences.
 fn in_order(a: &[u64], b: &[u64]) -> Option<Vec<Option<usize>>> {
-    let most = (a.len() + b.len()).min(MOST_DIFFERENCES);
+    let most = (a.len() + b.len()).min(MAX_DIFFERENCES);
     // Diagonal k = x - y has index k + most + 1.
     let middle = most + 1;
     let mut furthest = vec![0usize; 2 * most + 3];
@@ -93,7 +93,7 @@ fn crossed(reference: &[u64], own: &[u64], places: &mut [Option<usize>]) {
         match place {
             Some(place) => expected = *place + 1,
             None => {
-                let near = expected.saturating_sub(NEAR)..(expected + NEAR).min(reference.len());
+                let near = expected.saturating_sub(MAX_SHIFT)..(expected + MAX_SHIFT).min(reference.len());
                 let same = near.filter(|at| !is_taken[*at] && reference[*at] == *call);
                 if let Some(at) = same.min_by_key(|at| (at.abs_diff(expected), *at)) {
                     is_taken[at] = true;

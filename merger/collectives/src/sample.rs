@@ -8,9 +8,6 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twox_hash::XxHash3_64;
 
-/// Maximum number of calls that are kept of a job. Each merge rank keeps as many until the counts of all are
-/// known.
-pub const MAX_SAMPLED_CALLS: u64 = 1 << 20;
 /// One level for each number of leading zeros, 64 included.
 const LEVELS: usize = 65;
 
@@ -35,6 +32,10 @@ pub struct CallSample {
 }
 
 impl CallSample {
+    /// Maximum number of calls that are kept of a job. Each merge rank keeps as many until the counts of all are
+    /// known.
+    pub const MAX_CALLS: u64 = 1 << 20;
+
     /// Creates a sample of at most `most` calls.
     pub fn new(most: u64) -> CallSample {
         CallSample { most, seen: [const { AtomicU64::new(0) }; LEVELS] }

@@ -18,39 +18,42 @@
 //! fixed limit.
 
 use rpd_clocks::{median, slope};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Fewest calls from which timing can show that domains took part in the same collectives.
 pub(super) const MIN_CALLS: usize = 20;
 /// Exits count as together if their spread is at most this share of the spread of entries.
-const TOGETHER: f64 = 0.25;
+const MAX_EXIT_SHARE: f64 = 0.25;
 /// A domain entered clearly last if its distance to the second-last exceeds this multiple of the spread of
 /// exits.
-const CLEARLY: f64 = 6.0;
+const CLEAR_GAP_SPREADS: f64 = 6.0;
 /// Number of calls in which each domain must enter clearly last, and in which another domain must.
-const EACH_WAY: usize = 4;
+const MIN_CLEAR_CALLS: usize = 4;
 /// Maximum spread of the time that the last domain needs, as a share of its distance to the second-last entry.
-const STEADY: f64 = 0.25;
+const MAX_LAST_SHARE: f64 = 0.25;
 /// The same limit as a share of the spread of entries. It applies with many domains, where the last two are
 /// close.
-const STEADY_OF_MANY: f64 = 0.04;
+const MAX_LAST_SHARE_OF_MANY: f64 = 0.04;
 /// Fewest calls of one kind from which its usual duration is derived.
-const ENOUGH_OF_KIND: usize = 8;
+const MIN_CALLS_OF_KIND: usize = 8;
 /// One call in this many may contradict, and of the calls of one domain one in this many: exits are late
 /// occasionally.
-const DISTURBED: usize = 10;
-const DISTURBED_OF_ONE: usize = 4;
+const DISTURBED_PART: usize = 10;
+const DISTURBED_PART_OF_ONE: usize = 4;
 /// Number of calls in a part of the run. Within a part, the offset of two clocks without their drift is taken as
 /// a line.
-const PART: usize = 32;
+const PART_CALLS: usize = 32;
 /// With fewer parts than this, the offset over the whole run is one line.
-const FEWEST_PARTS: usize = 4;
+const MIN_PARTS: usize = 4;
 /// Maximum number of groups of domains with which others are compared.
-const MOST_PARTS: usize = 64;
+const MAX_GROUPS: usize = 64;
 
 /// Interval in which the ranks of one domain were in a call, ns of its clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct DomainInterval {
+    /// Index of the domain in the job.
+    pub(super) domain: u32,
     /// Last entry.
     pub(super) enter: i64,
     /// Median exit (the lower one).
@@ -60,8 +63,10 @@ pub(super) struct DomainInterval {
 }
 
 /// One call of all domains.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct TimedRound {
+    /// Number of the call on its communicator.
+    pub(super) seq: u64,
     /// Hash of function and size. Calls of one kind take about the same time.
     pub(super) kind: u64,
     /// Intervals by domain, with the same domains in each call.
@@ -127,9 +132,9 @@ fn close_together(
         let mut nearest: Option<(f64, usize)> = None;
         for (place, part) in parts.iter().enumerate() {
             let leader = part[0];
-            let exits = spread(&Distance::new(rounds, leader, domain, |stay| stay.exit).rest);
-            let entries = spread(&Distance::new(rounds, leader, domain, |stay| stay.enter).rest);
-            if exits > TOGETHER * entries || entries <= 0.0 {
+            let exits = spread(&distances(rounds, leader, domain, |stay| stay.exit));
+            let entries = spread(&distances(rounds, leader, domain, |stay| stay.enter));
+            if exits > MAX_EXIT_SHARE * entries || entries <= 0.0 {
                 alone.entry(domain).or_insert((leader, RejectionReason::Apart { exits, entries }));
             } else if nearest.is_none_or(|(least, _)| exits < least) {
                 nearest = Some((exits, place));
@@ -137,7 +142,7 @@ fn close_together(
         }
         match nearest {
             Some((_, place)) => parts[place].push(domain),
-            None if parts.len() < MOST_PARTS => parts.push(vec![domain]),
+            None if parts.len() < MAX_GROUPS => parts.push(vec![domain]),
             None => {}
         }
     }
@@ -158,8 +163,8 @@ fn verified(rounds: &[TimedRound], mut part: Vec<usize>) -> (Vec<usize>, Vec<(us
             return (Vec::new(), doubts);
         }
         // A domain that always enters last hides that others are waited for.
-        let is_always_last = |place: &usize| tally.clear - tally.last[*place] < EACH_WAY;
-        let is_never_last = |place: &usize| tally.last[*place] < EACH_WAY;
+        let is_always_last = |place: &usize| tally.clear - tally.last[*place] < MIN_CLEAR_CALLS;
+        let is_never_last = |place: &usize| tally.last[*place] < MIN_CLEAR_CALLS;
         let all = 0..part.len();
         let mut out: Vec<usize> = all.clone().filter(is_always_last).collect();
         let doubt = if out.is_empty() { RejectionReason::NeverLast } else { RejectionReason::AlwaysLast };
@@ -196,17 +201,12 @@ struct Tally {
 impl Tally {
     fn new(rounds: &[TimedRound], part: &[usize]) -> Tally {
         let leader = part[0];
-        let distance = |domain: &usize| Distance::new(rounds, leader, *domain, |stay| stay.exit).rest;
-        let exits: Vec<Vec<f64>> = part.iter().map(distance).collect();
-        let middle =
-            |spreads: &mut dyn Iterator<Item = f64>| median(&mut spreads.collect::<Vec<_>>()).unwrap_or(0.0);
-        let noise = middle(&mut exits.iter().skip(1).map(|rest| spread(rest)));
-        let entries = middle(
-            &mut part
-                .iter()
-                .skip(1)
-                .map(|domain| spread(&Distance::new(rounds, leader, *domain, |stay| stay.enter).rest)),
-        );
+        let exits: Vec<Vec<f64>> =
+            part.iter().map(|domain| distances(rounds, leader, *domain, |stay| stay.exit)).collect();
+        let middle = |mut spreads: Vec<f64>| median(&mut spreads).unwrap_or(0.0);
+        let noise = middle(exits.iter().skip(1).map(|exits| spread(exits)).collect());
+        let entries = |domain: &usize| spread(&distances(rounds, leader, *domain, |stay| stay.enter));
+        let entries = middle(part.iter().skip(1).map(entries).collect());
         let mut tally = Tally {
             clear: 0,
             last: vec![0; part.len()],
@@ -231,8 +231,8 @@ impl Tally {
             gaps.push(gap);
             stays_of_last.entry(round.kind).or_default().push(exit - enter);
             let first_exit = order.iter().map(|place| at(*place).2).fold(f64::INFINITY, f64::min);
-            tally.early += usize::from(first_exit < enter - CLEARLY * noise);
-            if gap > CLEARLY * noise {
+            tally.early += usize::from(first_exit < enter - CLEAR_GAP_SPREADS * noise);
+            if gap > CLEAR_GAP_SPREADS * noise {
                 tally.clear += 1;
                 tally.last[last] += 1;
                 let parted = usize::from(exit - second_exit > gap / 2.0);
@@ -242,7 +242,8 @@ impl Tally {
                 }
             }
         }
-        let limit = f64::max(STEADY * median(&mut gaps).unwrap_or(0.0), STEADY_OF_MANY * entries);
+        let limit =
+            f64::max(MAX_LAST_SHARE * median(&mut gaps).unwrap_or(0.0), MAX_LAST_SHARE_OF_MANY * entries);
         tally.steady = (spread_of_kinds(stays_of_last), limit, entries);
         tally
     }
@@ -250,9 +251,10 @@ impl Tally {
     /// Returns the reason that rejects the whole group, if there is one.
     fn doubt(&self) -> Option<RejectionReason> {
         let all = self.votes.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        let of_one = self.votes.iter().filter(|one| one.1 >= EACH_WAY && one.0 * DISTURBED_OF_ONE > one.1);
+        let of_one =
+            self.votes.iter().filter(|one| one.1 >= MIN_CLEAR_CALLS && one.0 * DISTURBED_PART_OF_ONE > one.1);
         let of_all = [all, (self.early, self.calls)];
-        let wrong = of_all.iter().filter(|all| all.0 * DISTURBED > all.1).chain(of_one).next();
+        let wrong = of_all.iter().filter(|all| all.0 * DISTURBED_PART > all.1).chain(of_one).next();
         if let Some((parted, of)) = wrong {
             return Some(RejectionReason::Follows { parted: *parted, of: *of });
         }
@@ -268,51 +270,43 @@ fn spread_of_kinds(kinds: BTreeMap<u64, Vec<f64>>) -> f64 {
         let middle = median(&mut values).unwrap_or(0.0);
         values.into_iter().map(move |value| value - middle)
     };
-    let enough = kinds.values().filter(|values| values.len() >= ENOUGH_OF_KIND).map(Vec::len).sum::<usize>();
+    let enough =
+        kinds.values().filter(|values| values.len() >= MIN_CALLS_OF_KIND).map(Vec::len).sum::<usize>();
     if enough < MIN_CALLS {
         return spread(&around(kinds.into_values().flatten().collect()).collect::<Vec<_>>());
     }
-    let known = kinds.into_values().filter(|values| values.len() >= ENOUGH_OF_KIND);
+    let known = kinds.into_values().filter(|values| values.len() >= MIN_CALLS_OF_KIND);
     spread(&known.flat_map(around).collect::<Vec<_>>())
 }
 
-/// Differences in time between two domains, call by call.
-struct Distance {
-    /// Remainder after offset and drift are removed: second domain minus first, ns.
-    rest: Vec<f64>,
-}
-
-impl Distance {
-    fn new(
-        rounds: &[TimedRound],
-        first: usize,
-        second: usize,
-        time: impl Fn(&DomainInterval) -> i64,
-    ) -> Distance {
-        if first == second {
-            return Distance { rest: vec![0.0; rounds.len()] };
-        }
-        let Some(begin) = rounds.first().map(|round| (time(&round.stays[first]), time(&round.stays[second])))
-        else {
-            return Distance { rest: Vec::new() };
-        };
-        let points = rounds.iter().map(|round| {
-            let (a, b) =
-                (apart(time(&round.stays[first]), begin.0), apart(time(&round.stays[second]), begin.1));
-            (a, b - a)
-        });
-        let mut points: Vec<(f64, f64)> = points.collect();
-        let drift = slope(&points);
-        points.iter_mut().for_each(|(x, y)| *y -= drift * *x);
-        let count = if points.len() / PART < FEWEST_PARTS { 1 } else { points.len() / PART };
-        let length = points.len().div_ceil(count);
-        let middles: Vec<f64> = points
-            .chunks(length)
-            .map(|part| median(&mut part.iter().map(|point| point.1).collect::<Vec<_>>()).unwrap_or(0.0))
-            .collect();
-        let rest = points.iter().enumerate().map(|(i, (_, y))| y - between(&middles, i, length));
-        Distance { rest: rest.collect() }
+/// Returns the difference in time between two domains, call by call: second domain minus first, ns, without
+/// offset and drift.
+fn distances(
+    rounds: &[TimedRound],
+    first: usize,
+    second: usize,
+    time: impl Fn(&DomainInterval) -> i64,
+) -> Vec<f64> {
+    if first == second {
+        return vec![0.0; rounds.len()];
     }
+    let times = |round: &TimedRound| (time(&round.stays[first]), time(&round.stays[second]));
+    let Some(begin) = rounds.first().map(times) else { return Vec::new() };
+    let point = |round| {
+        let (a, b) = times(round);
+        let (a, b) = (apart(a, begin.0), apart(b, begin.1));
+        (a, b - a)
+    };
+    let mut points: Vec<(f64, f64)> = rounds.iter().map(point).collect();
+    let drift = slope(&points);
+    points.iter_mut().for_each(|(x, y)| *y -= drift * *x);
+    let count = if points.len() / PART_CALLS < MIN_PARTS { 1 } else { points.len() / PART_CALLS };
+    let length = points.len().div_ceil(count);
+    let middles: Vec<f64> = points
+        .chunks(length)
+        .map(|part| median(&mut part.iter().map(|point| point.1).collect::<Vec<_>>()).unwrap_or(0.0))
+        .collect();
+    points.iter().enumerate().map(|(i, (_, y))| y - between(&middles, i, length)).collect()
 }
 
 /// Returns the value at index `i` of a line through the medians of parts of this length.

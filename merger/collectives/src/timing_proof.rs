@@ -3,26 +3,27 @@
 
 use super::functions::WaitPattern;
 use super::matched_call::MatchedCollective;
+use super::messages::gather_on_rank_0;
 use super::participants::JobMembers;
 use super::sample::sample_key;
 use super::timing_evidence::{DomainInterval, MIN_CALLS, RejectionReason, TimedRound, evidence};
-use rpd_comm::Comm;
+use rpd_comm::{Comm, broadcast_result};
 use rpd_console::Failure;
 use rpd_console::wording::{duration, grouped};
-use rpd_shard::record::{ClockDomain, wire};
+use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of calls of one communicator that are evaluated, and of intervals of all of them (about 8 MB).
 const MAX_EVALUATED_CALLS: usize = 4_096;
-const MOST_STAYS: usize = 1 << 18;
+const MAX_INTERVALS: usize = 1 << 18;
 /// Maximum number of communicators that are reported one by one.
 const MAX_SHOWN_COMMUNICATORS: usize = 5;
 /// Maximum number of hosts of one communicator that a line names.
 const MAX_NAMED_HOSTS: usize = 4;
 /// If more than one call in this many is contradicted on one node, the ranks there belong to several
 /// communicators.
-const CONTRADICTED: u64 = 20;
+const CONTRADICTED_PART: u64 = 20;
 
 /// Unnumbered calls that the check of their times rejected.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -32,135 +33,121 @@ pub(super) struct RejectedByTiming {
     /// One line for each communicator with its calls and the reason.
     pub(super) lines: Vec<String>,
     /// Communicators of the rejected calls.
-    pub(super) comms: BTreeSet<u64>,
+    pub(super) communicators: BTreeSet<u64>,
 }
 
-/// A call on its way to rank 0: number, kind; for each domain its index, last entry, median exit and first exit.
-type Row = (u64, u64, Vec<(u32, i64, i64, i64)>);
-/// Number of usable calls of a communicator, and of contradicted ones.
-type Tally = (u64, u64);
+/// Calls of one communicator: those that are evaluated, and the numbers of usable and of contradicted ones.
+#[derive(Default, Serialize, Deserialize)]
+struct CommunicatorCalls {
+    rounds: Vec<TimedRound>,
+    usable: u64,
+    contradicted: u64,
+}
 
 /// Decision of rank 0: the groups of domains that may be compared, by communicator.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Ruling {
+struct TimingDecision {
     parts: BTreeMap<u64, Vec<Vec<u32>>>,
     unproven: RejectedByTiming,
 }
 
-/// Splits calls of several domains that are not shown to be one collective. `comms` are the communicators whose
-/// calls are matched by order alone, `contradicted` the number of their contradicted calls.
-pub(super) fn prove(
+/// Splits calls of several domains that are not shown to be one collective. `by_order` are the communicators
+/// whose calls are matched by order alone, `contradicted` the number of their contradicted calls.
+pub(super) fn accept_by_timing(
     comm: &impl Comm,
     members: &JobMembers,
-    comms: &BTreeSet<u64>,
+    by_order: &BTreeSet<u64>,
     contradicted: &BTreeMap<u64, u64>,
-    kept: &mut Vec<MatchedCollective>,
+    matched: &mut Vec<MatchedCollective>,
 ) -> Result<RejectedByTiming, Failure> {
     let domains = Domains::new(members);
-    if comms.is_empty() || domains.names.len() < 2 {
+    if by_order.is_empty() || domains.hosts.len() < 2 {
         return Ok(RejectedByTiming::default());
     }
-    let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
-    let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_EVALUATED_CALLS);
-    for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == WaitPattern::AllForAll) {
+    let mut mine: BTreeMap<u64, CommunicatorCalls> = BTreeMap::new();
+    let most =
+        (MAX_INTERVALS / (domains.hosts.len() * by_order.len())).clamp(2 * MIN_CALLS, MAX_EVALUATED_CALLS);
+    let for_all = matched.iter().filter(|one| one.waits == WaitPattern::AllForAll);
+    for one in for_all.filter(|one| by_order.contains(&one.comm)) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
-            tallies.entry(one.comm).or_default().0 += 1;
-            let rows = rows.entry(one.comm).or_default();
-            rows.push((one.seq, one.kind, stays));
-            if rows.len() > 2 * most {
-                keep_lowest(one.comm, rows, most);
+            let calls = mine.entry(one.comm).or_default();
+            calls.usable += 1;
+            calls.rounds.push(TimedRound { seq: one.seq, kind: one.kind, stays });
+            if calls.rounds.len() > 2 * most {
+                keep_lowest(one.comm, &mut calls.rounds, most);
             }
         }
     }
-    contradicted.iter().for_each(|(comm, n)| tallies.entry(*comm).or_default().1 += n);
-    rows.iter_mut().for_each(|(comm, rows)| keep_lowest(*comm, rows, most));
-    let mut outgoing = vec![Vec::new(); comm.size()];
-    if let Some(to_first) = outgoing.first_mut() {
-        *to_first = wire::encode(&(rows, tallies));
-    }
-    let incoming = comm.all_to_all(outgoing);
-    let ruling = if comm.rank() == 0 { rule(incoming, most, &domains, members)? } else { Ruling::default() };
-    let answers = comm.all_gather(wire::encode(&ruling));
-    let answer = answers.first().map_or(&[][..], Vec::as_slice);
-    let ruling: Ruling = wire::decode_message(answer).map_err(Failure::message)?;
-    *kept = std::mem::take(kept).into_iter().flat_map(|one| take_apart(one, &ruling, &domains)).collect();
-    Ok(ruling.unproven)
+    contradicted.iter().for_each(|(hash, n)| mine.entry(*hash).or_default().contradicted += n);
+    mine.iter_mut().for_each(|(hash, calls)| keep_lowest(*hash, &mut calls.rounds, most));
+    let gathered = gather_on_rank_0(comm, mine)?;
+    let decision = broadcast_result(comm, || Ok(decide(gathered, most, &domains, members)))?;
+    *matched = std::mem::take(matched).into_iter().flat_map(|one| split(one, &decision, &domains)).collect();
+    Ok(decision.unproven)
 }
 
-fn keep_lowest(comm: u64, rows: &mut Vec<Row>, most: usize) {
-    rows.sort_by_key(|row| sample_key(comm, row.0));
-    rows.truncate(most);
+fn keep_lowest(communicator: u64, rounds: &mut Vec<TimedRound>, most: usize) {
+    rounds.sort_by_key(|round| sample_key(communicator, round.seq));
+    rounds.truncate(most);
 }
 
 /// Decides on rank 0 which domains of each communicator took part in the same collectives.
-fn rule(
-    incoming: Vec<Vec<u8>>,
+fn decide(
+    gathered: Vec<BTreeMap<u64, CommunicatorCalls>>,
     most: usize,
     domains: &Domains<'_>,
     members: &JobMembers,
-) -> Result<Ruling, Failure> {
-    let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
-    let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    for message in incoming {
-        let theirs: (BTreeMap<u64, Vec<Row>>, BTreeMap<u64, Tally>) =
-            wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.0.into_iter().for_each(|(comm, mut some)| rows.entry(comm).or_default().append(&mut some));
-        for (comm, (used, wrong)) in theirs.1 {
-            let tally = tallies.entry(comm).or_default();
-            *tally = (tally.0 + used, tally.1 + wrong);
-        }
+) -> TimingDecision {
+    let mut all: BTreeMap<u64, CommunicatorCalls> = BTreeMap::new();
+    for (communicator, mut theirs) in gathered.into_iter().flatten() {
+        let calls = all.entry(communicator).or_default();
+        calls.rounds.append(&mut theirs.rounds);
+        calls.usable += theirs.usable;
+        calls.contradicted += theirs.contradicted;
     }
-    let mut ruling = Ruling::default();
+    let mut decision = TimingDecision::default();
     let mut more = 0;
-    for (comm, mut rows) in rows {
-        keep_lowest(comm, &mut rows, most);
-        rows.sort_by_key(|row| row.0);
-        let here: Vec<u32> = rows.first().map_or(Vec::new(), |row| row.2.iter().map(|stay| stay.0).collect());
-        rows.retain(|row| row.2.iter().map(|stay| stay.0).eq(here.iter().copied()));
-        let stay =
-            |(_, enter, exit, first_exit): (u32, i64, i64, i64)| DomainInterval { enter, exit, first_exit };
-        let round = |(_, kind, stays): Row| TimedRound { kind, stays: stays.into_iter().map(stay).collect() };
-        let rounds: Vec<TimedRound> = rows.into_iter().map(round).collect();
-        let (used, wrong) = tallies.get(&comm).copied().unwrap_or_default();
-        let why = if wrong * CONTRADICTED > used + wrong {
-            let all = grouped(used + wrong);
-            ruling.parts.insert(comm, Vec::new());
-            Some(format!(
-                "in {} of {all} calls a rank left before another one on its node came",
-                grouped(wrong)
-            ))
+    for (communicator, calls) in all.into_iter().filter(|(_, calls)| calls.usable > 0) {
+        let CommunicatorCalls { mut rounds, usable, contradicted } = calls;
+        keep_lowest(communicator, &mut rounds, most);
+        rounds.sort_by_key(|round| round.seq);
+        let domains_of = |round: &TimedRound| round.stays.iter().map(|stay| stay.domain).collect();
+        let here: Vec<u32> = rounds.first().map_or(Vec::new(), domains_of);
+        rounds.retain(|round| domains_of(round) == here);
+        let all = usable + contradicted;
+        let (parts, why): (Vec<Vec<u32>>, _) = if contradicted * CONTRADICTED_PART > all {
+            let (some, all) = (grouped(contradicted), grouped(all));
+            let why = format!("in {some} of {all} calls a rank left before another one on its node came");
+            (Vec::new(), Some(why))
         } else {
             let found = evidence(&rounds, here.len());
-            let doubt = found.doubts.first().copied();
-            let parts =
-                found.parts.iter().map(|part| part.iter().map(|place| here[*place]).collect()).collect();
-            ruling.parts.insert(comm, parts);
-            doubt.map(|doubt| words(doubt, &here, domains))
+            let part = |places: &Vec<usize>| places.iter().map(|place| here[*place]).collect();
+            let why = found.doubts.first().map(|doubt| describe_reason(*doubt, &here, domains));
+            (found.parts.iter().map(part).collect(), why)
         };
+        let first = here.first().copied().unwrap_or(0);
+        let reached = parts.iter().find(|part| part.contains(&first)).cloned().unwrap_or_default();
+        decision.parts.insert(communicator, parts);
         let Some(why) = why else { continue };
-        ruling.unproven.calls += used;
-        ruling.unproven.comms.insert(comm);
-        if ruling.unproven.lines.len() == MAX_SHOWN_COMMUNICATORS {
+        decision.unproven.calls += usable;
+        decision.unproven.communicators.insert(communicator);
+        if decision.unproven.lines.len() == MAX_SHOWN_COMMUNICATORS {
             more += 1;
             continue;
         }
-        let parts = ruling.parts.get(&comm).map_or(&[][..], Vec::as_slice);
-        let first = here.first().copied().unwrap_or(0);
-        let reached = parts.iter().find(|part| part.contains(&first)).map_or(&[][..], Vec::as_slice);
         let out: Vec<u32> = here.iter().copied().filter(|d| *d != first && !reached.contains(d)).collect();
-        let which = format!("{} calls of {}", grouped(used), domains.told(&out, &here, first, members));
-        ruling.unproven.lines.push(format!("{which}: {why}"));
+        let which = format!("{} calls of {}", grouped(usable), domains.describe(&out, &here, first, members));
+        decision.unproven.lines.push(format!("{which}: {why}"));
     }
     if more > 0 {
-        ruling.unproven.lines.push(format!("and calls on {more} more communicators"));
+        decision.unproven.lines.push(format!("and calls on {more} more communicators"));
     }
-    Ok(ruling)
+    decision
 }
 
 /// Describes the reason of a rejection.
-fn words(
+fn describe_reason(
     (domain, other, doubt): (usize, usize, RejectionReason),
     here: &[u32],
     domains: &Domains<'_>,
@@ -195,31 +182,27 @@ fn words(
 
 /// Keeps a call that is shown to be one collective. Splits any other call into one collective for each group of
 /// domains and for each remaining domain.
-fn take_apart(one: MatchedCollective, ruling: &Ruling, domains: &Domains<'_>) -> Vec<MatchedCollective> {
-    let Some(parts) = ruling.parts.get(&one.comm) else {
+fn split(one: MatchedCollective, decision: &TimingDecision, domains: &Domains<'_>) -> Vec<MatchedCollective> {
+    let Some(parts) = decision.parts.get(&one.comm) else {
         // The call has a number, or the communicator is on one node only.
         return vec![one];
     };
     let part_of = |participant: u32| {
         let domain = domains.of.get(participant as usize).copied().unwrap_or(u32::MAX);
-        parts
-            .iter()
-            .find(|part| part.contains(&domain))
-            .and_then(|part| part.first())
-            .copied()
-            .unwrap_or(domain)
+        parts.iter().find(|part| part.contains(&domain)).map_or(domain, |part| part[0])
     };
     let mut by_part: BTreeMap<u32, MatchedCollective> = BTreeMap::new();
-    for guest in &one.guests {
-        let part = by_part.entry(part_of(guest.participant));
-        part.or_insert_with(|| MatchedCollective { guests: Vec::new(), ..one.clone() }).guests.push(*guest);
+    for call in &one.calls {
+        let part = by_part.entry(part_of(call.participant));
+        part.or_insert_with(|| MatchedCollective { calls: Vec::new(), ..one.clone() }).calls.push(*call);
     }
-    by_part.into_values().filter(|part| part.guests.len() > 1).collect()
+    by_part.into_values().filter(|part| part.calls.len() > 1).collect()
 }
 
 /// The clock domains of all participants.
 struct Domains<'a> {
-    names: Vec<(&'a ClockDomain, &'a str)>,
+    /// A host name of each domain.
+    hosts: Vec<&'a str>,
     /// Domain index by participant.
     of: Vec<u32>,
 }
@@ -228,11 +211,11 @@ impl<'a> Domains<'a> {
     /// Collects the domains in order of first occurrence.
     fn new(members: &'a JobMembers) -> Domains<'a> {
         let mut places: BTreeMap<&ClockDomain, u32> = BTreeMap::new();
-        let mut domains = Domains { names: Vec::new(), of: Vec::with_capacity(members.all.len()) };
+        let mut domains = Domains { hosts: Vec::new(), of: Vec::with_capacity(members.all.len()) };
         for participant in &members.all {
-            let place = *places.entry(&participant.domain).or_insert(domains.names.len() as u32);
-            if place as usize == domains.names.len() {
-                domains.names.push((&participant.domain, &participant.host));
+            let place = *places.entry(&participant.domain).or_insert(domains.hosts.len() as u32);
+            if place as usize == domains.hosts.len() {
+                domains.hosts.push(&participant.host);
             }
             domains.of.push(place);
         }
@@ -240,29 +223,29 @@ impl<'a> Domains<'a> {
     }
 
     fn host(&self, domain: u32) -> &str {
-        self.names.get(domain as usize).map_or("?", |name| name.1)
+        self.hosts.get(domain as usize).copied().unwrap_or("?")
     }
 
     /// Returns the interval of each domain in a call, in order of the domains.
-    fn stays(&self, one: &MatchedCollective) -> Vec<(u32, i64, i64, i64)> {
+    fn stays(&self, one: &MatchedCollective) -> Vec<DomainInterval> {
         let mut by_domain: BTreeMap<u32, (i64, Vec<i64>)> = BTreeMap::new();
-        for guest in &one.guests {
-            let Some(domain) = self.of.get(guest.participant as usize) else { continue };
-            let (enter, exits) = by_domain.entry(*domain).or_insert((guest.enter, Vec::new()));
-            *enter = guest.enter.max(*enter);
-            exits.push(guest.exit);
+        for call in &one.calls {
+            let Some(domain) = self.of.get(call.participant as usize) else { continue };
+            let (enter, exits) = by_domain.entry(*domain).or_insert((call.enter, Vec::new()));
+            *enter = call.enter.max(*enter);
+            exits.push(call.exit);
         }
         let stay = |(domain, (enter, mut exits)): (u32, (i64, Vec<i64>))| {
             exits.sort_unstable();
-            let middle = exits.get(exits.len().saturating_sub(1) / 2).copied()?;
-            Some((domain, enter, middle, exits.first().copied()?))
+            let exit = exits.get(exits.len().saturating_sub(1) / 2).copied()?;
+            Some(DomainInterval { domain, enter, exit, first_exit: exits.first().copied()? })
         };
         by_domain.into_iter().filter_map(stay).collect()
     }
 
     /// Names the domains whose calls are not compared, with their ranks, and the domain with which they are not
     /// compared.
-    fn told(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
+    fn describe(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
         let out = if out.is_empty() { here } else { out };
         let mut hosts: Vec<&str> =
             out.iter().take(MAX_NAMED_HOSTS).map(|domain| self.host(*domain)).collect();
@@ -304,14 +287,14 @@ mod tests {
                 |rank: u64| (sample_key(sample_key(comm, seq), rank) % 1_000_000 + seq * 5_000_000) as i64;
             let last = |ranks: std::ops::Range<u64>| ranks.map(enter).max().unwrap_or(0);
             let exit = |rank: u64| if rank < 4 { last(0..4) } else { last(4..6) + 700_000 } + 9_000;
-            let guest = |rank: u64| RankCall {
+            let rank_call = |rank: u64| RankCall {
                 participant: rank as u32,
                 rank: None,
                 enter: if rank < 4 { enter(rank) } else { enter(rank) + 700_000 },
                 exit: exit(rank) + (sample_key(seq, rank) % 2_000) as i64,
                 own_time: None,
             };
-            let guests = (0..6).map(guest).collect();
+            let calls = (0..6).map(rank_call).collect();
             let function = CollectiveFunction::named(b"MPI_Allreduce").unwrap();
             MatchedCollective {
                 comm,
@@ -321,7 +304,7 @@ mod tests {
                 by_order: true,
                 waits: WaitPattern::AllForAll,
                 root: None,
-                guests,
+                calls,
             }
         };
         (1..=CALLS).map(call).collect()
@@ -333,42 +316,45 @@ mod tests {
             let mine = |one: &MatchedCollective| {
                 sample_key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64
             };
-            let mut kept: Vec<MatchedCollective> =
+            let mut matched: Vec<MatchedCollective> =
                 calls(7).into_iter().chain(calls(8)).filter(mine).collect();
             let here = if comm.rank() == 0 { contradicted } else { 0 };
             let wrong = BTreeMap::from([(7, here)]);
-            let unproven = prove(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut kept).unwrap();
-            (kept, unproven)
+            let unproven =
+                accept_by_timing(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut matched).unwrap();
+            (matched, unproven)
         });
         let unproven = outcomes[0].1.clone();
         assert!(outcomes.iter().all(|outcome| outcome.1 == unproven), "all ranks are told the same");
-        let mut kept: Vec<MatchedCollective> = outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
-        kept.sort_by_key(|one| (one.comm, one.seq, one.guests[0].participant));
-        (kept, unproven)
+        let mut matched: Vec<MatchedCollective> =
+            outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
+        matched.sort_by_key(|one| (one.comm, one.seq, one.calls[0].participant));
+        (matched, unproven)
     }
 
     #[test]
     fn calls_are_taken_apart_in_the_same_way_by_any_number_of_merge_ranks() {
-        let (kept, unproven) = outcome(1, 0);
+        let (matched, unproven) = outcome(1, 0);
         assert_eq!(unproven.calls, CALLS);
         assert_eq!(unproven.lines.len(), 1, "{unproven:?}");
         assert!(
             unproven.lines[0].starts_with("200 calls of h2 (ranks 4 to 5) and h0: ends on"),
             "{unproven:?}"
         );
-        let sizes =
-            |comm| kept.iter().filter(|one| one.comm == comm).map(|one| one.guests.len()).collect::<Vec<_>>();
+        let sizes = |comm| {
+            matched.iter().filter(|one| one.comm == comm).map(|one| one.calls.len()).collect::<Vec<_>>()
+        };
         assert_eq!(sizes(7), [4, 2].repeat(CALLS as usize));
         assert_eq!(sizes(8), [6].repeat(CALLS as usize), "others are left alone");
-        assert_eq!(outcome(3, 0), (kept, unproven));
+        assert_eq!(outcome(3, 0), (matched, unproven));
     }
 
     #[test]
     fn ranks_of_a_node_that_are_on_several_communicators_tell_nothing_of_other_nodes() {
-        let (kept, unproven) = outcome(2, 20);
-        assert!(kept.iter().filter(|one| one.comm == 7).all(|one| one.guests.len() == 2));
+        let (matched, unproven) = outcome(2, 20);
+        assert!(matched.iter().filter(|one| one.comm == 7).all(|one| one.calls.len() == 2));
         let why = "in 20 of 220 calls a rank left before another one on its node came";
         assert!(unproven.lines[0].ends_with(why), "{unproven:?}");
-        assert!(outcome(2, 5).0.iter().any(|one| one.comm == 7 && one.guests.len() == 4));
+        assert!(outcome(2, 5).0.iter().any(|one| one.comm == 7 && one.calls.len() == 4));
     }
 }

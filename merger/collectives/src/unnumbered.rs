@@ -5,20 +5,20 @@
 //! agree with the call sequence that most processes share.
 
 use super::from_regions::{CallSequence, RegionSpec};
+use super::messages::gather;
 use super::participants::JobMembers;
 use super::process_calls::ProcessCollectives;
 use super::resync::align;
-use super::sample::sample_key;
 use rpd_comm::Comm;
 use rpd_console::Failure;
-use rpd_shard::record::wire;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of differences that are reported.
 const MAX_SHOWN_DIFFERENCES: usize = 5;
 /// Maximum number of different sequences of one communicator that are compared.
-const MOST_DIFFERENT: usize = 64;
+const MAX_SEQUENCES: usize = 64;
 
 /// Summary of one process's call sequence on one communicator.
 #[derive(Clone, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Brief {
 #[derive(Debug, Default)]
 pub(super) struct CallDifferences {
     /// Communicators whose calls cannot be compared.
-    pub(super) comms: BTreeSet<u64>,
+    pub(super) communicators: BTreeSet<u64>,
     /// Participants whose calls on a communicator cannot be compared with those of the others.
     pub(super) others: BTreeSet<(u32, u64)>,
     /// Number of calls that cannot be compared, of all processes.
@@ -72,21 +72,21 @@ pub(super) struct CallDifferences {
 pub(super) fn compare(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &mut [ProcessCollectives],
+    processes: &mut [ProcessCollectives],
     renumber: bool,
 ) -> Result<CallDifferences, Failure> {
     let mut mine = Vec::new();
-    for (participant, said) in (members.first..).zip(said.iter()) {
-        mine.extend(said.sequences.iter().map(|sequence| Brief::new(participant, sequence)));
+    for (participant, process) in (members.first..).zip(processes.iter()) {
+        mine.extend(process.sequences.iter().map(|sequence| Brief::new(participant, sequence)));
     }
     let mut by_group: BTreeMap<Group, Vec<Brief>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<Brief> = wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.into_iter().for_each(|brief| by_group.entry(brief.group()).or_default().push(brief));
+    for brief in gather::<Vec<Brief>>(comm, &mine)?.into_iter().flatten() {
+        by_group.entry(brief.group()).or_default().push(brief);
     }
     let mut differences = CallDifferences::default();
     let mut pairs = Vec::new();
-    let renumbered = if renumber { renumber_all(comm, members, said, &by_group)? } else { BTreeMap::new() };
+    let renumbered =
+        if renumber { renumber_all(comm, members, processes, &by_group)? } else { BTreeMap::new() };
     for (group, briefs) in &by_group {
         differences.by_order.extend(briefs.iter().map(|brief| brief.comm));
         differences.named.extend(briefs.iter().filter(|brief| brief.is_named).map(|brief| brief.comm));
@@ -102,7 +102,7 @@ pub(super) fn compare(
             }
             continue;
         }
-        differences.comms.extend(briefs.iter().map(|brief| brief.comm));
+        differences.communicators.extend(briefs.iter().map(|brief| brief.comm));
         differences.calls += briefs.iter().map(|b| b.len).sum::<u64>();
         if pairs.len() < MAX_SHOWN_DIFFERENCES {
             pairs.push((first.clone(), other.clone()));
@@ -112,25 +112,32 @@ pub(super) fn compare(
     // Processes with a reported difference send their calls.
     let asked: BTreeSet<(u32, u32)> =
         pairs.iter().flat_map(|(a, b)| [(a.participant, a.place), (b.participant, b.place)]).collect();
-    let mut mine: Vec<(u32, u32, Vec<RegionSpec>)> = Vec::new();
-    for (participant, said) in (members.first..).zip(said.iter()) {
-        let shown = said.sequences.iter().filter(|s| asked.contains(&(participant, s.place)));
-        mine.extend(shown.map(|s| (participant, s.place, s.specs.clone())));
-    }
-    let mut specs: BTreeMap<(u32, u32), Vec<RegionSpec>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u32, u32, Vec<RegionSpec>)> =
-            wire::decode_message(&message).map_err(Failure::message)?;
-        specs.extend(theirs.into_iter().map(|(participant, place, specs)| ((participant, place), specs)));
-    }
-    let none = Vec::new();
-    let specs_of = |b: &Brief| specs.get(&(b.participant, b.place)).unwrap_or(&none);
+    let specs = gather_calls(comm, members, processes, &asked, |sequence| Some(sequence.specs.clone()))?;
+    let specs_of = |b: &Brief| specs.get(&(b.participant, b.place)).map_or(&[][..], Vec::as_slice);
     let line = |(a, b): &(Brief, Brief)| {
         let names = (members.name(a.participant), members.name(b.participant));
         difference((&names.0, a.len, specs_of(a)), (&names.1, b.len, specs_of(b)))
     };
     differences.lines = pairs.iter().map(line).collect();
     Ok(differences)
+}
+
+/// Returns the calls of selected sequences of all merge ranks, by participant and place. `calls_of` converts
+/// those of one sequence.
+fn gather_calls<T: Serialize + DeserializeOwned>(
+    comm: &impl Comm,
+    members: &JobMembers,
+    processes: &[ProcessCollectives],
+    wanted: &BTreeSet<(u32, u32)>,
+    calls_of: impl Fn(&CallSequence) -> Option<Vec<T>>,
+) -> Result<BTreeMap<(u32, u32), Vec<T>>, Failure> {
+    let mut mine: BTreeMap<(u32, u32), Vec<T>> = BTreeMap::new();
+    for (participant, process) in (members.first..).zip(processes) {
+        let keyed = process.sequences.iter().map(|sequence| ((participant, sequence.place), sequence));
+        let selected = keyed.filter(|(key, _)| wanted.contains(key));
+        mine.extend(selected.filter_map(|(key, sequence)| Some((key, calls_of(sequence)?))));
+    }
+    Ok(gather::<BTreeMap<_, _>>(comm, &mine)?.into_iter().flatten().collect())
 }
 
 /// Result of renumbering the calls on one communicator.
@@ -147,7 +154,7 @@ struct Renumbered {
 fn renumber_all(
     comm: &impl Comm,
     members: &JobMembers,
-    said: &mut [ProcessCollectives],
+    processes: &mut [ProcessCollectives],
     by_group: &BTreeMap<Group, Vec<Brief>>,
 ) -> Result<BTreeMap<Group, Renumbered>, Failure> {
     // One process represents all processes with the same calls.
@@ -155,33 +162,24 @@ fn renumber_all(
     for (group, briefs) in by_group {
         let mut kinds: Vec<(&Brief, u64)> = Vec::new();
         for brief in briefs {
-            let has_room = kinds.len() <= MOST_DIFFERENT;
+            let has_room = kinds.len() <= MAX_SEQUENCES;
             match kinds.iter_mut().find(|(kind, _)| (kind.digest, kind.len) == (brief.digest, brief.len)) {
-                Some((_, processes)) => *processes += 1,
+                Some((_, count)) => *count += 1,
                 None if has_room => kinds.push((brief, 1)),
                 None => break,
             }
         }
         let all_may = briefs.iter().all(|brief| brief.may_differ);
-        if all_may && (2..=MOST_DIFFERENT).contains(&kinds.len()) {
+        if all_may && (2..=MAX_SEQUENCES).contains(&kinds.len()) {
             // If two sequences are equally frequent, the longer one is the reference, because it lacks no calls
             // of the shorter.
-            kinds.sort_by_key(|(kind, processes)| std::cmp::Reverse((*processes, kind.len)));
+            kinds.sort_by_key(|(kind, count)| std::cmp::Reverse((*count, kind.len)));
             wanted.insert(*group, kinds);
         }
     }
     let asked: BTreeSet<(u32, u32)> =
         wanted.values().flatten().map(|(kind, _)| (kind.participant, kind.place)).collect();
-    let mut mine: Vec<(u32, u32, Vec<u64>)> = Vec::new();
-    for (participant, said) in (members.first..).zip(said.iter()) {
-        let shown = said.sequences.iter().filter(|s| asked.contains(&(participant, s.place)));
-        mine.extend(shown.filter_map(|s| Some((participant, s.place, s.hashes()?))));
-    }
-    let mut hashes: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u32, u32, Vec<u64>)> = wire::decode_message(&message).map_err(Failure::message)?;
-        hashes.extend(theirs.into_iter().map(|(participant, place, calls)| ((participant, place), calls)));
-    }
+    let hashes = gather_calls(comm, members, processes, &asked, CallSequence::hashes)?;
     let mut renumbered = BTreeMap::new();
     for (group, kinds) in &wanted {
         let Some((first, _)) = kinds.first() else { continue };
@@ -190,19 +188,21 @@ fn renumber_all(
         let mut found = Renumbered::default();
         // The reference is renumbered too: all calls of a communicator need numbers, and hashes, computed in the
         // same way.
-        for (kind, processes) in kinds {
+        for (kind, count) in kinds {
             let places = calls_of(kind).and_then(|own| align(reference, own));
             let missing =
                 places.as_ref().map_or(kind.len, |p| p.iter().filter(|at| at.is_none()).count() as u64);
-            found.calls += missing * processes;
+            found.calls += missing * count;
             if missing > 0 || kind.len != first.len {
                 found.pair.get_or_insert_with(|| ((*first).clone(), (*kind).clone()));
             }
             let alike = by_group.get(group).into_iter().flatten();
             let alike = alike.filter(|brief| (brief.digest, brief.len) == (kind.digest, kind.len));
             for brief in alike {
-                let own =
-                    brief.participant.checked_sub(members.first).and_then(|at| said.get_mut(at as usize));
+                let own = brief
+                    .participant
+                    .checked_sub(members.first)
+                    .and_then(|at| processes.get_mut(at as usize));
                 match (&places, own) {
                     (None, _) => drop(found.others.insert((brief.participant, brief.comm))),
                     (Some(places), Some(own)) => own.renumber(brief.comm, places),
@@ -225,8 +225,7 @@ impl ProcessCollectives {
             }
             let before = usize::try_from(call.seq).ok().and_then(|seq| seq.checked_sub(1));
             let Some(place) = before.and_then(|at| *places.get(at)?) else { return false };
-            call.seq = place as u64 + 1;
-            call.key = sample_key(call.comm, call.seq);
+            *call = call.numbered(comm, place as u64 + 1);
             true
         });
     }
@@ -238,10 +237,10 @@ fn difference(a: (&str, u64, &[RegionSpec]), b: (&str, u64, &[RegionSpec])) -> S
     let ((a, a_len, a_specs), (b, b_len, b_specs)) = (a, b);
     let place = a_specs.iter().zip(b_specs).position(|(x, y)| x != y);
     match place.and_then(|i| Some((i + 1, a_specs.get(i)?, b_specs.get(i)?))) {
-        Some((n, x, y)) if x.words() == y.words() => {
-            format!("{b}'s collective {n}, {}, has another datatype than {a}'s", y.words())
+        Some((n, x, y)) if x.describe() == y.describe() => {
+            format!("{b}'s collective {n}, {}, has another datatype than {a}'s", y.describe())
         }
-        Some((n, x, y)) => format!("{b}'s collective {n} is {}, {a}'s is {}", y.words(), x.words()),
+        Some((n, x, y)) => format!("{b}'s collective {n} is {}, {a}'s is {}", y.describe(), x.describe()),
         None if a_len != b_len => format!("{b} has {b_len} collectives, {a} has {a_len}"),
         None => format!("{a}'s and {b}'s collectives differ behind the {}th", a_specs.len()),
     }

@@ -8,15 +8,15 @@ use super::matched_call::MatchedCollective;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Maximum number of functions that are distinguished. The time in further ones is added to [`FURTHER`].
-const MAX_NAMES: usize = 256;
+/// Maximum number of functions that are distinguished. The time in further ones is added to [`FURTHER_CALLS`].
+const MAX_FUNCTIONS: usize = 256;
 /// Maximum number of open calls of a process that are counted, one for each of its threads.
-const MAX_OPEN: usize = 1 << 10;
+const MAX_OPEN_CALLS: usize = 1 << 10;
 /// Maximum length of a function name, in bytes.
-const MAX_NAME: usize = 64;
-const FURTHER: &str = "other calls";
+const MAX_NAME_BYTES: usize = 64;
+const FURTHER_CALLS: &str = "other calls";
 /// Spread of the times that ranks need for `MPI_Finalize` without waiting, ns.
-const FINALIZE_SPREAD_NS: i64 = 100_000_000;
+pub(super) const FINALIZE_SPREAD_NS: i64 = 100_000_000;
 
 /// Time in calls by function, ns, summed over all processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -28,8 +28,9 @@ impl CallTimes {
         if ns <= 0 {
             return;
         }
-        let is_room = self.0.contains_key(name) || self.0.len() < MAX_NAMES && name.len() <= MAX_NAME;
-        let sum = self.0.entry(if is_room { name } else { FURTHER }.to_owned()).or_default();
+        let is_room =
+            self.0.contains_key(name) || self.0.len() < MAX_FUNCTIONS && name.len() <= MAX_NAME_BYTES;
+        let sum = self.0.entry(if is_room { name } else { FURTHER_CALLS }.to_owned()).or_default();
         *sum = sum.saturating_add(ns);
     }
 
@@ -84,7 +85,8 @@ pub struct ProcessTimes {
     /// Time after that collective.
     pub(super) after: CallTimes,
     has_synchronised: bool,
-    finalization_ns: Option<i64>,
+    /// Duration of `MPI_Finalize`, ns.
+    pub finalization_ns: Option<i64>,
     /// Open calls: the function, and the time at which the process entered it, ns of its clock.
     open: Vec<(String, i64)>,
 }
@@ -117,13 +119,13 @@ impl ProcessTimes {
         self.after.append(&later.after);
         self.has_synchronised |= later.has_synchronised;
         self.finalization_ns = self.finalization_ns.max(later.finalization_ns);
-        let room = MAX_OPEN.saturating_sub(self.open.len());
+        let room = MAX_OPEN_CALLS.saturating_sub(self.open.len());
         self.open.extend(later.open.iter().take(room).cloned());
     }
 
     /// Records an open call, which has no end.
     pub(super) fn add_open(&mut self, name: &[u8], enter: i64) {
-        if let Some(name) = std::str::from_utf8(name).ok().filter(|_| self.open.len() < MAX_OPEN) {
+        if let Some(name) = std::str::from_utf8(name).ok().filter(|_| self.open.len() < MAX_OPEN_CALLS) {
             self.open.push((name.to_owned(), enter));
         }
     }
@@ -133,11 +135,6 @@ impl ProcessTimes {
         for (name, enter) in std::mem::take(&mut self.open) {
             self.add(name.as_bytes(), last_seen.saturating_sub(enter).max(0));
         }
-    }
-
-    /// Returns the duration of `MPI_Finalize`, ns.
-    pub fn finalization_ns(&self) -> Option<i64> {
-        self.finalization_ns
     }
 }
 
@@ -152,29 +149,20 @@ pub(super) struct UntimedCalls {
     pub(super) ns: i64,
 }
 
-/// Returns the wait time of all ranks in `MPI_Init`, summed up, ns. A rank waits for as long as its call exceeds
-/// the shortest one, which is that of the last rank to start.
-pub(super) fn waited_in_init(durations: impl Iterator<Item = i64>) -> i64 {
-    over_the_least(durations, 0)
-}
-
-/// Returns the wait time of all ranks in `MPI_Finalize`, summed up, ns. A rank waits for as long as its call
-/// exceeds the shortest one by more than the spread of ranks that do not wait.
-pub(super) fn waited_in_finalize(durations: impl Iterator<Item = i64>) -> i64 {
-    over_the_least(durations, FINALIZE_SPREAD_NS)
-}
-
-fn over_the_least(durations: impl Iterator<Item = i64>, spread: i64) -> i64 {
+/// Returns the wait time of all ranks in calls of one function that each of them makes once, summed up, ns. A
+/// rank waits for as long as its call exceeds the shortest one by more than `spread`, that of ranks that do not
+/// wait.
+pub(super) fn time_over_shortest(durations: impl Iterator<Item = i64>, spread: i64) -> i64 {
     let durations: Vec<i64> = durations.collect();
-    let least = durations.iter().copied().min().unwrap_or(0);
-    let over = durations.iter().map(|ns| ns.saturating_sub(least).saturating_sub(spread).max(0));
+    let shortest = durations.iter().copied().min().unwrap_or(0);
+    let over = durations.iter().map(|ns| ns.saturating_sub(shortest).saturating_sub(spread).max(0));
     over.fold(0, i64::saturating_add)
 }
 
 /// Returns the time of all ranks in matched collectives, by function.
-pub(super) fn time_in<'a>(kept: impl Iterator<Item = &'a MatchedCollective>) -> CallTimes {
+pub(super) fn time_in<'a>(collectives: impl Iterator<Item = &'a MatchedCollective>) -> CallTimes {
     let mut times = CallTimes::default();
-    for one in kept {
+    for one in collectives {
         times.add(&one.function.name(), one.time_inside());
     }
     times
@@ -196,7 +184,7 @@ mod tests {
         later.add(b"MPI_Finalize", 9);
         whole.append(&later);
         assert_eq!((whole.before.total(), whole.after.total(), whole.after.in_collectives()), (30, 40, 0));
-        assert_eq!(whole.finalization_ns(), Some(9));
+        assert_eq!(whole.finalization_ns, Some(9));
         let mut last = ProcessTimes::default();
         last.add(b"MPI_Bcast", 7);
         whole.append(&last);
@@ -218,11 +206,13 @@ mod tests {
     #[test]
     fn in_init_and_finalize_ranks_wait_for_the_last_one() {
         let seconds = |all: [i64; 4]| all.map(|ns| ns * 1_000_000_000).into_iter();
-        assert_eq!(waited_in_init(seconds([4, 3, 2, 1])), 6_000_000_000);
+        assert_eq!(time_over_shortest(seconds([4, 3, 2, 1]), 0), 6_000_000_000);
+        let waited_in_finalize =
+            |durations: &[i64]| time_over_shortest(durations.iter().copied(), FINALIZE_SPREAD_NS);
         let teardown = [20_000_000, 90_000_000, 60_000_000, 110_000_000];
-        assert_eq!(waited_in_finalize(teardown.into_iter()), 0);
-        assert_eq!(waited_in_finalize(seconds([9, 9, 1, 9])), 3 * 7_900_000_000);
-        assert_eq!(waited_in_finalize([].into_iter()), 0);
+        assert_eq!(waited_in_finalize(&teardown), 0);
+        assert_eq!(waited_in_finalize(&seconds([9, 9, 1, 9]).collect::<Vec<_>>()), 3 * 7_900_000_000);
+        assert_eq!(waited_in_finalize(&[]), 0);
     }
 
     #[test]
@@ -230,6 +220,6 @@ mod tests {
         let mut times = CallTimes::default();
         (0..1_000).for_each(|n| times.add(&format!("MPI_{n}"), 1));
         times.add(&"x".repeat(1_000), 5);
-        assert_eq!((times.0.len(), times.total()), (MAX_NAMES + 1, 1_005));
+        assert_eq!((times.0.len(), times.total()), (MAX_FUNCTIONS + 1, 1_005));
     }
 }

@@ -1,20 +1,15 @@
 //! Computes how long the ranks of one collective wait for each other, and which rank's own time explains it.
 
 use super::late_rank_verdict::MissingCause;
-use super::late_ranks::is_comparable;
 use super::matched_call::{MatchedCollective, RankCall};
 use super::own_time::SINCE_INIT;
-use super::participants::JobParticipant;
-use rpd_clocks::DomainFit;
+use super::participant_clocks::ParticipantClocks;
 use rpd_shard::model::LocalNs;
-
-/// Clock fits by participant; `None` if the clock is not aligned.
-pub(super) type FitOf<'a> = [Option<&'a DomainFit>];
 
 /// The call of one rank in a collective, in job time.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
-    guest: &'a RankCall,
+    call: &'a RankCall,
     host: &'a str,
     enter: i64,
     exit: i64,
@@ -81,26 +76,24 @@ pub(super) struct CollectiveWait {
 /// Computes the wait times in a collective in which every rank waits for all ranks. Returns `None` if the times
 /// cannot be compared.
 pub(super) fn waiting(
-    kept: &MatchedCollective,
-    all: &[JobParticipant],
-    fit_of: &FitOf<'_>,
+    collective: &MatchedCollective,
+    clocks: &ParticipantClocks<'_>,
 ) -> Option<CollectiveWait> {
-    if !is_comparable(kept, all, fit_of) {
+    if !clocks.can_compare(collective) {
         return None;
     }
-    let fit = |guest: &RankCall| fit_of.get(guest.participant as usize).copied().flatten();
-    let entry = |guest| {
-        let map = |time: i64| fit(guest).map_or(time, |fit| fit.map.map(LocalNs(time)).ns());
-        let left = guest.own_time.filter(|own| own.since != SINCE_INIT).map(|own| map(own.left));
-        let host = all.get(guest.participant as usize).map_or("", |participant| &participant.host);
-        Entry { guest, host, enter: map(guest.enter), exit: map(guest.exit), left }
-    };
-    let entries: Vec<Entry<'_>> = kept.guests.iter().map(entry).collect();
-    let by_enter = |entry: &&Entry<'_>| (entry.enter, entry.guest.participant);
+    let entries = collective.calls.iter().map(|call| {
+        let map = |time: i64| clocks.job_time(call.participant, time);
+        let left = call.own_time.filter(|own| own.since != SINCE_INIT).map(|own| map(own.left));
+        let host = clocks.members.get(call.participant).map_or("", |participant| &participant.host);
+        Entry { call, host, enter: map(call.enter), exit: map(call.exit), left }
+    });
+    let entries: Vec<Entry<'_>> = entries.collect();
+    let by_enter = |entry: &&Entry<'_>| (entry.enter, entry.call.participant);
     let (first, last) = (entries.iter().min_by_key(by_enter)?, entries.iter().max_by_key(by_enter)?);
     let apart_ns = last.enter.saturating_sub(first.enter);
-    let domain = |entry: &Entry<'_>| all.get(entry.guest.participant as usize).map(|p| &p.domain);
-    let bound_of = |entry: &Entry<'_>| fit(entry.guest)?.bar_at(LocalNs(entry.guest.enter));
+    let domain = |entry: &Entry<'_>| clocks.domain(entry.call.participant);
+    let bound_of = |entry: &Entry<'_>| clocks.fit(entry.call.participant)?.bar_at(LocalNs(entry.call.enter));
     let bound_ns = match domain(first) == domain(last) {
         true => Some(0),
         false => bound_of(first).zip(bound_of(last)).map(|(a, b)| a.saturating_add(b)),
@@ -108,7 +101,7 @@ pub(super) fn waiting(
     let waits = waits(&entries, last.enter);
     let waited_ns = waits.iter().copied().fold(0, i64::saturating_add);
     let why_not_known = |participant: u32| {
-        let participant = all.get(participant as usize)?;
+        let participant = clocks.members.get(participant)?;
         let messages = participant.hides_messages.then_some(MissingCause::Messages);
         let threads = participant.is_in_threads.then_some(MissingCause::Threads);
         participant.lacks_calls.then_some(MissingCause::Lost).or(messages).or(threads)
@@ -117,12 +110,12 @@ pub(super) fn waiting(
         Some(bound) if apart_ns > bound => parts(&entries, (first, last), &waits, &why_not_known),
         _ => WaitParts { clocks_ns: waited_ns, ..WaitParts::default() },
     };
-    let since = entries.iter().map(|entry| Some(entry.guest.own_time?.since != SINCE_INIT));
+    let since = entries.iter().map(|entry| Some(entry.call.own_time?.since != SINCE_INIT));
     Some(CollectiveWait {
         waited_ns,
         first_enter: first.enter,
         last_exit: entries.iter().map(|entry| entry.exit).max()?,
-        last: last.guest.participant,
+        last: last.call.participant,
         apart_ns,
         bound_ns,
         had_synchronised: since.collect::<Option<Vec<bool>>>().map(|all| all.into_iter().all(|is| is)),
@@ -155,7 +148,7 @@ impl OwnTimes {
             _ => 0,
         };
         let own = |entry: &Entry<'_>| {
-            let own = entry.guest.own_time.filter(|own| Some(own.since) == since)?;
+            let own = entry.call.own_time.filter(|own| Some(own.since) == since)?;
             let certain = own.ns.saturating_add(left_late(entry));
             Some((certain, certain.saturating_add(own.poll_gaps_ns)))
         };
@@ -204,9 +197,9 @@ fn parts(
 ) -> WaitParts {
     let all_waits = waits.iter().copied().fold(0, i64::saturating_add);
     let not_recorded = |why| WaitParts { not_recorded: Some((why, all_waits)), ..WaitParts::default() };
-    let since = last.guest.own_time.map(|own| own.since);
+    let since = last.call.own_time.map(|own| own.since);
     let Some(own_times) = OwnTimes::new(entries, since) else {
-        let why = entries.iter().find_map(|entry| why_not_known(entry.guest.participant));
+        let why = entries.iter().find_map(|entry| why_not_known(entry.call.participant));
         return not_recorded(why.unwrap_or(MissingCause::Unordered));
     };
     let apart = last.enter.saturating_sub(first.enter);
@@ -214,7 +207,7 @@ fn parts(
     let Some((place, (slowest, _))) = most.max_by_key(|(_, (entry, own))| (**own, entry.enter)) else {
         return WaitParts::default();
     };
-    let participant = slowest.guest.participant;
+    let participant = slowest.call.participant;
     // The part of the others' wait time that the margin explains.
     let explained = |margin: i64| waits.iter().map(|wait| margin.min(*wait)).fold(0, i64::saturating_add);
     let charge = |counts: &dyn Fn(usize) -> bool| {
@@ -243,15 +236,15 @@ fn parts(
     let of_first = at(first).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
     let is_late = |own: i64| own.saturating_sub(of_first).saturating_mul(2) >= apart;
     let late = entries.iter().zip(&own_times.certain).filter(|(_, own)| is_late(**own));
-    let late: Vec<u32> = late.map(|(entry, _)| entry.guest.participant).collect();
-    if late.contains(&last.guest.participant) {
+    let late: Vec<u32> = late.map(|(entry, _)| entry.call.participant).collect();
+    if late.contains(&last.call.participant) {
         parts.shared_ns = rest;
         parts.together = if late.len() > 1 { late } else { Vec::new() };
         return parts;
     }
     let may_explain = |ns: i64| ns.saturating_mul(2) >= apart;
     let of_last = at(last).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
-    let in_collectives = |entry: &Entry<'_>| entry.guest.own_time.map_or(0, |own| own.collectives_ns);
+    let in_collectives = |entry: &Entry<'_>| entry.call.own_time.map_or(0, |own| own.collectives_ns);
     *(if may_explain(of_last.saturating_sub(of_first)) {
         &mut parts.between_polls_ns
     } else if may_explain(in_collectives(last).saturating_sub(in_collectives(first))) {
@@ -289,7 +282,7 @@ mod tests {
 
     /// Returns the causes of the wait time among these ranks.
     fn parts_of(ranks: &[TestRank]) -> WaitParts {
-        let guest = |(participant, rank): (u32, &TestRank)| RankCall {
+        let call = |(participant, rank): (u32, &TestRank)| RankCall {
             participant,
             rank: None,
             enter: rank.enter,
@@ -302,13 +295,13 @@ mod tests {
                 left: 0,
             }),
         };
-        let guests: Vec<RankCall> = (0..).zip(ranks).map(guest).collect();
-        let entry = |(guest, rank): (_, &TestRank)| {
-            let guest: &RankCall = guest;
+        let calls: Vec<RankCall> = (0..).zip(ranks).map(call).collect();
+        let entry = |(call, rank): (_, &TestRank)| {
+            let call: &RankCall = call;
             let left = Some(rank.left_synchronisation);
-            Entry { guest, host: rank.host, enter: guest.enter, exit: guest.exit, left }
+            Entry { call, host: rank.host, enter: call.enter, exit: call.exit, left }
         };
-        let entries: Vec<Entry<'_>> = guests.iter().zip(ranks).map(entry).collect();
+        let entries: Vec<Entry<'_>> = calls.iter().zip(ranks).map(entry).collect();
         let first = entries.iter().min_by_key(|entry| entry.enter).unwrap();
         let last = entries.iter().max_by_key(|entry| entry.enter).unwrap();
         let waits = waits(&entries, last.enter);

@@ -7,7 +7,7 @@ use super::recorded_clocks::RecordedClocks;
 use crate::input::plan::{MergePlan, PreviousMerge};
 use crate::options::MergeArgs;
 use rpd_clocks::{AlignChoice, ClockFile};
-use rpd_collectives::{MatchedCollectives, clock_observations};
+use rpd_collectives::MatchedCollectives;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::ClockDomain;
@@ -24,11 +24,11 @@ pub(crate) fn align_clocks(
 ) -> Result<JobClocks, Failure> {
     let fixed: Vec<ClockDomain> = plan.previous_merges.iter().filter_map(PreviousMerge::reference).collect();
     let observed = GatheredClocks::gather(comm, recorded, &fixed)?;
-    let meetings = match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some())
-    {
-        true => clock_observations(comm, matched, &observed.observations.domains)?,
-        false => Vec::new(),
-    };
+    let collectives =
+        match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some()) {
+            true => matched.clock_observations(comm, &observed.observations.domains)?,
+            false => Vec::new(),
+        };
     let how = AlignOptions {
         align: args.align,
         repair_causality: args.repair_causality,
@@ -36,5 +36,5 @@ pub(crate) fn align_clocks(
         nodes,
         host_clocks: &plan.host_clocks,
     };
-    observed.align(comm, meetings, &how)
+    observed.align(comm, collectives, &how)
 }

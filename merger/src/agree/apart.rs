@@ -1,8 +1,9 @@
 //! Finds files whose times are far from those of all others; mostly they belong to another run.
 
 use super::job_clocks::JobClocks;
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use crate::input::survey::InputSurvey;
-use rpd_clocks::{AlignMethod, MERGED_TIME_NAMESPACE};
+use rpd_clocks::AlignMethod;
 use rpd_comm::{Comm, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};

@@ -5,10 +5,11 @@ use super::nodes::JobNodes;
 use super::observations::{ObservationMessage, combine_observations};
 use super::recorded_clocks::{ClockFacts, RecordedClocks};
 use crate::input::HostClocks;
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use clap::ValueEnum;
 use rpd_clocks::{
-    AlignChoice, AlignMethod, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation, DomainFit,
-    MERGED_TIME_NAMESPACE, NamedDomain, RepairedTimes, align, causality, repair_causality,
+    AlignChoice, AlignMethod, ClockFile, ClockObservations, CollectiveObservation, DomainFit, NamedDomain,
+    align,
 };
 use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::Failure;
@@ -84,14 +85,14 @@ impl GatheredClocks {
         domains.filter(|domain| domain.time_namespace != MERGED_TIME_NAMESPACE).count() > 1
     }
 
-    /// Aligns the domains. `meetings` are complete on rank 0. All ranks get the same result.
+    /// Aligns the domains. `collectives` are complete on rank 0. All ranks get the same result.
     pub(crate) fn align(
         mut self,
         comm: &impl Comm,
-        meetings: Vec<CollectiveObservation>,
+        collectives: Vec<CollectiveObservation>,
         how: &AlignOptions<'_>,
     ) -> Result<JobClocks, Failure> {
-        self.observations.meetings = meetings;
+        self.observations.collectives = collectives;
         let aligned = broadcast_result(comm, || Ok(self.align_on_rank_0(how)))?;
         let ClockObservations { domains, reference, .. } = self.observations;
         let reference = domains.get(reference).cloned();
@@ -117,7 +118,7 @@ impl GatheredClocks {
             spans: facts.spans,
             clocks: facts.clocks,
             host_clocks: how.host_clocks.clone(),
-            unknown: DomainFit::unknown(),
+            unknown: DomainFit::default(),
         })
     }
 
@@ -127,17 +128,21 @@ impl GatheredClocks {
         // Without aligned clocks, times in the wrong order are expected and not counted.
         let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != AlignMethod::None).collect();
         let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
-        let meetings = &mut self.observations.meetings;
-        meetings.retain(|meeting| meeting.attendances.iter().all(|a| is_aligned(a.domain)));
-        let (left, repaired): (CausalityCheck, _) = match how.repair_causality {
+        let collectives = &mut self.observations.collectives;
+        collectives.retain(|one| one.intervals.iter().all(|a| is_aligned(a.domain)));
+        let check = self.observations.causality(&fits);
+        let (left, repaired) = match how.repair_causality {
             true => {
-                let before = causality(&self.observations, &fits).violations;
-                let RepairedTimes { left, out_of_reach, moved } =
-                    repair_causality(&self.observations, &mut fits);
-                let after = left.violations;
-                (left, Some(CausalityRepair { before, after, out_of_reach, moved_ns: moved }))
+                let repaired = self.observations.repair_causality(&mut fits);
+                let repair = CausalityRepair {
+                    before: check.violations,
+                    after: repaired.left.violations,
+                    out_of_reach: repaired.out_of_reach,
+                    moved_ns: repaired.moved,
+                };
+                (repaired.left, Some(repair))
             }
-            false => (causality(&self.observations, &fits), None),
+            false => (check, None),
         };
         let violations = left.by_domain;
         AlignedClocks { fits, violations, repaired, impossible: self.impossible, clock_file_notes }

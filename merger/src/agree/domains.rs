@@ -1,7 +1,7 @@
 //! Clock domains of the job, in the order of their occurrence.
 
 use crate::input::InputSource;
-use rpd_clocks::MERGED_TIME_NAMESPACE;
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -1,8 +1,9 @@
 //! The clocks of all nodes, as all merge ranks know them after the alignment.
 
 use super::recorded_clocks::Spans;
+use crate::input::best_clock_sets::BestClockSets;
 use crate::input::{HostClocks, RealtimeStep, to_boottime};
-use rpd_clocks::{AlignMethod, BestSets, DomainFit};
+use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, Process};
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ pub struct JobClocks {
     pub reference: ClockDomain,
     /// Clock of that domain: BOOTTIME, unless its inputs use another clock and contain no offset to BOOTTIME.
     pub clock: Clock,
-    pub(super) best: BestSets,
+    pub(super) best: BestClockSets,
     pub(super) spans: Spans,
     /// All clocks of process timestamps, per domain.
     pub(super) clocks: BTreeSet<(ClockDomain, Clock)>,
@@ -119,8 +120,8 @@ pub(super) fn median_bound(
 
 /// Returns the largest certain bound of a fit at times of a span; `None` if it is unknown at one of them.
 pub(super) fn max_certain_bound(fit: &DomainFit, span: Option<(i64, i64)>) -> Option<i64> {
-    let hard = moments(fit, span).into_iter().map(|moment| fit.hard_at(LocalNs(moment)));
-    hard.collect::<Option<Vec<i64>>>()?.into_iter().max()
+    let bounds = moments(fit, span).into_iter().map(|moment| fit.certain_bound_at(LocalNs(moment)));
+    bounds.collect::<Option<Vec<i64>>>()?.into_iter().max()
 }
 
 /// Returns times spread evenly over a span; the knots of the fit if the span is unknown.
@@ -173,10 +174,10 @@ mod tests {
             let mut local = 0;
             let bars = knots.into_iter().map(|(after, bar, more, growth)| {
                 local += after;
-                let hard = more.map(|more| (-bar / 2, bar + more));
-                ErrorKnot { local, offset: 0, bar, hard, growth }
+                let certain_bounds = more.map(|more| (-bar / 2, bar + more));
+                ErrorKnot { local, offset: 0, bar, certain_bounds, growth }
             });
-            DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() }
+            DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::default() }
         })
     }
 
@@ -192,7 +193,7 @@ mod tests {
             if let Some(hard) = max_certain_bound(&fit, span) {
                 prop_assert!(bar <= Some(hard), "{:?} of {}", bar, hard);
             }
-            if fit.bars.iter().all(|knot| knot.hard.is_some()) {
+            if fit.bars.iter().all(|knot| knot.certain_bounds.is_some()) {
                 prop_assert!(max_certain_bound(&fit, span).is_some());
             }
         }
@@ -201,15 +202,20 @@ mod tests {
     #[test]
     fn the_bar_is_the_usual_one_and_what_is_certain_holds_always() {
         // Most knots are at the beginning, where errors are small; most of the time is after it.
-        let knot =
-            |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
+        let knot = |local: i64, bar: i64| ErrorKnot {
+            local,
+            offset: 0,
+            bar,
+            certain_bounds: Some((-bar, bar)),
+            growth: 0,
+        };
         let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);
-        let mut fit = DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() };
+        let mut fit = DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::default() };
         let span = Some((0, 1_000_000));
         let bar = median_bound(&fit, span, DomainFit::bar_at).unwrap();
         assert!((4_000..5_000).contains(&bar), "{bar}");
         assert_eq!(max_certain_bound(&fit, span), Some(9_000));
-        fit.bars[5].hard = None;
+        fit.bars[5].certain_bounds = None;
         assert_eq!(max_certain_bound(&fit, span), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Thins out and combines clock sets and probe bursts of many inputs.
 
-use rpd_clocks::{BurstTimes, ClockObservations, ProbeTimes};
-use rpd_shard::record::{ClockDomain, ClockSet};
+use rpd_clocks::{BurstTimes, ClockObservations};
+use rpd_shard::record::{ClockDomain, ClockSet, Probe};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -132,9 +132,9 @@ pub(super) fn combine_observations(
         });
         impossible += (before - bursts.len()) as u64;
         for burst in thinned_bursts(bursts) {
-            let TimedBurst { sent, answered, spread, best, kernel_times, .. } = burst;
-            let best = best.into_iter().map(|[t1, t2, t3, t4]| ProbeTimes { t1, t2, t3, t4 }).collect();
-            observations.bursts.push(BurstTimes { from, to, sent, answered, spread, best, kernel_times });
+            let TimedBurst { spread, best, kernel_times, .. } = burst;
+            let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
+            observations.bursts.push(BurstTimes { from, to, spread, best, kernel_times });
         }
     }
     impossible

@@ -3,8 +3,8 @@
 use super::domains::{DomainList, domains_of};
 use super::logs::log_of_no_probes;
 use super::observations::{ObservationMessage, TimedBurst, TimedClockSet, thin_out_bursts, thin_out_sets};
+use crate::input::best_clock_sets::{BestClockSets, keep_best};
 use crate::input::survey::InputSurvey;
-use rpd_clocks::{BestSets, keep_best};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, is_wall_time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ pub(super) struct ClockFacts {
     pub(super) domains: DomainList,
     /// Domains of shards without a process.
     pub(super) without_process: DomainList,
-    pub(super) best: BestSets,
+    pub(super) best: BestClockSets,
     /// A clock of the process timestamps other than BOOTTIME, for each domain that has one.
     pub(super) other_clocks: BTreeMap<ClockDomain, Clock>,
     /// All clocks of process timestamps, per domain.

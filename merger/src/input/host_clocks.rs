@@ -1,7 +1,6 @@
 //! Nodes of the job and their clocks, from shards. Finds the node of a foreign file, which names a host at best, and
 //! the offset from the file's clock to that node's `CLOCK_BOOTTIME`.
 
-use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::Shard;
 use rpd_shard::identity::{SPAWNED_MEMBER, is_no_name};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
@@ -10,6 +9,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// Time namespace of a process whose times a previous merge converted to job time. It is no clock of a node.
+pub(crate) const MERGED_TIME_NAMESPACE: u64 = u64::MAX;
 /// Prefix of the machine id of a node that no file names.
 const UNNAMED_PREFIX: &str = "unknown-";
 /// Environment variables with the number of nodes of a job. The one of the step comes first, because a step can use a

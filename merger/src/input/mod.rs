@@ -1,5 +1,6 @@
 //! Phase 1, and the reading part of phases 2 and 4: lists the inputs, surveys them and reads their rows.
 
+pub(crate) mod best_clock_sets;
 pub(crate) mod expand;
 pub(crate) mod host_clocks;
 pub(crate) mod listing;

@@ -6,7 +6,7 @@ use crate::agree::clocks::GatheredClocks;
 use crate::input::plan::{ExcludedInputs, plan};
 use crate::options::MergeArgs;
 use rpd_clocks::ClockObservations;
-use rpd_collectives::{clock_observations, match_calls};
+use rpd_collectives::match_calls;
 use rpd_comm::Solo;
 use rpd_console::{Failure, Progress};
 
@@ -35,6 +35,6 @@ pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
     let observed = GatheredClocks::gather(comm, inputs.clocks, &[])?;
     let spans = observed.spans();
     let mut observations = observed.observations;
-    observations.meetings = clock_observations(comm, &matched, &observations.domains)?;
+    observations.collectives = matched.clock_observations(comm, &observations.domains)?;
     Ok(JobObservations { observations, spans })
 }

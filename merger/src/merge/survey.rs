@@ -117,7 +117,7 @@ impl SurveyedInputs {
                 seen_ns: last_seen.saturating_sub(first_seen),
                 initialized: calls.mpi.initialized(),
                 initialization_ns: calls.mpi.initialization_ns(),
-                finalization_ns: calls.untimed.finalization_ns(),
+                finalization_ns: calls.untimed.finalization_ns,
                 poll_gaps_ns: calls.mpi.poll_gaps_ns(),
                 lacks_calls: calls.lacks_calls,
                 is_cut: calls.is_cut,

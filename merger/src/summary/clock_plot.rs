@@ -202,12 +202,12 @@ mod tests {
             local,
             offset: 5_000 + local / 1_000_000,
             bar: 2_000,
-            hard: None,
+            certain_bounds: None,
             growth: 1_000,
         };
         let bars: Vec<ErrorKnot> = (-3..10).map(|i| knot(i * 1_000_000_000)).collect();
         let map = TimeMap::through(bars.iter().map(|b| (b.local, b.local + b.offset)).collect());
-        let fit = DomainFit { method: AlignMethod::Probes, map, bars, ..DomainFit::unknown() };
+        let fit = DomainFit { method: AlignMethod::Probes, map, bars, ..DomainFit::default() };
         let points = points(&fit, (0, 12_000_000_000), 5_000);
         assert!(points.iter().all(|p| p.1.abs() < 0.002), "{points:?}");
         let (first, last) = (points[0], points[points.len() - 1]);

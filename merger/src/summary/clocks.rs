@@ -3,7 +3,8 @@
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
 use crate::input::RealtimeStep;
-use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
+use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
@@ -278,13 +279,14 @@ mod tests {
 
     #[test]
     fn the_bar_of_the_drift_is_that_of_both_ends() {
-        let knot = |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: None, growth: 100 };
+        let knot =
+            |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, certain_bounds: None, growth: 100 };
         let second = 1_000_000_000;
         let fit = |method| DomainFit {
             method,
             map: TimeMap::through(vec![(-second, -second), (9 * second, 9 * second)]),
             bars: vec![knot(0, 300), knot(8 * second, 500)],
-            ..DomainFit::unknown()
+            ..DomainFit::default()
         };
         // (300 + 100 + 500 + 100) ns over 10 s.
         assert_eq!(drift_bar(&fit(AlignMethod::Probes)), Some(0.1));

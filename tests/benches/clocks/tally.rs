@@ -31,8 +31,9 @@ impl Tally {
                 tally.within += u64::from(off.abs() <= bar);
             }
             let after = fit.bars.partition_point(|b| b.local <= moment.local.0);
-            let around =
-                after.checked_sub(1).and_then(|i| Some((fit.bars.get(i)?.hard?, fit.bars.get(after)?.hard?)));
+            let around = after
+                .checked_sub(1)
+                .and_then(|i| Some((fit.bars.get(i)?.certain_bounds?, fit.bars.get(after)?.certain_bounds?)));
             if let Some((a, b)) = around {
                 tally.hard += 1;
                 tally.hard_broken += u64::from(off < a.0.min(b.0) || off > a.1.max(b.1));

@@ -25,7 +25,7 @@ struct Habit {
 }
 
 /// All collectives of a job.
-pub(super) fn meetings(
+pub(super) fn observe(
     (scenario, noise): (&ClockScenario, NoiseLevel),
     clocks: &[NodeClock],
     joined: &[i64],
@@ -112,7 +112,7 @@ fn meeting(
             ranks.push((node, (node * ranks_of_each + rank) as u32, 100e3 * normal(random).abs() + behind));
         }
     }
-    let needs = match random.index(8) {
+    let waits = match random.index(8) {
         _ if ranks.is_empty() => WaitRelation::Nothing,
         0 => WaitRelation::AllOfRoot(random.pick(&ranks).1),
         1 => WaitRelation::RootOfAll(random.pick(&ranks).1),
@@ -121,12 +121,12 @@ fn meeting(
     let last =
         ranks.iter().fold((0, f64::NEG_INFINITY), |last, r| if r.2 > last.1 { (r.0, r.2) } else { last });
     let root = ranks.iter().find(
-        |r| matches!(needs, WaitRelation::AllOfRoot(root) | WaitRelation::RootOfAll(root) if root == r.1),
+        |r| matches!(waits, WaitRelation::AllOfRoot(root) | WaitRelation::RootOfAll(root) if root == r.1),
     );
     let root = root.map_or(0.0, |r| r.2);
     let latency = LATENCY * (0.8 + 0.4 * uniform(random));
     let mut attend = |&(node, rank, enter): &(usize, u32, f64)| {
-        let released = match needs {
+        let released = match waits {
             WaitRelation::AllOfAll if node == last.0 => last.1 + LAST_NEEDS * latency,
             WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes => last.1 + latency,
             WaitRelation::AllOfRoot(_) => enter.max(root + latency),
@@ -142,6 +142,6 @@ fn meeting(
         let mut read = |time: f64| LocalNs(clock.boottime(at + time as i64) + random.between(0, 30));
         RankInterval { domain: node as u32, rank, enter: read(enter), exit: read(exit) }
     };
-    let attendances = ranks.iter().map(&mut attend).collect();
-    CollectiveObservation { needs, attendances }
+    let intervals = ranks.iter().map(&mut attend).collect();
+    CollectiveObservation { waits, intervals }
 }

@@ -84,7 +84,7 @@ impl Job {
             sets,
             walls: BTreeMap::new(),
             bursts: network::bursts((scenario, noise), &clocks, &joined, seconds, &mut random),
-            meetings: collectives::meetings((scenario, noise), &clocks, &joined, seconds, &mut random),
+            collectives: collectives::observe((scenario, noise), &clocks, &joined, seconds, &mut random),
         };
         Job { observations, clocks, joined, seconds }
     }

@@ -3,7 +3,8 @@
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{ClockScenario, NoiseLevel, ProbeRate};
 use crate::synthetic::RandomSource;
-use rpd_clocks::{BurstTimes, ProbeTimes};
+use rpd_clocks::BurstTimes;
+use rpd_shard::record::Probe;
 
 /// Probes at the start and at the end, and in between.
 const AT_ENDS: usize = 200;
@@ -195,7 +196,7 @@ impl Link {
             let got = sent + there as i64;
             let answered = got + random.between(1_000, 4_000);
             let mut read = |clock: &NodeClock, at: i64| clock.raw(at) + random.between(0, 25);
-            ProbeTimes {
+            Probe {
                 t1: read(prober, sent),
                 t2: read(answerer, got),
                 t3: read(answerer, answered),
@@ -204,16 +205,7 @@ impl Link {
         });
         let best = best.collect();
         let [from, to] = self.ends;
-        let count = probes as u32;
-        BurstTimes {
-            from,
-            to,
-            sent: count,
-            answered: count,
-            spread,
-            best,
-            kernel_times: self.noise != NoiseLevel::Busy,
-        }
+        BurstTimes { from, to, spread, best, kernel_times: self.noise != NoiseLevel::Busy }
     }
 }
 

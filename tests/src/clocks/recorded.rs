@@ -89,7 +89,7 @@ fn judged(fit: &DomainFit, truth: i64, (first, last): (i64, i64)) -> JudgedClock
         let off = local + truth - fit.map.map(LocalNs(local)).ns();
         judged.errors.push(off.abs());
         judged.bounds.push(fit.bar_at(LocalNs(local)).unwrap_or(i64::MAX));
-        let is_broken = fit.hard_at(LocalNs(local)).is_some_and(|hard| off.abs() > hard);
+        let is_broken = fit.certain_bound_at(LocalNs(local)).is_some_and(|hard| off.abs() > hard);
         judged.broken += usize::from(is_broken);
     }
     judged

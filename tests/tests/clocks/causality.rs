@@ -1,7 +1,7 @@
 //! What looks as if it happened before its cause, and its repair.
 
 use proptest::prelude::*;
-use rpd_clocks::{AlignChoice, RepairedTimes, TimeMap, align, causality, repair_causality};
+use rpd_clocks::{AlignChoice, TimeMap, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{ClockScenario, Job};
 
@@ -9,11 +9,11 @@ use rpd_tests::clocks::{ClockScenario, Job};
 fn good_maps_leave_nothing_in_the_wrong_order() {
     let job = Job::new(&ClockScenario::QUIET, 8, 120, 900);
     let fits = align(&job.observations, AlignChoice::Auto);
-    let found = causality(&job.observations, &fits);
+    let found = job.observations.causality(&fits);
     assert_eq!((found.violations, found.worst), (0, 0));
     assert!(found.checked > 500);
     // Without alignment nearly everything is.
-    let found = causality(&job.observations, &align(&job.observations, AlignChoice::None));
+    let found = job.observations.causality(&align(&job.observations, AlignChoice::None));
     assert!(found.violations > 200);
     assert_eq!(found.by_domain.iter().sum::<u64>(), found.violations);
 }
@@ -30,9 +30,10 @@ fn repair_moves_maps_within_their_bars_and_never_backwards() {
         fit.bars.iter_mut().for_each(|bar| bar.bar = 50_000);
     }
     let before = fits.clone();
-    let found = causality(&job.observations, &fits);
+    let found = job.observations.causality(&fits);
     assert!(found.violations > 50, "{found:?}");
-    let RepairedTimes { left, moved, .. } = repair_causality(&job.observations, &mut fits);
+    let repaired = job.observations.repair_causality(&mut fits);
+    let (left, moved) = (repaired.left, repaired.moved);
     assert!(left.violations * 10 <= found.violations, "{found:?} became {left:?}");
     assert!((20_000..=50_000).contains(&moved), "{moved}");
     for (before, after) in before.iter().zip(&fits) {
@@ -57,7 +58,8 @@ fn a_bar_that_is_too_small_is_not_exceeded() {
     let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 40_000)).collect();
     fits[1].map = TimeMap::through(points);
     let bars = fits.clone();
-    let RepairedTimes { left, moved, .. } = repair_causality(&job.observations, &mut fits);
+    let repaired = job.observations.repair_causality(&mut fits);
+    let (left, moved) = (repaired.left, repaired.moved);
     assert!(left.violations > 0);
     let rooms = fits.iter().zip(&bars).flat_map(|(f, b)| f.map.bends().map(|at| b.bar_at(at).unwrap()));
     let room = rooms.max().unwrap();
@@ -90,8 +92,9 @@ proptest! {
         }
         right.iter_mut().zip(&fits).for_each(|(right, off)| right.bars.clone_from(&off.bars));
         let before = fits.clone();
-        let found = causality(&job.observations, &fits);
-        let RepairedTimes { left, out_of_reach, moved } = repair_causality(&job.observations, &mut fits);
+        let found = job.observations.causality(&fits);
+        let repaired = job.observations.repair_causality(&mut fits);
+        let (left, out_of_reach, moved) = (repaired.left, repaired.out_of_reach, repaired.moved);
         prop_assert_eq!(out_of_reach, 0);
         prop_assert!(left.violations * 50 <= found.violations, "{:?} became {:?}", found, left);
         prop_assert!(moved > 0 || found.violations == 0);
@@ -110,7 +113,7 @@ proptest! {
             }
         }
         // What was in order stays so.
-        prop_assert_eq!(causality(&job.observations, &right).violations, 0);
+        prop_assert_eq!(job.observations.causality(&right).violations, 0);
     }
 }
 
@@ -120,8 +123,9 @@ fn what_is_further_apart_than_the_bars_is_told() {
     let mut fits = align(&job.observations, AlignChoice::Auto);
     let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 5_000_000)).collect();
     fits[1].map = TimeMap::through(points);
-    let found = causality(&job.observations, &fits);
-    let RepairedTimes { left, out_of_reach, .. } = repair_causality(&job.observations, &mut fits);
+    let found = job.observations.causality(&fits);
+    let repaired = job.observations.repair_causality(&mut fits);
+    let (left, out_of_reach) = (repaired.left, repaired.out_of_reach);
     assert!(out_of_reach > 20 && out_of_reach <= left.violations, "{out_of_reach} of {left:?}");
     assert!(left.violations <= found.violations);
 }

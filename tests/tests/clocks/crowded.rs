@@ -18,7 +18,7 @@ fn crowded(seed: u64) -> Job {
     let mut job = Job::new(&scenario, 4, 20, seed);
     let mut random = RandomSource::new(&[seed, 77]);
     let always: Vec<f64> = (0..4).map(|_| SLICE * random.between(0, 1_000) as f64 / 1e3).collect();
-    for attendance in job.observations.meetings.iter_mut().flat_map(|m| &mut m.attendances) {
+    for attendance in job.observations.collectives.iter_mut().flat_map(|m| &mut m.intervals) {
         let more = -SLICE * (random.between(1, 1_000) as f64 / 1e3).ln();
         attendance.exit = LocalNs(attendance.exit.0 + (always[attendance.domain as usize] + more) as i64);
     }
@@ -37,7 +37,7 @@ fn exits_that_scheduling_spreads_give_a_bar_that_holds() {
             let off = moment.truth - fit.map.map(moment.local).ns();
             let bar = fit.bar_at(moment.local).unwrap();
             assert!(bar < 1_500_000, "{bar} ns");
-            for bound in fit.bars.iter().filter_map(|b| b.hard) {
+            for bound in fit.bars.iter().filter_map(|b| b.certain_bounds) {
                 assert!(bound.0 <= bound.1);
             }
             (all, worst) = (all + 1, off.abs().max(worst));
@@ -63,7 +63,9 @@ fn certain_bounds_of_an_unprobed_node_hold_for_an_hour() {
             let off = moment.truth - fit.map.map(moment.local).ns();
             let after = fit.bars.partition_point(|b| b.local <= moment.local.0);
             let around = after.checked_sub(1).and_then(|i| Some([fit.bars.get(i)?, fit.bars.get(after)?]));
-            let Some([Some(a), Some(b)]) = around.map(|bars| bars.map(|bar| bar.hard)) else { continue };
+            let Some([Some(a), Some(b)]) = around.map(|bars| bars.map(|bar| bar.certain_bounds)) else {
+                continue;
+            };
             let (low, high) = (a.0.min(b.0), a.1.max(b.1));
             assert!(low <= off && off <= high, "seed {seed}: {off} ns, bounds {low} to {high} ns");
             bounded += 1;

@@ -117,7 +117,7 @@ fn a_drift_of_100_ppm_is_found_to_1_ppm() {
         }
     }
     for attendance in
-        job.observations.meetings.iter_mut().flat_map(|m| &mut m.attendances).filter(|a| a.domain == 2)
+        job.observations.collectives.iter_mut().flat_map(|m| &mut m.intervals).filter(|a| a.domain == 2)
     {
         faster(&mut attendance.enter.0, start.boottime);
         faster(&mut attendance.exit.0, start.boottime);
@@ -148,9 +148,9 @@ fn the_method_is_what_there_was_to_see() {
     bare.sets.iter_mut().for_each(Vec::clear);
     let fits = align(&bare, AlignChoice::Auto);
     assert!(
-        fits.iter()
-            .skip(1)
-            .all(|f| f.method == AlignMethod::None && f.map.is_identity() && f.usual_bar().is_none())
+        fits.iter().skip(1).all(|f| f.method == AlignMethod::None
+            && f.map.is_identity()
+            && f.median_error_bound().is_none())
     );
 }
 

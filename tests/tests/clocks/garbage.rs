@@ -2,11 +2,10 @@
 
 use proptest::prelude::*;
 use rpd_clocks::{
-    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ProbeTimes, RankInterval,
-    WaitRelation, align, causality, repair_causality,
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, RankInterval, WaitRelation, align,
 };
 use rpd_shard::model::LocalNs;
-use rpd_shard::record::{ClockDomain, ClockSet};
+use rpd_shard::record::{ClockDomain, ClockSet, Probe};
 use rpd_tests::clocks::{ClockScenario, Job};
 use rpd_tests::synthetic::RandomSource;
 
@@ -41,22 +40,13 @@ fn set() -> impl Strategy<Value = ClockSet> {
 }
 
 fn burst() -> impl Strategy<Value = BurstTimes> {
-    let probe = (time(), time(), time(), time()).prop_map(|(t1, t2, t3, t4)| ProbeTimes { t1, t2, t3, t4 });
-    (0_usize..7, 0_usize..7, any::<u32>(), time(), prop::collection::vec(probe, 0..9)).prop_map(
-        |(from, to, sent, spread, best)| BurstTimes {
-            from,
-            to,
-            sent,
-            answered: sent,
-            spread,
-            best,
-            kernel_times: false,
-        },
-    )
+    let probe = (time(), time(), time(), time()).prop_map(|(t1, t2, t3, t4)| Probe { t1, t2, t3, t4 });
+    (0_usize..7, 0_usize..7, time(), prop::collection::vec(probe, 0..9))
+        .prop_map(|(from, to, spread, best)| BurstTimes { from, to, spread, best, kernel_times: false })
 }
 
 fn meeting() -> impl Strategy<Value = CollectiveObservation> {
-    let needs = prop_oneof![
+    let waits = prop_oneof![
         Just(WaitRelation::AllOfAll),
         Just(WaitRelation::Nothing),
         (0_u32..8).prop_map(WaitRelation::AllOfRoot),
@@ -65,8 +55,8 @@ fn meeting() -> impl Strategy<Value = CollectiveObservation> {
     let attendance = (0_u32..7, 0_u32..8, time(), time()).prop_map(|(domain, rank, enter, exit)| {
         RankInterval { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) }
     });
-    (needs, prop::collection::vec(attendance, 0..12))
-        .prop_map(|(needs, attendances)| CollectiveObservation { needs, attendances })
+    (waits, prop::collection::vec(attendance, 0..12))
+        .prop_map(|(waits, intervals)| CollectiveObservation { waits, intervals })
 }
 
 fn observations() -> impl Strategy<Value = ClockObservations> {
@@ -76,7 +66,7 @@ fn observations() -> impl Strategy<Value = ClockObservations> {
         prop::collection::vec(burst(), 0..40),
         prop::collection::vec(meeting(), 0..40),
     )
-        .prop_map(|(reference, sets, bursts, meetings)| ClockObservations {
+        .prop_map(|(reference, sets, bursts, collectives)| ClockObservations {
             domains: (0..4).map(domain).collect(),
             bridges: vec![domain(4)],
             reference,
@@ -84,7 +74,7 @@ fn observations() -> impl Strategy<Value = ClockObservations> {
             walls: (2..6).map(|place| (place, (i64::MIN, i64::MAX))).collect(),
             sets,
             bursts,
-            meetings,
+            collectives,
         })
 }
 
@@ -105,8 +95,8 @@ fn try_all(observations: &ClockObservations) {
             }
             assert!(fit.drift_ppm.is_finite());
         }
-        let before = causality(observations, &fits);
-        let after = repair_causality(observations, &mut fits).left;
+        let before = observations.causality(&fits);
+        let after = observations.repair_causality(&mut fits).left;
         assert!(after.violations <= before.violations);
     }
 }
@@ -123,7 +113,7 @@ proptest! {
     fn garbage_among_observations(garbage in observations(), seed: u64) {
         let mut job = Job::new(&ClockScenario::QUIET, 5, 20, seed);
         job.observations.bursts.extend(garbage.bursts);
-        job.observations.meetings.extend(garbage.meetings);
+        job.observations.collectives.extend(garbage.collectives);
         job.observations.sets.iter_mut().zip(garbage.sets).for_each(|(sets, more)| sets.extend(more));
         try_all(&job.observations);
     }
@@ -132,7 +122,7 @@ proptest! {
 #[test]
 fn one_probe_alone_gives_a_wide_bar() {
     let mut job = Job::new(&ClockScenario::QUIET, 2, 600, 900);
-    job.observations.meetings.clear();
+    job.observations.collectives.clear();
     job.observations.bursts.truncate(1);
     job.observations.bursts[0].best.truncate(1);
     let fits = align(&job.observations, AlignChoice::Auto);
@@ -149,8 +139,8 @@ fn one_probe_alone_gives_a_wide_bar() {
 #[test]
 fn bursts_that_contradict_each_other_widen_the_bar() {
     let mut job = Job::new(&ClockScenario::QUIET, 2, 600, 900);
-    job.observations.meetings.clear();
-    let calm = align(&job.observations, AlignChoice::Auto)[1].usual_bar().unwrap();
+    job.observations.collectives.clear();
+    let calm = align(&job.observations, AlignChoice::Auto)[1].median_error_bound().unwrap();
     let mut random = RandomSource::new(&[1]);
     for burst in &mut job.observations.bursts {
         let wrong = random.between(0, 1_000_000);
@@ -160,7 +150,7 @@ fn bursts_that_contradict_each_other_widen_the_bar() {
         });
     }
     let fit = &align(&job.observations, AlignChoice::Auto)[1];
-    assert!(fit.usual_bar().unwrap() > 20 * calm, "{calm} and {:?}", fit.usual_bar());
+    assert!(fit.median_error_bound().unwrap() > 20 * calm, "{calm} and {:?}", fit.median_error_bound());
     assert!(fit.contradictions > 0);
 }
 
@@ -171,10 +161,10 @@ fn collectives_that_cannot_be_matched_are_contradictions() {
     // Of one collective, domain 1 reports another one: a second later.
     let meeting = job
         .observations
-        .meetings
+        .collectives
         .iter_mut()
-        .filter(|m| m.needs == WaitRelation::AllOfAll && m.attendances.iter().any(|a| a.domain == 1));
-    for attendance in meeting.skip(20).take(1).flat_map(|m| &mut m.attendances).filter(|a| a.domain == 1) {
+        .filter(|m| m.waits == WaitRelation::AllOfAll && m.intervals.iter().any(|a| a.domain == 1));
+    for attendance in meeting.skip(20).take(1).flat_map(|m| &mut m.intervals).filter(|a| a.domain == 1) {
         attendance.enter.0 += 1_000_000_000;
         attendance.exit.0 += 1_000_000_000;
     }

@@ -44,10 +44,10 @@ fn shifted(observations: &ClockObservations, domain: usize, by: i64) -> ClockObs
             }
         }
     }
-    let attendances = shifted.meetings.iter_mut().flat_map(|m| &mut m.attendances);
-    for attendance in attendances.filter(|a| a.domain as usize == domain) {
-        attendance.enter.0 += by;
-        attendance.exit.0 += by;
+    let intervals = shifted.collectives.iter_mut().flat_map(|m| &mut m.intervals);
+    for interval in intervals.filter(|a| a.domain as usize == domain) {
+        interval.enter.0 += by;
+        interval.exit.0 += by;
     }
     shifted
 }
@@ -74,12 +74,12 @@ fn shuffled(observations: &ClockObservations, seed: u64) -> (ClockObservations, 
         (burst.from, burst.to) = (position[burst.from], position[burst.to]);
         shuffle(&mut burst.best, random);
     }
-    for meeting in &mut other.meetings {
-        meeting.attendances.iter_mut().for_each(|a| a.domain = position[a.domain as usize] as u32);
-        shuffle(&mut meeting.attendances, random);
+    for meeting in &mut other.collectives {
+        meeting.intervals.iter_mut().for_each(|a| a.domain = position[a.domain as usize] as u32);
+        shuffle(&mut meeting.intervals, random);
     }
     shuffle(&mut other.bursts, random);
-    shuffle(&mut other.meetings, random);
+    shuffle(&mut other.collectives, random);
     (other, position)
 }
 

@@ -47,8 +47,8 @@ fn ranks_that_leave_late_for_a_part_of_the_run_do_not_move_what_probes_say() {
 /// trip of a probe.
 fn scattered(seconds: i64, apart_ns: u64, seed: u64) -> Job {
     let mut job = Job::with_noise(&ClockScenario::QUIET, NoiseLevel::Quiet, NODES, seconds, seed);
-    for (number, meeting) in (0u64..).zip(&mut job.observations.meetings) {
-        for one in &mut meeting.attendances {
+    for (number, meeting) in (0u64..).zip(&mut job.observations.collectives) {
+        for one in &mut meeting.intervals {
             let random = XxHash3_64::oneshot(&(number * 64 + u64::from(one.domain)).to_le_bytes());
             one.exit.0 += (random % apart_ns) as i64;
         }

@@ -26,7 +26,7 @@ fn a_part_without_a_way_to_the_reference_keeps_together() {
             let off = moment.truth - fit.map.map(moment.local).ns();
             let bar = fit.bar_at(moment.local).unwrap();
             assert!(off.abs() <= bar, "{off} of {bar} ns");
-            assert!(fit.bars.iter().all(|b| b.hard.is_none()));
+            assert!(fit.bars.iter().all(|b| b.certain_bounds.is_none()));
             // What the wall clock is off by, all of the part is, but for the drift of a clock that NTP steers.
             if let Some((domain, before)) = last.filter(|(domain, _)| *domain != moment.domain as i64) {
                 assert!((off - before).abs() < 400_000, "{domain} and {}: {off} and {before}", moment.domain);

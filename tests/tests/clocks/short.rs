@@ -16,7 +16,7 @@ fn first(job: &Job, ms: i64) -> ClockObservations {
         }
     }
     seen.bursts.retain(|b| b.best.iter().all(|p| p.t4 <= end[b.from].1));
-    seen.meetings.retain(|m| m.attendances.iter().all(|a| a.exit.0 <= end[a.domain as usize].0));
+    seen.collectives.retain(|m| m.intervals.iter().all(|a| a.exit.0 <= end[a.domain as usize].0));
     seen
 }
 

@@ -93,15 +93,15 @@ fn a_node_that_always_comes_last_has_a_bar_that_knows() {
         let (mut errors, mut within) = (Vec::new(), 0);
         for seed in 900..908 {
             let mut job = Job::new(&BY_COLLECTIVES, nodes, 60, seed);
-            job.observations.meetings.retain(|m| m.needs == WaitRelation::AllOfAll);
-            for meeting in &mut job.observations.meetings {
+            job.observations.collectives.retain(|m| m.waits == WaitRelation::AllOfAll);
+            for meeting in &mut job.observations.collectives {
                 // Node 1 comes half a millisecond later than it did, and needs 6 us; the others leave when it has come.
                 let mine = |a: &&rpd_clocks::RankInterval| a.domain == 1;
-                let entered = meeting.attendances.iter().filter(mine).map(|a| a.enter.0).max();
-                let left = meeting.attendances.iter().filter(mine).map(|a| a.exit.0).min();
+                let entered = meeting.intervals.iter().filter(mine).map(|a| a.enter.0).max();
+                let left = meeting.intervals.iter().filter(mine).map(|a| a.exit.0).min();
                 let (Some(entered), Some(left)) = (entered, left) else { continue };
                 let waited = (left - entered - 6_000).max(0);
-                for attendance in &mut meeting.attendances {
+                for attendance in &mut meeting.intervals {
                     attendance.exit.0 += 500_000;
                     if attendance.domain == 1 {
                         attendance.enter.0 += 500_000 + waited;
@@ -159,8 +159,8 @@ fn a_part_of_the_tree_without_a_way_to_the_reference_gets_no_more_than_anchors()
 #[test]
 fn collectives_with_a_root_alone_are_no_more_than_bounds() {
     let mut job = Job::new(&BY_COLLECTIVES, 4, 60, 900);
-    job.observations.meetings.retain(|m| m.needs != WaitRelation::AllOfAll);
-    assert!(job.observations.meetings.len() > 10);
+    job.observations.collectives.retain(|m| m.waits != WaitRelation::AllOfAll);
+    assert!(job.observations.collectives.len() > 10);
     let fits = align(&job.observations, AlignChoice::Auto);
     assert!(fits.iter().skip(1).all(|f| f.method == AlignMethod::RealtimeAnchors));
     let (errors, within) = judge(&fits, &job.moments(20, 900), |_| true);
@@ -186,7 +186,7 @@ fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
             sets: job.observations.sets[1..].to_vec(),
             walls: Default::default(),
             bursts: job.observations.bursts.clone(),
-            meetings: Vec::new(),
+            collectives: Vec::new(),
         };
         for burst in &mut observations.bursts {
             (burst.from, burst.to) = (place(burst.from), place(burst.to));

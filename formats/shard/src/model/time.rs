@@ -1,7 +1,9 @@
 //! Separate types for times before and after the clock fit, so that they cannot be confused.
 
+use serde::{Deserialize, Serialize};
+
 /// Recorded nanoseconds in the clock domain of one process.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct LocalNs(pub i64);
 
 /// Nanoseconds on the clock of the job: `CLOCK_BOOTTIME` of the reference node. Only a clock fit produces such times.

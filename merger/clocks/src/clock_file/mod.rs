@@ -26,7 +26,6 @@ mod parse;
 mod resolve;
 mod track;
 
-pub use parse::ClockFileError;
 pub use resolve::NamedDomain;
 
 use serde::{Deserialize, Serialize};
@@ -86,7 +85,7 @@ impl Entry {
 /// Largest usual difference between the rates of computer clocks, ppm: NTP corrects no more than that.
 const USUAL_PPM: f64 = 500.0;
 /// Largest accepted difference between the rates of two clocks, ppm.
-const MOST_PPM: f64 = 100_000.0;
+const MAX_PPM: f64 = 100_000.0;
 
 /// Checks the measurements of one clock, in order of time. Returns doubtful ones as warnings.
 ///
@@ -110,7 +109,7 @@ fn check(lines: &[&Entry]) -> Result<Vec<String>, (usize, String)> {
             ));
         }
         let ppm = (local - site) as f64 / site as f64 * 1e6;
-        if ppm.abs() > MOST_PPM {
+        if ppm.abs() > MAX_PPM {
             return wrong(format!("with line {first} the clock would be off by {ppm:.0} ppm, and none is"));
         }
         if ppm.abs() > USUAL_PPM {

@@ -1,6 +1,6 @@
 //! Parses the text into lines. A line consists of words; quoted words may contain spaces.
 
-use super::{ClockFile, Drift, Entry, MOST_PPM, USUAL_PPM, check, doubt};
+use super::{ClockFile, Drift, Entry, MAX_PPM, USUAL_PPM, check, doubt};
 use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
@@ -110,19 +110,15 @@ impl Entry {
 /// Parses a whole number of nanoseconds.
 fn whole(word: &str, value: &str) -> Result<i64, String> {
     let number: i64 = value.parse().map_err(|_| format!("{}: whole nanoseconds are wanted", shown(word)))?;
-    match number.unsigned_abs() <= MAX_NS.unsigned_abs() {
-        true => Ok(number),
-        false => Err(format!("{} is more than 70 years", shown(word))),
-    }
+    let is_possible = number.unsigned_abs() <= MAX_NS.unsigned_abs();
+    is_possible.then_some(number).ok_or_else(|| format!("{} is more than 70 years", shown(word)))
 }
 
 /// Parses a rate in ppm.
 fn rate(word: &str, value: &str) -> Result<f64, String> {
     let rate: f64 = value.parse().map_err(|_| format!("{}: parts per million are wanted", shown(word)))?;
-    match rate.abs() <= MOST_PPM {
-        true => Ok(rate),
-        false => Err(format!("{} is what no clock has: at most {MOST_PPM} ppm", shown(word))),
-    }
+    let too_high = || format!("{} is what no clock has: at most {MAX_PPM} ppm", shown(word));
+    (rate.abs() <= MAX_PPM).then_some(rate).ok_or_else(too_high)
 }
 
 fn not_negative<N: PartialOrd + Default>(word: &str, number: N) -> Result<N, String> {

@@ -28,8 +28,8 @@ pub struct ResolvedEntries {
 }
 
 /// Domains that a name matches.
-enum Fits {
-    Nobody,
+enum NameMatch {
+    None,
     One(usize),
     /// First names of the matching domains.
     Several(Vec<String>),
@@ -40,23 +40,16 @@ impl ClockFile {
     /// file relates to it.
     pub fn resolve(&self, domains: &[NamedDomain], reference: usize) -> ResolvedEntries {
         let mut resolved = ResolvedEntries { fits: vec![None; domains.len()], notes: self.doubts.clone() };
-        resolved.fill(self, domains, reference);
-        resolved
-    }
-}
-
-impl ResolvedEntries {
-    fn fill(&mut self, file: &ClockFile, domains: &[NamedDomain], reference: usize) {
         let by_name = by_name(domains);
-        let against = match whom(&by_name, domains, &file.reference) {
-            Fits::Nobody => None,
-            Fits::One(domain) => Some(domain),
-            Fits::Several(names) => {
-                self.notes.push(ambiguous("`reference`", &file.reference, &names, "of the file"));
-                return;
+        let against = match match_name(&by_name, domains, &self.reference) {
+            NameMatch::None => None,
+            NameMatch::One(domain) => Some(domain),
+            NameMatch::Several(names) => {
+                resolved.notes.push(ambiguous("`reference`", &self.reference, &names, "of the file"));
+                return resolved;
             }
         };
-        let lines = self.sort(file, &by_name, domains, against);
+        let lines = resolved.sort(self, &by_name, domains, against);
         let mut tracks: BTreeMap<usize, FileTrack> = BTreeMap::new();
         for (domain, mut lines) in lines {
             lines.sort_by_key(|entry| (entry.at, entry.line));
@@ -64,7 +57,7 @@ impl ResolvedEntries {
                 Ok(_) => tracks.extend(FileTrack::through(&lines).map(|track| (domain, track))),
                 // The lines use several names of the domain. Lines with the same name were checked before.
                 Err((line, what)) => {
-                    self.notes.push(format!("clock file, line {line}: {what}: none of them was used"));
+                    resolved.notes.push(format!("clock file, line {line}: {what}: none of them was used"));
                 }
             }
         }
@@ -72,19 +65,22 @@ impl ResolvedEntries {
         let Some(to) = tracks.get(&reference) else {
             let name = domains.get(reference).and_then(|named| named.names.get(1).or(named.names.first()));
             let name = name.map_or("the reference".to_owned(), |name| written(name));
-            self.notes.push(format!(
+            resolved.notes.push(format!(
                 "the clock file does not tell the clock of {name}, which the merge uses: nothing of it was used"
             ));
-            return;
+            return resolved;
         };
         for (&domain, track) in tracks.iter().filter(|(domain, _)| **domain != reference) {
             let middle = domains.get(domain).and_then(|named| named.middle);
-            if let Some(fit) = self.fits.get_mut(domain) {
+            if let Some(fit) = resolved.fits.get_mut(domain) {
                 *fit = Some(track.fit(to, middle.unwrap_or(track.middle())));
             }
         }
+        resolved
     }
+}
 
+impl ResolvedEntries {
     /// Returns the lines of each domain. `against` is the domain of the file's reference.
     fn sort<'a>(
         &mut self,
@@ -98,9 +94,10 @@ impl ResolvedEntries {
         for lines in file.entries.chunk_by(|a, b| a.node == b.node) {
             let Some(first) = lines.first() else { continue };
             let place = format!("line {}:", lines.iter().map(|entry| entry.line).min().unwrap_or(first.line));
-            match whom(by_name, domains, &first.node) {
-                fits if first.node == file.reference
-                    || matches!(fits, Fits::One(domain) if Some(domain) == against) =>
+            match match_name(by_name, domains, &first.node) {
+                found
+                    if first.node == file.reference
+                        || matches!(found, NameMatch::One(domain) if Some(domain) == against) =>
                 {
                     if !lines.iter().all(Entry::is_identity) {
                         self.notes.push(format!(
@@ -109,9 +106,9 @@ impl ResolvedEntries {
                         ));
                     }
                 }
-                Fits::One(domain) => sorted.entry(domain).or_default().extend(lines),
-                Fits::Nobody => unknown.push(written(&first.node)),
-                Fits::Several(names) => self.notes.push(ambiguous(&place, &first.node, &names, "there")),
+                NameMatch::One(domain) => sorted.entry(domain).or_default().extend(lines),
+                NameMatch::None => unknown.push(written(&first.node)),
+                NameMatch::Several(names) => self.notes.push(ambiguous(&place, &first.node, &names, "there")),
             }
         }
         if !unknown.is_empty() {
@@ -140,23 +137,23 @@ fn by_name(domains: &[NamedDomain]) -> HashMap<&str, Vec<usize>> {
     found
 }
 
-fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str) -> Fits {
+fn match_name(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str) -> NameMatch {
     match by_name.get(name).map_or(&[][..], Vec::as_slice) {
-        [] => Fits::Nobody,
-        [one] => Fits::One(*one),
+        [] => NameMatch::None,
+        [one] => NameMatch::One(*one),
         several => {
             let names = several.iter().filter_map(|place| domains.get(*place)?.names.first());
-            Fits::Several(names.map(|name| written(name)).collect())
+            NameMatch::Several(names.map(|name| written(name)).collect())
         }
     }
 }
 
 /// Describes a name that fits several clocks.
-fn ambiguous(place: &str, name: &str, names: &[String], where_: &str) -> String {
+fn ambiguous(place: &str, name: &str, names: &[String], scope: &str) -> String {
     let more = if names.len() > MAX_SHOWN_NAMES { ", ..." } else { "" };
     let shown: Vec<&str> = names.iter().take(MAX_SHOWN_NAMES).map(String::as_str).collect();
     format!(
-        "clock file, {place} {} fits {} clocks of this job: nothing {where_} was used; write one of {}{more}",
+        "clock file, {place} {} fits {} clocks of this job: nothing {scope} was used; write one of {}{more}",
         written(name),
         names.len(),
         shown.join(", ")

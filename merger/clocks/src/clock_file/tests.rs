@@ -39,7 +39,7 @@ fn offsets_drifts_and_other_references_are_applied() {
     // In one second of its own, a clock that is 100 ppm fast gains 99.99 us.
     assert_eq!(job_time(fits[2].as_ref(), SECOND), SECOND - 500 - 99_990);
     assert!((fits[2].as_ref().unwrap().drift_ppm - 100.0).abs() < 1e-3);
-    assert_eq!(fits[1].as_ref().unwrap().usual_bar(), None, "without an error nothing is known");
+    assert_eq!(fits[1].as_ref().unwrap().median_error_bound(), None, "without an error nothing is known");
     let against_a = resolve(1).fits;
     assert!(against_a[1].is_none());
     assert_eq!(job_time(against_a[0].as_ref(), 1_042), 42);

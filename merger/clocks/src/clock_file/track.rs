@@ -6,13 +6,13 @@ use rpd_shard::model::LocalNs;
 
 /// Distance before the first and after the last measurement at which the outer lines get a point, ns: 115 days,
 /// so that rounding to whole ns is negligible.
-const REACH: i128 = 10_000_000_000_000_000;
+const REACH_NS: i128 = 10_000_000_000_000_000;
 /// Assumed difference between the rates of two clocks if it is not stated.
 const UNKNOWN_RATE: f64 = 20e-6;
 /// Change of a rate between two measurements and after them: the rate of quartz follows its temperature.
-const WANDER: f64 = 1e-6;
+const RATE_WANDER: f64 = 1e-6;
 /// Duration over which the reported drift is computed, ns.
-const DRIFT_OVER: i64 = 1_000_000_000_000;
+const DRIFT_SPAN_NS: i64 = 1_000_000_000_000;
 
 /// Track of a node's time relative to that of the file's reference.
 pub(super) struct FileTrack {
@@ -35,7 +35,7 @@ struct Bars {
 impl FileTrack {
     /// Returns the track of the file's reference.
     pub(super) fn identity() -> FileTrack {
-        FileTrack { points: vec![(-REACH, -REACH), (REACH, REACH)], bars: Some(Bars::default()) }
+        FileTrack { points: vec![(-REACH_NS, -REACH_NS), (REACH_NS, REACH_NS)], bars: Some(Bars::default()) }
     }
 
     /// Returns the track through measurements that [`super::check`] accepted, in order of time; `None` without
@@ -46,16 +46,16 @@ impl FileTrack {
         // piece.
         let (rate_before, growth_before) = beyond(first, lines.get(1).map(|second| (*first, *second)));
         let before_last = lines.len().checked_sub(2).and_then(|place| lines.get(place));
-        let (rate_behind, growth_behind) = beyond(last, before_last.map(|before| (*before, *last)));
+        let (rate_after, growth_after) = beyond(last, before_last.map(|before| (*before, *last)));
         let at = |entry: &Entry| (i128::from(entry.at()), entry.site());
-        let far = |rate: f64| REACH + (REACH as f64 * rate).round() as i128;
+        let far = |rate: f64| REACH_NS + (REACH_NS as f64 * rate).round() as i128;
         let mut points: Vec<(i128, i128)> = lines.iter().map(|line| at(line)).collect();
-        points.insert(0, (at(first).0 - REACH, at(first).1 - far(rate_before)));
-        points.push((at(last).0 + REACH, at(last).1 + far(rate_behind)));
+        points.insert(0, (at(first).0 - REACH_NS, at(first).1 - far(rate_before)));
+        points.push((at(last).0 + REACH_NS, at(last).1 + far(rate_after)));
         let errors: Option<Vec<f64>> = lines.iter().map(|line| line.error.map(|ns| ns as f64)).collect();
         let bars = errors.map(|errors| {
             let measured: Vec<(i128, f64)> = lines.iter().map(|line| at(line).0).zip(errors).collect();
-            Bars { knots: with_middles(&measured), growth: (growth_before, growth_behind) }
+            Bars { knots: with_middles(&measured), growth: (growth_before, growth_after) }
         });
         Some(FileTrack { points, bars })
     }
@@ -88,7 +88,7 @@ impl FileTrack {
         };
         let map = TimeMap::through(bends.iter().filter_map(point).collect());
         let job = |local: i64| map.map(LocalNs(local)).ns();
-        let (from, to) = (middle.saturating_sub(DRIFT_OVER / 2), middle.saturating_add(DRIFT_OVER / 2));
+        let (from, to) = (middle.saturating_sub(DRIFT_SPAN_NS / 2), middle.saturating_add(DRIFT_SPAN_NS / 2));
         let (local, site) = (to.saturating_sub(from), job(to).saturating_sub(job(from)));
         DomainFit {
             method: AlignMethod::ClockFile,
@@ -96,7 +96,7 @@ impl FileTrack {
             drift_ppm: if site > 0 { (local as f64 - site as f64) / site as f64 * 1e6 } else { 0.0 },
             bars: self.bars_against(reference).unwrap_or_default(),
             map,
-            ..DomainFit::unknown()
+            ..DomainFit::default()
         }
     }
 
@@ -110,19 +110,19 @@ impl FileTrack {
         let last = times.len().saturating_sub(1);
         let per_second = |rates: [f64; 2]| (rates.iter().sum::<f64>() * 1e9).ceil() as i64;
         let before = per_second([own.growth.0, theirs.growth.0]);
-        let behind = per_second([own.growth.1, theirs.growth.1]);
+        let after = per_second([own.growth.1, theirs.growth.1]);
         let knot = |(place, local): (usize, i128)| {
             let job = reference.back(self.there(local));
             let growth = match (place == 0, place == last) {
-                (true, true) => before.max(behind),
+                (true, true) => before.max(after),
                 (true, false) => before,
-                _ => behind,
+                _ => after,
             };
             Some(ErrorKnot {
                 local: i64::try_from(local).ok()?,
                 offset: i64::try_from(job - local).ok()?,
                 bar: (own.at(local) + theirs.at(job)).ceil() as i64,
-                hard: None,
+                certain_bounds: None,
                 growth,
             })
         };
@@ -133,8 +133,8 @@ impl FileTrack {
 impl Bars {
     /// Returns the error bound at a time of the node, ns.
     fn at(&self, local: i128) -> f64 {
-        let behind = self.knots.partition_point(|(at, _)| *at <= local);
-        let (a, b) = (behind.checked_sub(1).and_then(|place| self.knots.get(place)), self.knots.get(behind));
+        let after = self.knots.partition_point(|(at, _)| *at <= local);
+        let (a, b) = (after.checked_sub(1).and_then(|place| self.knots.get(place)), self.knots.get(after));
         match (a, b) {
             (Some((from, a)), Some((to, b))) => a + (b - a) * ((local - from) as f64 / (to - from) as f64),
             (Some((last, bar)), None) => bar + (local - last) as f64 * self.growth.1,
@@ -156,7 +156,7 @@ fn beyond(end: &Entry, piece: Option<(&Entry, &Entry)>) -> (f64, f64) {
             let (local, site) =
                 ((i128::from(b.at()) - i128::from(a.at())) as f64, (b.site() - a.site()) as f64);
             let errors = a.error.unwrap_or(0) as f64 + b.error.unwrap_or(0) as f64;
-            (site / local - 1.0, errors / local + WANDER)
+            (site / local - 1.0, errors / local + RATE_WANDER)
         }
         (None, None) => (0.0, UNKNOWN_RATE),
     }
@@ -172,7 +172,7 @@ fn with_middles(measured: &[(i128, f64)]) -> Vec<(i128, f64)> {
         {
             let half = (next - at) / 2;
             let share = half as f64 / (next - at) as f64;
-            knots.push((at + half, error + (theirs - error) * share + half as f64 * WANDER));
+            knots.push((at + half, error + (theirs - error) * share + half as f64 * RATE_WANDER));
         }
     }
     knots
@@ -181,8 +181,8 @@ fn with_middles(measured: &[(i128, f64)]) -> Vec<(i128, f64)> {
 /// Returns the value on the lines through points. `sides` returns the coordinate that is searched and the one
 /// that is returned.
 fn along(points: &[(i128, i128)], value: i128, sides: impl Fn(&(i128, i128)) -> (i128, i128)) -> i128 {
-    let behind = points.partition_point(|point| sides(point).0 <= value);
-    let from = behind.clamp(1, points.len().saturating_sub(1).max(1)) - 1;
+    let after = points.partition_point(|point| sides(point).0 <= value);
+    let from = after.clamp(1, points.len().saturating_sub(1).max(1)) - 1;
     let (Some(a), Some(b)) = (points.get(from), points.get(from + 1)) else { return value };
     let ((x0, y0), (x1, y1)) = (sides(a), sides(b));
     // Sums of times within 70 years have 63 bits, so the product fits.

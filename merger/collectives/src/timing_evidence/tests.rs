@@ -144,12 +144,13 @@ impl Plan {
                 let mut exits: Vec<f64> = ranks.iter().map(|rank| rank.1).collect();
                 exits.sort_by(f64::total_cmp);
                 DomainInterval {
+                    domain: 0,
                     enter: local(ranks.iter().map(|rank| rank.0).fold(f64::NEG_INFINITY, f64::max)),
                     exit: local(exits[(exits.len() - 1) / 2]),
                     first_exit: local(exits[0]),
                 }
             };
-            rounds.push(TimedRound { kind, stays: stays.iter().zip(&offsets).map(stay).collect() });
+            rounds.push(TimedRound { seq: 0, kind, stays: stays.iter().zip(&offsets).map(stay).collect() });
         }
         rounds
     }
@@ -241,11 +242,13 @@ fn times_that_make_no_sense_are_no_evidence() {
     let mut chance = Chance(1);
     for domains in 1..4 {
         let stay = |chance: &mut Chance| DomainInterval {
+            domain: 0,
             enter: chance.pick(&extremes),
             exit: chance.pick(&extremes),
             first_exit: chance.pick(&extremes),
         };
-        let round = |_| TimedRound { kind: 0, stays: (0..domains).map(|_| stay(&mut chance)).collect() };
+        let round =
+            |_| TimedRound { seq: 0, kind: 0, stays: (0..domains).map(|_| stay(&mut chance)).collect() };
         let rounds: Vec<TimedRound> = (0..100).map(round).collect();
         assert_eq!(evidence(&rounds, domains).parts, Vec::<Vec<usize>>::new());
         let same = vec![rounds[0].clone(); 100];

@@ -4,7 +4,7 @@ use crate::input::source::join;
 use crate::input::survey::crashed::OpenSpans;
 use crate::input::survey::row_texts::text_bytes;
 use crate::input::{BuiltinString, InputTables, NO_THREAD, block_rows, expand, needed_rows};
-use rpd_collectives::{CallSample, ProcessCollectives, collectives_of_block};
+use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::native::{MARK, is_native};
@@ -110,7 +110,7 @@ pub(super) fn facts(
         BlockKind::Rows(table) if is_native(table) && table != MARK => block_rows(shard, tables, block)?,
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
     };
-    let collectives = collectives_of_block(&rows, strings, sample);
+    let collectives = ProcessCollectives::of_block(&rows, strings, sample);
     let mut facts = SourceFacts { open: OpenSpans::of(&rows), collectives, ..SourceFacts::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));

@@ -3,7 +3,7 @@
 
 use crate::input::{HostClocks, InputSource, SourcePiece, block_rows, to_boottime};
 use rayon::prelude::*;
-use rpd_collectives::{CallSample, ProcessCollectives, RegionNames, collectives_of_regions, region_columns};
+use rpd_collectives::{CallSample, ProcessCollectives, RegionNames};
 use rpd_rocpd::read::{Database, Space, Wanted};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
@@ -68,7 +68,7 @@ fn of_blocks(
         let blocks: Vec<_> = blocks.collect();
         take_readable(&blocks, |block| block_rows(shard, &source.tables, block).ok(), take);
     };
-    collectives_of_regions(names, &mut read, sample)
+    names.find_collectives(&mut read, sample)
 }
 
 /// Passes the rows of the pieces that can be read to `take`, in order.
@@ -98,7 +98,7 @@ pub(super) fn of_space(
         return ProcessCollectives::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
-        let named = Wanted::Named(region_columns(wanted));
+        let named = Wanted::Named(RegionNames::columns(wanted));
         let Some(place) = space.position(wanted) else { return };
         let pieces = pieces.iter().filter_map(|piece| match piece {
             SourcePiece::Rows { space, table, piece } if *table == place => Some((*space, piece)),
@@ -107,7 +107,7 @@ pub(super) fn of_space(
         let pieces: Vec<_> = pieces.collect();
         take_readable(&pieces, |(space, piece)| database.rows(*space, place, piece, named).ok(), take);
     };
-    let mut calls = collectives_of_regions(names, &mut read, sample);
+    let mut calls = names.find_collectives(&mut read, sample);
     calls.set_ranks(process.rank, process.size);
     calls
 }

@@ -2,7 +2,7 @@
 
 use super::database::TableSetReader;
 use crate::input::BuiltinString;
-use rpd_clocks::MERGED_TIME_NAMESPACE;
+use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use rpd_rocpd::read::{ProcessFacts, Space};
 use rpd_run::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};

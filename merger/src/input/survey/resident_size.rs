@@ -1,10 +1,10 @@
 //! Memory that an input occupies from its survey to the end of the merge. A job can have thousands of inputs, so this
 //! is kept small and counted against `--memory`.
 
+use crate::input::best_clock_sets::{BestClockSets, keep_best};
 use crate::input::source::KeyRun;
 use crate::input::survey::InputSurvey;
 use crate::input::{InputSource, KeySpace, OpenInput, PieceRef, SourcePiece, StackSpace};
-use rpd_clocks::{BestSets, keep_best};
 use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
@@ -106,7 +106,7 @@ impl InputSurvey {
 /// every few seconds. The first domain remains the first.
 fn keep_best_clocks(shard: &mut Shard) {
     let first = shard.clocks.first().map(|set| set.domain.clone());
-    let mut best = BestSets::new();
+    let mut best = BestClockSets::new();
     keep_best(&mut best, std::mem::take(&mut shard.clocks));
     let mut sets: Vec<ClockSet> = best.into_values().collect();
     sets.sort_by_key(|set| Some(&set.domain) != first.as_ref());
