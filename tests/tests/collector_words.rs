@@ -213,7 +213,7 @@ fn shards_that_disagree_on_the_chosen_ranks_are_told_and_all_their_choices_count
     );
 }
 
-const NOTHING_SEEN: &str = "no event was recorded in any rank: rank-*.log beside the shards may say why; GPU kernels need \
+const NOTHING_SEEN: &str = "no event was recorded in any rank: rank-*.log beside the shards may contain the reason; GPU kernels need \
                             --backend rocprofv3";
 
 /// The notes of a run of one rank with these rows.
@@ -269,7 +269,7 @@ fn a_rank_of_whose_shard_there_is_only_the_header_is_named_with_its_end() {
     let stderr = merge(&run);
     let line = format!(
         "warning: rank 1: its collector still records or was killed before it recorded anything: {} has only its header; the log beside \
-         it may say why",
+         it may contain the reason",
         run.shard(1).display()
     );
     assert!(stderr.lines().any(|text| text == line), "{stderr}");

@@ -170,7 +170,7 @@ fn a_job_that_was_stopped_is_one_line_and_a_collector_that_was_killed_names_its_
     assert_eq!(lines(&summary, "died"), Vec::<String>::new(), "{summary}");
     let warning = format!(
         "warning: rank 13: its collector still records or was killed before it recorded a call: {} has the start of the command alone; \
-         the log beside it may say why",
+         the log beside it may contain the reason",
         killed.display()
     );
     assert!(summary.lines().any(|text| text == warning), "{summary}");

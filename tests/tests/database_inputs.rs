@@ -429,7 +429,7 @@ fn what_a_former_merge_holds_is_not_merged_twice() {
     fs::rename(job.output(), &former).unwrap();
     let again = |inputs: &[&Path]| rpd_merge().args(["--force", "-o"]).arg(job.output()).args(inputs).run();
     let outcome = again(&[&former, &job.inputs[0], &job.inputs[1]]).success();
-    assert!(outcome.stderr.contains("already, a former merge"), "{outcome}");
+    assert!(outcome.stderr.contains("already, a previous merge"), "{outcome}");
     let events = "SELECT count(*) FROM rocpd_event";
     assert_eq!(job.database().number(events), Database::open(&former).number(events));
     // Two merges that share a process.

@@ -249,8 +249,10 @@ fn assert_inspect_refused(folder: &std::path::Path) {
     std::fs::create_dir(&run).unwrap();
     std::fs::write(run.join("rank-00003.rpdshard"), "").unwrap();
     std::fs::write(folder.join("empty.db"), "").unwrap();
-    let of_shard =
-        format!("rank-00003.log beside it may say why, and rpd-merge {} merges the other", run.display());
+    let of_shard = format!(
+        "rank-00003.log beside it may contain the reason, and rpd-merge {} merges the other",
+        run.display()
+    );
     for (name, words) in [
         ("nothing", ["cannot be inspected (No such file or directory", "check the path"]),
         ("run/rank-00003.rpdshard", ["is an empty shard: its collector was killed", &of_shard]),

@@ -158,7 +158,7 @@ fn describe_reason(
     match doubt {
         RejectionReason::Few(_) => format!("too few to tell, it takes {MIN_CALLS}"),
         RejectionReason::Apart { exits, entries } => format!(
-            "ends on {other} and {domain} are {} apart, beginnings {}: nobody seems to have waited for the others",
+            "ends on {other} and {domain} are {} apart, beginnings {}: neither seems to have waited for the other",
             ns(exits),
             ns(entries)
         ),
@@ -168,13 +168,13 @@ fn describe_reason(
             grouped(of as u64)
         ),
         RejectionReason::NeverLast => {
-            format!("{domain} waited for {other}, and nobody ever for {domain}, or too seldom")
+            format!("{domain} waited for {other}, and no rank waited for {domain}, or too seldom")
         }
         RejectionReason::AlwaysLast => {
-            format!("{other} waited for {domain}, and {domain} for nobody, or too seldom")
+            format!("{other} waited for {domain}, and {domain} for no rank, or too seldom")
         }
         RejectionReason::LastWaits { last, .. } => format!(
-            "who came last stayed for times that are {} apart: it waited for a rank that is not among the inputs",
+            "the last rank to enter stayed for times that are {} apart: it waited for a rank that is not among the inputs",
             ns(last)
         ),
     }

@@ -242,6 +242,6 @@ fn difference(a: (&str, u64, &[RegionSpec]), b: (&str, u64, &[RegionSpec])) -> S
         }
         Some((n, x, y)) => format!("{b}'s collective {n} is {}, {a}'s is {}", y.describe(), x.describe()),
         None if a_len != b_len => format!("{b} has {b_len} collectives, {a} has {a_len}"),
-        None => format!("{a}'s and {b}'s collectives differ behind the {}th", a_specs.len()),
+        None => format!("{a}'s and {b}'s collectives differ after the {}th", a_specs.len()),
     }
 }

@@ -39,7 +39,7 @@ pub enum WindowError {
     Empty(TimeWindow),
     /// The window has wall-clock times, but the wall clock of the job is not known.
     #[error(
-        "no clock told what time of day it was in this job: write the window in seconds since its first event"
+        "no clock of this job recorded the time of day; write the window in seconds since its first event"
     )]
     NoWallClock,
 }

@@ -115,7 +115,7 @@ fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
     let left_out = [
         (not_drawn, "with narrower bars"),
         (unaligned, "not aligned, or without a bar"),
-        (report.clocks.iter().filter(|row| row.previous_merge.is_some()).count(), "of former merges"),
+        (report.clocks.iter().filter(|row| row.previous_merge.is_some()).count(), "of previous merges"),
     ];
     let left_out = left_out.iter().filter(|(count, _)| *count > 0);
     let left_out =
@@ -135,7 +135,7 @@ impl MergeReport {
     /// Returns the title if there is nothing to draw, with the reason.
     fn without_curves(&self) -> String {
         let why = if self.merged_before || self.has_previous_merge() {
-            "Merged before: its clocks are not measured again. What was told of them"
+            "Merged before: its clocks are not measured again. Their results"
         } else if self.clocks.len() == 1 {
             "One clock: nothing to align"
         } else {

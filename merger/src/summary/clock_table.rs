@@ -93,7 +93,7 @@ impl MergeReport {
         let collectives = || format!("collectives ({})", grouped(row.collectives));
         let by = match row.method {
             AlignMethod::Reference if row.previous_merge.is_some() => {
-                "reference of a former merge".to_owned()
+                "reference of a previous merge".to_owned()
             }
             // The reference should be the node of rank 0.
             AlignMethod::Reference if self.missing_ranks.contains(&0) => {
@@ -111,7 +111,7 @@ impl MergeReport {
             AlignMethod::RealtimeAnchors => "wall clocks, as exact as NTP".to_owned(),
         };
         let is_adopted = row.previous_merge.is_some() && !row.is_reference();
-        let of_previous = if is_adopted { " in a former merge" } else { "" };
+        let of_previous = if is_adopted { " in a previous merge" } else { "" };
         format!("{by}{of_previous}{}", row.troubles())
     }
 
@@ -142,7 +142,7 @@ impl MergeReport {
                     .to_owned()
             }),
             line(of(|row| row.previous_merge.is_some()), &|_| {
-                "not aligned by a former merge; times unchanged, and not comparable with others".to_owned()
+                "not aligned by a previous merge; times unchanged, and not comparable with others".to_owned()
             }),
         ];
         lines.into_iter().flatten().collect()
@@ -199,13 +199,17 @@ impl MergeReport {
         let known: Vec<&str> = missed.iter().filter_map(|row| row.log(logs)).collect();
         let ranks: Vec<u32> = missed.iter().flat_map(|row| &row.ranks).copied().collect();
         let logs = match (known.as_slice(), ranks.as_slice()) {
-            ([], []) => "the logs beside their shards may tell why".to_owned(),
-            ([], [rank]) => format!("rank-{rank:05}.log beside its shard may tell why"),
+            ([], []) => "the logs beside their shards may contain the reason".to_owned(),
+            ([], [rank]) => format!("rank-{rank:05}.log beside its shard may contain the reason"),
             ([], [first, ..]) => {
-                format!("rank-{first:05}.log and those of their other ranks, beside the shards, may tell why")
+                format!(
+                    "rank-{first:05}.log and those of their other ranks, beside the shards, may contain the reason"
+                )
             }
-            ([log], _) => format!("{log} tells why"),
-            ([log, ..], _) => format!("{log} and {} tell why", counted(known.len() as u64 - 1, "other log")),
+            ([log], _) => format!("{log} contains the reason"),
+            ([log, ..], _) => {
+                format!("{log} and {} contain the reason", counted(known.len() as u64 - 1, "other log"))
+            }
         };
         self.notes.push(format!("no probes went between {} and other nodes: {logs}", some_of(&names)));
     }
@@ -291,10 +295,10 @@ fn some_of(names: &[&str]) -> String {
 
 /// Returns a note about bursts that are not used.
 pub(super) fn impossible_bursts(count: u64) -> Option<String> {
-    let (has, tells) = if count == 1 { ("has", "tells") } else { ("have", "tell") };
+    let (has, is) = if count == 1 { ("has", "is") } else { ("have", "are") };
     (count > 0).then(|| {
         format!(
-            "{} of probes {has} times at which the job did not run, and {tells} nothing of the clocks",
+            "{} of probes {has} times at which the job did not run, and {is} ignored",
             counted(count, "burst")
         )
     })

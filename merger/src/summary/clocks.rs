@@ -100,13 +100,12 @@ impl ClockConversion {
             return format!("{clock}, taken for that of the reference: no shard is of this node");
         }
         let (Some(offset), Some(hard)) = (offset_ns, hard_ns) else {
-            return format!("{clock} as it was recorded: no shard tells how far it was from CLOCK_BOOTTIME");
+            return format!("{clock} as it was recorded: no shard contains its offset to CLOCK_BOOTTIME");
         };
         let set = match steps {
             0 => String::new(),
-            1 => {
-                "; the clock was set once, and times behind that are converted by what it was then".to_owned()
-            }
+            1 => "; the clock was set once, and later times are converted with its offset before that"
+                .to_owned(),
             n => format!("; the clock was set {n} times, and each time is converted by what it was then"),
         };
         let sign = if *offset < 0 { '-' } else { '+' };

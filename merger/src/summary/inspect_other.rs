@@ -53,7 +53,7 @@ fn empty(path: &Path) -> String {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     format!(
-        "{shown} is an empty shard: its collector was killed before it wrote the header; {} beside it may say why, and \
+        "{shown} is an empty shard: its collector was killed before it wrote the header; {} beside it may contain the reason, and \
          rpd-merge {} merges the other shards",
         path.with_extension("log").file_name().unwrap_or_default().display(),
         folder.display()

@@ -33,7 +33,7 @@ impl MergeReport {
         (alone > 1).then_some(match (counts.calls, counts.matched) {
             _ if self.singleton_ranks.len() > 1 => "MPI ran each rank as a job of its own",
             (0, _) if counts.alone == 0 && self.has_previous_merge() => {
-                "collectives of former merges are not compared again (the tag rpd.former_merges has what they told)"
+                "collectives of previous merges are not compared again (the tag rpd.former_merges has their results)"
             }
             (0, _) if counts.alone == 0 => "no collectives were recorded",
             (_, 0) => "no collectives of different ranks match",
@@ -100,7 +100,7 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
     let share_of_waiting = |ns: i64| percent(ns as f64 / lateness.waited_ns.max(1) as f64);
     let cannot_tell = |reason: String| format!("cannot tell which rank: {reason} ({waited})");
     match &lateness.verdict {
-        LatenessVerdict::Nobody => format!("nobody: {waited}"),
+        LatenessVerdict::Nobody => format!("no rank: {waited}"),
         LatenessVerdict::Rank { .. } => match late.first() {
             Some(first) => format!("{}{}; {waited}", late_rank_line(first), passed_on(lateness)),
             None => waited,
@@ -289,7 +289,7 @@ mod tests {
                  (median; 5.0 ms at most) more outside of MPI than any other rank (one clock); {WAITED}"
             )
         );
-        assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("nobody: {WAITED}"));
+        assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("no rank: {WAITED}"));
         let once = LateRank { last: 1, ..late(3, 0.92, Some(0)) };
         let rank = line(LatenessVerdict::Rank { rank: Some(3) }, &[once]);
         assert!(

@@ -63,7 +63,7 @@ impl PreviousMerge {
     fn note_of_several_clocks(&self) -> Option<String> {
         (self.references().len() > 1).then(|| {
             format!(
-                "{} was merged before, in {}, and nothing tells how far they are apart; merge what it was made of instead",
+                "{} was merged before, in {}, and it is unknown how far they are apart; merge what it was made of instead",
                 self.path.display(),
                 self.clocks_in_words()
             )
@@ -146,10 +146,10 @@ pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> V
         let others = match (are_all_merged, are_one) {
             (true, true) => "",
             (true, false) => {
-                ", and nothing tells how far that is from the clocks of the other inputs; merge what it was made of instead"
+                ", and it is unknown how far that is from the clocks of the other inputs; merge what it was made of instead"
             }
             (false, _) => &format!(
-                ", all others are in that of {own}, and nothing tells how far the two are apart; merge what it was made of instead"
+                ", all others are in that of {own}, and it is unknown how far the two are apart; merge what it was made of instead"
             ),
         };
         format!("{path} was merged before: its times stay in {its_clocks}{others}")

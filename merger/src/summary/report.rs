@@ -234,7 +234,7 @@ impl MergeReport {
             let text = match metrics.iter().any(|table| read.get(table).is_some_and(|rows| *rows > 0)) {
                 true => "system metrics alone were recorded: no call and no kernel in any rank",
                 false => {
-                    "no event was recorded in any rank: rank-*.log beside the shards may say why; GPU kernels need \
+                    "no event was recorded in any rank: rank-*.log beside the shards may contain the reason; GPU kernels need \
                      --backend rocprofv3"
                 }
             };

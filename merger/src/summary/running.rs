@@ -31,13 +31,13 @@ pub(super) fn unfinished(input: &PlannedInput) -> String {
     if input.has_no_process && input.shows_command {
         return format!(
             "{rank}its collector still records or was killed before it recorded a call: {path} has the start of the command \
-             alone; the log beside it may say why"
+             alone; the log beside it may contain the reason"
         );
     }
     if input.has_no_process {
         return format!(
             "{rank}its collector still records or was killed before it recorded anything: {path} has only its header; the log \
-             beside it may say why"
+             beside it may contain the reason"
         );
     }
     format!("{rank}{path} was not finished by its collector: merged as far as it goes")

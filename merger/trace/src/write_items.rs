@@ -343,7 +343,7 @@ impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
 
     fn time(&self, ns: i64) -> Result<Timestamp, Failure> {
         let since = ns.checked_sub(self.t0).ok_or_else(|| {
-            Failure::input(format!("{ns} ns is more than 292 years behind the first time of the job"))
+            Failure::input(format!("{ns} ns is more than 292 years after the first time of the job"))
         })?;
         Timestamp::new(since).map_err(Failure::internal)
     }

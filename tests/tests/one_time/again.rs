@@ -38,7 +38,7 @@ fn merged_alone_nothing_changes_and_all_words_stay() {
             lines
         };
         assert_eq!(line(&first), line(&again));
-        assert!(!again.stderr.contains("former merges are not compared again"), "{}", again.stderr);
+        assert!(!again.stderr.contains("previous merges are not compared again"), "{}", again.stderr);
     }
 }
 
@@ -73,7 +73,7 @@ fn beside_others_a_merge_keeps_its_times_and_its_words_and_whose_clock_it_is_in_
     // Another node: of one input nothing is known of its clock, of the other all.
     let database = write_rocpd(&run, &folder.path().join("late")).unwrap().pop().unwrap();
     let notes =
-        ["its times stay in the clock of gpu000", "all others are in that of gpu003, and nothing tells"];
+        ["its times stay in the clock of gpu000", "all others are in that of gpu003, and it is unknown"];
     for (late, note) in [database, inputs[3].clone()].iter().zip(notes) {
         merged_beside(&run, &out, &first, late, note);
     }
@@ -104,7 +104,7 @@ fn merged_beside(run: &Run, out: &dyn Fn(&str) -> PathBuf, first: &Merged, late:
         assert_eq!(former["late_ranks"], first.report["late_ranks"]);
         assert_eq!(former["realtime_minus_boottime_ns"], first.tag("rpd.clock.realtime_minus_boottime_ns"));
     }
-    assert!(second.line("gpu001").ends_with(" in a former merge"), "{}", second.stderr);
+    assert!(second.line("gpu001").ends_with(" in a previous merge"), "{}", second.stderr);
     assert!(second.stderr.contains(note), "{}", second.stderr);
 }
 
@@ -120,14 +120,14 @@ fn merges_of_two_clocks_are_told_apart_however_often_they_are_merged() {
     for (name, host) in [("1.db", "gpu000 (rank 0)"), ("2.db", "gpu002 (rank 2)")] {
         let path = out(name);
         let words = format!(
-            "{} was merged before: its times stay in the clock of {host}, and nothing tells how far",
+            "{} was merged before: its times stay in the clock of {host}, and it is unknown how far",
             path.display()
         );
         assert!(both.stderr.contains(&words), "{}", both.stderr);
     }
     assert!(!both.stderr.contains("no collectives were recorded"), "{}", both.stderr);
     let words =
-        "in the clocks of gpu000 (rank 0) and gpu002 (rank 2), and nothing tells how far they are apart";
+        "in the clocks of gpu000 (rank 0) and gpu002 (rank 2), and it is unknown how far they are apart";
     let again = merge(&out("4.db"), &[], &[out("3.db")]);
     let beside = merge(
         &out("5.db"),

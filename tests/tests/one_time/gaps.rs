@@ -44,12 +44,13 @@ fn a_node_that_nobody_has_probed_goes_by_the_next_best_and_the_others_by_probes(
         let methods = ["gpu000", "gpu001", "gpu002", "gpu003"].map(|host| merged.method(host).to_owned());
         assert_eq!(methods, ["reference", of_the_node, of_the_rest, of_the_rest], "{}", merged.stderr);
         (1..4).for_each(|rank| assert_within_the_bar(&run, rank, 0, &merged));
-        let note = "no probes went between gpu001 (rank 1) and other nodes: rank-00001.log beside its shard may tell why\n";
+        let note = "no probes went between gpu001 (rank 1) and other nodes: rank-00001.log beside its shard may contain the reason\n";
         assert!(merged.stderr.contains(note), "{}", merged.stderr);
         let log = inputs[1].with_extension("log");
         fs::write(&log, "2026-11-21T06:20:20Z note: no clock probes: no network interface is up\n").unwrap();
         let merged = merge(&folder.path().join("out.db"), &[], &inputs);
-        let note = format!("between gpu001 (rank 1) and other nodes: {} tells why\n", log.display());
+        let note =
+            format!("between gpu001 (rank 1) and other nodes: {} contains the reason\n", log.display());
         assert!(merged.stderr.contains(&note), "{}", merged.stderr);
         let others = merge(&folder.path().join("out.db"), &["--align", "anchors"], &inputs);
         assert!(!others.stderr.contains("no probes went"), "{}", others.stderr);

@@ -55,7 +55,7 @@ impl ClockFile {
                 reference = match (rest, reference) {
                     ([node], None) => Some(node.text.clone()),
                     (_, Some(_)) => return Err(wrong(number, "there is a reference already".to_owned())),
-                    _ => return Err(wrong(number, "one node is wanted behind `reference`".to_owned())),
+                    _ => return Err(wrong(number, "expected one node after `reference`".to_owned())),
                 };
                 continue;
             }
@@ -166,7 +166,7 @@ fn words(line: &str) -> Result<Vec<Word>, String> {
                 }
             }
             if chars.peek().is_some_and(|c| !c.is_whitespace() && *c != '#') {
-                return Err("a space is wanted behind a quote".to_owned());
+                return Err("expected a space after a quote".to_owned());
             }
             if word.text.is_empty() {
                 return Err("there is nothing in the quotes".to_owned());

@@ -66,7 +66,7 @@ impl ClockFile {
             let name = domains.get(reference).and_then(|named| named.names.get(1).or(named.names.first()));
             let name = name.map_or("the reference".to_owned(), |name| written(name));
             resolved.notes.push(format!(
-                "the clock file does not tell the clock of {name}, which the merge uses: nothing of it was used"
+                "the clock file does not contain the clock of {name}, which the merge uses: the file was ignored"
             ));
             return resolved;
         };

@@ -46,7 +46,7 @@ fn offsets_drifts_and_other_references_are_applied() {
     assert_eq!(job_time(resolve(2).fits[1].as_ref(), -500), 500 + 500);
     let strange = resolve(3);
     assert!(strange.fits.iter().all(Option::is_none));
-    assert!(strange.notes[0].contains("does not tell the clock of c"), "{:?}", strange.notes);
+    assert!(strange.notes[0].contains("does not contain the clock of c"), "{:?}", strange.notes);
     // The file's reference is not in the job.
     let fits = file.resolve(&domains(&["a", "b"]), 0).fits;
     assert_eq!(job_time(fits[1].as_ref(), 0), -1_500);

@@ -323,7 +323,7 @@ fn leave_out_merged(
             Some(holder) => {
                 let path = candidate.path.display();
                 let reason =
-                    format!("{path}: its processes are in {} already, a former merge", holder.display());
+                    format!("{path}: its processes are in {} already, a previous merge", holder.display());
                 unreadable.push((candidate.path.clone(), reason));
                 false
             }

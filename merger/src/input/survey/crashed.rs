@@ -236,7 +236,7 @@ pub(crate) fn ending(exit: Exit) -> String {
             Some(name) => format!("died by signal {signal} ({name})"),
             None => format!("died by signal {signal}"),
         },
-        Exit::Unknown => "ended, nobody knows how".to_owned(),
+        Exit::Unknown => "ended, in an unknown way".to_owned(),
     }
 }
 
