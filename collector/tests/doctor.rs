@@ -190,7 +190,7 @@ fn a_profiler_that_is_missing_is_a_problem() {
 fn profilers_that_cannot_be_together_are_a_problem() {
     let Some(bench) = Bench::new() else { return };
     let output = with_rocprofv3(&bench, &["--backend", "native,rocprofv3"]);
-    assert_problem(&output, "backend", "rocprofv3 and native both put themselves in the place of roctx");
+    assert_problem(&output, "backend", "rocprofv3 and native both intercept roctx");
     assert_eq!(std::fs::read_dir(bench.path("scratch")).unwrap().count(), 0, "scratch is left");
 }
 

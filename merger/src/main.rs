@@ -1,6 +1,6 @@
 //! `rpd-merge`: merges with one rank and all cores, or executes `rpd-merge-mpi` under an MPI launcher.
 
-use rpd_comm::{Launcher, Solo, exec_mpi_twin};
+use rpd_comm::{Launcher, Solo, exec_rpd_merge_mpi};
 use rpd_console::Exit;
 use rpd_merge::{ProgramCall, run};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         match Launcher::detect() {
             Launcher::None | Launcher::Mpi(Some(1)) => {}
             Launcher::Mpi(_) => {
-                let (twin, error) = exec_mpi_twin(std::env::args_os().skip(1));
+                let (twin, error) = exec_rpd_merge_mpi(std::env::args_os().skip(1));
                 eprintln!(
                     "error: started by an MPI launcher, but {} cannot be run: {error}; install it beside \
                      rpd-merge (cargo build --features mpi), or run rpd-merge without the launcher",

@@ -184,7 +184,7 @@ fn print_result(
         match writeln!(std::io::stdout(), "{json}") {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(Failure::output(format!(
-                    "cannot print the report: {error}; the {made} is whole"
+                    "cannot print the report: {error}; the {made} is complete"
                 )));
             }
             _ => {}

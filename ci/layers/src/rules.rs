@@ -13,7 +13,7 @@ pub struct LayerRules {
     /// Rooms by crate name, lowest first. A room may import only rooms before it.
     pub(crate) rooms: BTreeMap<String, Vec<String>>,
     /// Crates whose root is limited to [`LayerLimits::public_items_per_crate_root`].
-    pub(crate) small_crate_roots: Vec<String>,
+    pub(crate) crates_with_small_root: Vec<String>,
     /// The limits.
     pub(crate) limits: LayerLimits,
     /// Exceptions to the rules.
@@ -30,9 +30,9 @@ pub(crate) struct LayerLimits {
     /// Maximum number of public items at the root of a crate. A `pub mod` counts its items.
     pub(crate) public_items_per_crate_root: usize,
     /// Maximum number of public types of the workspace that share a name.
-    pub(crate) types_with_one_name: usize,
+    pub(crate) max_types_per_name: usize,
     /// Names of constants that do not state the limited quantity.
-    pub(crate) bare_constant_names: Vec<String>,
+    pub(crate) forbidden_constant_names: Vec<String>,
 }
 
 /// Permission for one file to break one rule.

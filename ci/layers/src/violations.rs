@@ -159,7 +159,7 @@ fn many_imports(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> V
 }
 
 fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
-    let bare = &rules.limits.bare_constant_names;
+    let bare = &rules.limits.forbidden_constant_names;
     let constants =
         owner.modules.values().flat_map(|file| file.source.constants.iter().map(move |c| (file, c)));
     constants
@@ -178,7 +178,7 @@ fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation
 fn large_root(owner: &SourceCrate, rules: &LayerRules) -> Option<LayerViolation> {
     let limit = rules.limits.public_items_per_crate_root;
     let items = public_items(owner, &[]);
-    (rules.small_crate_roots.contains(&owner.name) && items > limit).then(|| LayerViolation {
+    (rules.crates_with_small_root.contains(&owner.name) && items > limit).then(|| LayerViolation {
         file: format!("{}src/lib.rs", owner.manifest.trim_end_matches("Cargo.toml")),
         line: 0,
         rule: "crate-root",
@@ -198,7 +198,7 @@ fn public_items(owner: &SourceCrate, module: &[String]) -> usize {
 
 /// Finds names that too many public types share.
 fn repeated_types(tree: &SourceTree, rules: &LayerRules) -> Vec<LayerViolation> {
-    let limit = rules.limits.types_with_one_name;
+    let limit = rules.limits.max_types_per_name;
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for file in tree.crates.iter().flat_map(|owner| owner.modules.values()) {
         for item in &file.source.public_types {

@@ -18,7 +18,7 @@
 //! and returns the space by storing `tail` with release order. The producer never waits for the consumer. The
 //! consumer may sleep; then the producer wakes it after each eighth of the ring: see [`wakeup`].
 //!
-//! The content is a log, not a set of rows: the consumer pairs begins with ends, so that the log alone shows
+//! The content is a log, not a set of rows: the consumer pairs start records with end records, so that the log alone shows
 //! what was open when a thread died.
 //!
 //! TRIPWIRE: both sides come from one build, and the consumer checks [`layout::VERSION`]. Change it with any

@@ -43,7 +43,7 @@ impl BackendKind {
     }
 
     /// Whether it registers with ROCm, which allows one such tool per process.
-    fn listens_to_rocm(self) -> bool {
+    fn registers_with_rocm(self) -> bool {
         self != BackendKind::Native
     }
 
@@ -89,13 +89,13 @@ pub enum BackendChoiceError {
     Alone(&'static str),
     /// Two backends that register with ROCm.
     #[error(
-        "{} and {} cannot run together: ROCm tells one of them what its GPUs do, and the other would see nothing or \
+        "{} and {} cannot run together: ROCm serves one tool per process, and the other would see nothing or \
          break the first; run them in two jobs, or on different ranks", .0.name(), .1.name()
     )]
     Twice(BackendKind, BackendKind),
     /// The library records what a profiler records as well.
     #[error(
-        "{} and native both put themselves in the place of {what}, so calls would be lost or counted twice: say \
+        "{} and native both intercept {what}, so calls would be lost or counted twice: use \
          --trace {instead} to leave that to {}", .backend.name(), .backend.name()
     )]
     Overlap {
@@ -136,7 +136,7 @@ impl FromStr for BackendChoice {
         if text.trim().is_empty() {
             return Err(BackendChoiceError::Unknown(String::new()));
         }
-        let mut listeners = chosen.iter().filter(|backend| backend.listens_to_rocm());
+        let mut listeners = chosen.iter().filter(|backend| backend.registers_with_rocm());
         if let (Some(first), Some(second)) = (listeners.next(), listeners.next()) {
             return Err(BackendChoiceError::Twice(*first, *second));
         }

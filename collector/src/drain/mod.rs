@@ -1,4 +1,4 @@
-//! Reads rings and produces rows. One thread receives new rings, drains all of them, pairs begins with ends,
+//! Reads rings and produces rows. One thread receives new rings, drains all of them, pairs start records with end records,
 //! and detects the end of processes. While it sleeps, other threads wait for producers that fill their rings,
 //! and read those at once.
 

@@ -11,8 +11,8 @@ use rpd_ring::record::{
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 
-/// Maximum number of open ranges and calls, per thread and per process. The library stops long before; a ring
-/// with invalid content does not.
+/// Maximum number of open ranges and calls, per thread and per process. The library limits nesting far below
+/// this; the limit protects against corrupt rings.
 const MAX_OPEN_SPANS: usize = 1 << 18;
 
 /// Open ranges and calls of a thread, outermost first.
@@ -61,9 +61,9 @@ pub(super) struct ProcessLog {
     world_size: Option<u32>,
 }
 
-/// A record without its partner: the row is lost.
+/// A record that yields no row: its partner is missing, or it is invalid. The row is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct UnmatchedRecord;
+pub(super) struct RejectedRecord;
 
 impl ProcessLog {
     pub(super) fn new(source: u32) -> ProcessLog {
@@ -78,7 +78,7 @@ impl ProcessLog {
         thread: i64,
         record: RingRecord<'_>,
         out: &mut RowOutbox,
-    ) -> Result<(), UnmatchedRecord> {
+    ) -> Result<(), RejectedRecord> {
         let RingRecord { time, event } = record;
         match event {
             RingEvent::Push(name) => {
@@ -86,7 +86,7 @@ impl ProcessLog {
                 log.push(OpenSpan { span, kind: OpenKind::Range, communicator: None })?;
             }
             RingEvent::Pop => {
-                let open = log.close(OpenSpan::is_range).ok_or(UnmatchedRecord)?;
+                let open = log.close(OpenSpan::is_range).ok_or(RejectedRecord)?;
                 out.range(EventSpan { end: Some(time), ..open.span });
             }
             RingEvent::RangeStart { id, name } => {
@@ -96,7 +96,7 @@ impl ProcessLog {
                 } else if self.ranges.len() < MAX_OPEN_SPANS {
                     self.ranges.insert(id, span);
                 } else {
-                    return Err(UnmatchedRecord);
+                    return Err(RejectedRecord);
                 }
             }
             RingEvent::RangeStop(id) => match self.ranges.remove(&id) {
@@ -112,7 +112,7 @@ impl ProcessLog {
                 out.push(OutputItem::Mark(span));
             }
             RingEvent::MpiEnter(call) => {
-                let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(UnmatchedRecord)?;
+                let name = out.function(RecordedLibrary::Mpi, call.function).ok_or(RejectedRecord)?;
                 let span = self.begin(log, thread, time, name);
                 let kind =
                     OpenKind::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
@@ -120,22 +120,22 @@ impl ProcessLog {
                 log.push(OpenSpan { span, kind, communicator })?;
             }
             RingEvent::MpiExit => {
-                let open = log.close(OpenSpan::is_mpi).ok_or(UnmatchedRecord)?;
+                let open = log.close(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
                 self.emit(open, Some(time), out);
             }
             RingEvent::RcclEnter(call) => {
-                let name = out.function(RecordedLibrary::Rccl, call.function).ok_or(UnmatchedRecord)?;
+                let name = out.function(RecordedLibrary::Rccl, call.function).ok_or(RejectedRecord)?;
                 let span = self.begin(log, thread, time, name);
                 let kind = OpenKind::Rccl(rccl_row(&call, out));
                 let communicator = call.comm.map(|comm| (RecordedLibrary::Rccl, comm));
                 log.push(OpenSpan { span, kind, communicator })?;
             }
             RingEvent::RcclExit => {
-                let open = log.close(OpenSpan::is_rccl).ok_or(UnmatchedRecord)?;
+                let open = log.close(OpenSpan::is_rccl).ok_or(RejectedRecord)?;
                 self.emit(open, Some(time), out);
             }
             RingEvent::MpiRequest(request) => {
-                let call = log.innermost(OpenSpan::is_mpi).ok_or(UnmatchedRecord)?;
+                let call = log.innermost(OpenSpan::is_mpi).ok_or(RejectedRecord)?;
                 let may_receive = matches!(call.kind, OpenKind::Mpi { may_receive: true, .. });
                 let started =
                     StartedRequest { stack: call.span.stack, name: call.span.name, time, may_receive };
@@ -153,7 +153,7 @@ impl ProcessLog {
             }
             RingEvent::MpiFreed(request) => self.requests.free(request),
             RingEvent::NewCommunicator(made) => {
-                let name = out.function(made.library, made.function).ok_or(UnmatchedRecord)?;
+                let name = out.function(made.library, made.function).ok_or(RejectedRecord)?;
                 self.communicator(log, thread, time, name, &made, out);
             }
             RingEvent::CommunicatorName { library, handle, name } => {
@@ -194,7 +194,7 @@ impl ProcessLog {
         }
     }
 
-    /// Emits a range or call that has ended, or never will. Calls wait if the creation of their communicator
+    /// Emits a range or call; `end` is `None` if it was still open. Calls wait if the creation of their communicator
     /// has not been read yet.
     fn emit(&mut self, open: OpenSpan, end: Option<i64>, out: &mut RowOutbox) {
         let span = EventSpan { end, ..open.span };
@@ -258,7 +258,7 @@ impl ProcessLog {
         self.release(made.library, made.handle, out);
     }
 
-    /// Ends a thread. Emits what is open as open.
+    /// Ends a thread. Emits its open ranges and calls without an end.
     pub(super) fn end_thread(&mut self, log: ThreadLog, out: &mut RowOutbox) {
         for open in log.open {
             self.emit(open, None, out);
@@ -292,9 +292,9 @@ impl ProcessLog {
 }
 
 impl ThreadLog {
-    fn push(&mut self, open: OpenSpan) -> Result<(), UnmatchedRecord> {
+    fn push(&mut self, open: OpenSpan) -> Result<(), RejectedRecord> {
         if self.open.len() >= MAX_OPEN_SPANS {
-            return Err(UnmatchedRecord);
+            return Err(RejectedRecord);
         }
         self.open.push(open);
         Ok(())

@@ -16,7 +16,7 @@ pub(crate) const COMMAND: &str = "omnistat";
 const PENDING_LIMIT: PendingLimit =
     PendingLimit { rows: PendingLimit::MANY_PROCESSES.rows, text_bytes: usize::MAX };
 const WHOLE_SECONDS: &str = "its times are in whole seconds: the true time of a sample may be up to a second later, \
-                             whatever the clocks' bars say";
+                             which the error bounds do not include";
 
 /// Writes a table as a shard with one source per node; returns the translation notes. A truncated table
 /// yields the lines before its end.

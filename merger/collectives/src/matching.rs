@@ -295,13 +295,13 @@ impl Fault {
         let at = format!("collective {} on {communicator}", self.seq);
         match &self.what {
             Wrong::Different((a, x), (b, y)) if a == b => {
-                format!("{at}: {} has two, {x} and {y}", members.name(*a))
+                format!("{at}: {} made two calls with this number, {x} and {y}", members.name(*a))
             }
             Wrong::Different((a, x), (b, y)) => {
                 format!("{at}: {} calls {y}, {} calls {x}", members.name(*b), members.name(*a))
             }
             Wrong::Missing(call, there) if there.len() > MAX_REPORTED_PARTICIPANTS => {
-                format!("{at}, {call}: not recorded of some of its {} ranks", all.len())
+                format!("{at}, {call}: not recorded for some of its {} ranks", all.len())
             }
             Wrong::Missing(call, there) => {
                 let there: BTreeSet<u32> = there.iter().copied().collect();
@@ -310,11 +310,11 @@ impl Fault {
                     missing.by_ref().take(MAX_NAMED_PARTICIPANTS).map(|n| members.name(*n)).collect();
                 let more = missing.count();
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("{at}, {call}: not recorded of {}{more}", named.join(", "))
+                format!("{at}, {call}: not recorded for {}{more}", named.join(", "))
             }
             Wrong::Early(left, entered, call) => {
                 let (left, entered) = (members.name(*left), members.name(*entered));
-                format!("{at}, {call}: {left} left it before {entered} came, on one node")
+                format!("{at}, {call}: {left} left before {entered}, on the same node, entered")
             }
         }
     }

@@ -55,7 +55,7 @@ impl Launcher {
 }
 
 /// Replaces this process by the `rpd-merge-mpi` in the same folder. Returns only if that fails.
-pub fn exec_mpi_twin(arguments: impl Iterator<Item = OsString>) -> (PathBuf, std::io::Error) {
+pub fn exec_rpd_merge_mpi(arguments: impl Iterator<Item = OsString>) -> (PathBuf, std::io::Error) {
     let twin = match std::env::current_exe() {
         Ok(path) => path.with_file_name("rpd-merge-mpi"),
         Err(error) => return (PathBuf::from("rpd-merge-mpi"), error),

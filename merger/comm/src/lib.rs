@@ -9,7 +9,7 @@ mod solo;
 pub mod threads;
 
 pub use agreement::{agree_on_result, broadcast_result, gather_counts, gather_values, shared_failure};
-pub use launcher::{Launcher, exec_mpi_twin};
+pub use launcher::{Launcher, exec_rpd_merge_mpi};
 pub use solo::Solo;
 
 /// The ranks of a merge. [`rank`](Comm::rank) and [`size`](Comm::size) are local. Every other call is

@@ -102,14 +102,14 @@ impl Failure {
     pub fn write(path: &Path, error: &std::io::Error) -> Failure {
         let next_step = match error.kind() {
             ErrorKind::StorageFull => {
-                "the disk is full; free some space, or choose an output on another disk"
+                "free some space, or choose an output on another disk"
             }
             ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                 "check quota and file size limit, or choose another place with -o"
             }
             _ => "check the folder and its file system, or choose another place with -o",
         };
-        Failure::output(format!("write {}: {next_step} ({error})", path.display()))
+        Failure::output(format!("cannot write {} ({error}); {next_step}", path.display()))
     }
 
     /// Creates the failure for a message between merge ranks that cannot be decoded.

@@ -10,7 +10,7 @@ pub struct VanishedInput {
     pub reason: String,
     /// The merge rank that failed to read it.
     pub rank: usize,
-    /// Whether the operating system did not find it, or could not open it.
+    /// Whether opening it failed (`ENOENT`, `EACCES` or `ESTALE`).
     pub is_missing: bool,
     /// Number of its rows by table, from the survey; `None` without a survey.
     pub rows: Option<Vec<(String, u64)>>,

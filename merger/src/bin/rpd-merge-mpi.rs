@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let call = ProgramCall::load(std::env::args_os());
     let Some(comm) = Mpi::initialize() else {
         eprintln!(
-            "error: MPI cannot be initialised (or only twice): check that mpirun and libmpi are of one installation"
+            "error: cannot initialise MPI (already initialised, or not available); check that mpirun and libmpi belong to one installation"
         );
         return Exit::Usage.into();
     };

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 /// Converts an error of an input that was readable before. If the system lacks descriptors or memory, the input is
-/// not the cause, and a restart would fail as well. The result is then no vanished input.
+/// not the cause, and a restart would fail as well. The result is then a plain input failure, which does not restart the merge.
 pub(crate) fn vanished_input(path: &Path, error: &(dyn Error + 'static)) -> Failure {
     let mut cause = error;
     while let Some(next) = cause.source() {

@@ -82,7 +82,7 @@ pub(crate) fn write_pages(
     Ok(RankPages { pages: total, ..agree_on_result(comm, placed)? })
 }
 
-/// Writes this rank's pages after `before` pages. KeptUnit pages are not encoded again. The returned page count is that
+/// Writes this rank's pages after `before` pages. Kept pages are not encoded again. The returned page count is that
 /// of this rank.
 fn write(
     target: WriteTarget<'_>,

@@ -149,7 +149,7 @@ fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
         LatenessVerdict::ClockErrors { bound_ns } => cannot_tell(match bound_ns {
             Some(bound) => {
                 format!(
-                    "ranks entered closer together than the clocks are known, {} (median)",
+                    "ranks entered closer together than the clock error, {} (median)",
                     duration(*bound)
                 )
             }
@@ -192,7 +192,7 @@ fn start_up_line(start_up: &StartUp) -> Option<String> {
     Some(match start_up.last_rank {
         Some(rank) => format!(
             "{took} to the end of the first collective of all ranks; ranks waited {waited} in all until then; rank {rank} \
-             entered that collective last, {} after the first one; its cause is not looked for",
+             entered that collective last, {} after the first one; its cause is not analysed",
             duration(start_up.apart_ns)
         ),
         None => format!("{took} to the end of MPI_Init; ranks waited {waited} in all until then"),
@@ -210,7 +210,7 @@ fn late_rank_name(late: &LateRank) -> String {
 fn late_rank_line(late: &LateRank) -> String {
     let on = if late.rank.is_some() { format!(" on {}", late.host) } else { String::new() };
     let clocks = match late.clock_bar_ns {
-        Some(0) => "one clock".to_owned(),
+        Some(0) => "same clock".to_owned(),
         Some(bar) => format!("clock error bound {}", duration(bar)),
         None => "clock error not known".to_owned(),
     };
@@ -286,7 +286,7 @@ mod tests {
             rank,
             format!(
                 "rank 3 on a: others waited 1.0 s for it, 92 % of all waiting; before 40 of 41 collectives it spent 3.1 ms \
-                 (median; 5.0 ms at most) more outside of MPI than any other rank (one clock); {WAITED}"
+                 (median; 5.0 ms at most) more outside of MPI than any other rank (same clock); {WAITED}"
             )
         );
         assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("no rank: {WAITED}"));
@@ -332,7 +332,7 @@ mod tests {
             ),
             (
                 LatenessVerdict::ClockErrors { bound_ns: Some(20_000) },
-                "ranks entered closer together than the clocks are known, 20 us (median)",
+                "ranks entered closer together than the clock error, 20 us (median)",
             ),
             (
                 LatenessVerdict::ClockErrors { bound_ns: None },
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(
             of(20_000_000, 0, Some(2)).unwrap(),
             "5.2 s to the end of the first collective of all ranks; ranks waited 20 ms in collectives in all until then; rank 2 \
-             entered that collective last, 9.0 ms after the first one; its cause is not looked for"
+             entered that collective last, 9.0 ms after the first one; its cause is not analysed"
         );
         assert_eq!(
             of(20_000_000, 4_300_000_000, None).unwrap(),

@@ -8,7 +8,7 @@ pub use interval::RatioInterval;
 pub use machine::machine;
 pub use peak::{family, peak_of_merge_ranks, peaks_of_merge_ranks};
 
-/// The middle one of some values, NaN where there are none.
+/// The median of some values, NaN where there are none.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

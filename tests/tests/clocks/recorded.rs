@@ -5,7 +5,7 @@ use rpd_tests::clocks::{JudgedClock, RecordedRun, judge};
 use rpd_tests::fixtures;
 use rpd_tests::harness::skip;
 
-/// The middle one of all bounds, ns.
+/// The median of all bounds, ns.
 fn median_bound(clocks: &[JudgedClock]) -> i64 {
     let mut bounds: Vec<i64> = clocks.iter().flat_map(|clock| clock.bounds.clone()).collect();
     bounds.sort_unstable();

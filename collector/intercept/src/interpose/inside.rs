@@ -1,4 +1,4 @@
-//! A running MPI or RCCL function of the program: its begin, its outcome and its end.
+//! A running MPI or RCCL function of the program: its entry, its outcome and its exit.
 
 use crate::runtime::settings::{self, TracedApi};
 use crate::runtime::thread::{MAX_REMEMBERED_REQUESTS, RunningCall, ThreadRecorder, ThreadState, with_local};

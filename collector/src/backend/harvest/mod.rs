@@ -32,7 +32,7 @@ pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTa
     let mut usual = target.usual.clone();
     if start_mark::was_asked_again(scratch_folder) {
         warn(format_args!(
-            "warning: the profiler tried to run the command several times, as for several passes of counters; the command ran once; run each pass in a job of its own"
+            "warning: the profiler tried to run the command several times, probably for several counter passes; the command ran once; run each pass in a job of its own"
         ));
     }
     if let Some(record) = StartRecord::read(scratch_folder).filter(|_| !target.without_front) {

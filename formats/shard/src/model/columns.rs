@@ -42,7 +42,7 @@ pub fn real(name: &str) -> Column {
     column(name, Kind::Real, "REAL")
 }
 impl Column {
-    /// Declares JSON text as RocPD has nearly all of it: `NOT NULL DEFAULT "{}"`.
+    /// Declares a JSON column as most columns of RocPD: `NOT NULL DEFAULT "{}"`.
     pub fn json(mut self, refs: &[(&[&str], TableId)]) -> Column {
         let path = |path: &[&str]| path.iter().map(|name| (*name).to_owned()).collect();
         let refs = refs.iter().map(|(names, table)| JsonRef { path: path(names), table: *table });

@@ -60,7 +60,7 @@ impl ExcludedInputs {
     }
 
     /// Returns the merge ranks that get no inputs.
-    pub(crate) fn blind_ranks(&self) -> Vec<usize> {
+    pub(crate) fn ranks_without_access(&self) -> Vec<usize> {
         self.blind.iter().map(|(rank, _)| *rank).collect()
     }
 
@@ -68,7 +68,7 @@ impl ExcludedInputs {
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         self.blind.iter().map(|(rank, path)| {
             let path = path.display();
-            format!("merge rank {rank} cannot read {path}, which rank 0 can: the other ranks read all inputs")
+            format!("merge rank {rank} cannot read {path}, but rank 0 can; the other ranks read all inputs")
         })
     }
 

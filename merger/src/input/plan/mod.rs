@@ -61,7 +61,7 @@ pub struct MergePlan {
     /// Rows of skipped inputs.
     pub lost: Vec<LostRows>,
     /// Merge ranks that get no inputs.
-    pub blind_ranks: Vec<usize>,
+    pub ranks_without_access: Vec<usize>,
     /// Loss ledgers of previous merges.
     pub previous_losses: Vec<String>,
     /// Inputs that are outputs of previous merges.
@@ -93,7 +93,7 @@ pub struct PlannedInput {
     pub bytes: u64,
     /// Whether its collector finished it.
     pub complete: bool,
-    /// Wall time up to which it is complete, if its collector is still writing it, ns excluded 1970.
+    /// Wall time up to which it is complete, if its collector is still writing it, ns since 1970.
     pub running_until: Option<i64>,
     /// Whether it describes no process: a shard with nothing but a header, or of a silent rank.
     pub has_no_process: bool,
@@ -112,7 +112,7 @@ impl MergePlan {
 
     /// Returns the merge ranks that read inputs.
     pub fn readers(&self, ranks: usize) -> Vec<usize> {
-        (0..ranks).filter(|rank| !self.blind_ranks.contains(rank)).collect()
+        (0..ranks).filter(|rank| !self.ranks_without_access.contains(rank)).collect()
     }
 
     /// Returns the ranks whose collector did not finish its shard.
@@ -254,7 +254,7 @@ pub(crate) fn plan(
         warnings,
         notes,
         lost,
-        blind_ranks: excluded.blind_ranks(),
+        ranks_without_access: excluded.ranks_without_access(),
         previous_losses,
         host_clocks,
         previous_merges,
