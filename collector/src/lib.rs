@@ -1,7 +1,7 @@
 //! The per-rank collector: runs a command and writes what its processes report into a shard.
 //!
-//! Two processes: the launcher starts the command, passes signals on and ends as the command does; the collector process
-//! drains the rings of the traced threads. Rooms, lowest first; each imports only rooms above it in this list:
+//! Two processes: the parent (`rpd-collect` itself, "launcher" in this crate beside that of the job) starts the command,
+//! passes signals on and ends as the command does; the collector process drains the rings of the traced threads. Rooms, lowest first; each imports only rooms above it in this list:
 //!
 //! ```text
 //! host/           this node: its clocks, CPUs and memory, and names that one process holds
@@ -10,7 +10,7 @@
 //! log             warnings of a rank, in its log or on stderr
 //! shard_output/   rows in, shard out: one thread
 //! child/          the command: its program, library, signals and end
-//! drain/          rings in, rows out: one thread
+//! drain/          rings in, rows out
 //! node_metrics/   counters of the node
 //! clock_probe/    the clocks of nodes against each other
 //! backend/        profilers that run the command, or run inside of it, and their files

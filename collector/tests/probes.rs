@@ -220,7 +220,7 @@ fn a_lone_node_and_one_with_probes_off_have_no_socket_no_thread_and_no_file() {
     let Some(bench) = Bench::new() else { return };
     /// Both threads, their socket, and the rendezvous folder.
     const ALL: (usize, usize, bool) = (2, 1, true);
-    let look_for = |patience: Duration, variables: &[(&str, &str)], options: &[&str]| {
+    let look_for = |next_deadline: Duration, variables: &[(&str, &str)], options: &[&str]| {
         let mut command = bench.collect();
         // The agent ends when it is told to: on a busy machine a thread may be late.
         command.args(options).args(["--", "cat"]).envs(variables.iter().copied());
@@ -229,7 +229,7 @@ fn a_lone_node_and_one_with_probes_off_have_no_socket_no_thread_and_no_file() {
         let collector = below(child.id()).collector;
         let (mut found, begin) = ((0, 0, false), Instant::now());
         let mut writes = false;
-        while !writes || found != ALL && begin.elapsed() < patience {
+        while !writes || found != ALL && begin.elapsed() < next_deadline {
             std::thread::sleep(Duration::from_millis(20));
             assert!(begin.elapsed() < TIME_LIMIT, "nobody writes");
             let (threads, sockets) = threads_and_sockets(collector);

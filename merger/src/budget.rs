@@ -160,8 +160,8 @@ impl MemoryBudget {
         let margin = if read < all { needed / 8 } else { 0 };
         let more = mebibytes(needed.saturating_add(margin));
         Err(Failure::usage(format!(
-            "--memory {} is too little for the inputs of one merge rank, of which {} MiB are to be remembered, and \
-             {} different strings{}: give it --memory {more}, or use more ranks",
+            "--memory {} is too little: one merge rank must hold {} MiB of its inputs and {} distinct strings{}; \
+             give it --memory {more}, or use more ranks",
             Size(self.0),
             (held.inputs >> 20) + 1,
             held.strings,

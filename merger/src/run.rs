@@ -65,7 +65,7 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
             return trace.map_or(Ok(()), |trace| trace.open(port));
         }
     }
-    let order = args.trace_order().map_err(|failure| shared_failure(comm, failure))?;
+    let order = args.trace_request().map_err(|failure| shared_failure(comm, failure))?;
     let mut args = args.clone();
     if args.epilog {
         broadcast_result(comm, || check_owners(&args))?;
@@ -97,7 +97,7 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
 }
 
 /// Reason of a merge that lacks nothing.
-const WHOLE: &str = "all that was recorded is in it";
+const WHOLE: &str = "it contains everything that was recorded";
 
 /// The output that was made.
 struct Made {

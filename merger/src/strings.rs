@@ -7,7 +7,7 @@
 //! A rank keeps each distinct string once, as a hash. When rows of an input are written, the ids of its strings are
 //! looked up again by their texts. Memory is proportional to the distinct strings, not to the inputs.
 
-use rpd_comm::{Comm, gather_counts};
+use rpd_comm::{Comm, all_gather_counts};
 use rpd_console::Failure;
 use std::ops::Range;
 use twox_hash::XxHash3_128;
@@ -207,7 +207,7 @@ pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds
 
     // First holders number their strings, one rank after the other.
     let mine = is_first.iter().filter(|f| **f).count() as u64;
-    let all = gather_counts(comm, &[mine, own_strings])?;
+    let all = all_gather_counts(comm, &[mine, own_strings])?;
     let base = all[..comm.rank()].iter().map(|s| s[0]).sum::<u64>() as i64;
     let mut ids = vec![0i64; seen.len()];
     let firsts = ids.iter_mut().zip(&is_first).filter(|(_, first)| **first);

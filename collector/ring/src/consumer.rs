@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// The ring contains data that no producer of this version writes. The start of the next record is then
 /// unknown, so the rest of the ring is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a ring holds a record that makes no sense at position {position}")]
+#[error("a ring contains an invalid record at byte {position}")]
 pub struct BadRecord {
     /// Bytes since the ring was created.
     pub position: u64,

@@ -108,7 +108,7 @@ impl DroppedKind {
     pub(crate) const PLACES: usize = 8;
 }
 
-/// Returns the nearest valid size of a ring: a power of two between [`MIN_RING_BYTES`] and
+/// Returns the next larger valid size of a ring: a power of two between [`MIN_RING_BYTES`] and
 /// [`MAX_RING_BYTES`].
 pub fn ring_bytes(wanted: usize) -> usize {
     let wanted = wanted.clamp(MIN_RING_BYTES, MAX_RING_BYTES);

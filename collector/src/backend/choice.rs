@@ -47,7 +47,7 @@ impl BackendKind {
         self != BackendKind::Native
     }
 
-    /// Returns what of [`rpd_ring::message::TRACED`] it records itself.
+    /// Returns which words of [`rpd_ring::message::TRACED`] it records in place of the native library.
     fn records(self) -> &'static [&'static str] {
         match self {
             BackendKind::Native | BackendKind::Torch => &[],

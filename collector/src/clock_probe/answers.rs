@@ -57,15 +57,15 @@ impl ChildAgents {
         Some(ProbePacket { kind, from, to, received, sent: 0, ..*question })
     }
 
-    /// Removes a child that sends no more requests.
-    pub(super) fn part(&mut self, goodbye: &ProbePacket) {
+    /// Marks a child as gone: it sends no more requests.
+    pub(super) fn note_goodbye(&mut self, goodbye: &ProbePacket) {
         if let Some(child) = self.0.get_mut(&goodbye.from).filter(|child| child.burst == goodbye.burst) {
             child.left = true;
             child.stays = goodbye.number == STAYS;
         }
     }
 
-    /// Notes that a child has left this parent and continues, with its last burst.
+    /// Returns the child that has left this parent and continues, with its last burst.
     pub(super) fn heir(&self) -> Option<(u64, BurstId, PeerRoute)> {
         let heir =
             self.0.iter().filter(|(_, child)| child.left && child.stays).min_by_key(|(from, _)| **from);
@@ -144,9 +144,9 @@ mod tests {
         let count = |children: &ChildAgents, later: Duration| children.waiting(second, now + later).count();
         assert_eq!((count(&children, Duration::ZERO), count(&children, second)), (1, 0));
         let goodbye = |burst| ProbePacket { kind: PacketKind::Goodbye, ..question(burst, 0) };
-        children.part(&goodbye(BurstId { began: 49, ..BURST }));
+        children.note_goodbye(&goodbye(BurstId { began: 49, ..BURST }));
         assert_eq!(count(&children, Duration::ZERO), 1, "a goodbye of another burst");
-        children.part(&goodbye(BURST));
+        children.note_goodbye(&goodbye(BURST));
         assert_eq!(count(&children, Duration::ZERO), 0);
         children.answer(&question(BURST, 1), RECEIVED, route(), now).unwrap();
         assert_eq!(count(&children, Duration::ZERO), 1, "it asks again");
@@ -161,9 +161,11 @@ mod tests {
         let goodbye =
             |from, number| ProbePacket { kind: PacketKind::Goodbye, number, from, ..question(BURST, 0) };
         assert_eq!(children.heir(), None);
-        [goodbye(1, 0), goodbye(3, STAYS), goodbye(2, STAYS)].iter().for_each(|packet| children.part(packet));
+        [goodbye(1, 0), goodbye(3, STAYS), goodbye(2, STAYS)]
+            .iter()
+            .for_each(|packet| children.note_goodbye(packet));
         assert_eq!(children.heir(), Some((2, BURST, route())));
-        children.part(&goodbye(2, 0));
+        children.note_goodbye(&goodbye(2, 0));
         assert_eq!(children.heir(), Some((3, BURST, route())), "the other one has ended since");
         children.pass_over(3);
         assert_eq!(children.heir(), None);

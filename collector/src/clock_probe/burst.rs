@@ -134,8 +134,8 @@ impl OpenBurst {
         self.probes.clear();
     }
 
-    /// Returns when the next request is given up.
-    pub(super) fn patience(&self) -> Option<Instant> {
+    /// Returns when the next request times out.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.open.iter().map(|question| question.until).min()
     }
 

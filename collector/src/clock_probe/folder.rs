@@ -3,7 +3,7 @@
 //! ```text
 //! rpd clock root 1
 //! secret 64 hexadecimal digits: key of all packets
-//! agent ...                     card of the root: see Card::text
+//! agent ...                     card of the root: see AgentCard::text
 //! end
 //! ```
 //!

@@ -40,9 +40,9 @@ const MAX_DELAY_NS: i64 = 100_000_000;
 const MIN_RATE_DISTANCE_NS: i64 = 500_000_000;
 /// Maximum difference of the rates of REALTIME and RAW. Above it REALTIME is being slewed, and no rate holds
 /// for long.
-const MAX_RATE: f64 = 1e-3;
+const MAX_RATE_DIFFERENCE: f64 = 1e-3;
 /// Maximum change of a stamp by slewing, ns.
-const MAX_OFF_NS: f64 = 100.0;
+const MAX_SLEW_CHANGE_NS: f64 = 100.0;
 /// Maximum rate of slewing: a faster change of REALTIME is a step.
 const SLEWING_DIVISOR: i64 = 10;
 /// Number of disagreements between the program's and the kernel's REALTIME that count: a single one may be
@@ -256,7 +256,7 @@ impl KernelTimes {
         let earliest = empty.saturating_sub(MAX_QUEUEING_NS);
         let latest = bracket.realtime.saturating_add(bracket.width);
         let is_possible = (earliest..=latest).contains(&stamp);
-        if !is_possible || bracket.width > MAX_BRACKET_NS || self.rate.abs() > MAX_RATE {
+        if !is_possible || bracket.width > MAX_BRACKET_NS || self.rate.abs() > MAX_RATE_DIFFERENCE {
             return None;
         }
         let by_realtime = bracket.realtime.saturating_sub(stamp);
@@ -278,7 +278,7 @@ impl KernelTimes {
         let unexplained = (more as f64 - self.rate * passed as f64).abs();
         let off = unexplained.min(age_ns as f64 / SLEWING_DIVISOR as f64);
         let readings = (now.width + empty.width) as f64 / 2.0;
-        off > readings + MAX_OFF_NS + MAX_RATE * age_ns as f64
+        off > readings + MAX_SLEW_CHANGE_NS + MAX_RATE_DIFFERENCE * age_ns as f64
     }
 
     /// Takes whether REALTIME was stepped since the last call.

@@ -76,7 +76,7 @@ pub(crate) struct ProbePace {
     /// From the start of the command to the first read of the file.
     pub first_look: Duration,
     /// Time without a reply after which a root counts as silent.
-    pub patience: Duration,
+    pub next_deadline: Duration,
     /// Age at which drafts of killed agents may be removed.
     pub expiry: Duration,
     /// Between two attempts to become the agent of the clock domain.
@@ -89,7 +89,7 @@ impl Default for ProbePace {
         ProbePace {
             period: seconds(5),
             first_look: Duration::from_millis(100),
-            patience: Duration::from_millis(1_500),
+            next_deadline: Duration::from_millis(1_500),
             expiry: seconds(30),
             retry: seconds(5),
         }

@@ -1,6 +1,6 @@
 //! The packets of the agents, and their authentication.
 //!
-//! All have 96 bytes: no reply is longer than its request, and both take the same time to make and to travel.
+//! All but those of joining have 96 bytes: no reply is longer than its request, and both take the same time to make and to travel.
 //! Little endian:
 //!
 //! ```text

@@ -92,7 +92,7 @@ impl RendezvousThread {
         };
         let run = Arc::new(self.open_run()?);
         let (mut active, sockets) = self.prepare_agent(run)?;
-        let mut pause = pace.patience;
+        let mut pause = pace.next_deadline;
         // The file system may recover from an error.
         let mut last_error = self.read_root_file(&mut active, None).err();
         while active.board().order.is_none() {
@@ -213,7 +213,7 @@ impl RendezvousThread {
         }
         if active.reads > 0 {
             let longest = if received > 0 { MAX_PAUSE } else { MAX_PAUSE_ALONE };
-            let pause = self.config.pace.patience.saturating_mul(1 << active.reads.min(16)).min(longest);
+            let pause = self.config.pace.next_deadline.saturating_mul(1 << active.reads.min(16)).min(longest);
             if self.pause(pause) {
                 return Ok(());
             }
@@ -249,7 +249,7 @@ impl RendezvousThread {
                     }
                 }
                 (RootFileContent::Nonsense, _) if reading < MAX_READINGS => {
-                    if self.pause(self.config.pace.patience / 3) {
+                    if self.pause(self.config.pace.next_deadline / 3) {
                         return Ok(());
                     }
                 }
@@ -283,7 +283,7 @@ impl RendezvousThread {
         // The delays differ, so that one agent is first and the others join it.
         let random = random().unwrap_or_default() as u8;
         let delay = if self.config.rank == 0 { 0.0 } else { f32::from(random) / 256.0 };
-        if self.pause(self.config.pace.patience.mul_f32(0.7 * delay)) {
+        if self.pause(self.config.pace.next_deadline.mul_f32(0.7 * delay)) {
             return Ok(());
         }
         match folder.read_root()? {
@@ -304,7 +304,7 @@ impl RendezvousThread {
     fn inherit(&self, active: &mut ActiveAgent, from: AgentId) -> io::Result<()> {
         active.heir_of = Some(from);
         // At the end of a job this agent ends next, and only has to remove the file.
-        if self.pause(self.config.pace.patience / 3) {
+        if self.pause(self.config.pace.next_deadline / 3) {
             return Ok(());
         }
         active.heir_of = None;
@@ -322,7 +322,7 @@ impl RendezvousThread {
         let root = active.as_root()?;
         folder.replace_root(&root)?;
         self.lead(active, root)?;
-        self.pause(self.config.pace.patience / 3);
+        self.pause(self.config.pace.next_deadline / 3);
         match folder.read_root()? {
             RootFileContent::Root(root) if root.card.agent != active.card.agent => self.join(active, root),
             _ => Ok(()),

@@ -29,7 +29,7 @@ const HERE: [IpAddr; 1] = [IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
 const QUICK: ProbePace = ProbePace {
     period: Duration::from_millis(200),
     first_look: Duration::from_millis(20),
-    patience: Duration::from_millis(300),
+    next_deadline: Duration::from_millis(300),
     expiry: Duration::from_millis(600),
     retry: Duration::from_millis(50),
 };

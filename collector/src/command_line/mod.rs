@@ -114,7 +114,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSet>,
 
-    /// What to record: roctx, mpi, rccl, system (metrics of the node), or none [default: all]
+    /// What to record: roctx, mpi, rccl, system (metrics of the node), all or none [default: all]
     #[arg(long, value_name = "WHAT")]
     pub trace: Option<TraceSelection>,
 

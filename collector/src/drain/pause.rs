@@ -4,22 +4,22 @@ use std::time::Duration;
 
 /// Maximum pause if producers cannot wake the collecting thread. A ring of 1 MiB holds more than 10 ms of the
 /// busiest program that does anything else.
-pub(super) const PAUSE_UNWOKEN: Duration = Duration::from_millis(10);
+pub(super) const MAX_PAUSE_WITHOUT_WAKEUP: Duration = Duration::from_millis(10);
 /// Maximum pause if all producers can wake the collecting thread. What a program recorded in this time is
 /// lost if it is killed together with the collector.
-const PAUSE_LONGEST: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// Assumed time in which a ring became as full as it was when its producer called.
-const PAUSE_CALLED: Duration = Duration::from_millis(1);
+const ASSUMED_FILL_TIME: Duration = Duration::from_millis(1);
 /// A shorter pause is skipped.
-const PAUSE_SHORTEST: Duration = Duration::from_micros(250);
+const MIN_PAUSE: Duration = Duration::from_micros(250);
 /// Pause while there is no ring. New rings and the end of the command wake the thread.
-pub(super) const PAUSE_EMPTY: Duration = Duration::from_secs(1);
+pub(super) const PAUSE_WITHOUT_RINGS: Duration = Duration::from_secs(1);
 /// Target fill level of the fullest ring. More frequent reads take CPU time from the program. The rest of the
 /// ring is for times in which the collector gets no CPU time.
-const FULLNESS: f32 = 1.0 / 8.0;
-/// Target fill level for pauses in which producers can wake the thread, which they do at [`FULLNESS`]: low enough that
+const TARGET_FILL: f32 = 1.0 / 8.0;
+/// Target fill level for pauses in which producers can wake the thread, which they do at [`TARGET_FILL`]: low enough that
 /// they rarely have to, and otherwise as high as possible, because each wake-up takes a core from a rank.
-const FULLNESS_ASLEEP: f32 = FULLNESS * 2.0 / 3.0;
+const TARGET_FILL_ASLEEP: f32 = TARGET_FILL * 2.0 / 3.0;
 
 /// State of the rings after a pause.
 #[derive(Clone, Copy, Debug)]
@@ -38,21 +38,23 @@ pub(super) struct RingLook {
 /// producer that fills its ring goes on doing so, and one that calls for no reason must not keep the
 /// collector busy.
 pub(super) fn longest_pause(is_watched: bool, is_called: bool) -> Duration {
-    if is_watched && !is_called { PAUSE_LONGEST } else { PAUSE_UNWOKEN }
+    if is_watched && !is_called { MAX_PAUSE } else { MAX_PAUSE_WITHOUT_WAKEUP }
 }
 
 /// Returns the pause after which the fullest ring should reach the target, if the rate stays the same. A
 /// burst shortens the pause at once; a quiet phase lengthens it gradually.
 pub(super) fn next_pause(look: RingLook) -> Duration {
     // How long the ring of the producer took to fill is unknown.
-    let last = if look.is_called { PAUSE_CALLED } else { look.pause };
-    let last = last.clamp(PAUSE_SHORTEST, PAUSE_LONGEST);
+    let last = if look.is_called { ASSUMED_FILL_TIME } else { look.pause };
+    let last = last.clamp(MIN_PAUSE, MAX_PAUSE);
     let for_fullness = |wanted: f32| last.mul_f32((wanted / look.fullness.max(f32::EPSILON)).min(2.0));
-    let pause = match for_fullness(FULLNESS) {
-        pause if pause > PAUSE_UNWOKEN => for_fullness(FULLNESS_ASLEEP).max(PAUSE_UNWOKEN),
+    let pause = match for_fullness(TARGET_FILL) {
+        pause if pause > MAX_PAUSE_WITHOUT_WAKEUP => {
+            for_fullness(TARGET_FILL_ASLEEP).max(MAX_PAUSE_WITHOUT_WAKEUP)
+        }
         pause => pause,
     };
-    if pause < PAUSE_SHORTEST { Duration::ZERO } else { pause.min(look.longest) }
+    if pause < MIN_PAUSE { Duration::ZERO } else { pause.min(look.longest) }
 }
 
 #[cfg(test)]
@@ -65,13 +67,13 @@ mod tests {
 
     #[test]
     fn the_pause_follows_the_fullest_ring() {
-        for longest in [PAUSE_UNWOKEN, PAUSE_LONGEST] {
-            let mut pause = PAUSE_EMPTY;
+        for longest in [MAX_PAUSE_WITHOUT_WAKEUP, MAX_PAUSE] {
+            let mut pause = PAUSE_WITHOUT_RINGS;
             for _ in 0..20 {
                 pause = look(pause, 0.0, longest);
             }
             assert_eq!(pause, longest);
-            assert_eq!(look(PAUSE_UNWOKEN, 0.25, longest), PAUSE_UNWOKEN / 2);
+            assert_eq!(look(MAX_PAUSE_WITHOUT_WAKEUP, 0.25, longest), MAX_PAUSE_WITHOUT_WAKEUP / 2);
             assert_eq!(look(Duration::from_millis(1), 0.9, longest), Duration::ZERO);
             // At a constant rate the pause settles where the ring reaches the target.
             for (filled_per_ms, expected) in
@@ -80,8 +82,11 @@ mod tests {
                 for _ in 0..50 {
                     pause = look(pause, pause.as_secs_f32() * 1e3 * filled_per_ms, longest);
                 }
-                let expected =
-                    if longest == PAUSE_UNWOKEN && *expected.start() > 10 { 10..=10 } else { expected };
+                let expected = if longest == MAX_PAUSE_WITHOUT_WAKEUP && *expected.start() > 10 {
+                    10..=10
+                } else {
+                    expected
+                };
                 assert!(expected.contains(&pause.as_millis()), "{pause:?}");
             }
         }
@@ -89,26 +94,28 @@ mod tests {
 
     #[test]
     fn after_a_call_the_pauses_begin_anew() {
-        let pause = PAUSE_LONGEST;
-        for (fullness, expected) in [(0.0, 2 * PAUSE_CALLED), (FULLNESS, PAUSE_CALLED), (1.0, Duration::ZERO)]
+        let pause = MAX_PAUSE;
+        for (fullness, expected) in
+            [(0.0, 2 * ASSUMED_FILL_TIME), (TARGET_FILL, ASSUMED_FILL_TIME), (1.0, Duration::ZERO)]
         {
             let called = RingLook { pause, is_called: true, fullness, longest: longest_pause(true, true) };
             assert_eq!(next_pause(called), expected);
         }
-        assert_eq!(look(pause, 0.0, longest_pause(false, false)), PAUSE_UNWOKEN);
+        assert_eq!(look(pause, 0.0, longest_pause(false, false)), MAX_PAUSE_WITHOUT_WAKEUP);
     }
 
     /// A longer pause than today's would fill so little of a ring that the rest suffices for late reads.
     #[test]
     fn nobody_sleeps_long_beside_a_ring_that_fills() {
         for per_ms in [1e-5f32, 1e-4, 1e-3, 1e-2] {
-            let mut pause = PAUSE_EMPTY;
+            let mut pause = PAUSE_WITHOUT_RINGS;
             for _ in 0..50 {
-                pause = look(pause, (pause.as_secs_f32() * 1e3 * per_ms).min(1.0), PAUSE_LONGEST);
+                pause = look(pause, (pause.as_secs_f32() * 1e3 * per_ms).min(1.0), MAX_PAUSE);
             }
             let filled = pause.as_secs_f32() * 1e3 * per_ms;
             assert!(
-                filled <= FULLNESS && (pause <= PAUSE_UNWOKEN || filled <= 1.1 * FULLNESS_ASLEEP),
+                filled <= TARGET_FILL
+                    && (pause <= MAX_PAUSE_WITHOUT_WAKEUP || filled <= 1.1 * TARGET_FILL_ASLEEP),
                 "{pause:?}"
             );
         }

@@ -1,7 +1,7 @@
 //! The collecting thread: waits for events, receives new rings, reads all of them, and ends.
 
 use super::listener::RingListener;
-use super::pause::{PAUSE_EMPTY, PAUSE_UNWOKEN, RingLook, longest_pause, next_pause};
+use super::pause::{MAX_PAUSE_WITHOUT_WAKEUP, PAUSE_WITHOUT_RINGS, RingLook, longest_pause, next_pause};
 use super::rings::{BYTES_PER_TURN, RingDrain};
 use super::{CollectorCommand, CommandEnd};
 use crate::host::event_flag::EventFlag;
@@ -43,7 +43,7 @@ struct SleepOutcome {
 impl CollectingThread {
     /// Runs until the command has ended and everything it recorded was sent.
     pub(super) fn run(mut self) {
-        let mut pause = PAUSE_EMPTY;
+        let mut pause = PAUSE_WITHOUT_RINGS;
         let (mut sent, mut clocks) = (Instant::now(), Instant::now());
         let finish = loop {
             let SleepOutcome { ended, is_called } = self.sleep(pause);
@@ -64,7 +64,7 @@ impl CollectingThread {
             let is_exhausted = self.listener.is_exhausted();
             let longest = longest_pause(drain.is_watched() && !is_exhausted, is_called);
             pause = match drain.is_empty() && !is_exhausted {
-                true => PAUSE_EMPTY,
+                true => PAUSE_WITHOUT_RINGS,
                 false => next_pause(RingLook { pause, is_called, fullness, longest }),
             };
             if clocks.elapsed() >= CLOCKS_EVERY {
@@ -95,7 +95,7 @@ impl CollectingThread {
 
     /// Waits for events, at most for the pause. In a long pause producers may call as well.
     fn sleep(&self, pause: Duration) -> SleepOutcome {
-        if pause <= PAUSE_UNWOKEN {
+        if pause <= MAX_PAUSE_WITHOUT_WAKEUP {
             return SleepOutcome { ended: self.wait(pause), is_called: false };
         }
         let can_sleep = lock(&self.drain).fall_asleep();

@@ -71,10 +71,10 @@ pub(crate) fn main() -> io::Result<()> {
             send(OutputItem::Process(Box::new(command.clone())));
         }
     };
-    let (mut agent, mut own, mut without_front) = (None, None, false);
+    let (mut agent, mut own, mut wrapper_did_not_start) = (None, None, false);
     let (mut check, library) = (None, start.preloaded.as_ref().map(PathBuf::from));
     let started = |pid: i32, without: Option<String>| {
-        without_front = without.is_some();
+        wrapper_did_not_start = without.is_some();
         without.iter().for_each(|line| warn(format_args!("{line}")));
         // Now, because the job may be killed later.
         if start.ask_merge
@@ -91,10 +91,11 @@ pub(crate) fn main() -> io::Result<()> {
         record(&process);
         own = Some(process);
     };
-    let patience =
+    let next_deadline =
         start.harvest.as_ref().map_or(Duration::ZERO, |harvest| Duration::from_secs(harvest.wait_seconds));
     let warned = |signal| collector.sync(signal);
-    let Some((finish, profiler)) = until_the_end(&control, scratch.as_deref(), patience, started, warned)
+    let Some((finish, profiler)) =
+        until_the_end(&control, scratch.as_deref(), next_deadline, started, warned)
     else {
         scratch.iter().for_each(|folder| scratch::remove(folder));
         return Ok(());
@@ -118,7 +119,7 @@ pub(crate) fn main() -> io::Result<()> {
         let busy = BusySignal::begin(&control);
         import_profiler_files(
             harvest,
-            &HarvestTarget { place: &place, shard, usual, without_front, profiler },
+            &HarvestTarget { place: &place, shard, usual, wrapper_did_not_start, profiler },
         );
         busy.end();
     }

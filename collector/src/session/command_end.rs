@@ -23,7 +23,7 @@ const TIME_TO_DIE: Duration = Duration::from_secs(5);
 pub(super) fn until_the_end(
     control: &ControlChannel,
     scratch: Option<&Path>,
-    patience: Duration,
+    next_deadline: Duration,
     begun: impl FnOnce(i32, Option<String>),
     warned: impl Fn(i32),
 ) -> Option<(CommandEnd, ProfilerEnding)> {
@@ -72,20 +72,20 @@ pub(super) fn until_the_end(
         exit.map_or("how the command ended is not known".to_owned(), |exit| format!("it ended with {exit}"));
     warn(format_args!("warning: rpd-collect was killed, {what}; {how}"));
     let profiler = match (above, scratch) {
-        (Some(above), Some(scratch)) => end_in_time(&above, scratch, patience),
+        (Some(above), Some(scratch)) => end_in_time(&above, scratch, next_deadline),
         _ => ProfilerEnding::Unseen,
     };
     Some((CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
 }
 
 /// Waits for a profiler whose command has ended. Kills it if it stays too long.
-fn end_in_time(profiler: &WatchedProcess, scratch: &Path, patience: Duration) -> ProfilerEnding {
-    if profiler.wait(Some(patience)) {
+fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duration) -> ProfilerEnding {
+    if profiler.wait(Some(next_deadline)) {
         return ProfilerEnding::Unseen;
     }
     warn(format_args!(
         "warning: the profiler had not ended {} s after the command, and was killed: its files may be incomplete",
-        patience.as_secs()
+        next_deadline.as_secs()
     ));
     processes::kill(scratch, Some(profiler.pid), false);
     profiler.wait(Some(TIME_TO_DIE));

@@ -29,7 +29,7 @@ pub(super) struct CommandUnderProfiler {
     witness: WatchedProcess,
     scratch: PathBuf,
     /// Maximum time that the profiler may stay after the command.
-    patience: Duration,
+    next_deadline: Duration,
 }
 
 /// How the command and its profiler ended.
@@ -41,12 +41,12 @@ pub(super) struct EndedCommand {
 }
 
 impl CommandUnderProfiler {
-    /// `None` if the command is the process `top` that was started. The profiler may stay for `patience`
+    /// `None` if the command is the process `top` that was started. The profiler may stay for `next_deadline`
     /// after the command. Its start mark is in `scratch`.
     pub(super) fn of(
         record: &StartRecord,
         scratch: PathBuf,
-        patience: Duration,
+        next_deadline: Duration,
         top: i32,
     ) -> Option<CommandUnderProfiler> {
         let witness = record.witness.filter(|_| record.command.pid != top)?;
@@ -55,7 +55,7 @@ impl CommandUnderProfiler {
             command: watched(record.command),
             witness: watched(witness),
             scratch,
-            patience,
+            next_deadline,
         })
     }
 
@@ -81,7 +81,7 @@ impl CommandUnderProfiler {
                 "warning: the profiler had not ended {} s after the command, and was killed: its files may be \
                  incomplete{}",
                 waited.as_secs(),
-                if waited < self.patience { "" } else { "; --backend-wait gives it more time" }
+                if waited < self.next_deadline { "" } else { "; --backend-wait gives it more time" }
             ));
             if let Some(pid) = Pid::from_raw(top) {
                 let _ = kill_process(pid, Signal::TERM);
@@ -117,14 +117,14 @@ impl CommandUnderProfiler {
     fn wait_for_profiler(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
         let began = Instant::now();
         loop {
-            let patience = match signals::is_ending() {
-                true => self.patience.min(TIME_BEFORE_A_KILL),
-                false => self.patience,
+            let next_deadline = match signals::is_ending() {
+                true => self.next_deadline.min(TIME_BEFORE_A_KILL),
+                false => self.next_deadline,
             };
-            let until = began + patience;
+            let until = began + next_deadline;
             let status = spawn::wait(profiler, until.min(Instant::now() + LOOK_EVERY));
             if status.is_some() || Instant::now() >= until {
-                return (status, patience);
+                return (status, next_deadline);
             }
         }
     }

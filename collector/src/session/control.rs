@@ -141,7 +141,7 @@ impl StartMessage {
 /// Content to keep of a command without events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum WantedContent {
-    /// Nothing, unless it has a rank.
+    /// No shard if no event was recorded, except for a rank of a launcher.
     Events,
     /// The clocks, which files of profilers need.
     Clocks,

@@ -7,7 +7,7 @@ use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NameId(pub u32);
 
-/// An interval in a thread. Times in ns of `CLOCK_BOOTTIME`.
+/// An interval or a point in time in a thread. Times in ns of `CLOCK_BOOTTIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventSpan {
     /// Number of the process in the shard.
@@ -16,7 +16,7 @@ pub struct EventSpan {
     pub thread: i64,
     /// Start.
     pub start: i64,
-    /// End; `None` if it was still open.
+    /// End; `None` if it was still open, and for a point.
     pub end: Option<i64>,
     /// Text of the range, or name of the function.
     pub name: NameId,

@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Time between flushes: a crash of the collector loses at most this much.
+/// Time between flushes. A crash of the collector also loses what it has not drained and batched.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Number of rows in open blocks that triggers an early flush. Each process has a block of its own, and there
 /// may be many processes.

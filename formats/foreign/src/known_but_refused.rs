@@ -17,7 +17,7 @@ const SEARCH_BYTES: usize = 1 << 20;
 /// JSON members that contain the environment of a process.
 const ENVIRONMENTS: [&[u8]; 4] = [b"\"environment\"", b"\"environ\"", b"\"env\"", b"\"env_vars\""];
 /// First bytes of files whose content is not examined: gzip, zstd, xz, bzip2, zip and UTF-16 text.
-const CLOSED: [&[u8]; 7] =
+const OPAQUE_MAGICS: [&[u8]; 7] =
     [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04", b"\xff\xfe", b"\xfe\xff"];
 
 /// Tables of total durations of calls and kernels.
@@ -83,7 +83,7 @@ fn find_environment(path: &Path) -> io::Result<bool> {
         let new = bytes.get(before..).unwrap_or_default();
         let may_hold = |head: &[u8]| {
             head.starts_with(SQLITE)
-                || CLOSED.iter().any(|begin| head.starts_with(begin))
+                || OPAQUE_MAGICS.iter().any(|begin| head.starts_with(begin))
                 || is_of_sys(head.strip_prefix(BYTE_ORDER).unwrap_or(head))
         };
         if is_first && may_hold(new) {

@@ -5,7 +5,7 @@
 //! sources is well known for each domain. A linear model distributes it over the biases, with priors that widen
 //! where a path or a domain stands out. The part that cannot be attributed remains in the error bound.
 
-use super::collectives::{EntryLateness, ExitHabits, OFTEN_LAST_SHARE};
+use super::collectives::{ExitDelay, ExitHabits, OFTEN_LAST_SHARE};
 use super::links::{ClockLink, LinkKind};
 use super::locate::DomainTrack;
 use super::posterior::{BiasPosterior, BiasPrior, BiasSize, NodeDistance};
@@ -152,7 +152,7 @@ fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasP
             return normal((HASTE * habits.latency).max(MIN_BIAS_NS), 0);
         }
         // An unmeasured lateness is equivalent to a measured one with infinite error.
-        let unmeasured = EntryLateness { measured: 0.0, var: 1e30, disturbed: 0.0 };
+        let unmeasured = ExitDelay { measured: 0.0, var: 1e30, disturbed: 0.0 };
         lateness(habits.lateness.get(domain).copied().flatten().unwrap_or(unmeasured), habits.latency)
     };
     let probed = links.iter().filter(|l| l.kind == LinkKind::Probes);
@@ -172,7 +172,7 @@ fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasP
 }
 
 /// Returns the prior for a measured lateness, given the usual distribution.
-fn lateness(measured: EntryLateness, latency: f64) -> BiasPrior {
+fn lateness(measured: ExitDelay, latency: f64) -> BiasPrior {
     let disturbance = measured.var + (DISTURBANCE * latency).powi(2);
     let noises = [(1.0 - measured.disturbed, measured.var), (measured.disturbed, disturbance)];
     let sizes = LATENESS.map(|(share, size)| {

@@ -76,10 +76,10 @@ pub(super) fn bounds(
     }
     observed.iter().for_each(|collective| rooted(collective, domains, &mut add));
     bursts.iter().for_each(|burst| probed(burst, domains, &mut add));
-    let mut by_rank: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
-    by_rank.sort_by_key(|&d| rank(d));
+    let mut by_located_order: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
+    by_located_order.sort_by_key(|&d| rank(d));
     let mut bounds = vec![CertainBounds::default(); located.len()];
-    for &domain in by_rank.iter().skip(1) {
+    for &domain in by_located_order.iter().skip(1) {
         let order_bounds = order_bounds(domain, &orders[domain], located, &bounds);
         if let Some(located) = &located[domain] {
             // If scheduling determines the order of exits, errors of consecutive blocks are correlated.

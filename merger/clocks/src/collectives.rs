@@ -101,7 +101,7 @@ pub(super) struct ExitHabits {
     /// For each domain, the share of its collectives that it entered last.
     pub(super) last_share: Vec<f64>,
     /// For each domain, how much later than others it leaves when it does not wait, ns.
-    pub(super) lateness: Vec<Option<EntryLateness>>,
+    pub(super) lateness: Vec<Option<ExitDelay>>,
     /// Time from the last entry to the median exit, ns.
     pub(super) latency: f64,
     /// How much earlier than the others the last domain to enter leaves, ns; 0 if that is not known.
@@ -110,7 +110,7 @@ pub(super) struct ExitHabits {
 
 /// A measured lateness, ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EntryLateness {
+pub(super) struct ExitDelay {
     pub(super) measured: f64,
     pub(super) var: f64,
     /// Probability that disturbances, not habits, caused it.
@@ -176,7 +176,7 @@ fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
 }
 
 /// Returns how much longer than the median domain each domain needs when it enters last.
-fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
+fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<ExitDelay>> {
     let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
     let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
     let enough = known.len() >= MIN_KNOWN_DOMAINS;
@@ -194,7 +194,7 @@ fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
     let late = |(own, middle): (&Vec<f64>, &Option<f64>)| {
         let var = 1.57 * spread * spread / own.len().max(1) as f64 + READING_ERROR_NS * READING_ERROR_NS;
         let disturbed = half_or_more(own.len(), disturbed);
-        middle.map(|middle| EntryLateness { measured: middle - usual, var, disturbed })
+        middle.map(|middle| ExitDelay { measured: middle - usual, var, disturbed })
     };
     own.iter().zip(&middles).map(late).collect()
 }

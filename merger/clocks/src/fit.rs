@@ -16,7 +16,7 @@ pub struct DomainFit {
     pub collectives: u64,
     /// Whether the domain's collectives were discarded because probes show that they mislead.
     pub refuted: bool,
-    /// Job time minus local time in the middle of the observed span, ns.
+    /// Job time minus local time at the middle knot, ns.
     pub offset: i64,
     /// How much faster the domain's BOOTTIME ran than the reference's, ppm.
     pub drift_ppm: f64,

@@ -16,7 +16,8 @@ pub enum AlignMethod {
     ClockFile,
     /// Offset between REALTIME and BOOTTIME on both nodes.
     RealtimeAnchors,
-    /// No clock set was found; times are unchanged.
+    /// Not aligned, because there is no clock set or no connection, or because `--align none` asks for it; times are
+    /// unchanged.
     #[default]
     None,
 }

@@ -29,7 +29,7 @@ const COUNTED_PERCENT: i64 = 95;
 /// together.
 const TOGETHER_PERCENT: i64 = 75;
 
-/// How a rank collective others waiting.
+/// How long a rank kept the others waiting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LateRank {
     /// The rank; absent if the process has none.

@@ -16,7 +16,7 @@ use super::timing_proof::accept_by_timing;
 use super::unnumbered;
 use super::untimed::{CallTimes, UntimedCalls, time_in};
 use rayon::prelude::*;
-use rpd_comm::{Comm, gather_counts};
+use rpd_comm::{Comm, all_gather_counts};
 use rpd_console::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ pub fn match_calls(
         own.into_iter().unzip();
     let members = JobMembers::gather(comm, &participants)?;
     participants::separate_communicators(comm, &members, &mut processes)?;
-    let JobSample { level, calls } = sample.of_job(&gather_counts(comm, &sample.counts())?);
+    let JobSample { level, calls } = sample.of_job(&all_gather_counts(comm, &sample.counts())?);
     let differences = unnumbered::compare(comm, &members, &mut processes, level == 0)?;
     for (participant, process) in (members.first..).zip(&mut processes) {
         process.thin_out(level);

@@ -80,7 +80,7 @@ pub(super) enum RejectionReason {
     Few(usize),
     /// The exits of the two domains spread by this, and their entries.
     Apart { exits: f64, entries: f64 },
-    /// In `parted` of `of` calls the second-last domain left earlier by as much as it entered earlier.
+    /// In `parted` of `calls` calls the second-last domain left earlier by as much as it entered earlier.
     Follows { parted: usize, of: usize },
     /// No domain ever waited for it, or not often enough.
     NeverLast,

@@ -60,7 +60,7 @@ pub fn agree_on_result<T>(comm: &impl Comm, result: Result<T, Failure>) -> Resul
     };
     let mut all_vanished = Vec::new();
     let mut failed = None;
-    for (rank, theirs) in gather_values(comm, &of_this_rank)?.into_iter().enumerate() {
+    for (rank, theirs) in all_gather_values(comm, &of_this_rank)?.into_iter().enumerate() {
         match theirs {
             PhaseResult::Ok => {}
             PhaseResult::InputsVanished(inputs) => {
@@ -89,7 +89,7 @@ pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
 ///
 /// # Errors
 /// If a message is damaged.
-pub fn gather_values<T: Serialize + DeserializeOwned>(
+pub fn all_gather_values<T: Serialize + DeserializeOwned>(
     comm: &impl Comm,
     value: &T,
 ) -> Result<Vec<T>, Failure> {
@@ -102,7 +102,7 @@ pub fn gather_values<T: Serialize + DeserializeOwned>(
 ///
 /// # Errors
 /// If a rank sent a different number of them.
-pub fn gather_counts(comm: &impl Comm, mine: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
+pub fn all_gather_counts(comm: &impl Comm, mine: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
     let bytes = mine.iter().flat_map(|number| number.to_le_bytes()).collect();
     let all = comm.all_gather(bytes);
     let numbers =

@@ -8,7 +8,9 @@ mod launcher;
 mod solo;
 pub mod threads;
 
-pub use agreement::{agree_on_result, broadcast_result, gather_counts, gather_values, shared_failure};
+pub use agreement::{
+    agree_on_result, all_gather_counts, all_gather_values, broadcast_result, shared_failure,
+};
 pub use launcher::{Launcher, exec_rpd_merge_mpi};
 pub use solo::Solo;
 

@@ -101,9 +101,7 @@ impl Failure {
     /// Creates the failure for a write to the output that the operating system rejected.
     pub fn write(path: &Path, error: &std::io::Error) -> Failure {
         let next_step = match error.kind() {
-            ErrorKind::StorageFull => {
-                "free some space, or choose an output on another disk"
-            }
+            ErrorKind::StorageFull => "free some space, or choose an output on another disk",
             ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                 "check quota and file size limit, or choose another place with -o"
             }

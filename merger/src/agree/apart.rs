@@ -4,7 +4,7 @@ use super::job_clocks::JobClocks;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use crate::input::survey::InputSurvey;
 use rpd_clocks::AlignMethod;
-use rpd_comm::{Comm, gather_values};
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
 
@@ -23,13 +23,13 @@ pub(crate) fn note_of_files_far_apart(
 ) -> Result<Option<String>, Failure> {
     let own: Vec<Option<Span>> = surveys.iter().map(|survey| span(survey, clocks)).collect();
     let known: Vec<Span> = own.iter().flatten().copied().collect();
-    let Some(most) = most(gather_values(comm, &known)?.concat()) else { return Ok(None) };
+    let Some(most) = most(all_gather_values(comm, &known)?.concat()) else { return Ok(None) };
     let far_apart = own.iter().zip(surveys).filter_map(|(span, survey)| {
         let far = distance((*span)?, most);
         (far >= MIN_RUN_DISTANCE_NS).then(|| (survey.input.path().display().to_string(), far))
     });
     let far_apart: Vec<(String, i64)> = far_apart.collect();
-    Ok(words(&gather_values(comm, &far_apart)?.concat()))
+    Ok(words(&all_gather_values(comm, &far_apart)?.concat()))
 }
 
 /// Returns the span of a survey, as far as its times are known and aligned.

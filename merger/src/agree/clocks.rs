@@ -11,7 +11,7 @@ use rpd_clocks::{
     AlignChoice, AlignMethod, ClockFile, ClockObservations, CollectiveObservation, DomainFit, NamedDomain,
     align,
 };
-use rpd_comm::{Comm, broadcast_result, gather_values};
+use rpd_comm::{Comm, all_gather_values, broadcast_result};
 use rpd_console::Failure;
 use rpd_shard::record::{Clock, ClockDomain, wire};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ impl GatheredClocks {
         preferred: &[ClockDomain],
     ) -> Result<GatheredClocks, Failure> {
         let mut facts = ClockFacts::default();
-        gather_values(comm, &own.facts)?.into_iter().for_each(|next| facts.extend(next));
+        all_gather_values(comm, &own.facts)?.into_iter().for_each(|next| facts.extend(next));
         let of_processes = facts.domains.all.len();
         let mut domains = std::mem::take(&mut facts.domains);
         domains.extend(std::mem::take(&mut facts.without_process));

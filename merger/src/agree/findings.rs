@@ -3,7 +3,7 @@
 use super::nodes::JobNodes;
 use crate::input::KeySpace;
 use crate::input::survey::{CommandEndings, InputSurvey, ProcessCrash, ProfilerLosses, StoppedProcesses};
-use rpd_comm::{Comm, gather_values};
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, Loss, Node, Process, SYSTEM_SOURCE, wire};
@@ -127,7 +127,7 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Re
     let mine = RankFindings { nodes: nodes.nodes().to_vec(), identities, totals };
     let mut found = JobFindings::default();
     let mut known_identities = BTreeSet::new();
-    for RankFindings { nodes, identities, totals: theirs } in gather_values(comm, &mine)? {
+    for RankFindings { nodes, identities, totals: theirs } in all_gather_values(comm, &mine)? {
         nodes.iter().for_each(|node| found.nodes.add(node));
         add_rows(&mut found.rows_read, &theirs.rows_read);
         found.processes += theirs.processes;

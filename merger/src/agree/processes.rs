@@ -2,7 +2,7 @@
 
 use super::process_places::{ProcessPlace, own_processes, process_ids};
 use crate::input::survey::InputSurvey;
-use rpd_comm::{Comm, gather_values};
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ pub(crate) fn number(
     let sources = surveys.iter().flat_map(|survey| survey.sources.iter().map(move |source| (survey, source)));
     let own: Vec<Vec<ProcessPlace>> =
         sources.map(|(survey, source)| own_processes(&survey.input, source)).collect();
-    let by_rank = gather_values(comm, &own)?;
+    let by_rank = all_gather_values(comm, &own)?;
     let before = by_rank[..comm.rank()].iter().flatten().map(Vec::len).sum();
     let all = by_rank.concat();
     let mut ids = process_ids(&all.concat()).into_iter().skip(before);

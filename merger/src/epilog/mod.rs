@@ -99,7 +99,7 @@ impl Drop for EpilogMerge {
 fn nothing_found(args: &MergeArgs, failure: &Failure) {
     let [run_folder] = &args.inputs[..] else { return };
     let Ok(folder) = HeldFolder::open_to_read(run_folder) else { return };
-    let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
+    let is_trace = args.trace_request().is_ok_and(|order| order.is_some());
     let place = StatusPlace { folder: Arc::new(folder), name: status::name(is_trace).to_owned() };
     if !place.folder.is_own() || place.read().is_some_and(|last| last.state != MergeState::Failed) {
         return;
@@ -176,7 +176,7 @@ pub(crate) fn check_owners(args: &MergeArgs) -> Result<(), Failure> {
 /// Returns whether the merge that `args` request exists already, with all current inputs.
 pub(crate) fn is_merged(args: &MergeArgs) -> bool {
     let Ok(found) = find(&args.inputs) else { return false };
-    let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
+    let is_trace = args.trace_request().is_ok_and(|order| order.is_some());
     let Ok(run_folder) = open_run_folder(&found) else { return false };
     merged(args, &places(args, &run_folder, is_trace), &InputSummary::of_files(&found)).is_some()
 }
@@ -194,7 +194,7 @@ fn merged(args: &MergeArgs, places: &[Place], inputs: &InputSummary) -> Option<P
 /// does the same merge.
 fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, Failure> {
     let run_folder = open_run_folder(found)?;
-    let places = places(args, &run_folder, args.trace_order()?.is_some());
+    let places = places(args, &run_folder, args.trace_request()?.is_some());
     let length = Duration::from_secs(args.lease.into());
     let until = Instant::now() + length;
     loop {

@@ -13,7 +13,7 @@ use crate::options::MergeArgs;
 use crate::output::sets::{self, SharedTableRows, TableSets, table_sets};
 use crate::strings::{self, StringIds};
 use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives, match_calls};
-use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_comm::{Comm, agree_on_result, all_gather_counts};
 use rpd_console::{Failure, Progress};
 use rpd_shard::model::rocpd;
 
@@ -98,7 +98,8 @@ fn agree_on_memory(
 ) -> Result<MemoryBudget, Failure> {
     if comm.size() > 1 {
         // Hashes distribute the strings evenly over the ranks.
-        let asked: u64 = gather_counts(comm, &[inputs.strings.len()])?.iter().map(|counts| counts[0]).sum();
+        let asked: u64 =
+            all_gather_counts(comm, &[inputs.strings.len()])?.iter().map(|counts| counts[0]).sum();
         inputs.memory.asked = asked / comm.size() as u64 + 1;
         agree_on_result(comm, args.memory.check(inputs.memory, (1, 1)))?;
     }

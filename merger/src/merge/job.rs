@@ -9,7 +9,7 @@ use crate::output::size_limit::SizeLimit;
 use crate::partial_output::made_by_merge::unfinished_run;
 use crate::summary::clock_plot::check_place;
 use rpd_clocks::ClockFile;
-use rpd_comm::{Comm, agree_on_result, gather_values};
+use rpd_comm::{Comm, agree_on_result, all_gather_values};
 use rpd_console::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -113,7 +113,7 @@ pub(crate) fn translate_foreign(
     let begun = TranslatedFolder::begin(&listing.output, comm.rank() == 0);
     let folder = agree_on_result(comm, begun)?;
     let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
-    let all = gather_values(comm, &own)?.into_iter().flatten();
+    let all = all_gather_values(comm, &own)?.into_iter().flatten();
     listing.translation_notes = translate::replace(&mut listing.files, all);
     Ok(Some(folder))
 }

@@ -4,7 +4,7 @@ use super::{SourceBases, bases, demand};
 use crate::agree::processes::{self, JobProcesses};
 use crate::input::JobSchema;
 use crate::input::survey::InputSurvey;
-use rpd_comm::{Comm, gather_counts, shared_failure};
+use rpd_comm::{Comm, all_gather_counts, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(crate) fn number_rows(
     let demands: Vec<Vec<u64>> = sources().map(|source| demand(source, schema)).collect();
     let sum = |numbers: &[Vec<u64>], i: usize| numbers.iter().map(|n| n[i]).fold(0u64, u64::saturating_add);
     let mine: Vec<u64> = (0..=tables.len()).map(|i| sum(&demands, i)).collect();
-    let all = gather_counts(comm, &mine)?;
+    let all = all_gather_counts(comm, &mine)?;
     let start: Vec<u64> = (0..=tables.len()).map(|i| sum(&all[..comm.rank()], i)).collect();
     let regions = tables.iter().position(|t| *t == rocpd::REGION).map_or(0, |i| sum(&all, i));
     if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
@@ -48,7 +48,7 @@ pub(crate) fn number_rows(
         sources().map(|source| source.spaces.get(&table).map_or(0, |space| space.rows())).sum()
     };
     let mine: Vec<u64> = tables.iter().map(|t| rows(*t)).collect();
-    let all = gather_counts(comm, &mine)?;
+    let all = all_gather_counts(comm, &mine)?;
     let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
     Ok(RowNumbering { bases, totals, processes })
 }

@@ -102,7 +102,7 @@ impl MergeArgs {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::usage(why.to_owned()));
         }
-        let whole = self.trace_order()?.filter(|order| order.split == TraceSplit::Whole);
+        let whole = self.trace_request()?.filter(|order| order.split == TraceSplit::Whole);
         match (whole, self.output.as_deref().filter(|output| !output.is_dir())) {
             (Some(order), Some(output)) => order.refuse_name_of_database(output),
             _ => Ok(()),
@@ -110,7 +110,7 @@ impl MergeArgs {
     }
 
     /// Returns the requested trace; `None` if a database is requested. Fails if options contradict each other.
-    pub fn trace_order(&self) -> Result<Option<TraceRequest>, Failure> {
+    pub fn trace_request(&self) -> Result<Option<TraceRequest>, Failure> {
         let format = match self.form() {
             OutputFormat::Perfetto => TraceFormat::Perfetto,
             OutputFormat::ChromeJson => TraceFormat::ChromeJson,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn order(line: &str) -> Option<TraceRequest> {
-        typed(line).unwrap().trace_order().unwrap()
+        typed(line).unwrap().trace_request().unwrap()
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
             ("--split auto --verify", "--verify"),
             ("--format chrome-json --dry-run", "--dry-run"),
         ] {
-            let error = typed(line).unwrap().trace_order().unwrap_err();
+            let error = typed(line).unwrap().trace_request().unwrap_err();
             assert!(
                 error.exit() == rpd_console::Exit::Usage && error.to_string().starts_with(words),
                 "{line}: {error}"

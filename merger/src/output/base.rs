@@ -4,7 +4,7 @@ use super::index::LeafSlot;
 use super::sets::TableSets;
 use crate::input::JobSchema;
 use crate::output::write_failure;
-use rpd_comm::{Comm, gather_counts};
+use rpd_comm::{Comm, all_gather_counts};
 use rpd_console::Failure;
 use rpd_rocpd::Writer;
 use rpd_rocpd::schema::table_name;
@@ -46,7 +46,7 @@ impl BaseFile {
             pages = count;
             writer.commit().map_err(write_failure)?;
         }
-        let shared = gather_counts(comm, &[u64::from(pages)])?;
+        let shared = all_gather_counts(comm, &[u64::from(pages)])?;
         let pages = u32::try_from(shared[0][0]).map_err(Failure::message)?;
         Ok(BaseFile { roots, next_page: LogicalPage::behind(pages) })
     }

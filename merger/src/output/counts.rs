@@ -3,7 +3,7 @@
 use super::rows::WrittenRows;
 use super::verify::TableAccount;
 use crate::input::{JobSchema, REGIONS, SAMPLES};
-use rpd_comm::{Comm, gather_values, shared_failure};
+use rpd_comm::{Comm, all_gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub(crate) fn compare_counts(
     written: WrittenRows,
 ) -> Result<RowAccounts, Failure> {
     let mut all = WrittenRows::default();
-    gather_values(comm, &written)?.into_iter().for_each(|rows| all.add(rows));
+    all_gather_values(comm, &written)?.into_iter().for_each(|rows| all.add(rows));
     let mut accounts = BTreeMap::new();
     for (&table, &expected) in numbered {
         let rows = all.rows.get(&table).copied().unwrap_or(0);

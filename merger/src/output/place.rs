@@ -11,7 +11,7 @@ use super::rows::WrittenRows;
 use super::size_limit::SizeLimit;
 use super::stream::PageStream;
 use super::turns::run_ordered;
-use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_comm::{Comm, agree_on_result, all_gather_counts};
 use rpd_console::Failure;
 use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
 use std::path::Path;
@@ -69,7 +69,7 @@ pub(crate) fn write_pages(
         _ => measure(&kept, target, encoder).map(|pages| (pages, None)),
     };
     let (pages, own) = agree_on_result(comm, counted)?;
-    let all = gather_counts(comm, &[pages])?;
+    let all = all_gather_counts(comm, &[pages])?;
     let total = all.iter().map(|n| n[0]).sum();
     let placed = match own {
         Some(placed) => Ok(placed),

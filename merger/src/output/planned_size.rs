@@ -8,7 +8,7 @@
 use crate::input::survey::InputSurvey;
 use crate::input::{JobSchema, OpenInput};
 use crate::options::OutputFormat;
-use rpd_comm::{Comm, gather_counts};
+use rpd_comm::{Comm, all_gather_counts};
 use rpd_console::Failure;
 use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Column, Kind, Table, TableId, Value, rocpd};
@@ -79,7 +79,7 @@ impl PlannedContent {
             let (rows, text) = self.tables.get(table).copied().unwrap_or_default();
             own.extend([rows, text, self.database_rows.get(table).copied().unwrap_or(0)]);
         }
-        let all = gather_counts(comm, &own)?;
+        let all = all_gather_counts(comm, &own)?;
         let sum = |i: usize| all.iter().map(|numbers| numbers[i]).fold(0, u64::saturating_add);
         let mut content = PlannedContent { database_bytes: sum(0), ..PlannedContent::default() };
         for (i, table) in tables.iter().enumerate() {

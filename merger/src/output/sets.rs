@@ -13,7 +13,7 @@ use crate::input::{InputSource, JobSchema, OpenInput};
 use crate::options::TableLayout;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
-use rpd_comm::{Comm, gather_counts, gather_values, shared_failure};
+use rpd_comm::{Comm, all_gather_counts, all_gather_values, shared_failure};
 use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::rocpd;
@@ -53,7 +53,7 @@ impl TableSets {
         }
         let own: Vec<String> =
             surveys.iter().flat_map(|s| s.sources.iter().map(|source| guid_of(&s.input, source))).collect();
-        let by_rank = gather_values(comm, &own)?;
+        let by_rank = all_gather_values(comm, &own)?;
         let before = by_rank[..comm.rank()].iter().map(Vec::len).sum();
         let all = by_rank.concat();
         if all.is_empty() {
@@ -125,7 +125,7 @@ pub(crate) fn count_shared_rows(
         own[0] += survey.set_strings.get(source.string_table).map_or(0, |strings| strings.distinct);
         own[1] += node_ids(source, nodes).len() as u64;
     }
-    let all = gather_counts(comm, &own)?;
+    let all = all_gather_counts(comm, &own)?;
     let sum = |i: usize| all.iter().map(|numbers| numbers[i]).sum();
     Ok(SharedTableRows { strings: sum(0), nodes: sum(1) })
 }

@@ -70,7 +70,7 @@ impl SizeLimit {
     /// Returns the failure of an output that exceeded the limit while it was written.
     pub(crate) fn exceeded(bytes: u64, output: &Path) -> Failure {
         Failure::output(format!(
-            "cannot write {}: it takes more than the {} that are its limit; raise it with --max-output, or merge fewer \
+            "cannot write {}: it exceeds the limit of {}; raise it with --max-output, or merge fewer \
              inputs",
             output.display(),
             Size(bytes),

@@ -49,7 +49,7 @@ impl MergeReport {
         }
         if let Some(spread) = counts.spread {
             let text = format!(
-                "ranks left a collective within {} of one another (the middle one of {}), and within {} at most",
+                "ranks left a collective within {} of one another (median of {}), and within {} at most",
                 duration(spread.median_ns),
                 grouped(spread.collectives),
                 duration(spread.most_ns)
@@ -61,7 +61,7 @@ impl MergeReport {
             let what =
                 if self.has_unproven_names { "do not number these calls" } else { "name no communicators" };
             let text = format!(
-                "profilers' files {what}, and the times of these calls do not show that all nodes were in the same ones: clocks do not go by them, and ranks are compared on their own nodes only. Record with rpd-collect, or give --clock-file FILE"
+                "profilers' files {what}, and the times of these calls do not show that all nodes were in the same ones: the merge does not align clocks by them, and compares ranks only within a node. Record with rpd-collect, or give --clock-file FILE"
             );
             lines.push(("warning", text));
             lines.extend(self.collectives_not_used.iter().map(|text| ("not used", text.clone())));

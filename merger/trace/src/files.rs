@@ -7,7 +7,7 @@ use super::spool::{ItemSpool, unreadable_again};
 use super::time_slices::TimeSlices;
 use crate::options::TraceFormat;
 use rayon::prelude::*;
-use rpd_comm::{Comm, agree_on_result, gather_values};
+use rpd_comm::{Comm, agree_on_result, all_gather_values};
 use rpd_console::Failure;
 use rpd_files::{open_input, open_or_create_output};
 use rpd_perfetto::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
@@ -108,7 +108,7 @@ pub(super) fn agree_on_parts(
             let whole = own.iter().map(CompressedPiece::checksum).fold(Checksum::default(), Checksum::then);
             mine.push(RankPart { bytes, crc: whole.crc, length: whole.length, tally: *tally });
         }
-        let all = gather_values(comm, &mine)?;
+        let all = all_gather_values(comm, &mine)?;
         for place in 0..tallies.len() {
             let mut part = FilePart::default();
             for (rank, theirs) in all.iter().enumerate() {

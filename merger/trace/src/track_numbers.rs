@@ -1,7 +1,7 @@
 //! Numbers of processes, threads and tracks, which are unique in the job and the same in all files.
 
 use super::item::{TrackKind, UnitLayout};
-use rpd_comm::{Comm, gather_values};
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_perfetto::{Thread, TrackId};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<TrackN
     let mine = demands.iter().fold(TrackDemand::default(), |sum, demand| sum.then(*demand));
     let mut before = TrackDemand::default();
     let mut all = TrackDemand::default();
-    for (rank, theirs) in gather_values(comm, &mine)?.into_iter().enumerate() {
+    for (rank, theirs) in all_gather_values(comm, &mine)?.into_iter().enumerate() {
         before = if rank < comm.rank() { before.then(theirs) } else { before };
         all = all.then(theirs);
     }

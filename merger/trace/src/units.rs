@@ -13,7 +13,7 @@ use crate::format::draw;
 use crate::memory::MemoryShares;
 use crate::options::TraceFormat;
 use rayon::prelude::*;
-use rpd_comm::{Comm, gather_counts, gather_values};
+use rpd_comm::{Comm, all_gather_counts, all_gather_values};
 use rpd_console::{Failure, Progress};
 use rpd_run::RowUnit;
 use rpd_shard::record::Selection;
@@ -107,7 +107,7 @@ impl RankUnits {
         let drawn = self.layouts.iter().filter_map(|layout| layout.first.zip(layout.last));
         let join = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
         let own = drawn.chain(rest).reduce(join);
-        let all = gather_values(comm, &own)?.into_iter().flatten();
+        let all = all_gather_values(comm, &own)?.into_iter().flatten();
         let (first, last) = all.reduce(join).unwrap_or((0, 0));
         Ok(RunTimes { first, last })
     }
@@ -179,7 +179,7 @@ impl RankUnits {
 /// Adds the facts of all ranks; all ranks get the sum.
 pub(super) fn gather_facts(comm: &impl Comm, encoded: &EncodedUnits) -> Result<UnitFacts, Failure> {
     let mut sum = UnitFacts::default();
-    gather_values(comm, &encoded.facts)?.iter().for_each(|facts| sum.add(facts));
+    all_gather_values(comm, &encoded.facts)?.iter().for_each(|facts| sum.add(facts));
     Ok(sum)
 }
 
@@ -196,7 +196,7 @@ pub(super) fn description_bytes<'a>(
         let tracks = layout.tracks.iter().map(|track| format.track_bytes() + text(track));
         processes.chain(tracks).sum::<usize>() as u64
     };
-    Ok(gather_counts(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
+    Ok(all_gather_counts(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
 }
 
 /// Returns the units of a rank. A unit belongs to the rank whose share of all rows contains its middle.

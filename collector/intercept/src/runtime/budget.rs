@@ -35,7 +35,7 @@ static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
 /// The cgroup allows less than the settings, so its free memory is checked for each ring.
 static IS_TIGHT: AtomicBool = AtomicBool::new(false);
 
-/// Takes bytes for the ring of another thread. Returns 0 if there is room only to count, `None` if there is
+/// Takes bytes for one more ring. Returns 0 if there is room only to count, `None` if there is
 /// none. The caller returns them by [`give_back`].
 pub(crate) fn take(settings: &TraceSettings) -> Option<usize> {
     let page = generation::page()?;

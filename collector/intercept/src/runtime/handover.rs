@@ -91,7 +91,7 @@ fn connect(settings: &TraceSettings) -> Option<OwnedFd> {
     None
 }
 
-/// Pauses between attempts to connect, each twice as long as the one before: 25 ms in total at worst, once
+/// Maximum number of pauses between attempts to connect, each twice as long as the one before: 25 ms in total, once
 /// per thread and message.
 const MAX_CONNECT_PAUSES: u32 = 9;
 

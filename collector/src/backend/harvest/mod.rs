@@ -35,7 +35,7 @@ pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTa
             "warning: the profiler tried to run the command several times, probably for several counter passes; the command ran once; run each pass in a job of its own"
         ));
     }
-    if let Some(record) = StartRecord::read(scratch_folder).filter(|_| !target.without_front) {
+    if let Some(record) = StartRecord::read(scratch_folder).filter(|_| !target.wrapper_did_not_start) {
         usual.pid = record.command.pid;
     }
     let mut gathered = ProfilerHarvest { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };

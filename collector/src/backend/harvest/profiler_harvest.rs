@@ -19,7 +19,7 @@ pub(crate) struct HarvestTarget<'a> {
     /// Process of the command.
     pub usual: Process,
     /// The profiler that should have started the command did not.
-    pub without_front: bool,
+    pub wrapper_did_not_start: bool,
     /// How the profiler above the command ended.
     pub profiler: ProfilerEnding,
 }

@@ -24,7 +24,7 @@ type ProfilerFile = (PathBuf, Result<Format, &'static str>);
 impl ProfilerHarvest<'_> {
     /// Whether this profiler should have started the command, and did not.
     fn was_not_started(&self, kind: BackendKind) -> bool {
-        self.target.without_front && kind.starts_command()
+        self.target.wrapper_did_not_start && kind.starts_command()
     }
 
     /// Imports the files of one profiler.

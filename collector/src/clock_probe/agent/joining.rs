@@ -9,7 +9,7 @@ use crate::clock_probe::registry::AgentRegistry;
 use crate::host::random::random;
 use std::time::{Duration, Instant};
 
-/// First interval between two requests to the root, as a fraction of the patience. Each later interval is
+/// First interval between two requests to the root, as a fraction of the next_deadline. Each later interval is
 /// twice as long, which gives five requests.
 const FIRST_GAP_DIVISOR: u32 = 30;
 /// Maximum time before an agent asks a silent root again, unless the rendezvous thread finds another root.
@@ -97,8 +97,8 @@ impl AgentThread {
     fn begin_joining(&mut self, now: Instant) {
         let Some(root) = &self.membership.root else { return };
         self.known.entry(root.agent).or_default();
-        let (patience, nonce) = (self.with.pace.patience, random().unwrap_or_default() as u64);
-        let (candidates, gap, until) = (Vec::new(), patience / FIRST_GAP_DIVISOR, now + patience);
+        let (next_deadline, nonce) = (self.with.pace.next_deadline, random().unwrap_or_default() as u64);
+        let (candidates, gap, until) = (Vec::new(), next_deadline / FIRST_GAP_DIVISOR, now + next_deadline);
         self.membership.joining = Some(Joining { nonce, candidates, next: now, gap, until });
         self.ask_root(now);
     }
@@ -167,8 +167,9 @@ impl AgentThread {
         let has_more = !place.candidates.is_empty();
         joining.candidates.extend(place.candidates);
         if has_more && joining.candidates.len() < place.total.into() {
-            let patience = self.with.pace.patience;
-            (joining.next, joining.gap, joining.until) = (now, patience / FIRST_GAP_DIVISOR, now + patience);
+            let next_deadline = self.with.pace.next_deadline;
+            (joining.next, joining.gap, joining.until) =
+                (now, next_deadline / FIRST_GAP_DIVISOR, now + next_deadline);
             return self.ask_root(now);
         }
         self.enter_place(now);

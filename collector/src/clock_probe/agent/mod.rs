@@ -236,9 +236,9 @@ impl AgentThread {
             Some(OpenQuestion::Way(burst, _) | OpenQuestion::Times { burst, .. }) if burst.is_quiet() => {
                 Some(now)
             }
-            Some(OpenQuestion::Way(burst, _)) => burst.patience(),
+            Some(OpenQuestion::Way(burst, _)) => burst.next_deadline(),
             Some(OpenQuestion::Times { burst, until, .. }) => {
-                burst.patience().into_iter().chain(*until).min()
+                burst.next_deadline().into_iter().chain(*until).min()
             }
             None => None,
         }
@@ -321,7 +321,7 @@ impl AgentThread {
                 }
             }
             PacketKind::Closing => self.take_closing(packet, now),
-            PacketKind::Goodbye => self.children.part(packet),
+            PacketKind::Goodbye => self.children.note_goodbye(packet),
             PacketKind::Handover => self.take_handover(packet, route),
             PacketKind::Heir => self.take_heir(packet),
         }

@@ -20,7 +20,7 @@ fn a_root_that_was_killed_in_an_earlier_run_is_replaced_and_a_late_node_is_found
     let (first, second) = (start(config(root.path(), "late", 2)), start(config(root.path(), "late", 5)));
     let began = Instant::now();
     let new = next_root(root.path(), "late", Some(silent));
-    assert!(began.elapsed() < 4 * QUICK.patience, "it took {:?}", began.elapsed());
+    assert!(began.elapsed() < 4 * QUICK.next_deadline, "it took {:?}", began.elapsed());
     sleep(800);
     let late = start(config(root.path(), "late", 3));
     sleep(800);
@@ -79,7 +79,7 @@ fn a_root_that_is_killed_is_replaced_and_all_measure_each_other_again() {
     let killed = machine::monotonic_raw();
     nodes.remove(0).agent.kill();
     let new = next_root(root.path(), "dead", Some(before.card.agent));
-    let within = 2 * QUICK.period + 2 * QUICK.patience;
+    let within = 2 * QUICK.period + 2 * QUICK.next_deadline;
     sleep(within.as_millis() as u64);
     assert_eq!(new.key, before.key, "the secret of a run stays");
     let late = start(config(root.path(), "dead", 6));

@@ -157,8 +157,9 @@ fn file_operations_of_a_node_grow_with_the_logarithm_of_nodes_at_most() {
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let quick =
-        ProbePace { period: Duration::from_millis(500), patience: Duration::from_millis(700), ..QUICK };
-    let large = ProbePace { period: Duration::from_secs(2), patience: Duration::from_millis(1_500), ..QUICK };
+        ProbePace { period: Duration::from_millis(500), next_deadline: Duration::from_millis(700), ..QUICK };
+    let large =
+        ProbePace { period: Duration::from_secs(2), next_deadline: Duration::from_millis(1_500), ..QUICK };
     for (count, pace, gap_ms) in [(10, quick, 10), (100, quick, 10), (1_000, large, 8)] {
         let figures = measure(count, pace, gap_ms);
         eprintln!("{count} agents: {figures:?}");
@@ -172,7 +173,8 @@ fn file_operations_of_a_node_grow_with_the_logarithm_of_nodes_at_most() {
 #[test]
 fn sixty_four_agents_lose_their_root_and_one_of_them_writes_the_file() {
     let root = tempfile::tempdir().unwrap();
-    let pace = ProbePace { period: Duration::from_secs(1), patience: Duration::from_millis(700), ..QUICK };
+    let pace =
+        ProbePace { period: Duration::from_secs(1), next_deadline: Duration::from_millis(700), ..QUICK };
     let mut agents = Agents::start(root.path(), "orphans", 64, pace, 10);
     agents.wait_for("all but the root have asked", |agents| agents.parents().len() == 63);
     let (first, before) = (root_of(root.path(), "orphans"), agents.file_operations());

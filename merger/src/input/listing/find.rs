@@ -409,7 +409,7 @@ fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
 fn nothing_in(folder: &Path) -> Failure {
     let dir = folder.display();
     Failure::input(format!(
-        "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
+        "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace, *.pftrace.gz or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! Room for rows that stand for lost ones.
+//! Reserves ids for placeholder rows.
 
 use crate::input::{InputTables, JobSchema, KeySpace, needed_rows};
 use rpd_shard::Shard;
