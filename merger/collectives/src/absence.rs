@@ -2,10 +2,9 @@
 //! of its ranks raised an error or died. The same holds for ranks that wait for messages of such a rank.
 
 use super::matched_call::CallRecord;
-use super::messages::gather;
 use super::participants::{self, JobMembers, JobParticipant};
 use super::process_calls::ProcessCollectives;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::rank_ranges;
 use serde::{Deserialize, Serialize};
@@ -72,7 +71,7 @@ pub(super) fn longest(
     processes: &[ProcessCollectives],
     own: Option<IncompleteCollective>,
 ) -> Result<Option<RankAbsence>, Failure> {
-    let longest = gather::<Option<IncompleteCollective>>(comm, &own)?.into_iter().flatten().max();
+    let longest = all_gather_values::<Option<IncompleteCollective>>(comm, &own)?.into_iter().flatten().max();
     let communicators = longest.iter().map(|longest| longest.comm).collect();
     let details = participants::details(comm, members.first, processes, &communicators)?;
     Ok(longest.and_then(|longest| {

@@ -4,10 +4,9 @@
 use super::functions::WaitPattern;
 use super::matched_call::{MatchedCollective, RankCall};
 use super::matching::MatchedCollectives;
-use super::messages::{gather, gather_on_rank_0};
 use super::sample::sample_key;
 use rpd_clocks::{CollectiveObservation, RankInterval, WaitRelation};
-use rpd_comm::Comm;
+use rpd_comm::{Comm, all_gather_values, gather_values};
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::ClockDomain;
@@ -56,7 +55,7 @@ impl MatchedCollectives {
             mine.insert(part, observed.collect());
         }
         let mut parts: RunParts<CollectiveObservation> = BTreeMap::new();
-        for (part, mut chosen) in gather_on_rank_0(comm, mine)?.into_iter().flatten() {
+        for (part, mut chosen) in gather_values(comm, mine)?.into_iter().flatten() {
             parts.entry(part).or_default().append(&mut chosen);
         }
         parts.values_mut().for_each(|chosen| keep_lowest(chosen, most));
@@ -138,7 +137,7 @@ fn spans<'a>(
         }
     }
     let mut all: Vec<Option<Span>> = vec![None; domains];
-    for theirs in gather::<Vec<Option<Span>>>(comm, &own)? {
+    for theirs in all_gather_values::<Vec<Option<Span>>>(comm, &own)? {
         for (span, theirs) in all.iter_mut().zip(theirs) {
             theirs.into_iter().for_each(|theirs| widen(span, theirs));
         }

@@ -3,10 +3,9 @@
 
 use super::matched_call::MatchedCollective;
 use super::matching::MatchedCollectives;
-use super::messages::gather_on_rank_0;
 use super::participant_clocks::ParticipantClocks;
 use rpd_clocks::DomainFit;
-use rpd_comm::{Comm, broadcast_result};
+use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::Failure;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
@@ -39,7 +38,7 @@ impl MatchedCollectives {
             last.saturating_sub(first)
         };
         let mine: Vec<i64> = comparable.map(distance).collect();
-        let all = gather_on_rank_0(comm, mine)?.concat();
+        let all = gather_values(comm, mine)?.concat();
         broadcast_result(comm, || Ok(ExitSpread::of(all)))
     }
 }

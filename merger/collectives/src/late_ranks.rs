@@ -5,14 +5,13 @@ use super::functions::WaitPattern;
 use super::late_rank_verdict::{LateCauses, LatenessVerdict, MissingCause, decide};
 use super::matched_call::MatchedCollective;
 use super::matching::MatchedCollectives;
-use super::messages::gather_on_rank_0;
 use super::participant_clocks::ParticipantClocks;
 use super::participants::{JobMembers, JobParticipant};
 use super::start_up::{StartUp, find_start_up};
 use super::untimed::{CallTimes, FINALIZE_SPREAD_NS, time_over_shortest};
 use super::waiting::{CollectiveWait, waiting};
 use rpd_clocks::DomainFit;
-use rpd_comm::{Comm, broadcast_result};
+use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::Failure;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
@@ -154,7 +153,7 @@ impl MatchedCollectives {
         own.add_not_compared(self, &clocks, start_up.as_ref());
         drop(compared);
         let mut all = Sums::default();
-        gather_on_rank_0(comm, own)?.into_iter().for_each(|sums| all.append(sums));
+        gather_values(comm, own)?.into_iter().for_each(|sums| all.append(sums));
         // The message is JSON, because bincode cannot decode flattened fields.
         let text = broadcast_result(comm, || {
             let outcome = all.outcome(self, &firsts, start_up.map(|(_, start_up)| start_up));

@@ -17,7 +17,6 @@ mod late_rank_verdict;
 mod late_ranks;
 mod matched_call;
 mod matching;
-mod messages;
 mod own_time;
 mod participant_clocks;
 mod participants;

@@ -7,7 +7,6 @@ use super::absence::{self, IncompleteCollective, RankAbsence};
 use super::exit_spread::ExitSpread;
 use super::functions::CollectiveFunction;
 use super::matched_call::{CallRecord, MatchVerdict, MatchedCollective, judge};
-use super::messages;
 use super::own_time::note_own_times;
 use super::participants::{self, JobMembers, JobParticipant};
 use super::process_calls::ProcessCollectives;
@@ -16,7 +15,7 @@ use super::timing_proof::accept_by_timing;
 use super::unnumbered;
 use super::untimed::{CallTimes, UntimedCalls, time_in};
 use rayon::prelude::*;
-use rpd_comm::{Comm, all_gather_counts};
+use rpd_comm::{Comm, all_gather_counts, all_gather_values, exchange_values};
 use rpd_console::Failure;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,7 +171,7 @@ pub fn match_calls(
     untimed.unproven = before.without(&by_order(&timed));
     let absence = absence::longest(comm, &members, &processes, longest)?;
     keep_first(&mut faults);
-    let mut faults = messages::gather::<Vec<Fault>>(comm, &faults)?.concat();
+    let mut faults = all_gather_values::<Vec<Fault>>(comm, &faults)?.concat();
     keep_first(&mut faults);
     let communicators: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
     let details = participants::details(comm, members.first, &processes, &communicators)?;
@@ -181,7 +180,7 @@ pub fn match_calls(
         fault.line(name, all, &members)
     });
     let faults = differences.lines.into_iter().chain(lines).collect();
-    let all: Vec<CollectiveCounts> = messages::gather(comm, &counts)?;
+    let all: Vec<CollectiveCounts> = all_gather_values(comm, &counts)?;
     let sum = |count: fn(&CollectiveCounts) -> u64| all.iter().map(count).sum();
     let counts = CollectiveCounts {
         calls,
@@ -219,7 +218,7 @@ fn last_entered(comm: &impl Comm, processes: &[ProcessCollectives]) -> Result<BT
         last
     };
     let mine = lowest(processes.iter().filter(|process| process.is_running).map(last_of).collect());
-    Ok(lowest(messages::gather(comm, &mine)?))
+    Ok(lowest(all_gather_values(comm, &mine)?))
 }
 
 /// Sends each call to the merge rank that owns it and returns the calls that this merge rank owns. Calls on
@@ -246,7 +245,7 @@ fn exchange(
             outgoing[(call.key % comm.size() as u64) as usize].push(record);
         }
     }
-    messages::exchange(comm, outgoing)
+    exchange_values(comm, outgoing)
 }
 
 /// A collective that does not match.

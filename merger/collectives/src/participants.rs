@@ -1,9 +1,8 @@
 //! The processes that take part in collectives. All merge ranks have the complete list and learn how many of the
 //! processes share each communicator.
 
-use super::messages::gather;
 use super::process_calls::ProcessCollectives;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
@@ -97,7 +96,7 @@ impl JobMembers {
     /// Gathers the participants of all merge ranks.
     pub fn gather(comm: &impl Comm, own: &[JobParticipant]) -> Result<JobMembers, Failure> {
         let mut members = JobMembers::default();
-        for (rank, theirs) in gather::<Vec<JobParticipant>>(comm, &own)?.into_iter().enumerate() {
+        for (rank, theirs) in all_gather_values::<Vec<JobParticipant>>(comm, &own)?.into_iter().enumerate() {
             if rank == comm.rank() {
                 members.first = members.all.len() as u32;
             }
@@ -164,7 +163,7 @@ pub(super) fn separate_communicators(
         .map(|((number, _), process)| (number, process.communicators.keys().copied().collect()))
         .collect();
     let mut by_comm: BTreeMap<(u32, u64), Vec<User>> = BTreeMap::new();
-    for (number, comms) in gather::<Vec<(u32, Vec<u64>)>>(comm, &mine)?.into_iter().flatten() {
+    for (number, comms) in all_gather_values::<Vec<(u32, Vec<u64>)>>(comm, &mine)?.into_iter().flatten() {
         let Some(member) = members.get(number) else { continue };
         let Some(rank) = member.rank else { continue };
         for hash in comms {
@@ -230,7 +229,9 @@ pub(super) fn details(
         mine.extend(known.map(|(hash, known)| (*hash, number, known.name.to_string())));
     }
     let mut all: BTreeMap<u64, (String, Vec<u32>)> = BTreeMap::new();
-    for (hash, number, name) in gather::<Vec<(u64, u32, String)>>(comm, &mine)?.into_iter().flatten() {
+    for (hash, number, name) in
+        all_gather_values::<Vec<(u64, u32, String)>>(comm, &mine)?.into_iter().flatten()
+    {
         all.entry(hash).or_insert_with(|| (name, Vec::new())).1.push(number);
     }
     Ok(all)

@@ -1,11 +1,10 @@
 //! Start-up of a run: how long it takes until all ranks have taken part in a collective.
 
 use super::matched_call::MatchedCollective;
-use super::messages::gather;
 use super::participant_clocks::ParticipantClocks;
 use super::untimed::time_over_shortest;
 use super::waiting::CollectiveWait;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +54,7 @@ pub(super) fn find_start_up(
         last: wait.last,
         apart_ns: wait.apart_ns,
     };
-    let firsts: Vec<Option<FirstCollective>> = gather(comm, &of_everyone.map(first).min())?;
+    let firsts: Vec<Option<FirstCollective>> = all_gather_values(comm, &of_everyone.map(first).min())?;
     let starts = (0..).zip(all).map(|(number, one)| clocks.job_time(number, one.first_seen));
     let Some(start) = starts.min() else { return Ok(None) };
     let initialized =

@@ -3,11 +3,10 @@
 
 use super::functions::WaitPattern;
 use super::matched_call::MatchedCollective;
-use super::messages::gather_on_rank_0;
 use super::participants::JobMembers;
 use super::sample::sample_key;
 use super::timing_evidence::{DomainInterval, MIN_CALLS, RejectionReason, TimedRound, evidence};
-use rpd_comm::{Comm, broadcast_result};
+use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::{duration, grouped};
 use rpd_shard::record::ClockDomain;
@@ -81,7 +80,7 @@ pub(super) fn accept_by_timing(
     }
     contradicted.iter().for_each(|(hash, n)| mine.entry(*hash).or_default().contradicted += n);
     mine.iter_mut().for_each(|(hash, calls)| keep_lowest(*hash, &mut calls.rounds, most));
-    let gathered = gather_on_rank_0(comm, mine)?;
+    let gathered = gather_values(comm, mine)?;
     let decision = broadcast_result(comm, || Ok(decide(gathered, most, &domains, members)))?;
     *matched = std::mem::take(matched).into_iter().flat_map(|one| split(one, &decision, &domains)).collect();
     Ok(decision.unproven)

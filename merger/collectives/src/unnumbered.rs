@@ -5,11 +5,10 @@
 //! agree with the call sequence that most processes share.
 
 use super::from_regions::{CallSequence, RegionSpec};
-use super::messages::gather;
 use super::participants::JobMembers;
 use super::process_calls::ProcessCollectives;
 use super::resync::align;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, all_gather_values};
 use rpd_console::Failure;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,7 +79,7 @@ pub(super) fn compare(
         mine.extend(process.sequences.iter().map(|sequence| Brief::new(participant, sequence)));
     }
     let mut by_group: BTreeMap<Group, Vec<Brief>> = BTreeMap::new();
-    for brief in gather::<Vec<Brief>>(comm, &mine)?.into_iter().flatten() {
+    for brief in all_gather_values::<Vec<Brief>>(comm, &mine)?.into_iter().flatten() {
         by_group.entry(brief.group()).or_default().push(brief);
     }
     let mut differences = CallDifferences::default();
@@ -137,7 +136,7 @@ fn gather_calls<T: Serialize + DeserializeOwned>(
         let selected = keyed.filter(|(key, _)| wanted.contains(key));
         mine.extend(selected.filter_map(|(key, sequence)| Some((key, calls_of(sequence)?))));
     }
-    Ok(gather::<BTreeMap<_, _>>(comm, &mine)?.into_iter().flatten().collect())
+    Ok(all_gather_values::<BTreeMap<_, _>>(comm, &mine)?.into_iter().flatten().collect())
 }
 
 /// Result of renumbering the calls on one communicator.

@@ -89,12 +89,42 @@ pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
 ///
 /// # Errors
 /// If a message is damaged.
-pub fn all_gather_values<T: Serialize + DeserializeOwned>(
+pub fn all_gather_values<T: DeserializeOwned>(
     comm: &impl Comm,
-    value: &T,
+    value: &impl Serialize,
 ) -> Result<Vec<T>, Failure> {
-    let all = comm.all_gather(wire::encode(value));
-    all.iter().map(|message| wire::decode_message(message).map_err(Failure::message)).collect()
+    comm.all_gather(wire::encode(value)).into_iter().map(decode).collect()
+}
+
+/// Sends a value to rank 0. Returns those of all ranks there, by rank, and nothing on other ranks.
+///
+/// # Errors
+/// If a message is damaged.
+pub fn gather_values<T: Serialize + DeserializeOwned>(comm: &impl Comm, value: T) -> Result<Vec<T>, Failure> {
+    let mut outgoing = vec![Vec::new(); comm.size()];
+    outgoing[0] = wire::encode(&value);
+    drop(value);
+    comm.all_to_all(outgoing).into_iter().filter(|_| comm.rank() == 0).map(decode).collect()
+}
+
+/// Sends `outgoing[r]` to rank `r` and returns the items that all ranks sent to this one, by rank.
+///
+/// # Errors
+/// If a message is damaged.
+pub fn exchange_values<T: Serialize + DeserializeOwned>(
+    comm: &impl Comm,
+    outgoing: Vec<Vec<T>>,
+) -> Result<Vec<T>, Failure> {
+    let outgoing = outgoing.into_iter().map(|items| wire::encode(&items)).collect();
+    let mut incoming = Vec::new();
+    for message in comm.all_to_all(outgoing) {
+        incoming.extend(decode::<Vec<T>>(message)?);
+    }
+    Ok(incoming)
+}
+
+fn decode<T: DeserializeOwned>(message: Vec<u8>) -> Result<T, Failure> {
+    wire::decode_message(&message).map_err(Failure::message)
 }
 
 /// Sends numbers to every rank and returns those of each rank, by rank. All ranks must send the same number of

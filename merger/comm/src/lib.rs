@@ -9,7 +9,8 @@ mod solo;
 pub mod threads;
 
 pub use agreement::{
-    agree_on_result, all_gather_counts, all_gather_values, broadcast_result, shared_failure,
+    agree_on_result, all_gather_counts, all_gather_values, broadcast_result, exchange_values, gather_values,
+    shared_failure,
 };
 pub use launcher::{Launcher, exec_rpd_merge_mpi};
 pub use solo::Solo;
