@@ -94,9 +94,9 @@ pub struct JobMembers {
 
 impl JobMembers {
     /// Gathers the participants of all merge ranks.
-    pub fn gather(comm: &impl Comm, own: &[JobParticipant]) -> Result<JobMembers, Failure> {
+    pub fn gather(comm: &impl Comm, own: &Vec<JobParticipant>) -> Result<JobMembers, Failure> {
         let mut members = JobMembers::default();
-        for (rank, theirs) in all_gather_values::<Vec<JobParticipant>>(comm, &own)?.into_iter().enumerate() {
+        for (rank, theirs) in all_gather_values(comm, own)?.into_iter().enumerate() {
             if rank == comm.rank() {
                 members.first = members.all.len() as u32;
             }

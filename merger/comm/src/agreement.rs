@@ -89,9 +89,9 @@ pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
 ///
 /// # Errors
 /// If a message is damaged.
-pub fn all_gather_values<T: DeserializeOwned>(
+pub fn all_gather_values<T: Serialize + DeserializeOwned>(
     comm: &impl Comm,
-    value: &impl Serialize,
+    value: &T,
 ) -> Result<Vec<T>, Failure> {
     comm.all_gather(wire::encode(value)).into_iter().map(decode).collect()
 }
