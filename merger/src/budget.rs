@@ -31,7 +31,7 @@ pub struct HeldMemory {
     /// Number of distinct strings.
     pub strings: u64,
     /// Number of strings of all ranks whose ids this rank sends; 0 if there is one rank only.
-    pub asked: u64,
+    pub owned_strings: u64,
     /// Bytes of the largest string table of an input, with its lookup table.
     pub largest: u64,
 }
@@ -39,16 +39,16 @@ pub struct HeldMemory {
 impl HeldMemory {
     /// Returns the bytes that are held until the end of the merge.
     fn kept(&self) -> u64 {
-        let mpi = if self.asked > 0 { MPI_BYTES } else { 0 };
+        let mpi = if self.owned_strings > 0 { MPI_BYTES } else { 0 };
         self.inputs.saturating_add(self.strings.saturating_mul(STRING_BYTES)).saturating_add(mpi)
     }
 
     /// Returns the memory that suffices for a merge, bytes.
     fn needed(&self) -> u64 {
         let exchange = self.strings.saturating_mul(STRING_EXCHANGE_BYTES);
-        let exchange = exchange.saturating_add(self.asked.saturating_mul(OWNED_STRING_BYTES));
+        let exchange = exchange.saturating_add(self.owned_strings.saturating_mul(OWNED_STRING_BYTES));
         // A single rank exchanges nothing.
-        let limit = if self.asked > 0 { self.inputs.saturating_add(exchange) } else { 0 };
+        let limit = if self.owned_strings > 0 { self.inputs.saturating_add(exchange) } else { 0 };
         let agree = limit.saturating_add(BASE_BYTES + MPI_BYTES);
         self.kept().saturating_add(self.largest).saturating_add(MIN_BYTES).max(agree)
     }
@@ -233,8 +233,8 @@ mod tests {
     #[test]
     fn the_memory_that_a_refusal_asks_for_is_enough() {
         let small: MemoryBudget = "64M".parse().unwrap();
-        let held = HeldMemory { inputs: 20 << 20, strings: 1_000_000, asked: 0, largest: 1 << 20 };
-        let other = HeldMemory { asked: 900_000, ..held };
+        let held = HeldMemory { inputs: 20 << 20, strings: 1_000_000, owned_strings: 0, largest: 1 << 20 };
+        let other = HeldMemory { owned_strings: 900_000, ..held };
         for held in [held, other] {
             let whole = small.check(held, (10, 10)).unwrap_err().to_string();
             let asked: MemoryBudget =

@@ -35,7 +35,7 @@ pub fn run(cli: &CommandLine, comm: &impl Comm) -> RunOutcome {
     match catch_unwind(AssertUnwindSafe(|| attempt(cli, comm))) {
         Ok(Ok(())) => RunOutcome { exit: Exit::Ok, shared: true },
         Ok(Err(failure)) => {
-            if failure.is_printed() {
+            if failure.is_printed_here() {
                 eprintln!("error: {}", one_line(&failure.to_string()));
             }
             RunOutcome { exit: failure.exit(), shared: failure.is_shared() }
@@ -100,34 +100,38 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
 const WHOLE: &str = "it contains everything that was recorded";
 
 /// The output that was made.
-struct Made {
+struct MadeOutput {
     output: PathBuf,
     state: MergeState,
     why: String,
 }
 
-impl Made {
+impl MadeOutput {
     /// Returns the result of drawing a database that was merged before. That merge reported what is missing.
-    fn drawn(database: &Path, output: PathBuf) -> Made {
-        Made {
+    fn drawn(database: &Path, output: PathBuf) -> MadeOutput {
+        MadeOutput {
             output,
             state: MergeState::Done,
             why: format!("all that is in {} is in it", database.display()),
         }
     }
 
-    fn of(report: &MergeReport) -> Made {
+    fn of(report: &MergeReport) -> MadeOutput {
         let (state, why) = match (report.all_that_lacks(), report.died) {
             (Some(why), _) => (MergeState::Partial, why),
             (None, 0) => (MergeState::Done, WHOLE.to_owned()),
             (None, 1) => (MergeState::Done, format!("{WHOLE}; 1 process died")),
             (None, died) => (MergeState::Done, format!("{WHOLE}; {died} processes died")),
         };
-        Made { output: report.output.clone(), state, why }
+        MadeOutput { output: report.output.clone(), state, why }
     }
 }
 
-fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceRequest>) -> Result<Made, Failure> {
+fn merge_or_trace(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    order: Option<&TraceRequest>,
+) -> Result<MadeOutput, Failure> {
     let port = args.trace.serve;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
@@ -150,15 +154,17 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceReques
                 WrittenTrace::of(traced.output())?.open(port)?;
             }
             Ok(match &traced {
-                TraceReport::Merged(report) => Made::of(report),
-                TraceReport::Direct { database, trace, .. } => Made::drawn(database, trace.output.clone()),
+                TraceReport::Merged(report) => MadeOutput::of(report),
+                TraceReport::Direct { database, trace, .. } => {
+                    MadeOutput::drawn(database, trace.output.clone())
+                }
             })
         }
         None => {
             let report = merge(comm, args)?;
             drop(interrupts);
             print_result(comm, args, "database", &report, || report.summary(args.dry_run))?;
-            Ok(Made::of(&report))
+            Ok(MadeOutput::of(&report))
         }
     }
 }

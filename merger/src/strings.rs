@@ -256,7 +256,7 @@ pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds
 fn hashes_of(bytes: &[u8]) -> Result<impl Iterator<Item = StringHash> + '_, Failure> {
     match bytes.as_chunks::<16>() {
         (hashes, []) => Ok(hashes.iter().map(|h| StringHash::from_le_bytes(*h))),
-        _ => Err(Failure::message("half a hash")),
+        _ => Err(Failure::damaged_message("half a hash")),
     }
 }
 

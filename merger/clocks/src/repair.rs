@@ -92,7 +92,7 @@ struct Domain {
     /// Their job times under the original map.
     jobs: Vec<i64>,
     /// Their error bounds.
-    rooms: Vec<f64>,
+    error_bounds: Vec<f64>,
     stride: usize,
     moves: Vec<f64>,
     /// Whether each knot deviates from the line between its neighbours.
@@ -112,7 +112,7 @@ impl Moves {
             let mut cursor = fit.map.cursor();
             domain.jobs = domain.times.iter().map(|&at| cursor.map(LocalNs(at)).ns()).collect();
             let room = |&at: &i64| fit.bar_at(LocalNs(at)).unwrap_or(0).max(0) as f64;
-            domain.rooms = domain.times.iter().map(room).collect();
+            domain.error_bounds = domain.times.iter().map(room).collect();
             domain.stride = domain.times.len();
             domain.moves = vec![0.0];
             domain.bends = vec![true];
@@ -259,7 +259,7 @@ impl Domain {
     fn at(&self, place: usize) -> f64 {
         let (a, b, share) = self.around(place);
         let by = self.moves[a] + (self.moves[b] - self.moves[a]) * share;
-        by.clamp(-self.rooms[place], self.rooms[place])
+        by.clamp(-self.error_bounds[place], self.error_bounds[place])
     }
 
     /// Returns the job time under the moved map.
@@ -269,26 +269,26 @@ impl Domain {
 
     /// Returns the job time at the end of the error bound.
     fn end(&self, place: usize, sign: f64) -> i64 {
-        self.jobs[place].saturating_add((sign * self.rooms[place]) as i64)
+        self.jobs[place].saturating_add((sign * self.error_bounds[place]) as i64)
     }
 
     /// Returns how far a time may still move in a direction.
     fn room(&self, place: usize, sign: f64) -> f64 {
-        self.rooms[place] - sign * self.at(place)
+        self.error_bounds[place] - sign * self.at(place)
     }
 
     /// Moves a time by moving the knots around it as little as possible.
     fn push(&mut self, place: usize, by: f64) {
         let (a, b, share) = self.around(place);
         if a == b {
-            let most = self.rooms.iter().copied().fold(0.0, f64::max);
+            let most = self.error_bounds.iter().copied().fold(0.0, f64::max);
             self.moves[a] = (self.at(place) + by).clamp(-most, most);
             return;
         }
         let squares = (1.0 - share) * (1.0 - share) + share * share;
         for (knot, weight) in [(a, 1.0 - share), (b, share)] {
             if weight > 0.0 {
-                let room = self.rooms[self.place(knot)];
+                let room = self.error_bounds[self.place(knot)];
                 self.moves[knot] = (self.moves[knot] + by * weight / squares).clamp(-room, room);
                 self.bends[knot] = true;
             }
@@ -302,7 +302,7 @@ impl Domain {
             let apart = self.jobs[place].saturating_sub(self.jobs[before]) as f64;
             let least = self.moves[knot - 1] - apart;
             if self.moves[knot] < least {
-                self.moves[knot] = least.min(self.rooms[place]);
+                self.moves[knot] = least.min(self.error_bounds[place]);
                 self.bends[knot] = true;
             }
         }

@@ -157,9 +157,9 @@ impl MatchedCollectives {
         // The message is JSON, because bincode cannot decode flattened fields.
         let text = broadcast_result(comm, || {
             let outcome = all.outcome(self, &firsts, start_up.map(|(_, start_up)| start_up));
-            serde_json::to_string(&outcome).map_err(|error| Failure::message(error.to_string()))
+            serde_json::to_string(&outcome).map_err(|error| Failure::damaged_message(error.to_string()))
         })?;
-        serde_json::from_str(&text).map_err(|error| Failure::message(error.to_string()))
+        serde_json::from_str(&text).map_err(|error| Failure::damaged_message(error.to_string()))
     }
 }
 

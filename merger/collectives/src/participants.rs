@@ -213,7 +213,7 @@ pub(super) fn sizes(
     let sizes = processes
         .iter()
         .map(|process| process.communicators.keys().map(|hash| size_of(*hash)).collect::<Option<_>>());
-    sizes.collect::<Option<Vec<_>>>().ok_or_else(|| Failure::message("too few answers"))
+    sizes.collect::<Option<Vec<_>>>().ok_or_else(|| Failure::damaged_message("too few answers"))
 }
 
 /// Returns the name and the participants of each of the given communicators.

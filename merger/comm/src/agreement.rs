@@ -25,7 +25,7 @@ pub fn broadcast_result<T: Serialize + DeserializeOwned>(
         message = wire::encode(&result);
     }
     let all = comm.all_gather(message);
-    let result: Result<T, u8> = wire::decode_message(&all[0]).map_err(Failure::message)?;
+    let result: Result<T, u8> = wire::decode_message(&all[0]).map_err(Failure::damaged_message)?;
     result.map_err(|exit| match failure {
         Some(failure) => failure.ending_all_ranks(),
         None => Failure::printed_by_rank_0(exit_of(exit)),
@@ -124,7 +124,7 @@ pub fn exchange_values<T: Serialize + DeserializeOwned>(
 }
 
 fn decode<T: DeserializeOwned>(message: Vec<u8>) -> Result<T, Failure> {
-    wire::decode_message(&message).map_err(Failure::message)
+    wire::decode_message(&message).map_err(Failure::damaged_message)
 }
 
 /// Sends numbers to every rank and returns those of each rank, by rank. All ranks must send the same number of
@@ -139,6 +139,6 @@ pub fn all_gather_counts(comm: &impl Comm, mine: &[u64]) -> Result<Vec<Vec<u64>>
         |bytes: &Vec<u8>| bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
     match all.iter().all(|bytes| bytes.len() == mine.len() * 8) {
         true => Ok(all.iter().map(numbers).collect()),
-        false => Err(Failure::message("numbers of different length")),
+        false => Err(Failure::damaged_message("numbers of different length")),
     }
 }

@@ -111,7 +111,7 @@ impl Failure {
     }
 
     /// Creates the failure for a message between merge ranks that cannot be decoded.
-    pub fn message(error: impl fmt::Display) -> Failure {
+    pub fn damaged_message(error: impl fmt::Display) -> Failure {
         Failure::internal(format!("a message between merge ranks is damaged: {error}"))
     }
 
@@ -149,7 +149,7 @@ impl Failure {
     }
 
     /// Returns whether this rank prints the message.
-    pub fn is_printed(&self) -> bool {
+    pub fn is_printed_here(&self) -> bool {
         self.scope != Scope::PrintedByRank0
     }
 

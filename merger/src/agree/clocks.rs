@@ -69,7 +69,7 @@ impl GatheredClocks {
         if comm.rank() == 0 {
             let all: Result<Vec<ObservationMessage>, _> =
                 incoming.iter().map(|m| wire::decode_message(m)).collect();
-            impossible = combine_observations(all.map_err(Failure::message)?, &mut observations);
+            impossible = combine_observations(all.map_err(Failure::damaged_message)?, &mut observations);
         }
         Ok(GatheredClocks { observations, facts, of_processes, impossible })
     }

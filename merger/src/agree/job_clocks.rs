@@ -2,7 +2,7 @@
 
 use super::recorded_clocks::Spans;
 use crate::input::best_clock_sets::BestClockSets;
-use crate::input::{HostClocks, RealtimeStep, to_boottime};
+use crate::input::{BoottimeOffset, HostClocks, to_boottime};
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, Process};
@@ -89,7 +89,7 @@ impl JobClocks {
     }
 
     /// Returns the clocks other than BOOTTIME that a domain's timestamps use, with the offsets to BOOTTIME.
-    pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[RealtimeStep])> {
+    pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[BoottimeOffset])> {
         let of_domain =
             self.clocks.range((domain.clone(), Clock::Boottime)..).take_while(move |(of, _)| of == domain);
         let others = of_domain.filter(|(_, clock)| *clock != Clock::Boottime);
@@ -142,7 +142,7 @@ pub struct ProcessFit<'a> {
     /// Fit of the process's domain.
     pub fit: &'a DomainFit,
     /// Offsets from the process's own clock to BOOTTIME of its domain.
-    steps: &'a [RealtimeStep],
+    steps: &'a [BoottimeOffset],
 }
 
 impl ProcessFit<'_> {

@@ -31,7 +31,7 @@ const MAX_BOOT_DISTANCE_NS: i64 = 3_600 * 1_000_000_000;
 
 /// Offset that is added to a clock to get BOOTTIME, valid from a given time on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct RealtimeStep {
+pub struct BoottimeOffset {
     /// BOOTTIME of the first reading with this offset, ns.
     from: i64,
     /// BOOTTIME minus the clock, ns.
@@ -48,8 +48,8 @@ struct NodeClocks {
     /// First and last BOOTTIME that was read, ns.
     first: i64,
     last: i64,
-    monotonic: Vec<RealtimeStep>,
-    realtime: Vec<RealtimeStep>,
+    monotonic: Vec<BoottimeOffset>,
+    realtime: Vec<BoottimeOffset>,
 }
 
 /// Clocks of all nodes that have shards.
@@ -106,11 +106,11 @@ impl JobExtent {
 }
 
 /// Combines successive readings with the same offset.
-fn steps(mut readings: Vec<RealtimeStep>) -> Vec<RealtimeStep> {
+fn steps(mut readings: Vec<BoottimeOffset>) -> Vec<BoottimeOffset> {
     readings.sort_unstable();
-    let mut steps: Vec<RealtimeStep> = Vec::new();
+    let mut steps: Vec<BoottimeOffset> = Vec::new();
     for reading in readings {
-        let is_the_same = |last: &&mut RealtimeStep| {
+        let is_the_same = |last: &&mut BoottimeOffset| {
             reading.offset.saturating_sub(last.offset).saturating_abs()
                 <= SAME_OFFSET_NS.saturating_add(last.bracket).saturating_add(reading.bracket)
         };
@@ -143,7 +143,7 @@ fn is_nameless(node: &Node) -> bool {
 
 /// Returns the BOOTTIME at which a clock showed a time. If the clock was set back and showed a time twice, returns
 /// the first BOOTTIME.
-pub(crate) fn to_boottime(steps: &[RealtimeStep], time: i64) -> i64 {
+pub(crate) fn to_boottime(steps: &[BoottimeOffset], time: i64) -> i64 {
     let next = |place: usize| steps.get(place + 1).map_or(i64::MAX, |next| next.from);
     let mut all = steps.iter().enumerate().map(|(place, step)| (place, time.saturating_add(step.offset)));
     let found = all.find(|(place, boottime)| *boottime < next(*place));
@@ -158,7 +158,7 @@ impl NodeClocks {
         }
         let of = |(domain, sets): (&ClockDomain, Vec<&ClockSet>)| {
             let process = shard.processes.values().find(|process| process.domain == *domain);
-            let step = |set: &&ClockSet, clock: i64| RealtimeStep {
+            let step = |set: &&ClockSet, clock: i64| BoottimeOffset {
                 from: set.boottime,
                 offset: set.boottime.saturating_sub(clock),
                 bracket: set.bracket.max(0),
@@ -181,12 +181,12 @@ impl NodeClocks {
         }
         (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
         let both =
-            |a: &mut Vec<RealtimeStep>, b: Vec<RealtimeStep>| *a = steps(a.drain(..).chain(b).collect());
+            |a: &mut Vec<BoottimeOffset>, b: Vec<BoottimeOffset>| *a = steps(a.drain(..).chain(b).collect());
         both(&mut self.monotonic, other.monotonic);
         both(&mut self.realtime, other.realtime);
     }
 
-    fn steps(&self, clock: Clock) -> &[RealtimeStep] {
+    fn steps(&self, clock: Clock) -> &[BoottimeOffset] {
         match clock {
             Clock::Boottime => &[],
             Clock::Monotonic => &self.monotonic,
@@ -309,7 +309,7 @@ impl HostClocks {
     }
 
     /// Returns the offsets from a clock to the BOOTTIME of its domain; empty if they are unknown or not needed.
-    pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[RealtimeStep] {
+    pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[BoottimeOffset] {
         self.nodes.get(domain).map_or(&[], |known| known.steps(clock))
     }
 
@@ -361,8 +361,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    fn reading(from: i64, offset: i64) -> RealtimeStep {
-        RealtimeStep { from: from * SECOND, offset, bracket: 100 }
+    fn reading(from: i64, offset: i64) -> BoottimeOffset {
+        BoottimeOffset { from: from * SECOND, offset, bracket: 100 }
     }
 
     #[test]

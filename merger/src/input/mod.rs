@@ -15,7 +15,7 @@ pub(crate) mod survey;
 mod vanished;
 
 pub(crate) use expand::{BuiltinString, REGIONS, SAMPLES};
-pub(crate) use host_clocks::{HostClocks, RealtimeStep, to_boottime};
+pub(crate) use host_clocks::{BoottimeOffset, HostClocks, to_boottime};
 pub(crate) use opened::{
     InputTables, OpenInput, StringMap, StringPieces, block_rows, needed_rows, shard_source_id, shard_strings,
     text_of,

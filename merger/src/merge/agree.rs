@@ -98,9 +98,9 @@ fn agree_on_memory(
 ) -> Result<MemoryBudget, Failure> {
     if comm.size() > 1 {
         // Hashes distribute the strings evenly over the ranks.
-        let asked: u64 =
+        let all_strings: u64 =
             all_gather_counts(comm, &[inputs.strings.len()])?.iter().map(|counts| counts[0]).sum();
-        inputs.memory.asked = asked / comm.size() as u64 + 1;
+        inputs.memory.owned_strings = all_strings / comm.size() as u64 + 1;
         agree_on_result(comm, args.memory.check(inputs.memory, (1, 1)))?;
     }
     Ok(args.memory.without(inputs.memory))

@@ -156,7 +156,7 @@ fn first_report(
     let mut report = MergeReport::new(plan, &inputs.schema, &agreed.clocks, found);
     report.strings = (agreed.strings.before, agreed.strings.distinct);
     report.rows_read = row_counts(&inputs.schema, &found.rows_read);
-    report.is_database = args.form() == OutputFormat::Rocpd;
+    report.is_database = args.output_format() == OutputFormat::Rocpd;
     report.note_if_empty(&found.rows_read);
     match plan.only_previous_merge() {
         Some(previous) => report.adopt_results(previous),
@@ -207,7 +207,8 @@ fn check_size(
         totals: &agreed.numbering.totals,
         sets: agreed.sets.all.len() as u64,
     };
-    report.planned_bytes = with_converted(planned_bytes(comm, &inputs.content, numbers)?, args.form());
+    report.planned_bytes =
+        with_converted(planned_bytes(comm, &inputs.content, numbers)?, args.output_format());
     let note = broadcast_result(comm, || {
         let fits = job.limit.check(report.planned_bytes, &report.output);
         match args.dry_run {

@@ -68,7 +68,7 @@ pub(super) fn seal(
         progress.phase("verify");
         broadcast_result(comm, || report.verified(verify(path, schema, sets.all.len(), &counts.accounts)?))?;
     }
-    if args.form() == OutputFormat::Rpd {
+    if args.output_format() == OutputFormat::Rpd {
         progress.phase("rpd");
         broadcast_result(comm, || {
             let left_out = legacy::replace_by_rpd(path, &output.converted_path(), report.verify.as_mut())?;

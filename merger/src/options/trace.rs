@@ -64,7 +64,7 @@ pub enum AutoSplit {
 
 impl MergeArgs {
     /// Returns the format of the output.
-    pub fn form(&self) -> OutputFormat {
+    pub fn output_format(&self) -> OutputFormat {
         let trace = &self.trace;
         let is_trace = trace.split_option().is_some() || trace.opener().is_some();
         self.format.unwrap_or(if is_trace { OutputFormat::Perfetto } else { OutputFormat::Rocpd })
@@ -98,7 +98,7 @@ impl MergeArgs {
 
     /// Checks whether options contradict each other, as far as possible without the inputs.
     pub fn check(&self) -> Result<(), Failure> {
-        if self.form() == OutputFormat::Rpd && self.layout == TableLayout::Partitioned {
+        if self.output_format() == OutputFormat::Rpd && self.layout == TableLayout::Partitioned {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::usage(why.to_owned()));
         }
@@ -111,7 +111,7 @@ impl MergeArgs {
 
     /// Returns the requested trace; `None` if a database is requested. Fails if options contradict each other.
     pub fn trace_request(&self) -> Result<Option<TraceRequest>, Failure> {
-        let format = match self.form() {
+        let format = match self.output_format() {
             OutputFormat::Perfetto => TraceFormat::Perfetto,
             OutputFormat::ChromeJson => TraceFormat::ChromeJson,
             database => {

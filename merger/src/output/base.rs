@@ -47,7 +47,7 @@ impl BaseFile {
             writer.commit().map_err(write_failure)?;
         }
         let shared = all_gather_counts(comm, &[u64::from(pages)])?;
-        let pages = u32::try_from(shared[0][0]).map_err(Failure::message)?;
+        let pages = u32::try_from(shared[0][0]).map_err(Failure::damaged_message)?;
         Ok(BaseFile { roots, next_page: LogicalPage::behind(pages) })
     }
 }

@@ -75,7 +75,7 @@ impl LeafIndex {
 
     /// Deserializes an index that `to_bytes` wrote.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<LeafIndex, Failure> {
-        LeafIndex::parse(bytes).ok_or_else(|| Failure::message("an index of leaves is cut"))
+        LeafIndex::parse(bytes).ok_or_else(|| Failure::damaged_message("an index of leaves is cut"))
     }
 
     fn parse(bytes: &[u8]) -> Option<LeafIndex> {

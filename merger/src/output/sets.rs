@@ -195,7 +195,7 @@ fn add_nodes(
     let Some(rows) = nodes.rows() else { return Ok(0) };
     let mut written = 0;
     for id in node_ids(source, nodes) {
-        let row = usize::try_from(id - 1).map_err(Failure::message)?;
+        let row = usize::try_from(id - 1).map_err(Failure::damaged_message)?;
         written += writer.append_to(set, &rows.portion(row..row + 1)).map_err(write_failure)?;
     }
     Ok(written)

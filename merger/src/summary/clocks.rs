@@ -2,7 +2,7 @@
 
 use crate::agree::findings::JobFindings;
 use crate::agree::job_clocks::JobClocks;
-use crate::input::RealtimeStep;
+use crate::input::BoottimeOffset;
 use crate::input::host_clocks::MERGED_TIME_NAMESPACE;
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_console::wording::rank_ranges;
@@ -82,7 +82,7 @@ pub struct ClockConversion {
 }
 
 impl ClockConversion {
-    fn of((clock, steps): (Clock, &[RealtimeStep]), method: AlignMethod) -> ClockConversion {
+    fn of((clock, steps): (Clock, &[BoottimeOffset]), method: AlignMethod) -> ClockConversion {
         let is_wall = clock == Clock::Realtime && method == AlignMethod::RealtimeAnchors;
         ClockConversion {
             by_wall_clocks: is_wall && steps.is_empty(),

@@ -63,7 +63,7 @@ fn gather_on_rank_0<T: Serialize + for<'a> Deserialize<'a>>(
     if comm.rank() != 0 {
         return Ok(Vec::new());
     }
-    messages.iter().map(|message| wire::decode_message(message).map_err(Failure::message)).collect()
+    messages.iter().map(|message| wire::decode_message(message).map_err(Failure::damaged_message)).collect()
 }
 
 #[derive(Serialize)]

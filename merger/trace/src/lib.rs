@@ -135,7 +135,7 @@ fn gather_histogram(comm: &impl Comm, own: TimeHistogram) -> Result<TimeHistogra
             outgoing[comm.rank() - step] = wire::encode(&sum);
         }
         for message in comm.all_to_all(outgoing).iter().filter(|message| !message.is_empty()) {
-            sum.join(wire::decode_message(message).map_err(Failure::message)?);
+            sum.join(wire::decode_message(message).map_err(Failure::damaged_message)?);
         }
         step *= 2;
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Returns the output path for these inputs. Removes from the inputs an existing output file, and what a killed merge
 /// left beside it. Fails if such a file is a real input: named by the user, or not left by a merge.
 pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<PathBuf, Failure> {
-    let name = match args.form() {
+    let name = match args.output_format() {
         OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
         OutputFormat::Rpd => DEFAULT_RPD,
     };
