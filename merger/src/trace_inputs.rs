@@ -9,6 +9,7 @@ use crate::partial_output::PartialOutput;
 use crate::summary::{MergeReport, NotUsed};
 use rpd_clocks::AlignChoice;
 use rpd_comm::{Comm, agree_on_result, broadcast_result};
+use rpd_output_file::require_utf8;
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, PhaseTime, Progress};
 use rpd_foreign::Format;
@@ -51,7 +52,10 @@ pub(crate) fn trace(
     progress.phase("plan");
     let (output, files, unused) = broadcast_result(comm, || {
         let (found, unused) = find_all(&args.inputs)?;
-        Ok((args.output.clone().unwrap_or(found.output_folder), found.files, unused))
+        let output = args.output.clone().unwrap_or(found.output_folder);
+        // A path that is not UTF-8 cannot be sent to the other ranks.
+        require_utf8(&output)?;
+        Ok((output, found.files, unused))
     })?;
     let place = TraceFiles::begin(comm, order, &output, args.force)?;
     let direct = broadcast_result(comm, || {

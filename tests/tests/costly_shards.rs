@@ -68,7 +68,7 @@ fn marks_of_claimed_threads_are_merged_on_one_track() {
 }
 
 #[test]
-fn stack_ids_to_be_numbered_anew_in_many_blocks_cost_bounded_memory() {
+fn stack_ids_to_be_renumbered_in_many_blocks_cost_bounded_memory() {
     let run = RunFolder::new(&config());
     // 26 million distinct huge stack ids in a few kilobytes.
     let events: Vec<_> = (0..400)
@@ -83,7 +83,7 @@ fn stack_ids_to_be_numbered_anew_in_many_blocks_cost_bounded_memory() {
     let job = rpd_merge().args(["--dry-run", "--threads", "2"]).arg(&run.path);
     let outcome = job.address_space(2 << 30).run();
     assert_eq!(outcome.code(), Some(2), "{outcome}");
-    assert!(outcome.stderr.contains("stack ids that have to be numbered anew"), "{outcome}");
+    assert!(outcome.stderr.contains("stack ids that have to be renumbered"), "{outcome}");
     assert!(outcome.stderr.contains("or leave that input out"), "{outcome}");
 }
 
