@@ -4,12 +4,12 @@ use super::files::FileFrame;
 use super::item::EventCounts;
 use super::outcome::TraceOutcome;
 use super::output_files::TraceFiles;
-use rpd_comm::Comm;
+use rpd_comm::{Comm, gather_values};
 use rpd_console::wording::rank_list;
 use rpd_console::{Failure, WallClock};
 use rpd_files::{create_output, open_input};
 use rpd_run::RunDatabase;
-use rpd_shard::record::{Selection, wire};
+use rpd_shard::record::Selection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,7 +35,7 @@ pub(super) struct FileFacts {
 
 /// Gathers the facts of all files on rank 0, in the order of the files. Other ranks get an empty list.
 pub(super) fn gather_files(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<FileFacts>, Failure> {
-    let mut facts: Vec<FileFacts> = gather_on_rank_0(comm, &own)?.into_iter().flatten().collect();
+    let mut facts: Vec<FileFacts> = gather_values(comm, own)?.into_iter().flatten().collect();
     facts.sort_by_key(|file| file.window);
     Ok(facts)
 }
@@ -43,27 +43,14 @@ pub(super) fn gather_files(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<
 /// Gathers on rank 0 the job's ranks with items in each file.
 pub(super) fn gather_ranks(
     comm: &impl Comm,
-    own: &BTreeMap<u32, Selection>,
+    own: BTreeMap<u32, Selection>,
 ) -> Result<BTreeMap<u32, Selection>, Failure> {
     let mut all: BTreeMap<u32, Selection> = BTreeMap::new();
-    for (window, theirs) in gather_on_rank_0(comm, own)?.into_iter().flatten() {
+    for (window, theirs) in gather_values(comm, own)?.into_iter().flatten() {
         let ranks = all.entry(window).or_default();
         *ranks = Selection::of(ranks.ranks.iter().chain(&theirs.ranks).copied());
     }
     Ok(all)
-}
-
-fn gather_on_rank_0<T: Serialize + for<'a> Deserialize<'a>>(
-    comm: &impl Comm,
-    own: &T,
-) -> Result<Vec<T>, Failure> {
-    let mut outgoing = vec![Vec::new(); comm.size()];
-    outgoing[0] = wire::encode(own);
-    let messages = comm.all_to_all(outgoing);
-    if comm.rank() != 0 {
-        return Ok(Vec::new());
-    }
-    messages.iter().map(|message| wire::decode_message(message).map_err(Failure::damaged_message)).collect()
 }
 
 #[derive(Serialize)]
@@ -146,11 +133,13 @@ pub(super) struct StoredIndex {
     pub(super) files: Vec<StoredEntry>,
 }
 
-/// A file in an index.
+/// A file in an index. Only the name is needed to replace the file.
 #[derive(Deserialize)]
 pub(super) struct StoredEntry {
     pub(super) name: String,
+    #[serde(default)]
     pub(super) from_ns: i64,
+    #[serde(default)]
     pub(super) to_ns: i64,
     #[serde(default)]
     pub(super) ranks: String,

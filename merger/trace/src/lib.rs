@@ -104,7 +104,7 @@ pub fn draw_trace(
     let count = windows.len();
     let path = |number: usize| output.work_folder().join(output.target().name(number, count));
     let files = files::write_files(comm, &frame, (&encoded.pieces, &encoded.spool), &parts, &path)?;
-    let ranks = index::gather_ranks(comm, &units.ranks_of_files(&encoded.pieces))?;
+    let ranks = index::gather_ranks(comm, units.ranks_of_files(&encoded.pieces))?;
     let mut facts = units::gather_facts(comm, &encoded)?;
     facts.add(&rows.unselected());
     let mut outcome = TraceOutcome::new(output.target().path(), &frame, &parts, &facts);
