@@ -504,7 +504,7 @@ mod tests {
             faults,
             [
                 "collective 2 on comm 0: rank 1 calls MPI_Allreduce of 128, rank 0 calls MPI_Allreduce of 64",
-                "collective 3 on comm 0, MPI_Allreduce of 64: not recorded of rank 0",
+                "collective 3 on comm 0, MPI_Allreduce of 64: not recorded for rank 0",
             ]
         );
     }
@@ -562,6 +562,6 @@ mod tests {
         }
         let (counts, faults, timed) = outcome(&job, 1, 1 << 20);
         assert_eq!((counts.matched, counts.contradicted, timed.len()), (1, 1, 1));
-        assert!(faults[0].contains("rank 0 left it before rank 1 came"), "{faults:?}");
+        assert!(faults[0].contains("rank 0 left before rank 1, on the same node, entered"), "{faults:?}");
     }
 }
