@@ -170,24 +170,17 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> Certa
     let seconds = certain.first().zip(certain.last()).map_or(0.0, |(a, b)| (b.x - a.x) / SECOND);
     // If the bounds exclude every constant rate, the rate has changed, and its variance is not reliable alone.
     let least = if is_rate_known { MIN_RATE_ERROR } else { wander(track, seconds) };
-    // The rate is uncertain where nothing was observed, for example before the node that probes has started.
-    let growth_at = |x: f64| {
-        let after = track.knots.partition_point(|k| k.x <= x);
-        let around = track.knots.iter().skip(after.saturating_sub(1)).take(2);
-        MAX_DEVIATIONS * around.map(|k| k.rate_var).fold(0.0, f64::max).sqrt() + least
-    };
+    let growths: Vec<f64> =
+        track.knots.iter().map(|knot| MAX_DEVIATIONS * knot.rate_var.sqrt() + least).collect();
     let allowed =
         |wanted: usize| Rates::allowed(track, certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x)));
     let pieces = if is_rate_known { 0 } else { track.steps.len() + 1 };
     let rates: Vec<Option<Rates>> = (0..pieces).map(allowed).collect();
     let mut at_knots = vec![(f64::NEG_INFINITY, f64::INFINITY); track.knots.len()];
-    let widen = |bound: &mut Bound, x: f64| {
+    let widen = |bound: &mut Bound, x: f64, growth: f64| {
         let dt = (x - bound.x) / SECOND;
         let (low, high) = match rates.get(piece(x)).and_then(Option::as_ref) {
-            None => {
-                let most = growth_at(bound.x).max(growth_at(x)) * dt.abs();
-                (-most, most)
-            }
+            None => (-growth * dt.abs(), growth * dt.abs()),
             Some(rates) => {
                 let moved = track.at(x).y - track.at(bound.x).y;
                 let (a, b) = (rates.low * dt - moved, rates.high * dt - moved);
@@ -210,12 +203,15 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> Certa
         let passed = |x: f64, knot: f64| if backwards { x >= knot } else { x <= knot };
         for i in order {
             let x = track.knots[i].x;
+            // The rate is uncertain where nothing was observed, for example before the node that probes has started.
+            let previous = if backwards { i + 1 } else { i.wrapping_sub(1) };
+            let growth = growths.get(previous).map_or(growths[i], |growth| growth.max(growths[i]));
             let mut take = |carried: &mut Bound, b: &Bound| {
                 if piece(b.x) != in_piece {
                     in_piece = piece(b.x);
                     *carried = open;
                 }
-                widen(carried, b.x);
+                widen(carried, b.x, growth);
                 carried.low = carried.low.max(b.low);
                 carried.high = carried.high.min(b.high);
             };
