@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! host/           this node: its clocks, CPUs and memory, and names that one process holds
-//! launcher/       run and rank, from the launcher's variables
+//! launcher/       run and rank, from variables of the job's launcher (mpirun, srun)
 //! run_folder      the folder of a run, below a root that other users may write to
 //! log             warnings of a rank, in its log or on stderr
 //! shard_output/   rows in, shard out: one thread

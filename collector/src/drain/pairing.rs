@@ -17,7 +17,7 @@ const MAX_OPEN_SPANS: usize = 1 << 18;
 
 /// Open ranges and calls of a thread, outermost first.
 #[derive(Default)]
-pub(super) struct ThreadLog {
+pub(super) struct ThreadSpans {
     open: Vec<OpenSpan>,
 }
 
@@ -43,7 +43,7 @@ enum OpenKind {
 
 /// State that the threads of a process share.
 #[derive(Default)]
-pub(super) struct ProcessLog {
+pub(super) struct ProcessPairing {
     /// Number of the process in the shard.
     source: u32,
     /// Number of stack ids that were assigned.
@@ -65,16 +65,16 @@ pub(super) struct ProcessLog {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RejectedRecord;
 
-impl ProcessLog {
-    pub(super) fn new(source: u32) -> ProcessLog {
-        ProcessLog { source, ..ProcessLog::default() }
+impl ProcessPairing {
+    pub(super) fn new(source: u32) -> ProcessPairing {
+        ProcessPairing { source, ..ProcessPairing::default() }
     }
 
     /// Applies one record of a thread. Emits the rows that are complete.
     #[inline]
     pub(super) fn apply(
         &mut self,
-        log: &mut ThreadLog,
+        log: &mut ThreadSpans,
         thread: i64,
         record: RingRecord<'_>,
         out: &mut RowOutbox,
@@ -171,7 +171,7 @@ impl ProcessLog {
         Ok(())
     }
 
-    fn begin(&mut self, log: &ThreadLog, thread: i64, start: i64, name: NameId) -> EventSpan {
+    fn begin(&mut self, log: &ThreadSpans, thread: i64, start: i64, name: NameId) -> EventSpan {
         self.stacks += 1;
         let parent = log.open.last().map_or(0, |open| open.span.stack);
         EventSpan { source: self.source, thread, start, end: None, name, stack: self.stacks, parent }
@@ -181,8 +181,9 @@ impl ProcessLog {
         EventSpan { source: self.source, thread, start, end: None, name: NameId(0), stack: 0, parent: 0 }
     }
 
-    /// Makes a span for an action of the innermost call, with the stack id and parent of that call.
-    fn in_call(&mut self, log: &ThreadLog, thread: i64, time: i64, name: NameId) -> EventSpan {
+    /// Makes a span for an action in the innermost open range or call, with its stack id and parent; without one, with a
+    /// new stack id.
+    fn in_call(&mut self, log: &ThreadSpans, thread: i64, time: i64, name: NameId) -> EventSpan {
         match log.open.last() {
             Some(open) => EventSpan {
                 stack: open.span.stack,
@@ -240,7 +241,7 @@ impl ProcessLog {
 
     fn communicator(
         &mut self,
-        log: &ThreadLog,
+        log: &ThreadSpans,
         thread: i64,
         time: i64,
         name: NameId,
@@ -259,7 +260,7 @@ impl ProcessLog {
     }
 
     /// Ends a thread. Emits its open ranges and calls without an end.
-    pub(super) fn end_thread(&mut self, log: ThreadLog, out: &mut RowOutbox) {
+    pub(super) fn end_thread(&mut self, log: ThreadSpans, out: &mut RowOutbox) {
         for open in log.open {
             self.emit(open, None, out);
         }
@@ -291,7 +292,7 @@ impl ProcessLog {
     }
 }
 
-impl ThreadLog {
+impl ThreadSpans {
     fn push(&mut self, open: OpenSpan) -> Result<(), RejectedRecord> {
         if self.open.len() >= MAX_OPEN_SPANS {
             return Err(RejectedRecord);
@@ -386,7 +387,7 @@ mod tests {
     /// Applies the records of one thread and ends it. Returns its rows and the number of unmatched records.
     fn rows(log: &[RingRecord<'_>]) -> (Vec<Row>, usize) {
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
-        let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
+        let (mut process, mut thread) = (ProcessPairing::new(1), ThreadSpans::default());
         let unmatched =
             log.iter().filter(|record| process.apply(&mut thread, 1, **record, &mut out).is_err()).count();
         process.end_thread(thread, &mut out);
@@ -468,8 +469,8 @@ mod tests {
             ordinal,
         };
         let mut out = RowOutbox::new(ShardOutput::into_nothing());
-        let mut process = ProcessLog::new(1);
-        let (mut user, mut maker) = (ThreadLog::default(), ThreadLog::default());
+        let mut process = ProcessPairing::new(1);
+        let (mut user, mut maker) = (ThreadSpans::default(), ThreadSpans::default());
         // The ring of the thread that uses the first communicator is read first. The creation of the second
         // one was dropped.
         for (time, comm) in [(10, COMM_MADE + 1), (20, COMM_MADE + 2)] {

@@ -1,6 +1,6 @@
 //! The processes that have rings, and their identities.
 
-use super::pairing::ProcessLog;
+use super::pairing::ProcessPairing;
 use crate::host::{machine, process};
 use crate::launcher::{LauncherEnvironment, RankIdentity, SourceDefaults, detect_rank};
 use rpd_ring::header::{RingHeader, ThreadFacts};
@@ -18,7 +18,7 @@ const MAX_RECENTLY_ENDED: usize = 1024;
 /// A traced process.
 pub(super) struct TracedProcess {
     pub(super) process: Process,
-    pub(super) log: ProcessLog,
+    pub(super) log: ProcessPairing,
     /// Readable when the process has ended.
     pub(super) pidfd: Option<Arc<OwnedFd>>,
     /// The process sends no more threads and rows.
@@ -158,7 +158,7 @@ impl TracedProcesses {
         let number = number_at(self.all.len());
         let process = self.describe(number, pid, &facts, identity);
         let pidfd = process::open_pidfd(pid).map(Arc::new);
-        let log = ProcessLog::new(number);
+        let log = ProcessPairing::new(number);
         self.living.push(self.all.len());
         self.all.push(TracedProcess {
             process,
@@ -212,7 +212,7 @@ impl TracedProcess {
         self.process.environment = Vec::new();
         self.process.command = String::new();
         self.process.node = Node::default();
-        self.log = ProcessLog::default();
+        self.log = ProcessPairing::default();
         // Another process may have this number by now.
         (self.process.pid, self.own_pid) = (0, 0);
     }

@@ -6,7 +6,7 @@
 use super::CommandEnd;
 use super::listener::ArrivedMessage;
 use super::outbox::RowOutbox;
-use super::pairing::ThreadLog;
+use super::pairing::ThreadSpans;
 use super::processes::{EnteredThread, TracedProcesses};
 use super::wakeups::{WakeupThreads, WatchedRing};
 use crate::host::event_flag::EventFlag;
@@ -54,7 +54,7 @@ pub(super) struct RingDrain {
     out: RowOutbox,
     wakeups: WakeupThreads,
     /// Fill level of the fullest ring at the calls of producers since the last query.
-    called_fullness: Option<f32>,
+    wakeup_fullness: Option<f32>,
     /// The clocks at the start, until there is a shard for them.
     start_clocks: Option<ClockSet>,
     /// Reasons for threads without a ring that were printed.
@@ -73,7 +73,7 @@ struct ThreadRing {
     consumer: RingConsumer,
     /// Registration with a thread that waits for the producer's call; `None` if there is no such thread.
     watched: Option<WatchedRing>,
-    log: ThreadLog,
+    log: ThreadSpans,
     /// Index of its process.
     source: usize,
     /// Key of the row of the thread.
@@ -97,7 +97,7 @@ impl RingDrain {
                 rings: Vec::new(),
                 out,
                 wakeups: WakeupThreads::new(wake, Weak::clone(drain)),
-                called_fullness: None,
+                wakeup_fullness: None,
                 start_clocks,
                 warned_untraced: Vec::new(),
                 dropped: 0,
@@ -109,10 +109,10 @@ impl RingDrain {
     /// Requests a call from every producer. Returns `false` if a ring is so full already that its producer
     /// has called.
     pub(super) fn fall_asleep(&mut self) -> bool {
-        self.called_fullness = None;
+        self.wakeup_fullness = None;
         // Asks all of them, whatever the first ones return.
         let full = self.rings.iter().filter(|ring| !ring.consumer.fall_asleep()).count();
-        self.wakeups.expect_calls();
+        self.wakeups.expect_wakeups();
         full == 0
     }
 
@@ -122,14 +122,14 @@ impl RingDrain {
     }
 
     /// Reads every ring once, after the call of a producer.
-    pub(super) fn answer_call(&mut self) {
+    pub(super) fn answer_wakeup(&mut self) {
         let fullness = self.drain_all(BYTES_PER_TURN);
-        self.called_fullness = Some(self.called_fullness.map_or(fullness, |before| before.max(fullness)));
+        self.wakeup_fullness = Some(self.wakeup_fullness.map_or(fullness, |before| before.max(fullness)));
     }
 
     /// Returns the fill level of the fullest ring at the calls since the last query; `None` without a call.
-    pub(super) fn take_called_fullness(&mut self) -> Option<f32> {
-        self.called_fullness.take()
+    pub(super) fn take_wakeup_fullness(&mut self) -> Option<f32> {
+        self.wakeup_fullness.take()
     }
 
     /// Whether there is no ring.
@@ -243,7 +243,7 @@ impl RingDrain {
         self.rings.push(ThreadRing {
             consumer,
             watched,
-            log: ThreadLog::default(),
+            log: ThreadSpans::default(),
             source: at,
             thread,
             tid: facts.tid,

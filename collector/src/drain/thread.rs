@@ -53,7 +53,7 @@ impl CollectingThread {
             }
             self.take_in();
             let mut drain = lock(&self.drain);
-            let fullness = drain.drain_all(BYTES_PER_TURN).max(drain.take_called_fullness().unwrap_or(0.0));
+            let fullness = drain.drain_all(BYTES_PER_TURN).max(drain.take_wakeup_fullness().unwrap_or(0.0));
             if let Some(signal) = warned {
                 drain.sync(signal);
                 sent = Instant::now();

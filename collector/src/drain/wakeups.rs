@@ -97,7 +97,7 @@ impl WakeupThreads {
     }
 
     /// Starts waiting for calls again. Must be called after the rings record that their consumer sleeps.
-    pub(super) fn expect_calls(&self) {
+    pub(super) fn expect_wakeups(&self) {
         for waiter in &self.waiters {
             if waiter.has_reported.swap(false, AcqRel) {
                 waiter.notice.change();
@@ -139,7 +139,7 @@ impl Waiter {
                 // Starts the thread first, so that both may begin at once.
                 self.wake.set();
                 if let Some(drain) = self.drain.upgrade() {
-                    lock(&drain).answer_call();
+                    lock(&drain).answer_wakeup();
                 }
                 continue;
             }
@@ -194,7 +194,7 @@ mod tests {
             consumer.wake_up();
         }
         assert!(rings.iter().all(|(_, consumer)| consumer.fall_asleep()));
-        threads.expect_calls();
+        threads.expect_wakeups();
     }
 
     /// Every ring wakes the sleeper, once per sleep, while rings come and go in any order.
@@ -245,7 +245,7 @@ mod tests {
             let (producer, consumer) = ring();
             let watched = threads.watch(consumer.wakeup());
             producer.memory()[72].store(nonsense, std::sync::atomic::Ordering::SeqCst);
-            threads.expect_calls();
+            threads.expect_wakeups();
             let _ = is_woken(&wake, 50);
             assert!(!is_woken(&wake, 50), "{nonsense}");
             drop(watched);

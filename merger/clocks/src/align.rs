@@ -4,7 +4,7 @@ use super::certain_bounds::{CertainBounds, bounds};
 use super::collectives::{self, ExitHabits, habits};
 use super::disconnected::join_parts;
 use super::fit::{ClockStep, DomainFit, ErrorKnot};
-use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::links::{ClockLink, OrderedDomains, DomainPair, LinkKind};
 use super::locate::{DomainTrack, TrackCorrection, locate};
 use super::method::AlignMethod;
 use super::observations::{AlignChoice, ClockObservations};
@@ -44,7 +44,7 @@ pub fn align(observations: &ClockObservations, by: AlignChoice) -> Vec<DomainFit
 fn by_sources(observations: &ClockObservations, by_probes: bool, by_collectives: bool) -> Vec<DomainFit> {
     let mut fits = vec![DomainFit::default(); observations.domains.len()];
     if by_probes || by_collectives {
-        let Some(domains) = DomainGraph::new(observations) else { return fits };
+        let Some(domains) = OrderedDomains::new(observations) else { return fits };
         let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
         for (place, &position) in domains.position.iter().enumerate() {
             // Bridges have no fit.
@@ -72,7 +72,7 @@ struct Estimate {
 impl Estimate {
     fn new(
         observations: &ClockObservations,
-        domains: &DomainGraph,
+        domains: &OrderedDomains,
         by_probes: bool,
         by_collectives: bool,
     ) -> Estimate {
@@ -148,7 +148,7 @@ impl Estimate {
     }
 
     /// Returns the fit of the domain at a place; `None` if neither source reaches it.
-    fn fit(&self, place: usize, domains: &DomainGraph) -> Option<DomainFit> {
+    fn fit(&self, place: usize, domains: &OrderedDomains) -> Option<DomainFit> {
         let located = self.located.get(place)?.as_ref().filter(|l| !l.track.knots.is_empty())?;
         let is_used =
             |kind| self.compared[place] || located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
@@ -251,7 +251,7 @@ fn together(
         };
         // The end that was located through the other one.
         let ends = [link.u, link.v].map(|d| source[d].as_ref());
-        let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
+        let child = ends.into_iter().flatten().max_by_key(|l| l.order);
         TrackCorrection { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
     };
     let corrections = links.iter().enumerate().map(correction).collect();
@@ -276,7 +276,7 @@ fn thinned(track: &ClockTrack) -> Vec<(usize, &TrackKnot)> {
 /// Conversion from a domain's BOOTTIME to the reference's, through both RAW clocks.
 struct Convert<'a> {
     place: usize,
-    domains: &'a DomainGraph,
+    domains: &'a OrderedDomains,
     track: &'a ClockTrack,
 }
 

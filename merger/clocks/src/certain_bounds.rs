@@ -2,7 +2,7 @@
 //! sent, and no rank leaves a collective before the ranks that it waits for have entered.
 
 use super::collectives::ComparableCollective;
-use super::links::{ClockLink, DomainGraph};
+use super::links::{ClockLink, OrderedDomains};
 use super::locate::DomainTrack;
 use super::observations::{BurstTimes, CollectiveObservation, WaitRelation};
 use super::probes::READING_ERROR_NS;
@@ -55,18 +55,18 @@ pub(super) fn bounds(
     links: &[ClockLink],
     bursts: &[BurstTimes],
     (comparable, observed): (&[ComparableCollective], &[CollectiveObservation]),
-    domains: &DomainGraph,
+    domains: &OrderedDomains,
 ) -> Vec<CertainBounds> {
     let mut orders: Vec<Vec<Order>> = located.iter().map(|_| Vec::new()).collect();
-    let rank = |domain: usize| located[domain].as_ref().map_or(usize::MAX, |l| l.rank);
+    let order_of = |domain: usize| located[domain].as_ref().map_or(usize::MAX, |l| l.order);
     let mut add = |order: Order| {
         let (a, b) = (order.earlier.0, order.later.0);
-        if a != b && rank(a) != usize::MAX && rank(b) != usize::MAX {
-            orders[if rank(a) > rank(b) { a } else { b }].push(order);
+        if a != b && order_of(a) != usize::MAX && order_of(b) != usize::MAX {
+            orders[if order_of(a) > order_of(b) { a } else { b }].push(order);
         }
     };
     for collective in comparable.iter().filter(|collective| collective.is_sure) {
-        let Some(hub) = collective.intervals.iter().min_by_key(|g| rank(g.domain)) else { continue };
+        let Some(hub) = collective.intervals.iter().min_by_key(|g| order_of(g.domain)) else { continue };
         for interval in &collective.intervals {
             for (first, second) in [(hub, interval), (interval, hub)] {
                 let (earlier, later) = ((first.domain, first.enter), (second.domain, second.first_exit));
@@ -76,8 +76,8 @@ pub(super) fn bounds(
     }
     observed.iter().for_each(|collective| rooted(collective, domains, &mut add));
     bursts.iter().for_each(|burst| probed(burst, domains, &mut add));
-    let mut by_located_order: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
-    by_located_order.sort_by_key(|&d| rank(d));
+    let mut by_located_order: Vec<usize> = (0..located.len()).filter(|&d| order_of(d) != usize::MAX).collect();
+    by_located_order.sort_by_key(|&d| order_of(d));
     let mut bounds = vec![CertainBounds::default(); located.len()];
     for &domain in by_located_order.iter().skip(1) {
         let order_bounds = order_bounds(domain, &orders[domain], located, &bounds);
@@ -93,7 +93,7 @@ pub(super) fn bounds(
 }
 
 /// Adds the orders that follow from a collective with a root.
-fn rooted(collective: &CollectiveObservation, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
+fn rooted(collective: &CollectiveObservation, domains: &OrderedDomains, add: &mut impl FnMut(Order)) {
     let (root, all_of_root) = match collective.waits {
         WaitRelation::AllOfRoot(root) => (root, true),
         WaitRelation::RootOfAll(root) => (root, false),
@@ -114,7 +114,7 @@ fn rooted(collective: &CollectiveObservation, domains: &DomainGraph, add: &mut i
 }
 
 /// Adds the orders that follow from probes at their own times: a packet arrives after it was sent.
-fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
+fn probed(burst: &BurstTimes, domains: &OrderedDomains, add: &mut impl FnMut(Order)) {
     let (Some((from, prober)), Some((to, answerer))) = (domains.get(burst.from), domains.get(burst.to))
     else {
         return;

@@ -3,7 +3,7 @@
 //! All ranks leave when the last one has entered, so exits of two domains are comparable. Entries are not: they
 //! are as far apart as the work of the ranks.
 
-use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::links::{ClockLink, OrderedDomains, DomainPair, LinkKind};
 use super::locate::DomainTrack;
 use super::observations::{CollectiveObservation, WaitRelation};
 use super::probes::READING_ERROR_NS;
@@ -62,7 +62,7 @@ pub(super) struct DomainInterval {
 /// Returns the collectives whose exits can be compared.
 pub(super) fn comparable_collectives(
     observed: &[CollectiveObservation],
-    domains: &DomainGraph,
+    domains: &OrderedDomains,
 ) -> Vec<ComparableCollective> {
     let comparable = |observed: &CollectiveObservation| {
         let is_sure = observed.waits == WaitRelation::AllOfAll;
@@ -213,7 +213,7 @@ fn half_or_more(count: usize, share: f64) -> f64 {
 pub(super) fn links(
     collectives: &[ComparableCollective],
     habits: Option<&ExitHabits>,
-    domains: &DomainGraph,
+    domains: &OrderedDomains,
 ) -> Vec<ClockLink> {
     let levels = levels(collectives, domains);
     let mut by_ends: BTreeMap<(usize, usize), Vec<Exits>> = BTreeMap::new();
@@ -244,7 +244,7 @@ pub(super) fn links(
 }
 
 /// Returns the number of links between each domain and the reference.
-fn levels(collectives: &[ComparableCollective], domains: &DomainGraph) -> Vec<usize> {
+fn levels(collectives: &[ComparableCollective], domains: &OrderedDomains) -> Vec<usize> {
     let count = domains.clocks.len();
     let mut levels = vec![usize::MAX; count];
     levels[domains.reference] = 0;

@@ -50,7 +50,7 @@ impl ClockLink {
 }
 
 /// The domains, sorted so that their order does not depend on that of the inputs, with the clocks of each.
-pub(super) struct DomainGraph {
+pub(super) struct OrderedDomains {
     /// Place of each index of the observations.
     pub(super) place: Vec<usize>,
     /// Index in the observations of each place.
@@ -61,9 +61,9 @@ pub(super) struct DomainGraph {
     pub(super) reference: usize,
 }
 
-impl DomainGraph {
+impl OrderedDomains {
     /// Returns `None` if the reference is not among the domains.
-    pub(super) fn new(observations: &ClockObservations) -> Option<DomainGraph> {
+    pub(super) fn new(observations: &ClockObservations) -> Option<OrderedDomains> {
         let (own, bridges) = (&observations.domains, &observations.bridges);
         let count = own.len() + bridges.len();
         let mut position: Vec<usize> = (0..count).collect();
@@ -97,7 +97,7 @@ impl DomainGraph {
             OnNode::new(sets, earliest[p].unwrap_or(0))
         });
         let clocks = clocks.collect();
-        Some(DomainGraph { reference: *place.get(observations.reference)?, place, position, clocks })
+        Some(OrderedDomains { reference: *place.get(observations.reference)?, place, position, clocks })
     }
 
     /// Returns the place and the clocks of an index of the observations.

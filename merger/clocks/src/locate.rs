@@ -30,7 +30,7 @@ pub(super) struct DomainTrack {
     /// Number of blocks of collectives on its own links that probes refute, and of all blocks.
     pub(super) refuted: (usize, usize),
     /// Number of domains that were located before it.
-    pub(super) rank: usize,
+    pub(super) order: usize,
 }
 
 /// Returns the tracks of all domains that links reach. `corrections` are one per link. Collectives that `probed`
@@ -43,7 +43,7 @@ pub(super) fn locate(
     probed: Option<&ProbedLinks<'_>>,
 ) -> Vec<Option<DomainTrack>> {
     let mut located: Vec<Option<DomainTrack>> = vec![None; count];
-    let mut rank = 0;
+    let mut order = 0;
     let mut of_domain: Vec<Vec<usize>> = vec![Vec::new(); count];
     for (i, link) in links.iter().enumerate() {
         of_domain[link.u].push(i);
@@ -60,7 +60,7 @@ pub(super) fn locate(
         leverage: Vec::new(),
         samples: 0,
         refuted: (0, 0),
-        rank,
+        order,
     });
     cost[reference] = 0.0;
     let mut newest = reference;
@@ -74,13 +74,13 @@ pub(super) fn locate(
         let open = (0..count).filter(|&d| located[d].is_none() && !lost[d] && cost[d] < f64::INFINITY);
         let Some(next) = open.min_by(|&a, &b| cost[a].total_cmp(&cost[b])) else { return located };
         let own = (&of_domain[next][..], links, corrections);
-        located[next] = place(next, rank + 1, own, noise, probed, &located);
+        located[next] = place(next, order + 1, own, noise, probed, &located);
         if located[next].is_none() {
             lost[next] = true;
             continue;
         }
         newest = next;
-        rank += 1;
+        order += 1;
     }
 }
 
@@ -96,7 +96,7 @@ fn expense(link: &ClockLink, scale: f64) -> f64 {
 /// domains.
 fn place(
     domain: usize,
-    rank: usize,
+    order: usize,
     (of_domain, links, corrections): (&[usize], &[ClockLink], &[TrackCorrection]),
     noise: LinkNoise,
     probed: Option<&ProbedLinks<'_>>,
@@ -159,7 +159,7 @@ fn place(
         knot.slack += theirs.slack;
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
-    Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank })
+    Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, order })
 }
 
 /// Returns the leverage of each link: its share of the weight of all samples, plus the leverage inherited from

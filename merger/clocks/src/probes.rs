@@ -1,6 +1,6 @@
 //! Turns probe bursts into pairs of times of two domains.
 
-use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::links::{ClockLink, OrderedDomains, DomainPair, LinkKind};
 use super::observations::BurstTimes;
 use super::robust;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Trips {
 }
 
 /// Returns a link for each pair of domains that probed each other.
-pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLink> {
+pub(super) fn links(bursts: &[BurstTimes], domains: &OrderedDomains) -> Vec<ClockLink> {
     let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
     for (ends, trips) in bursts.iter().filter_map(|burst| trips(burst, domains)) {
         by_ends.entry(ends).or_default().push(trips);
@@ -63,7 +63,7 @@ pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLi
 }
 
 /// Returns the plausible trips of a burst, from the point of view of the end with the lower place.
-fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), Trips)> {
+fn trips(burst: &BurstTimes, domains: &OrderedDomains) -> Option<((usize, usize), Trips)> {
     let (from, prober) = domains.get(burst.from)?;
     let (to, answerer) = domains.get(burst.to)?;
     if from == to || !prober.has_raw || !answerer.has_raw {

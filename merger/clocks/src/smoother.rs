@@ -5,7 +5,7 @@
 
 use super::links::LinkKind;
 use super::robust;
-use super::track::{ClockJump, ClockTrack, SECOND, TrackKnot};
+use super::track::{TrackStep, ClockTrack, SECOND, TrackKnot};
 
 /// One sample: when the domain's clock showed `x`, the reference was `y` ahead of it, ns, with a variance in
 /// ns^2.
@@ -377,7 +377,7 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         {
             let by = states[0].y - last.y - (last.rate + states[0].rate) / 2.0 * (begin.t - before.t);
             let (after, before) = (before.t * SECOND - before.around, first.t * SECOND + first.around);
-            track.steps.push(ClockJump { after, before, by });
+            track.steps.push(TrackStep { after, before, by });
         }
         track.knots.extend(states.iter().map(knot));
     }

@@ -7,7 +7,7 @@ pub(super) struct ClockTrack {
     /// Variance that the rate gains per second, (ns/s)^2/s.
     pub(super) walk: f64,
     /// Steps of y.
-    pub(super) steps: Vec<ClockJump>,
+    pub(super) steps: Vec<TrackStep>,
 }
 
 /// Estimated state at one time.
@@ -32,7 +32,7 @@ pub(super) struct TrackKnot {
 
 /// A step of a clock between two times.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClockJump {
+pub(super) struct TrackStep {
     /// The step is after this x.
     pub(super) after: f64,
     /// The step is before this x.

@@ -112,7 +112,7 @@ pub(super) struct LateCauses {
     pub(super) recorded_ns: i64,
     /// Number of ranks and number of nodes of the job.
     pub(super) sizes: (usize, usize),
-    /// Rank and wait time of the others for it, by participant, longest wait first.
+    /// Wait time of the others for each participant, longest first.
     pub(super) ranks: Vec<(Option<u32>, i64)>,
     /// Wait time of other ranks for the ranks of a node, by host.
     pub(super) nodes: BTreeMap<String, i64>,

@@ -51,7 +51,7 @@ const MAX_GROUPS: usize = 64;
 
 /// Interval in which the ranks of one domain were in a call, ns of its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct DomainInterval {
+pub(super) struct DomainCall {
     /// Index of the domain in the job.
     pub(super) domain: u32,
     /// Last entry.
@@ -70,7 +70,7 @@ pub(super) struct TimedRound {
     /// Hash of function and size. Calls of one kind take about the same time.
     pub(super) kind: u64,
     /// Intervals by domain, with the same domains in each call.
-    pub(super) stays: Vec<DomainInterval>,
+    pub(super) stays: Vec<DomainCall>,
 }
 
 /// Why a domain is not shown to have taken part in the same calls as another one. Times are in ns.
@@ -285,7 +285,7 @@ fn distances(
     rounds: &[TimedRound],
     first: usize,
     second: usize,
-    time: impl Fn(&DomainInterval) -> i64,
+    time: impl Fn(&DomainCall) -> i64,
 ) -> Vec<f64> {
     if first == second {
         return vec![0.0; rounds.len()];

@@ -76,26 +76,26 @@ impl SourceMap<'_> {
         let span = span.map(|(first, last)| (first, rows.columns[first].clone(), rows.columns[last].clone()));
         let mut columns = std::mem::take(&mut rows.columns);
         for (place, (column, cells)) in table.columns.iter().zip(&mut columns).enumerate() {
-            let mut lost = 0;
+            let mut count = 0;
             match &column.kind {
-                Kind::Ref(target) => self.refs(column, *target, origin, cells, rows.len, &mut lost),
-                Kind::Str => self.strings(column, origin, cells, rows.len, &mut lost),
-                Kind::Stack => self.stacks(cells, rows.len, &mut lost),
+                Kind::Ref(target) => self.refs(column, *target, origin, cells, rows.len, &mut count),
+                Kind::Str => self.strings(column, origin, cells, rows.len, &mut count),
+                Kind::Stack => self.stacks(cells, rows.len, &mut count),
                 Kind::Time => {
                     let other =
                         span.as_ref().map(|(first, start, end)| if place == *first { end } else { start });
-                    self.times(column, cells, rows.len, other, &mut lost);
+                    self.times(column, cells, rows.len, other, &mut count);
                 }
                 Kind::Json(refs) => {
-                    keep_constraints(column, cells, rows.len, &mut lost);
-                    self.json(refs, cells, &mut lost);
+                    keep_constraints(column, cells, rows.len, &mut count);
+                    self.json(refs, cells, &mut count);
                 }
                 Kind::Int | Kind::Real | Kind::Text | Kind::Any => {
-                    keep_constraints(column, cells, rows.len, &mut lost);
+                    keep_constraints(column, cells, rows.len, &mut count);
                 }
             }
-            if lost > 0 {
-                *replaced.entry((table.id, column.name.clone())).or_default() += lost;
+            if count > 0 {
+                *replaced.entry((table.id, column.name.clone())).or_default() += count;
             }
         }
         rows.into_merged(keys, columns)
@@ -124,7 +124,7 @@ impl SourceMap<'_> {
         origin: RowOrigin,
         cells: &mut Cells,
         rows: usize,
-        lost: &mut u64,
+        replaced: &mut u64,
     ) {
         let space = self.source.spaces.get(&target);
         let find = |key| match target {
@@ -163,7 +163,7 @@ impl SourceMap<'_> {
                 *value = match run.id(*value) {
                     Some(id) => id,
                     None => {
-                        *lost += 1;
+                        *replaced += 1;
                         fallback.unwrap_or_else(|| {
                             none.set(i);
                             0
@@ -177,7 +177,7 @@ impl SourceMap<'_> {
         map_ids(
             cells,
             rows,
-            lost,
+            replaced,
             |value| match value {
                 Value::Null if !column.sql.not_null => Mapped::Null,
                 Value::Int(key) => {
@@ -194,13 +194,13 @@ impl SourceMap<'_> {
         );
     }
 
-    fn strings(&self, column: &Column, origin: RowOrigin, cells: &mut Cells, rows: usize, lost: &mut u64) {
+    fn strings(&self, column: &Column, origin: RowOrigin, cells: &mut Cells, rows: usize, replaced: &mut u64) {
         let word = |word: BuiltinString| self.strings.word(word);
         // A row with a lost name still counts in AMD's views, because they use inner joins with strings.
         map_ids(
             cells,
             rows,
-            lost,
+            replaced,
             |value| {
                 let id = match value {
                     Value::Null if !column.sql.not_null => return Mapped::Null,
@@ -216,7 +216,7 @@ impl SourceMap<'_> {
         );
     }
 
-    fn stacks(&self, cells: &mut Cells, rows: usize, lost: &mut u64) {
+    fn stacks(&self, cells: &mut Cells, rows: usize, replaced: &mut u64) {
         let base = self.bases.stacks;
         if let (Cells::Int { values, .. }, StackSpace::Offset(_)) = (&mut *cells, &self.source.stacks) {
             // Wrapping, because a NULL row may contain any number.
@@ -226,7 +226,7 @@ impl SourceMap<'_> {
         map_ids(
             cells,
             rows,
-            lost,
+            replaced,
             |value| match (value, value.stack_id(), &self.source.stacks) {
                 (Value::Null, ..) => Mapped::Null,
                 (_, Some(0), _) => Mapped::Id(0),
@@ -243,7 +243,7 @@ impl SourceMap<'_> {
     }
 
     /// `other` contains the other times of the rows if the column belongs to a span.
-    fn times(&self, column: &Column, cells: &mut Cells, rows: usize, other: Option<&Cells>, lost: &mut u64) {
+    fn times(&self, column: &Column, cells: &mut Cells, rows: usize, other: Option<&Cells>, replaced: &mut u64) {
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
         {
@@ -258,11 +258,11 @@ impl SourceMap<'_> {
             let time = match cells.int(i) {
                 Some(time) => time,
                 None if column.sql.not_null => {
-                    *lost += 1;
+                    *replaced += 1;
                     fallback(i)
                 }
                 None => {
-                    *lost += u64::from(cells.get(i) != Value::Null);
+                    *replaced += u64::from(cells.get(i) != Value::Null);
                     nulls.set(i);
                     0
                 }
@@ -273,24 +273,24 @@ impl SourceMap<'_> {
         *cells = Cells::Int { values, nulls };
     }
 
-    fn json(&self, refs: &[JsonRef], cells: &mut Cells, lost: &mut u64) {
+    fn json(&self, refs: &[JsonRef], cells: &mut Cells, replaced: &mut u64) {
         match cells {
             // Rewrites each distinct text once, however many rows contain it.
             Cells::Text(text) => {
                 let mut rewritten =
                     TextCells { codes: std::mem::take(&mut text.codes), ..TextCells::default() };
                 for code in 0..text.ends.len() as u32 {
-                    rewritten.add_entry(&self.json_text(refs, text.entry(code), lost));
+                    rewritten.add_entry(&self.json_text(refs, text.entry(code), replaced));
                 }
                 *text = rewritten;
             }
             Cells::Any(values) => {
                 for value in values {
                     match value {
-                        OwnedValue::Text(text) => *text = self.json_text(refs, text, lost).into(),
+                        OwnedValue::Text(text) => *text = self.json_text(refs, text, replaced).into(),
                         // SQLite would interpret a blob as its binary JSON format.
                         OwnedValue::Blob(_) => {
-                            *lost += 1;
+                            *replaced += 1;
                             *value = OwnedValue::Null;
                         }
                         OwnedValue::Null | OwnedValue::Int(_) | OwnedValue::Real(_) => {}
@@ -301,13 +301,13 @@ impl SourceMap<'_> {
         }
     }
 
-    fn json_text(&self, refs: &[JsonRef], text: &[u8], lost: &mut u64) -> Vec<u8> {
+    fn json_text(&self, refs: &[JsonRef], text: &[u8], replaced: &mut u64) -> Vec<u8> {
         if text == b"{}" {
             return text.to_vec();
         }
         if !json_ids::is_json(text) {
             // One invalid text would make every query of a view fail that reads JSON from the column.
-            *lost += 1;
+            *replaced += 1;
             return json_ids::wrapped(text);
         }
         // Texts may be invalid UTF-8. They stay unchanged if they cannot contain ids.
@@ -315,7 +315,7 @@ impl SourceMap<'_> {
             Ok(json) => json,
             Err(_) if refs.is_empty() => return text.to_vec(),
             Err(error) => {
-                *lost += 1;
+                *replaced += 1;
                 String::from_utf8_lossy(error.as_bytes()).into_owned()
             }
         };
@@ -323,7 +323,7 @@ impl SourceMap<'_> {
             let (place, number) = match json_ids::find(&json, &reference.path) {
                 JsonId::Nothing => continue,
                 JsonId::Ambiguous => {
-                    *lost += 1;
+                    *replaced += 1;
                     return json_ids::wrapped(text);
                 }
                 JsonId::NoId(place) => (place, None),
@@ -334,7 +334,7 @@ impl SourceMap<'_> {
             let id = match number {
                 Some(number) => self.bases.id(reference.table, number).to_string(),
                 None => {
-                    *lost += 1;
+                    *replaced += 1;
                     "null".to_owned()
                 }
             };
@@ -348,7 +348,7 @@ impl SourceMap<'_> {
 fn map_ids(
     cells: &mut Cells,
     rows: usize,
-    lost: &mut u64,
+    replaced: &mut u64,
     mut map: impl FnMut(Value<'_>) -> Mapped,
     fallback: Option<i64>,
 ) {
@@ -359,7 +359,7 @@ fn map_ids(
         Mapped::Id(id) => Some(id),
         Mapped::Null => None,
         Mapped::Lost => {
-            *lost += 1;
+            *replaced += 1;
             fallback
         }
     };
@@ -385,7 +385,7 @@ fn map_ids(
 
 /// Replaces values that SQLite would reject: NULL where it is not allowed (NaN is stored as NULL), and a word that a
 /// CHECK does not list. Only a damaged or hostile shard contains such values.
-fn keep_constraints(column: &Column, cells: &mut Cells, rows: usize, lost: &mut u64) {
+fn keep_constraints(column: &Column, cells: &mut Cells, rows: usize, replaced: &mut u64) {
     let sql = &column.sql;
     let is_nan = |v: Value<'_>| matches!(v, Value::Real(r) if r.is_nan());
     let is_null = |v: Value<'_>| v == Value::Null || is_nan(v);
@@ -402,7 +402,7 @@ fn keep_constraints(column: &Column, cells: &mut Cells, rows: usize, lost: &mut 
             }
         };
         if refused > 0 {
-            *lost += refused;
+            *replaced += refused;
             let replacement = match column.kind {
                 _ if has_default => OwnedValue::Null,
                 Kind::Text => OwnedValue::Text(Box::default()),
@@ -420,7 +420,7 @@ fn keep_constraints(column: &Column, cells: &mut Cells, rows: usize, lost: &mut 
         };
         let refused = (0..rows).filter(|i| !allowed(cells.get(*i))).count() as u64;
         if refused > 0 {
-            *lost += refused;
+            *replaced += refused;
             let keep =
                 |i| Some(cells.get(i)).filter(|v| allowed(*v)).map_or(OwnedValue::Null, Value::to_owned);
             *cells = Cells::Any((0..rows).map(keep).collect());

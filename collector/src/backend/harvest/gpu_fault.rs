@@ -43,7 +43,7 @@ impl ProfilerHarvest<'_> {
         let (file, _) =
             self.target.place.create_beside("debug-agent", "rpdshard").map_err(io::Error::other)?;
         let mut shard = ShardWriter::of_owner(BufWriter::new(file), &self.owner())?;
-        let process = Process { source: 1, ..self.usual.clone() };
+        let process = Process { source: 1, ..self.rank_process.clone() };
         shard.process(&process)?;
         let row = row_types::ThreadRow {
             ppid: Some(i64::from(process.ppid).into()),

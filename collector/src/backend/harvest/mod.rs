@@ -29,16 +29,16 @@ pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTa
     let (seen, clocks) = own.map_or_else(Default::default, |shard| {
         (shard.processes.into_values().filter(|process| !is_of_the_node(process)).collect(), shard.clocks)
     });
-    let mut usual = target.usual.clone();
+    let mut rank_process = target.rank_process.clone();
     if start_mark::was_asked_again(scratch_folder) {
         warn(format_args!(
             "warning: the profiler tried to run the command several times, probably for several counter passes; the command ran once; run each pass in a job of its own"
         ));
     }
     if let Some(record) = StartRecord::read(scratch_folder).filter(|_| !target.wrapper_did_not_start) {
-        usual.pid = record.command.pid;
+        rank_process.pid = record.command.pid;
     }
-    let mut gathered = ProfilerHarvest { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
+    let mut gathered = ProfilerHarvest { target, rank_process, seen, clocks, lost: false, losses: BTreeSet::new() };
     for backend in &harvest.backends {
         gathered.import_backend(*backend, &scratch_folder.join(backend.name()));
     }

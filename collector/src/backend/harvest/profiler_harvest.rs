@@ -17,7 +17,7 @@ pub(crate) struct HarvestTarget<'a> {
     /// The rank's shard, if there is one. It has the clocks and the traced processes.
     pub shard: Option<PathBuf>,
     /// Process of the command.
-    pub usual: Process,
+    pub rank_process: Process,
     /// The profiler that should have started the command did not.
     pub wrapper_did_not_start: bool,
     /// How the profiler above the command ended.
@@ -40,7 +40,7 @@ pub(crate) enum ProfilerEnding {
 
 pub(super) struct ProfilerHarvest<'a> {
     pub(super) target: &'a HarvestTarget<'a>,
-    pub(super) usual: Process,
+    pub(super) rank_process: Process,
     pub(super) seen: Vec<Process>,
     pub(super) clocks: Vec<ClockSet>,
     /// The scratch folder has something that is nowhere else.
@@ -51,7 +51,7 @@ pub(super) struct ProfilerHarvest<'a> {
 
 impl ProfilerHarvest<'_> {
     pub(super) fn lose(&mut self, backend: &str, reason: ProfilerLossReason) {
-        self.losses.insert(ProfilerLoss { profiler: backend.to_owned(), rank: self.usual.rank, reason });
+        self.losses.insert(ProfilerLoss { profiler: backend.to_owned(), rank: self.rank_process.rank, reason });
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -59,7 +59,7 @@ impl ProfilerHarvest<'_> {
         Owner {
             // The rank's own shard belongs to its collector.
             run: RunIdentity { rank: None, ..run.clone() },
-            processes: Some(KnownProcesses { usual: self.usual.clone(), seen: self.seen.clone() }),
+            processes: Some(KnownProcesses { rank_process: self.rank_process.clone(), seen: self.seen.clone() }),
             clocks: self.clocks.clone(),
             most_bytes: *max_bytes,
         }

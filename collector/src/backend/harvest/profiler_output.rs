@@ -76,7 +76,7 @@ impl ProfilerHarvest<'_> {
             }
         }
         // A later line explains better what a signal did to the command's own process.
-        let is_explained_later = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
+        let is_explained_later = files.is_empty() && matches!(self.target.rank_process.exit, Some(Exit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
         self.lose_without_file(kind, &files, !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
@@ -87,7 +87,7 @@ impl ProfilerHarvest<'_> {
                 ));
                 break;
             }
-            if !is_explained_later || process.pid != self.usual.pid {
+            if !is_explained_later || process.pid != self.rank_process.pid {
                 warn(format_args!("warning: {}", process.line()));
             }
         }
@@ -108,22 +108,22 @@ impl ProfilerHarvest<'_> {
         } else if some_are_unwritten {
             self.lose(backend, ProfilerLossReason::NoFile);
         } else if files.is_empty() {
-            self.lose(backend, reason_without_file(profiler, self.target.usual.exit));
+            self.lose(backend, reason_without_file(profiler, self.target.rank_process.exit));
         } else if let Some(reason) = reason_with_files(profiler) {
             self.lose(backend, reason);
-        } else if matches!(self.target.usual.exit, Some(Exit::Signal(_))) && !self.has_own_file(files) {
+        } else if matches!(self.target.rank_process.exit, Some(Exit::Signal(_))) && !self.has_own_file(files) {
             self.lose(backend, ProfilerLossReason::NoFile);
         }
     }
 
     /// Whether a file belongs to the command's own process.
     fn has_own_file(&self, files: &[ProfilerFile]) -> bool {
-        let own = self.usual.pid.to_string();
+        let own = self.rank_process.pid.to_string();
         files.iter().any(|(path, _)| pid_in(path).as_ref() == Some(&own))
     }
 
     fn why_nothing(&self, kind: BackendKind, folder: &Path) -> String {
-        match (kind, self.target.usual.exit) {
+        match (kind, self.target.rank_process.exit) {
             (BackendKind::Torch, exit) => torch::why_nothing(folder, exit),
             (_, Some(Exit::Code(0))) => {
                 "the program used no GPU through ROCm, or ended by _exit before the profiler could write"

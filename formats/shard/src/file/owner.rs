@@ -23,8 +23,8 @@ pub struct Owner {
 #[derive(Clone, Debug)]
 pub struct KnownProcesses {
     /// The rank's own process. Its facts also apply to processes of the rank that were not observed.
-    pub usual: Process,
-    /// All observed processes, including `usual` if it was observed.
+    pub rank_process: Process,
+    /// All observed processes, including `rank_process` if it was observed.
     pub seen: Vec<Process>,
 }
 
@@ -41,7 +41,7 @@ impl Owner {
     /// domain. The clock of its times, its number and its times remain those of the file.
     pub fn describe(&self, described: Process) -> Process {
         let Some(known) = &self.processes else { return described };
-        let is_usual = (described.rank, described.size) == (known.usual.rank, known.usual.size);
+        let is_usual = (described.rank, described.size) == (known.rank_process.rank, known.rank_process.size);
         // A child inherits the variable with the rank; it does not inherit membership of a process group.
         let is_member = described.rank_from.as_deref().is_some_and(|from| PROCESS_GROUPS.contains(&from));
         // One collector can have several spawned processes, to which the launcher's variables do not apply.
@@ -58,7 +58,7 @@ impl Owner {
             },
             Some(process) => process.clone(),
             // Like everything that a rank starts, the process has the rank of its parent.
-            None if described.pid <= 0 || described.pid == known.usual.pid => known.usual.clone(),
+            None if described.pid <= 0 || described.pid == known.rank_process.pid => known.rank_process.clone(),
             // The file states that the process is a rank, but not which one: it does not have its parent's rank.
             None if described.rank.is_none() && described.rank_from.is_some() => Process {
                 rank: None,
@@ -71,13 +71,13 @@ impl Owner {
                 start_ticks: 0,
                 command: String::new(),
                 exit: None,
-                ..known.usual.clone()
+                ..known.rank_process.clone()
             },
             None => Process {
-                rank: described.rank.or(known.usual.rank),
-                size: described.size.or(known.usual.size),
-                local_rank: described.local_rank.or(known.usual.local_rank),
-                rank_from: described.rank_from.clone().or_else(|| known.usual.rank_from.clone()),
+                rank: described.rank.or(known.rank_process.rank),
+                size: described.size.or(known.rank_process.size),
+                local_rank: described.local_rank.or(known.rank_process.local_rank),
+                rank_from: described.rank_from.clone().or_else(|| known.rank_process.rank_from.clone()),
                 // One collector can have the ranks of several processes.
                 worker: described.rank.is_none() || is_usual && !is_member,
                 pid: described.pid,
@@ -85,7 +85,7 @@ impl Owner {
                 start_ticks: 0,
                 command: String::new(),
                 exit: None,
-                ..known.usual.clone()
+                ..known.rank_process.clone()
             },
         };
         Process {
@@ -141,12 +141,12 @@ mod tests {
             size: None,
             version: "0".into(),
         };
-        let usual = process(70, Some(3), "known", Clock::Boottime);
+        let rank_process = process(70, Some(3), "known", Clock::Boottime);
         let other = process(71, Some(4), "known", Clock::Boottime);
         let told = |pid| Process { first_seen: 7, ..process(pid, None, "told", Clock::Realtime) };
         let mut owner = Owner::unknown(run);
         assert_eq!(owner.describe(told(70)), told(70));
-        owner.processes = Some(KnownProcesses { usual, seen: vec![other] });
+        owner.processes = Some(KnownProcesses { rank_process, seen: vec![other] });
         let same = owner.describe(told(70));
         assert_eq!(
             (same.rank, same.worker, same.clock, same.first_seen),
