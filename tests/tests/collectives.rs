@@ -144,7 +144,7 @@ fn what_does_not_match_is_told_with_ranks_and_call_and_not_used() {
     let call = |rank: u32, n: i64| {
         let usual = planted(rank, n)?;
         match (rank, n) {
-            (3, 12) => Some(Planned { function: "MPI_Allgather", bytes: Some(4_096), ..rank_process }),
+            (3, 12) => Some(Planned { function: "MPI_Allgather", bytes: Some(4_096), ..usual }),
             (2, 20..) => None,
             _ => Some(usual),
         }

@@ -115,11 +115,11 @@ pub(crate) fn main() -> io::Result<()> {
     if let Some(agent) = agent {
         agent.leave();
     }
-    if let (Some(harvest), Some(usual)) = (&start.harvest, own) {
+    if let (Some(harvest), Some(rank_process)) = (&start.harvest, own) {
         let busy = BusySignal::begin(&control);
         import_profiler_files(
             harvest,
-            &HarvestTarget { place: &place, shard, usual, wrapper_did_not_start, profiler },
+            &HarvestTarget { place: &place, shard, rank_process, wrapper_did_not_start, profiler },
         );
         busy.end();
     }

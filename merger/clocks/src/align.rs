@@ -4,7 +4,7 @@ use super::certain_bounds::{CertainBounds, bounds};
 use super::collectives::{self, ExitHabits, habits};
 use super::disconnected::join_parts;
 use super::fit::{ClockStep, DomainFit, ErrorKnot};
-use super::links::{ClockLink, OrderedDomains, DomainPair, LinkKind};
+use super::links::{ClockLink, DomainPair, LinkKind, OrderedDomains};
 use super::locate::{DomainTrack, TrackCorrection, locate};
 use super::method::AlignMethod;
 use super::observations::{AlignChoice, ClockObservations};

@@ -76,7 +76,8 @@ pub(super) fn bounds(
     }
     observed.iter().for_each(|collective| rooted(collective, domains, &mut add));
     bursts.iter().for_each(|burst| probed(burst, domains, &mut add));
-    let mut by_located_order: Vec<usize> = (0..located.len()).filter(|&d| order_of(d) != usize::MAX).collect();
+    let mut by_located_order: Vec<usize> =
+        (0..located.len()).filter(|&d| order_of(d) != usize::MAX).collect();
     by_located_order.sort_by_key(|&d| order_of(d));
     let mut bounds = vec![CertainBounds::default(); located.len()];
     for &domain in by_located_order.iter().skip(1) {

@@ -3,7 +3,7 @@
 //! All ranks leave when the last one has entered, so exits of two domains are comparable. Entries are not: they
 //! are as far apart as the work of the ranks.
 
-use super::links::{ClockLink, OrderedDomains, DomainPair, LinkKind};
+use super::links::{ClockLink, DomainPair, LinkKind, OrderedDomains};
 use super::locate::DomainTrack;
 use super::observations::{CollectiveObservation, WaitRelation};
 use super::probes::READING_ERROR_NS;

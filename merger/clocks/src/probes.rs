@@ -1,6 +1,6 @@
 //! Turns probe bursts into pairs of times of two domains.
 
-use super::links::{ClockLink, OrderedDomains, DomainPair, LinkKind};
+use super::links::{ClockLink, DomainPair, LinkKind, OrderedDomains};
 use super::observations::BurstTimes;
 use super::robust;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 
 use super::links::LinkKind;
 use super::robust;
-use super::track::{TrackStep, ClockTrack, SECOND, TrackKnot};
+use super::track::{ClockTrack, SECOND, TrackKnot, TrackStep};
 
 /// One sample: when the domain's clock showed `x`, the reference was `y` ahead of it, ns, with a variance in
 /// ns^2.

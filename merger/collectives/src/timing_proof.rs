@@ -5,7 +5,7 @@ use super::functions::WaitPattern;
 use super::matched_call::MatchedCollective;
 use super::participants::JobMembers;
 use super::sample::sample_key;
-use super::timing_evidence::{DomainInterval, MIN_CALLS, RejectionReason, TimedRound, evidence};
+use super::timing_evidence::{DomainCall, MIN_CALLS, RejectionReason, TimedRound, evidence};
 use rpd_comm::{Comm, broadcast_result, gather_values};
 use rpd_console::Failure;
 use rpd_console::wording::{duration, grouped};
@@ -226,7 +226,7 @@ impl<'a> Domains<'a> {
     }
 
     /// Returns the interval of each domain in a call, in order of the domains.
-    fn stays(&self, one: &MatchedCollective) -> Vec<DomainInterval> {
+    fn stays(&self, one: &MatchedCollective) -> Vec<DomainCall> {
         let mut by_domain: BTreeMap<u32, (i64, Vec<i64>)> = BTreeMap::new();
         for call in &one.calls {
             let Some(domain) = self.of.get(call.participant as usize) else { continue };
@@ -237,7 +237,7 @@ impl<'a> Domains<'a> {
         let stay = |(domain, (enter, mut exits)): (u32, (i64, Vec<i64>))| {
             exits.sort_unstable();
             let exit = exits.get(exits.len().saturating_sub(1) / 2).copied()?;
-            Some(DomainInterval { domain, enter, exit, first_exit: exits.first().copied()? })
+            Some(DomainCall { domain, enter, exit, first_exit: exits.first().copied()? })
         };
         by_domain.into_iter().filter_map(stay).collect()
     }

@@ -194,7 +194,14 @@ impl SourceMap<'_> {
         );
     }
 
-    fn strings(&self, column: &Column, origin: RowOrigin, cells: &mut Cells, rows: usize, replaced: &mut u64) {
+    fn strings(
+        &self,
+        column: &Column,
+        origin: RowOrigin,
+        cells: &mut Cells,
+        rows: usize,
+        replaced: &mut u64,
+    ) {
         let word = |word: BuiltinString| self.strings.word(word);
         // A row with a lost name still counts in AMD's views, because they use inner joins with strings.
         map_ids(
@@ -243,7 +250,14 @@ impl SourceMap<'_> {
     }
 
     /// `other` contains the other times of the rows if the column belongs to a span.
-    fn times(&self, column: &Column, cells: &mut Cells, rows: usize, other: Option<&Cells>, replaced: &mut u64) {
+    fn times(
+        &self,
+        column: &Column,
+        cells: &mut Cells,
+        rows: usize,
+        other: Option<&Cells>,
+        replaced: &mut u64,
+    ) {
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
         {

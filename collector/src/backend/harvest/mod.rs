@@ -38,7 +38,8 @@ pub(crate) fn import_profiler_files(harvest: &HarvestRequest, target: &HarvestTa
     if let Some(record) = StartRecord::read(scratch_folder).filter(|_| !target.wrapper_did_not_start) {
         rank_process.pid = record.command.pid;
     }
-    let mut gathered = ProfilerHarvest { target, rank_process, seen, clocks, lost: false, losses: BTreeSet::new() };
+    let mut gathered =
+        ProfilerHarvest { target, rank_process, seen, clocks, lost: false, losses: BTreeSet::new() };
     for backend in &harvest.backends {
         gathered.import_backend(*backend, &scratch_folder.join(backend.name()));
     }

@@ -51,7 +51,11 @@ pub(super) struct ProfilerHarvest<'a> {
 
 impl ProfilerHarvest<'_> {
     pub(super) fn lose(&mut self, backend: &str, reason: ProfilerLossReason) {
-        self.losses.insert(ProfilerLoss { profiler: backend.to_owned(), rank: self.rank_process.rank, reason });
+        self.losses.insert(ProfilerLoss {
+            profiler: backend.to_owned(),
+            rank: self.rank_process.rank,
+            reason,
+        });
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -59,7 +63,10 @@ impl ProfilerHarvest<'_> {
         Owner {
             // The rank's own shard belongs to its collector.
             run: RunIdentity { rank: None, ..run.clone() },
-            processes: Some(KnownProcesses { rank_process: self.rank_process.clone(), seen: self.seen.clone() }),
+            processes: Some(KnownProcesses {
+                rank_process: self.rank_process.clone(),
+                seen: self.seen.clone(),
+            }),
             clocks: self.clocks.clone(),
             most_bytes: *max_bytes,
         }

@@ -76,7 +76,8 @@ impl ProfilerHarvest<'_> {
             }
         }
         // A later line explains better what a signal did to the command's own process.
-        let is_explained_later = files.is_empty() && matches!(self.target.rank_process.exit, Some(Exit::Signal(_)));
+        let is_explained_later =
+            files.is_empty() && matches!(self.target.rank_process.exit, Some(Exit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
         self.lose_without_file(kind, &files, !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
@@ -111,7 +112,8 @@ impl ProfilerHarvest<'_> {
             self.lose(backend, reason_without_file(profiler, self.target.rank_process.exit));
         } else if let Some(reason) = reason_with_files(profiler) {
             self.lose(backend, reason);
-        } else if matches!(self.target.rank_process.exit, Some(Exit::Signal(_))) && !self.has_own_file(files) {
+        } else if matches!(self.target.rank_process.exit, Some(Exit::Signal(_))) && !self.has_own_file(files)
+        {
             self.lose(backend, ProfilerLossReason::NoFile);
         }
     }

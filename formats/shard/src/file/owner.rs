@@ -58,7 +58,9 @@ impl Owner {
             },
             Some(process) => process.clone(),
             // Like everything that a rank starts, the process has the rank of its parent.
-            None if described.pid <= 0 || described.pid == known.rank_process.pid => known.rank_process.clone(),
+            None if described.pid <= 0 || described.pid == known.rank_process.pid => {
+                known.rank_process.clone()
+            }
             // The file states that the process is a rank, but not which one: it does not have its parent's rank.
             None if described.rank.is_none() && described.rank_from.is_some() => Process {
                 rank: None,

@@ -143,7 +143,7 @@ impl Plan {
                 let local = |at: f64| (at * (1.0 + drift) + offset) as i64;
                 let mut exits: Vec<f64> = ranks.iter().map(|rank| rank.1).collect();
                 exits.sort_by(f64::total_cmp);
-                DomainInterval {
+                DomainCall {
                     domain: 0,
                     enter: local(ranks.iter().map(|rank| rank.0).fold(f64::NEG_INFINITY, f64::max)),
                     exit: local(exits[(exits.len() - 1) / 2]),
@@ -241,7 +241,7 @@ fn times_that_make_no_sense_are_no_evidence() {
     let extremes = [i64::MIN, -1, 0, i64::MAX];
     let mut chance = Chance(1);
     for domains in 1..4 {
-        let stay = |chance: &mut Chance| DomainInterval {
+        let stay = |chance: &mut Chance| DomainCall {
             domain: 0,
             enter: chance.pick(&extremes),
             exit: chance.pick(&extremes),
