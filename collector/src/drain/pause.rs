@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(look(pause, 0.0, longest_pause(false, false)), MAX_PAUSE_WITHOUT_WAKEUP);
     }
 
-    /// A longer pause than today's would fill so little of a ring that the rest suffices for late reads.
+    /// A pause fills so little of a ring that the rest suffices for late reads.
     #[test]
     fn nobody_sleeps_long_beside_a_ring_that_fills() {
         for per_ms in [1e-5f32, 1e-4, 1e-3, 1e-2] {

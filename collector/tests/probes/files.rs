@@ -35,7 +35,7 @@ fn traced_job(nodes: u32) -> Option<Vec<Vec<Call>>> {
             let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-ttt", "-e", CALLS, "-o"];
             let strace = words.map(str::to_owned).into_iter().chain([trace(rank).display().to_string()]);
             let before: Vec<String> = shifted(100 * i64::from(rank)).into_iter().chain(strace).collect();
-            job.rank(rank, &before, &LO, &["sleep", "4"])
+            job.rank(rank, &before, &LO, &["sleep", "6"])
         })
         .collect();
     ranks.into_iter().for_each(|rank| assert_quiet(&wait(rank)));
@@ -79,7 +79,7 @@ fn check_figures(nodes: &[Vec<Call>]) -> Result<usize, String> {
     const OTHER: usize = 7;
     /// Calls of the node that removes everything, at the end.
     const LAST: usize = 15;
-    /// Seconds from the first call of a node to the last one of its start. The command takes 4 s.
+    /// Seconds from the first call of a node to the last one of its start. The command takes 6 s.
     const START: f64 = 2.0;
     let has = |calls: &[&Call], name: &str| calls.iter().any(|call| call.name == name);
     let (mut all, mut limit, mut ended) = (0, LAST, 0);
