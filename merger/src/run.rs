@@ -97,7 +97,7 @@ fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
 }
 
 /// Reason of a merge that lacks nothing.
-const WHOLE: &str = "it contains everything that was recorded";
+const WHOLE: &str = "all that was recorded is in it";
 
 /// The output that was made.
 struct MadeOutput {

@@ -143,7 +143,7 @@ fn an_output_beyond_max_output_ends_before_and_while_it_is_written() {
     // Control characters are six times as long in the output: that is not planned, and noticed.
     let run = ranges_of_one_name(3_000, &[1; 4_000]);
     let outcome = rpd_merge().args(["--max-output", "30M"]).arg(&run.path).run();
-    assert_refused(&outcome, 5, &["takes more than the 30 MiB", "--max-output"]);
+    assert_refused(&outcome, 5, &["exceeds the limit of 30 MiB", "--max-output"]);
     assert_eq!(leftovers(&run.path), Vec::<PathBuf>::new());
 }
 
