@@ -172,12 +172,13 @@ fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
             all.insert(why, count);
         }
     };
+    // The texts are also keys in JSON, so they stay as they are.
     for (what, table) in ROW_NAMES.into_iter().zip(&facts.tables) {
         let of =
             |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
         note(table.left_out, format!("{} {EXCLUDED_SUFFIX}", of(table.left_out)));
         let why = match what {
-            "counter value" | "argument" => "whose event belongs to no row of their process",
+            "counter value" | "argument" => "whose event is none of a row of their process",
             _ => "without a time, or with one that no clock shows",
         };
         note(table.untimed, format!("{} {why}{NOT_DRAWN_SUFFIX}", of(table.untimed)));
@@ -205,7 +206,7 @@ fn count_not_drawn(facts: &UnitFacts) -> BTreeMap<String, u64> {
     );
     note(facts.cut_stacks, "call stacks cut".to_owned());
     note(facts.no_numbers, "values of counters that are no numbers: drawn as gaps".to_owned());
-    note(facts.mended, "texts with invalid UTF-8, which U+FFFD replaces".to_owned());
+    note(facts.mended, "texts that are no UTF-8: U+FFFD stands for what is none".to_owned());
     note(facts.replaced, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
     all
 }
