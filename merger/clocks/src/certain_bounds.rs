@@ -241,7 +241,10 @@ fn spread(track: &ClockTrack, certain: Vec<Bound>, is_rate_known: bool) -> Certa
             }
         })
         .collect();
-    let ends = [(rates.first(), track.knots.first(), growths.first()), (rates.last(), track.knots.last(), growths.last())];
+    let ends = [
+        (rates.first(), track.knots.first(), growths.first()),
+        (rates.last(), track.knots.last(), growths.last()),
+    ];
     let growth = ends.into_iter().filter_map(|(rates, knot, growth)| match rates? {
         Some(rates) => Some((rates.high - knot?.rate).max(knot?.rate - rates.low)),
         None => growth.copied(),
