@@ -141,11 +141,11 @@ fn a_merge_of_shards_has_the_version_of_the_databases_that_they_were() {
     assert_eq!(version(&before), ["3.0.0"]);
     for (name, statements) in VERSIONS {
         let patch = name.rsplit('.').next().unwrap();
-        let told = [("schema_version", name), ("schema_version_patch", patch)].map(|(tag, value)| {
+        let translated = [("schema_version", name), ("schema_version_patch", patch)].map(|(tag, value)| {
             format!("UPDATE \"rocpd_metadata<uuid>\" SET value = '{value}' WHERE tag = '{tag}'")
         });
         change(&job.inputs[1], statements);
-        change(&job.inputs[1], &told.each_ref().map(String::as_str));
+        change(&job.inputs[1], &translated.each_ref().map(String::as_str));
         let shards = shards(&job.inputs, &job.beside(name));
         let (left, right) = (job.beside(&format!("{name}.a.db")), job.beside(&format!("{name}.b.db")));
         let (left, right) = (merged(&shards, &left), merged(&job.inputs, &right));
@@ -161,8 +161,8 @@ fn tags_that_a_shard_has_no_room_for_are_told() {
     let job = DatabaseJob::small();
     let input = &job.inputs[0];
     change(input, &["INSERT INTO \"rocpd_metadata<uuid>\" (tag, value) VALUES ('tool', 'x'), ('site', 'y')"]);
-    let told = rpd_rocpd::translate(input, &mut Vec::new(), &owner()).unwrap();
-    assert_eq!(told.notes, ["a shard has no room for 2 tags of its metadata: site, tool"]);
+    let translated = rpd_rocpd::translate(input, &mut Vec::new(), &owner()).unwrap();
+    assert_eq!(translated.notes, ["a shard has no room for 2 tags of its metadata: site, tool"]);
     let account =
         rpd_foreign::translate(input, rpd_foreign::Format::RocPd, &mut Vec::new(), &owner()).unwrap();
     let [note] = &account.notes[..] else { panic!("{:?}", account.notes) };
@@ -186,14 +186,14 @@ fn a_shard_that_is_full_counts_the_rest_of_the_rows() {
     let (mut whole, mut bytes) = (Vec::new(), Vec::new());
     rpd_rocpd::translate(&job.inputs[0], &mut whole, &owner()).unwrap();
     let limited = Owner { most_bytes: whole.len() as u64 * 2 / 3, ..owner() };
-    let told = rpd_rocpd::translate(&job.inputs[0], &mut bytes, &limited).unwrap();
+    let translated = rpd_rocpd::translate(&job.inputs[0], &mut bytes, &limited).unwrap();
     assert!(bytes.len() as u64 <= limited.most_bytes);
     let shard = Shard::from_memory("limited", &bytes).unwrap();
     let ledger = shard.ledger.as_ref().unwrap();
     let written: u64 = ledger.written.iter().map(|(.., rows)| rows).sum();
     let lost: u64 = ledger.losses.iter().filter_map(|loss| loss.rows).sum();
     assert!(lost > 0 && written > 0);
-    assert_eq!(written + lost, told.rows.values().sum::<u64>());
+    assert_eq!(written + lost, translated.rows.values().sum::<u64>());
 }
 
 /// Copies the tables of other databases into the first one, as a profiler does that writes one file for a tree of

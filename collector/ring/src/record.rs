@@ -209,7 +209,7 @@ pub struct NewCommunicator {
 pub struct RingRecord<'a> {
     /// Time, ns of `CLOCK_BOOTTIME`.
     pub time: i64,
-    /// What was called, or took place.
+    /// The event that the library recorded.
     pub event: RingEvent<'a>,
 }
 

@@ -130,9 +130,16 @@ fn read(path: &Path, events: u64) -> Result<u64, Box<dyn Error>> {
     let (run_id, run_id_from, version) = ("bench".to_owned(), "self".to_owned(), "0".to_owned());
     let owner = Owner::unknown(RunIdentity { run_id, run_id_from, rank: None, size: None, version });
     let mut sink = Counting(0);
-    let told = rpd_kineto::translate(path, &mut sink, &owner)?;
-    if told.total_lost() > 0 || !told.warnings.is_empty() || events > 0 && told.elements != events {
-        return Err(format!("{} of {events} events were read: {:?}", told.elements, told.warnings).into());
+    let translated = rpd_kineto::translate(path, &mut sink, &owner)?;
+    if translated.total_lost() > 0
+        || !translated.warnings.is_empty()
+        || events > 0 && translated.elements != events
+    {
+        return Err(format!(
+            "{} of {events} events were read: {:?}",
+            translated.elements, translated.warnings
+        )
+        .into());
     }
     Ok(sink.0)
 }

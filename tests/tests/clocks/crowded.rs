@@ -49,7 +49,7 @@ fn exits_that_scheduling_spreads_give_a_bar_that_holds() {
     assert!(within * 100 >= all * 95, "{within} of {all}");
 }
 
-/// Within an hour, the rate of a crystal changes by more than exits that scheduling spreads can tell. Bounds of a node
+/// Within an hour, the rate of a crystal changes by more than spread exits can show. Bounds of a node
 /// without probes must leave room for that. These are seeds of `ci/bench clocks` in which they did not.
 #[test]
 fn certain_bounds_of_an_unprobed_node_hold_for_an_hour() {

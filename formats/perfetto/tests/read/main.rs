@@ -19,8 +19,8 @@ fn try_translated(bytes: &[u8]) -> Result<(Contents, Translation), TranslateErro
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
     let mut shard = Vec::new();
-    let told = translate(file.path(), &mut shard, &owner())?;
-    Ok((Contents::of(&shard), told))
+    let translation = translate(file.path(), &mut shard, &owner())?;
+    Ok((Contents::of(&shard), translation))
 }
 
 fn translated(bytes: &[u8]) -> (Contents, Translation) {
@@ -39,9 +39,9 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn no_complaints(told: &Translation) {
+fn no_complaints(translation: &Translation) {
     assert_eq!(
-        (&told.warnings[..], &told.ignored, &told.lost),
+        (&translation.warnings[..], &translation.ignored, &translation.lost),
         (&[][..], &Default::default(), &Default::default())
     );
 }
@@ -80,8 +80,8 @@ fn rocprof_sys() -> Trace {
 fn a_trace_of_rocprof_sys_has_its_tracks_slices_and_counters() {
     let trace = rocprof_sys();
     assert!(looks_like_a_trace(&trace.0));
-    let (shard, told) = translated(&trace.0);
-    no_complaints(&told);
+    let (shard, translation) = translated(&trace.0);
+    no_complaints(&translation);
     let process = &shard.processes[0];
     assert_eq!((shard.processes.len(), process.pid, process.command.as_str()), (1, 4711, "train"));
     assert_eq!(
@@ -120,8 +120,8 @@ fn packed_traces_are_the_same_traces() {
     let joined = [gzip(front), gzip(back)].concat();
     for other in [gzip(&trace), in_packets, joined] {
         assert!(looks_like_a_trace(&other));
-        let (shard, told) = translated(&other);
-        no_complaints(&told);
+        let (shard, translation) = translated(&other);
+        no_complaints(&translation);
         let all = |shard: &Contents| (shard.slices(1), shard.moments(1), shard.values(1));
         assert_eq!(all(&shard), all(&plain));
     }
@@ -143,15 +143,15 @@ fn what_is_behind_a_gap_cannot_be_understood_until_a_sequence_starts_anew() {
     );
     // A sequence without a first packet.
     trace.event(9, 1, begin(1));
-    let (shard, told) = translated(&trace.0);
+    let (shard, translation) = translated(&trace.0);
     let slice = |name, at: i64| json!(["t", name, null, at, at + 1000, []]);
     assert_eq!(shard.slices(1), [slice("before", 1_001_000), slice("behind", 2_001_000)]);
-    assert_eq!(told.lost, [("events after a gap".to_owned(), 3)].into());
+    assert_eq!(translation.lost, [("events after a gap".to_owned(), 3)].into());
     assert_eq!(shard.lost(), 3);
     assert!(
-        told.warnings.iter().any(|line| line.contains("1 times a writer dropped packets")),
+        translation.warnings.iter().any(|line| line.contains("1 times a writer dropped packets")),
         "{:?}",
-        told.warnings
+        translation.warnings
     );
 }
 
@@ -165,7 +165,7 @@ fn open_slices_are_kept_and_ends_without_a_beginning_are_counted() {
     // One thread begins the slice; another one, whose packets come earlier, ends it.
     trace.event_at(2, 1_009_000, message().uint(9, END).uint(11, 20));
     trace.event_at(1, 1_004_000, message().uint(9, BEGIN).uint(11, 20).text(23, "handed over"));
-    let (shard, told) = translated(&trace.0);
+    let (shard, translation) = translated(&trace.0);
     assert_eq!(
         shard.slices(1),
         [
@@ -175,7 +175,7 @@ fn open_slices_are_kept_and_ends_without_a_beginning_are_counted() {
     );
     let open = shard.rows(1, rocpd::REGION).iter().find(|row| row["name_id"] == "open").unwrap();
     assert_eq!(open["extdata"], r#"{"rpd":{"open":true}}"#);
-    assert_eq!(told.lost, [("ends without a beginning".to_owned(), 1)].into());
+    assert_eq!(translation.lost, [("ends without a beginning".to_owned(), 1)].into());
     let loss = &shard.losses[..];
     assert_eq!(
         (loss.len(), loss[0].table, loss[0].cause, loss[0].rows),
@@ -195,7 +195,7 @@ fn counters_beside_events_and_counters_of_differences_are_values() {
     for _ in 0..2 {
         trace.event(1, 1, message().uint(9, COUNTER).uint(11, 31).uint(30, 4));
     }
-    let (shard, told) = translated(&trace.0);
+    let (shard, translation) = translated(&trace.0);
     assert_eq!(
         shard.values(1),
         [
@@ -206,7 +206,7 @@ fn counters_beside_events_and_counters_of_differences_are_values() {
         ]
     );
     // One value had no counter.
-    assert_eq!((told.lost["values without a counter"], shard.lost()), (1, 1));
+    assert_eq!((translation.lost["values without a counter"], shard.lost()), (1, 1));
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn several_processes_are_several_sources_and_tracks_without_one_are_told_apart()
     for (time, track) in [(2_000, 1), (3_000, 21), (3_001, 22), (4_000, 99)] {
         at(&mut trace, time, track);
     }
-    let (shard, told) = translated(&trace.0);
-    no_complaints(&told);
+    let (shard, translation) = translated(&trace.0);
+    no_complaints(&translation);
     let pids: Vec<i32> = shard.processes.iter().map(|process| process.pid).collect();
     assert_eq!(pids, [70, 71, 0]);
     assert!(shard.processes.iter().all(|process| process.node == shard.processes[0].node));
@@ -251,11 +251,11 @@ fn readings_of_all_clocks_are_kept_and_other_clocks_become_boottime() {
         .packet(instant(77))
         .packet(message().with(6, snapshot))
         .packet(instant(BOOTTIME));
-    let (shard, told) = translated(&trace.0);
+    let (shard, translation) = translated(&trace.0);
     let times: Vec<Json> = shard.moments(1).iter().map(|moment| moment[3].clone()).collect();
     assert_eq!(times, [json!(10_500), json!(7_500)]);
     assert_eq!((shard.clock_sets, shard.processes[0].clock), (1, Clock::Boottime));
-    assert_eq!(told.lost, [("events on a clock of their own".to_owned(), 1)].into());
+    assert_eq!(translation.lost, [("events on a clock of their own".to_owned(), 1)].into());
 }
 
 #[test]
@@ -264,9 +264,9 @@ fn what_has_no_place_is_counted_by_its_number() {
     trace.packet(message().uint(10, 1).with(1234, message().uint(1, 1)));
     trace.packet(message().with(1, message()));
     trace.event(1, 1, message().uint(9, INSTANT).text(23, "i").with(6, message()));
-    let (_, told) = translated(&trace.0);
+    let (_, translation) = translated(&trace.0);
     let wanted = ["TrackEvent, field 6", "ftrace events", "packets with field 1234"];
-    assert_eq!(told.ignored, wanted.map(|what| (what.to_owned(), 1)).into());
+    assert_eq!(translation.ignored, wanted.map(|what| (what.to_owned(), 1)).into());
 }
 
 #[test]
@@ -300,14 +300,14 @@ fn damage_costs_what_it_hits() {
     let mut last = 0;
     for cut in 0..trace.len() {
         match try_translated(&trace[..cut]) {
-            Ok((shard, told)) => {
+            Ok((shard, translation)) => {
                 // An open slice counts from its beginning on.
                 assert!(rows(&shard) >= last, "{cut}");
                 last = rows(&shard);
                 let unknown =
                     shard.losses.iter().any(|loss| loss.cause == LossCause::Truncated && loss.rows.is_none());
-                let at = told.warnings.iter().any(|line| line.contains("it is damaged at byte"));
-                assert_eq!((unknown, at), (at, unknown), "{cut}: {:?}", told.warnings);
+                let at = translation.warnings.iter().any(|line| line.contains("it is damaged at byte"));
+                assert_eq!((unknown, at), (at, unknown), "{cut}: {:?}", translation.warnings);
             }
             Err(error) => {
                 assert!(
@@ -326,8 +326,10 @@ fn damage_costs_what_it_hits() {
     let packed = gzip(&trace);
     for cut in [packed.len() / 2, packed.len() - 1] {
         let outcome = try_translated(&packed[..cut]);
-        let told = outcome.map(|(_, told)| told.warnings.concat()).unwrap_or_else(|error| error.to_string());
-        assert!(told.contains("unpacked"), "{told}");
+        let translation = outcome
+            .map(|(_, translation)| translation.warnings.concat())
+            .unwrap_or_else(|error| error.to_string());
+        assert!(translation.contains("unpacked"), "{translation}");
     }
 }
 
@@ -337,13 +339,13 @@ fn hostile_lengths_are_no_allocations() {
     let mut trace = rocprof_sys().0;
     let good = trace.len();
     trace.extend([0x0a, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40]);
-    let (_, told) = translated(&trace);
-    assert!(told.warnings[0].contains(&format!("byte {good}")), "{:?}", told.warnings);
+    let (_, translation) = translated(&trace);
+    assert!(translation.warnings[0].contains(&format!("byte {good}")), "{:?}", translation.warnings);
     let mut trace = rocprof_sys();
     trace.packet(message().text(1000, vec![0; 17 << 20]));
     trace.event_at(2, 6_000_000, message().uint(9, INSTANT).text(23, "behind"));
-    let (shard, told) = translated(&trace.0);
-    assert_eq!((shard.moments(1).len(), told.lost["packets that are too long"]), (2, 1));
+    let (shard, translation) = translated(&trace.0);
+    assert_eq!((shard.moments(1).len(), translation.lost["packets that are too long"]), (2, 1));
 }
 
 #[test]
