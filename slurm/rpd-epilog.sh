@@ -242,7 +242,8 @@ rpd_end_child() {
     fi
     case $state in
     '') ;;
-    RUNNING) if timeout 3 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null; then return 0; fi ;;
+    # SIGNALING for a moment, while the controller waits for the answer to the signal that the script got.
+    RUNNING | SIGNALING) if timeout 3 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null; then return 0; fi ;;
     *) return 0 ;;
     esac
     kill -TERM "$rpd_child" 2>/dev/null || true
