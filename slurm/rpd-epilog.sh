@@ -125,7 +125,7 @@ rpd_merge_one() {
         rpd_try "$end" "$@" -o "$RPD_EPILOG_ELSEWHERE/$name" -- "$run" || status=$?
     fi
     if [ "$status" != 0 ]; then
-        echo "rpd-epilog: $run is not merged ($status): run 'rpd-merge $*${1:+ }$run'" >&2
+        echo "rpd-epilog: $run is not merged ($status): run: rpd-merge $*${1:+ }$(printf %q "$run")" >&2
         rpd_worst=$status
     fi
     return 0

@@ -33,7 +33,7 @@ esac
 # On another cluster.
 if [ "$submitted" != "$job" ]; then more+=(--clusters="${submitted#*;}"); fi
 merge=$(sbatch --parsable --dependency="afterany:$job" ${more[@]+"${more[@]}"} "$here/merge.sbatch" "$job") || {
-    echo "submit-with-merge.sh: job $job was submitted; its merge was not: sbatch --dependency=afterany:$job $here/merge.sbatch $job" >&2
+    echo "submit-with-merge.sh: job $job was submitted; its merge was not: sbatch --dependency=afterany:$job $(printf %q "$here")/merge.sbatch $job" >&2
     exit 1
 }
 merge=${merge##*$'\n'}
