@@ -152,7 +152,7 @@ fn ranks_with_shifted_clocks_measure_how_far_they_are_apart() {
             None => return,
         }
     }
-    panic!("questions were not asked or not answered, time after time: {busy:?}");
+    panic!("requests were not sent or got no reply, time after time: {busy:?}");
 }
 
 #[test]

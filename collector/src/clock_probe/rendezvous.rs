@@ -159,7 +159,7 @@ impl RendezvousThread {
             card: active.card.clone(),
             key,
             sockets,
-            answers_per_second: self.config.choice.rate,
+            replies_per_second: self.config.choice.rate,
             pace: self.config.pace,
             clock: self.config.clock,
             board: Arc::clone(&active.board),
