@@ -151,7 +151,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "FIRST-LAST")]
     pub probe_ports: Option<ProbePorts>,
 
-    /// Maximum number of answers to other nodes per second [default: 10000]
+    /// Maximum number of replies to other nodes per second [default: 10000]
     #[arg(long, value_name = "NUMBER")]
     pub probe_rate: Option<ProbeRate>,
 
