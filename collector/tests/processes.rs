@@ -91,7 +91,7 @@ fn a_collector_that_is_stopped_holds_the_job_up_for_five_seconds_at_most() {
 }
 
 #[test]
-fn without_its_launcher_the_collector_stays_until_the_command_ends() {
+fn without_its_parent_the_collector_stays_until_the_command_ends() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("beats", BEATS);
     let (mut child, stdout) = ready(bench.collect().arg("--").arg(&program).arg(bench.path("go")));

@@ -3,7 +3,7 @@
 //! A profiler comes before the command and becomes it. If the profiler fails before that, the command must
 //! run without it, and must not run twice. So the profiler starts `rpd-collect @start ... COMMAND`, which
 //! takes the start mark (`start_mark`), and becomes the command. The mark can be taken once. To start the
-//! command without the profiler, the launcher takes the mark first: a profiler that starts `@start` later
+//! command without the profiler, rpd-collect takes the mark first: a profiler that starts `@start` later
 //! starts nothing.
 //!
 //! A profiler may also stay above the command. Then its exit status is its own, and only a parent learns that
@@ -32,7 +32,7 @@ const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
 /// Maximum time from taking the mark to writing it.
 const TIME_TO_WRITE: Duration = Duration::from_secs(2);
 /// Signals that a batch system sends some time before the end. The profiler writes when the program ends, so
-/// these must not end it directly: the launcher converts them to SIGTERM.
+/// these must not end it directly: rpd-collect converts them to SIGTERM.
 const EARLY: &str = "USR1 USR2 XCPU";
 /// The user or rpd-collect sets it for a profiler. A process in between must not be profiled.
 const PRELOAD: &str = "LD_PRELOAD";

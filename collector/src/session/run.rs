@@ -1,6 +1,6 @@
 //! Runs a session from the start of its command to the exit status.
 
-use super::control::{ReceivedPacket, ToCollector, ToLauncher};
+use super::control::{ReceivedPacket, ToCollector, ToParent};
 use super::prepare::{CommandSession, NOTE};
 use super::profiler_launch::{NotStarted, RunningCommand};
 use super::spawn;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Maximum time that the launcher waits for the collector after the end of the command.
+/// Maximum time that the parent process waits for the collector after the end of the command.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 /// Time within which a collector that has sent its last message ends.
 const TIME_TO_EXIT: Duration = Duration::from_millis(100);
@@ -111,17 +111,17 @@ impl CommandSession {
         loop {
             match self.control.receive(Some(until)) {
                 // Without a shard there is no place for the log either.
-                ReceivedPacket::Message(ToLauncher::Say { text }) if self.is_printed_elsewhere(&text) => {}
-                ReceivedPacket::Message(ToLauncher::Say { text }) => {
+                ReceivedPacket::Message(ToParent::Say { text }) if self.is_printed_elsewhere(&text) => {}
+                ReceivedPacket::Message(ToParent::Say { text }) => {
                     lines.push(text);
                     lines.truncate(MAX_LINES);
                 }
-                ReceivedPacket::Message(ToLauncher::SayOnce { text }) => {
+                ReceivedPacket::Message(ToParent::SayOnce { text }) => {
                     lines.extend(self.prints_for_all.then_some(text));
                     self.printed_warnings += 1;
                 }
-                ReceivedPacket::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
-                ReceivedPacket::Message(ToLauncher::Done { warnings, log }) => {
+                ReceivedPacket::Message(ToParent::Busy) => until = Instant::now() + TIME_TO_FINISH,
+                ReceivedPacket::Message(ToParent::Done { warnings, log }) => {
                     done = true;
                     let warnings = warnings.saturating_sub(self.printed_warnings);
                     if warnings > 0 && self.prints_for_all {
