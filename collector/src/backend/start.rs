@@ -106,20 +106,20 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
     ending
 }
 
-/// How a profiler that was to start the command did so.
+/// What became of a profiler that was to start the command.
 #[derive(Debug)]
 pub(crate) enum StartOutcome {
     /// It has started the command.
-    Yes,
+    CommandStarted,
     /// It ended without starting the command.
-    Ended(ExitStatus),
+    ProfilerExited(ExitStatus),
     /// It took too long and was killed.
-    TooLong,
-    /// This signal ended the job before.
+    TimedOut,
+    /// This signal ended the job first.
     Cancelled(i32),
 }
 
-/// Waits until the command runs. Unless this returns [`StartOutcome::Yes`], the caller has the mark, must
+/// Waits until the command runs. Unless this returns [`StartOutcome::CommandStarted`], the caller has the mark, must
 /// start the command, and no process of the profiler is left.
 pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOutcome {
     let top = child.id() as i32;
@@ -127,7 +127,7 @@ pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOu
     loop {
         let mut ended = child.try_wait().ok().flatten();
         if start_mark::is_claimed(scratch) {
-            return StartOutcome::Yes;
+            return StartOutcome::CommandStarted;
         }
         let cancelled = signals::cancelled();
         if ended.is_none() && cancelled.is_none() && Instant::now() < until {
@@ -136,7 +136,7 @@ pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOu
         }
         // The process that takes the mark starts the command.
         if !start_mark::claim(scratch).unwrap_or_else(|_| !start_mark::is_claimed(scratch)) {
-            return StartOutcome::Yes;
+            return StartOutcome::CommandStarted;
         }
         let until = Instant::now() + TIME_TO_LEAVE;
         while cancelled.is_some() && ended.is_none() && Instant::now() < until {
@@ -150,10 +150,10 @@ pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOu
                 let _ = child.wait();
                 StartOutcome::Cancelled(signal)
             }
-            (None, Some(status)) => StartOutcome::Ended(status),
+            (None, Some(status)) => StartOutcome::ProfilerExited(status),
             (None, None) => {
                 let _ = child.wait();
-                StartOutcome::TooLong
+                StartOutcome::TimedOut
             }
         };
     }

@@ -96,15 +96,15 @@ impl ProfilerLaunch {
                     NotStarted { ending: CommandEnding::Signal(signal), profiler: Some((pid, why)) }
                 };
                 match start::wait(&mut child, &self.scratch, self.wait) {
-                    StartOutcome::Yes => return Ok(self.running(child)),
+                    StartOutcome::CommandStarted => return Ok(self.running(child)),
                     StartOutcome::Cancelled(signal) => return Err(ended_by(signal)),
-                    StartOutcome::Ended(status) => match CommandEnding::from(status) {
+                    StartOutcome::ProfilerExited(status) => match CommandEnding::from(status) {
                         CommandEnding::Signal(signal) if CANCEL_SIGNALS.contains(&signal) => {
                             return Err(ended_by(signal));
                         }
                         _ => format!("ended before it started the command ({status})"),
                     },
-                    StartOutcome::TooLong => {
+                    StartOutcome::TimedOut => {
                         format!("did not start the command within {} s, and was killed", self.wait.as_secs())
                     }
                 }
