@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_record_the_same_are_refused_with_the_way_out() {
+    fn two_that_record_the_same_are_refused_with_an_alternative() {
         let check =
             |choice: &str, library: &[&'static str]| choice.parse::<BackendChoice>().unwrap().check(library);
         assert_eq!(check("native,torch", &["roctx", "mpi", "rccl"]), Ok(()));

@@ -68,7 +68,7 @@ impl UnavailableBackend {
     }
 }
 
-/// The way in which GPU work is recorded, if `auto` found a GPU.
+/// How GPU work is recorded, if `auto` found a GPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpuRecording {
     /// rocprofv3, because this device exists.
@@ -94,7 +94,7 @@ pub struct BackendPlan {
     pub native: bool,
     /// Words of [`rpd_ring::message::TRACED`] that our own library leaves to a profiler.
     pub left_to_profiler: Vec<&'static str>,
-    /// The way in which the work of the GPU that `auto` found is recorded.
+    /// How the work of the GPU that `auto` found is recorded.
     pub gpu: Option<GpuRecording>,
     /// The user requested only identity and clocks.
     pub nothing: bool,

@@ -40,7 +40,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// Returns the words that a profiler gets as its command.
 pub(crate) fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
-    let mode = if ends_early { ignoring::way(EARLY) } else { ignoring::NO_WAY };
+    let mode = if ends_early { ignoring::choose_wrapper(EARLY) } else { ignoring::NO_WRAPPER };
     let parent = std::process::id().to_string();
     vec![executable.into(), START.into(), mode.into(), scratch.into(), parent.into()]
 }

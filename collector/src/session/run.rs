@@ -71,9 +71,9 @@ impl CommandSession {
 
     /// Returns the words that start the command.
     fn words(&self, command: &[OsString]) -> Vec<OsString> {
-        let ignoring = self
-            .warn_signal
-            .and_then(|WarnSignal { name, .. }| ignoring::words(ignoring::way(name).as_ref(), name, command));
+        let ignoring = self.warn_signal.and_then(|WarnSignal { name, .. }| {
+            ignoring::words(ignoring::choose_wrapper(name).as_ref(), name, command)
+        });
         ignoring.unwrap_or_else(|| command.to_vec())
     }
 

@@ -22,7 +22,7 @@ fn said(output: &Output) -> String {
 }
 
 /// Returns the process that a profiler started in addition, if it has.
-fn by_the_way(rocm: &Rocm) -> u32 {
+fn additional_child(rocm: &Rocm) -> u32 {
     let path = rocm.bin.join("child");
     let read = || std::fs::read_to_string(&path).unwrap_or_default();
     until("a child of the profiler", || read().ends_with('\n'));
@@ -112,7 +112,7 @@ fn a_signal_to_rpd_collect_while_the_profiler_starts_ends_the_job_at_once() {
         assert!(rocm.log().contains("ended the job before"), "{}", rocm.log());
         assert!(!rocm.log().contains("warning"), "{}", rocm.log());
         if wrong == "deaf" {
-            assert!(!is_there(by_the_way(&rocm)));
+            assert!(!is_there(additional_child(&rocm)));
         }
     }
 }
@@ -161,7 +161,7 @@ fn what_a_hung_profiler_has_started_is_killed_with_it() {
     // No process holds the outputs any more, or this would block.
     runs_as_ever(&mut command);
     assert!(rocm.log().contains("within 1 s"), "{}", rocm.log());
-    assert!(!is_there(by_the_way(&rocm)) && rocm.left().is_empty());
+    assert!(!is_there(additional_child(&rocm)) && rocm.left().is_empty());
     assert_eq!(own_shard(&rocm).processes[&1].exit, Some(Exit::Code(7)), "who ran is known nevertheless");
 }
 
@@ -206,7 +206,7 @@ fn a_profiler_that_hangs_behind_the_command_is_killed_and_what_the_command_left_
     let output = wait(child);
     assert_eq!((ending(&output), &output.stdout[..]), (7, &b"out\n"[..]), "{}", said(&output));
     let daemon: u32 = std::fs::read_to_string(rocm.bench.path("daemon")).unwrap().trim().parse().unwrap();
-    let (daemon_runs, child_runs) = (is_there(daemon), is_there(by_the_way(&rocm)));
+    let (daemon_runs, child_runs) = (is_there(daemon), is_there(additional_child(&rocm)));
     kill(daemon, 9);
     assert!(daemon_runs && !child_runs, "{daemon_runs} {child_runs}");
     assert!(rocm.log().contains("had not ended 1 s after the command, and was killed"), "{}", rocm.log());
