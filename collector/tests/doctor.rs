@@ -165,7 +165,7 @@ fn with_rocprofv3(bench: &Bench, options: &[&str]) -> Output {
 }
 
 #[test]
-fn a_profiler_that_is_there_stands_in_front_of_the_command() {
+fn an_installed_profiler_precedes_the_command() {
     let Some(bench) = Bench::new() else { return };
     let output = with_rocprofv3(&bench, &["--backend", "rocprofv3"]);
     let text = lines(&output).join("\n");

@@ -44,12 +44,12 @@ fn same(bench: &Bench, words: &[&str], variables: &[(&str, &str)]) -> Output {
 fn same_beside(bench: &Bench, library: &Path, program: &Path, check: impl Fn(&Trace, &str)) {
     let (library, program) = (library.to_str().unwrap(), program.to_str().unwrap());
     let expected = alone(bench, &[program], &[("LD_PRELOAD", library)]);
-    let in_front = format!("LD_PRELOAD={library}:$LD_PRELOAD exec \"$@\"");
-    let behind = format!("LD_PRELOAD=$LD_PRELOAD:{library} exec \"$@\"");
+    let before_ours = format!("LD_PRELOAD={library}:$LD_PRELOAD exec \"$@\"");
+    let after_ours = format!("LD_PRELOAD=$LD_PRELOAD:{library} exec \"$@\"");
     for (what, words, variables) in [
         ("kept", &[program][..], &[("LD_PRELOAD", library)][..]),
-        ("in front", &["sh", "-c", &in_front, "sh", program], &[]),
-        ("behind", &["sh", "-c", &behind, "sh", program], &[]),
+        ("before ours", &["sh", "-c", &before_ours, "sh", program], &[]),
+        ("after ours", &["sh", "-c", &after_ours, "sh", program], &[]),
     ] {
         let output = traced(bench, words, variables);
         assert_eq!(seen(&output), seen(&expected), "{library} {what}: {output:?}");
@@ -200,7 +200,7 @@ fn a_library_that_wraps_what_darshan_wraps() {
         let calls = |name: &str| trace.calls.iter().filter(|row| text(row, "name_id") == name).count();
         let counts = ["MPI_Init", "MPI_Send", "MPI_Irecv", "MPI_Wait", "MPI_Finalize"].map(calls);
         // Before ours it passes its calls on to the PMPI forms: our library sees all other calls.
-        let expected = if what == "in front" { [0, 0, 50, 50, 0] } else { [1, 50, 50, 50, 1] };
+        let expected = if what == "before ours" { [0, 0, 50, 50, 0] } else { [1, 50, 50, 50, 1] };
         assert_eq!(counts, expected, "{what}");
     });
 }

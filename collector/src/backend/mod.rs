@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! --backend ──choice──> which ones, and whether they can be together
-//!             prepare   what they need: words in front of the command, variables, libraries
+//!             prepare   what they need: command line of the profiler, variables, libraries
 //!             start     runs the command in their hands, or without them if they do not start it
 //!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own
 //! ```

@@ -82,8 +82,8 @@ pub enum GpuRecording {
 /// How to start the command.
 #[derive(Debug, Default)]
 pub struct BackendPlan {
-    /// Words before the command.
-    pub front: Vec<OsString>,
+    /// Command line of the profiler that starts the command, up to its argument for the command.
+    pub profiler_command: Vec<OsString>,
     /// Variables in addition to those of the library.
     pub variables: Vec<(String, OsString)>,
     /// Libraries to preload, before those that are set.

@@ -125,15 +125,15 @@ fn link_in(library: &Path, own: &Path, user: u32) -> io::Result<PathBuf> {
 /// PMPI forms of MPI functions and would bypass a library after it. Runtimes of sanitizers must stay first.
 pub(crate) fn with_library(before: Option<&OsStr>, library: &Path) -> OsString {
     let before = before.map(OsStr::as_bytes).unwrap_or_default();
-    let mut front = 0;
+    let mut sanitizers_end = 0;
     let mut end = 0;
     for entry in before.split_inclusive(|byte| b" :".contains(byte)) {
         end += entry.len();
         if is_sanitizer(entry) {
-            front = end;
+            sanitizers_end = end;
         }
     }
-    let (first, rest) = before.split_at(front);
+    let (first, rest) = before.split_at(sanitizers_end);
     let mut value = first.to_owned();
     if first.last().is_some_and(|byte| !b" :".contains(byte)) {
         value.push(b':');

@@ -156,7 +156,7 @@ impl JoinPacket {
     }
 }
 
-/// Splits a field off the front.
+/// Splits the first field off.
 fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
     bytes.split_first_chunk().map(|(field, rest)| (*field, rest))
 }

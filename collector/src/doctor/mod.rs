@@ -141,8 +141,9 @@ fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepa
     }
     let set = session::variables(options, &prepared.plan, "@rpd-...").unwrap_or_default();
     let set = set.iter().map(|(name, value)| format!("{name}={}", value.to_string_lossy()));
-    let front = prepared.plan.front.iter().map(|word| word.to_string_lossy().into_owned());
-    let words: Vec<String> = set.chain(front).chain([command]).collect();
+    let profiler_words =
+        prepared.plan.profiler_command.iter().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = set.chain(profiler_words).chain([command]).collect();
     line("command", &words.join(" "));
     line("backend", &prepared.names());
     let run = &identity.run;

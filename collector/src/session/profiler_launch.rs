@@ -59,9 +59,9 @@ impl ProfilerLaunch {
         alone: TraceSelection,
         prints_for_all: bool,
     ) -> Option<ProfilerLaunch> {
-        let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
+        let (Some(harvest), false) = (&plan.harvest, plan.profiler_command.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
-        let mut words = std::mem::take(&mut plan.front);
+        let mut words = std::mem::take(&mut plan.profiler_command);
         words.extend(start::words(&scratch, plan.ends_early));
         Some(ProfilerLaunch {
             words,

@@ -26,8 +26,8 @@ const MAX_LINES: usize = 20;
 impl CommandSession {
     /// Runs the command to its end and waits for the shard. Returns how to end.
     pub(crate) fn run(self, command: &[OsString]) -> CommandEnding {
-        let started = match &self.front {
-            Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
+        let started = match &self.profiler_launch {
+            Some(launch) => launch.start(command, &self.variables, &self.forwarder, &self.control),
             None => child::start(&self.words(command), &self.variables)
                 .map(|child| RunningCommand { child, below: None, without: None })
                 .map_err(NotStarted::from),
@@ -42,7 +42,7 @@ impl CommandSession {
         let top = child.id() as i32;
         let pid = below.as_ref().map_or(top, |below| below.pid);
         self.forwarder.aim_at_command(pid, top);
-        if let Some(scratch) = self.scratch.as_ref().filter(|_| self.front.is_none()) {
+        if let Some(scratch) = self.scratch.as_ref().filter(|_| self.profiler_launch.is_none()) {
             // Files of the command there may be nowhere else.
             let _ = start_mark::claim(scratch.path());
         }
