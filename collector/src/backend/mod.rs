@@ -3,7 +3,7 @@
 //! ```text
 //! --backend ──choice──> which ones, and whether they can be together
 //!             prepare   what they need: command line of the profiler, variables, libraries
-//!             start     runs the command in their hands, or without them if they do not start it
+//!             start     lets them run the command, or runs it without them if they do not start it
 //!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own
 //! ```
 //!

@@ -35,7 +35,7 @@ const MAX_NAME_BYTES: usize = 256;
 #[derive(Default)]
 pub(super) struct KnownCommunicators {
     known: HashMap<(RecordedLibrary, u64), KnownCommunicator>,
-    /// Ordinals of names, where the library does not count.
+    /// Ordinals of names with the same base, where the library does not count creations.
     made: HashMap<String, u32>,
     /// Freed communicators, oldest first.
     freed: VecDeque<(RecordedLibrary, u64)>,
