@@ -103,5 +103,5 @@ fn only_what_was_to_be_recorded_is_said_to_be_missing() {
     let none = said(&["--trace", "none"], "0");
     assert!(none.ends_with("nothing was recorded: no kind of call was to be recorded\n"), "{none}");
     let shard = std::fs::metadata(bench.shard_path()).unwrap();
-    assert!(shard.size() < 4_096, "a shard with nothing but its ending has {} bytes", shard.size());
+    assert!(shard.size() < 4_096, "a shard with nothing but its end has {} bytes", shard.size());
 }

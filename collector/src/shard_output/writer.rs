@@ -4,7 +4,7 @@ use super::early::{self, EarlyShard, ShardBeginning};
 use super::item_rows::ItemRows;
 use super::queue::{BatchReceiver, ReceivedBatch};
 use super::rows::{OutputBatch, OutputItem};
-use super::shard_file::{ShardEnding, ShardFile};
+use super::shard_file::{ShardCompletion, ShardFile};
 use super::shard_place::NewShard;
 use super::{PlaceError, ShardPlace};
 use crate::log::warn;
@@ -244,16 +244,16 @@ impl Recording {
         let path = self.path.display();
         let (file, ended) = self.file.finish();
         match ended {
-            ShardEnding::Complete => {}
+            ShardCompletion::Complete => {}
             // Less than header and identity: no reader could identify the shard.
-            ShardEnding::Cut(0, error) => {
+            ShardCompletion::Cut(0, error) => {
                 let is_removed =
                     identity(&file).is_ok_and(|identity| place.folder().remove_file(&self.path, identity));
                 let removed = if is_removed { format!(", and {path} is removed") } else { String::new() };
                 warn(format_args!("warning: {error}; nothing is recorded{removed}"));
                 return;
             }
-            ShardEnding::Cut(_, error) => {
+            ShardCompletion::Cut(_, error) => {
                 warn(format_args!(
                     "warning: {error}; {path} has no ending, so the number of missing rows is unknown"
                 ));
