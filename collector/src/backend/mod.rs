@@ -32,7 +32,7 @@ pub(crate) mod start;
 pub(crate) mod start_mark;
 
 pub(crate) use choice::{BackendChoice, BackendChoiceError, BackendKind, ResolvedBackends};
-pub(crate) use harvest::ProfilerEnding;
+pub(crate) use harvest::ProfilerOutcome;
 pub(crate) use prepare::plan;
 pub(crate) use request::{BackendPlan, BackendRequest, GpuRecording, HarvestRequest};
 pub(crate) use rocm_tools::query;

@@ -2,7 +2,7 @@
 
 use super::control::{ControlChannel, ReceivedPacket, ToCollector};
 use super::watched_process::WatchedProcess;
-use crate::backend::{ProfilerEnding, processes, start_mark};
+use crate::backend::{ProfilerOutcome, processes, start_mark};
 use crate::child::CommandEnding;
 use crate::drain::CommandEnd;
 use crate::log::warn;
@@ -26,7 +26,7 @@ pub(super) fn until_the_end(
     next_deadline: Duration,
     begun: impl FnOnce(i32, Option<String>),
     warned: impl Fn(i32),
-) -> Option<(CommandEnd, ProfilerEnding)> {
+) -> Option<(CommandEnd, ProfilerOutcome)> {
     let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
     loop {
         match control.receive(None) {
@@ -73,15 +73,15 @@ pub(super) fn until_the_end(
     warn(format_args!("warning: rpd-collect was killed, {what}; {how}"));
     let profiler = match (above, scratch) {
         (Some(above), Some(scratch)) => end_in_time(&above, scratch, next_deadline),
-        _ => ProfilerEnding::Unseen,
+        _ => ProfilerOutcome::Unseen,
     };
     Some((CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
 }
 
 /// Waits for a profiler whose command has ended. Kills it if it stays too long.
-fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duration) -> ProfilerEnding {
+fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duration) -> ProfilerOutcome {
     if profiler.wait(Some(next_deadline)) {
-        return ProfilerEnding::Unseen;
+        return ProfilerOutcome::Unseen;
     }
     warn(format_args!(
         "warning: the profiler had not ended {} s after the command, and was killed: its files may be incomplete",
@@ -89,5 +89,5 @@ fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duratio
     ));
     processes::kill(scratch, Some(profiler.pid), false);
     profiler.wait(Some(TIME_TO_DIE));
-    ProfilerEnding::Killed
+    ProfilerOutcome::Killed
 }

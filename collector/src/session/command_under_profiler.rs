@@ -4,7 +4,7 @@
 use super::spawn;
 use super::watched_process::WatchedProcess;
 use crate::backend::start_mark::StartRecord;
-use crate::backend::{ProfilerEnding, processes};
+use crate::backend::{ProfilerOutcome, processes};
 use crate::child::CommandEnding;
 use crate::child::signals::{self, SignalForwarder};
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,7 +35,7 @@ pub(super) struct CommandUnderProfiler {
 /// How the command and its profiler ended.
 pub(super) struct EndedCommand {
     pub(super) ending: CommandEnding,
-    pub(super) profiler: ProfilerEnding,
+    pub(super) profiler: ProfilerOutcome,
     /// Lines for the log.
     pub(super) notes: Vec<String>,
 }
@@ -73,10 +73,10 @@ impl CommandUnderProfiler {
         // Signals for the command, which has ended, must not end a profiler that writes.
         forwarder.spare();
         let mut notes = Vec::new();
-        let mut ended = ProfilerEnding::AsTheCommand;
+        let mut ended = ProfilerOutcome::AsTheCommand;
         let (mut status, waited) = self.wait_for_profiler(profiler);
         if status.is_none() {
-            ended = ProfilerEnding::Killed;
+            ended = ProfilerOutcome::Killed;
             notes.push(format!(
                 "warning: the profiler had not ended {} s after the command, and was killed: its files may be \
                  incomplete{}",
@@ -95,7 +95,7 @@ impl CommandUnderProfiler {
         if let Some(other) = of_profiler.filter(|other| *other != ending && notes.is_empty()) {
             // Some profilers use one status for every failure.
             let warning = if ending == CommandEnding::Code(0) || matches!(other, CommandEnding::Signal(_)) {
-                ended = ProfilerEnding::Failed;
+                ended = ProfilerOutcome::Failed;
                 "warning: "
             } else {
                 ""

@@ -18,7 +18,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use crate::backend::{HarvestRequest, ProfilerEnding};
+use crate::backend::{HarvestRequest, ProfilerOutcome};
 use crate::clock_probe::ProbeChoice;
 use crate::host::cpus::CpuList;
 use crate::host::poll::wait_readable;
@@ -54,7 +54,7 @@ pub(super) enum ToCollector {
         /// How it ended.
         exit: Exit,
         /// How the profiler above it ended.
-        profiler: ProfilerEnding,
+        profiler: ProfilerOutcome,
     },
     /// The command cannot be started.
     Nothing,
@@ -282,7 +282,7 @@ mod tests {
     fn messages_arrive_whole_and_an_end_is_seen() {
         let (ours, theirs) = pair();
         ours.send(&ToCollector::Started { pid: 7, profiler: None, without: None }).unwrap();
-        let profiler = ProfilerEnding::default();
+        let profiler = ProfilerOutcome::default();
         ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9), profiler }).unwrap();
         drop(ours);
         let ReceivedPacket::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else {

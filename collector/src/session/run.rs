@@ -5,7 +5,7 @@ use super::prepare::{CommandSession, NOTE};
 use super::profiler_launch::{NotStarted, RunningCommand};
 use super::spawn;
 use crate::backend::scratch::{self, ScratchFolder};
-use crate::backend::{ProfilerEnding, start_mark};
+use crate::backend::{ProfilerOutcome, start_mark};
 use crate::child::{self, CommandEnding, ignoring};
 use crate::command_line::WarnSignal;
 use crate::log::warn;
@@ -54,7 +54,7 @@ impl CommandSession {
                 let ending = wait_for(&mut child);
                 let above =
                     self.scratch.as_ref().and_then(|scratch| start_mark::StartRecord::read(scratch.path()));
-                (above.and_then(|record| record.ending).unwrap_or(ending), ProfilerEnding::Unseen)
+                (above.and_then(|record| record.ending).unwrap_or(ending), ProfilerOutcome::Unseen)
             }
             Some(below) => {
                 let ended = below.wait(&mut child, &self.forwarder);
@@ -82,7 +82,7 @@ impl CommandSession {
         match profiler {
             Some((pid, why)) => {
                 let _ = self.control.send(&ToCollector::Started { pid, profiler: None, without: Some(why) });
-                let profiler = ProfilerEnding::Unseen;
+                let profiler = ProfilerOutcome::Unseen;
                 let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
                 self.await_collector();
             }
