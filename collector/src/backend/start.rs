@@ -13,7 +13,7 @@
 use super::processes;
 use super::start_mark::{self, NamedProcess, StartRecord};
 use crate::child::signals::{self, SignalForwarder};
-use crate::child::{self, CommandEnding, ignoring, replace};
+use crate::child::{self, CommandExitStatus, ignoring, replace};
 use crate::log::warn;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -79,31 +79,36 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
 }
 
 /// Runs between a profiler and the command, and ends as the command does.
-pub(crate) fn below(arguments: &[OsString]) -> CommandEnding {
-    let [_, _, mode, folder, preload, command @ ..] = arguments else { return CommandEnding::Code(2) };
+pub(crate) fn below(arguments: &[OsString]) -> CommandExitStatus {
+    let [_, _, mode, folder, preload, command @ ..] = arguments else { return CommandExitStatus::Code(2) };
     wait_for(mode, Path::new(folder), Some(preload), command)
 }
 
-fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> CommandEnding {
+fn wait_for(
+    mode: &OsStr,
+    scratch: &Path,
+    preload: Option<&OsString>,
+    command: &[OsString],
+) -> CommandExitStatus {
     let own = NamedProcess::of(std::process::id() as i32);
     // Without a thread for signals, they end this process.
     let forwarder = SignalForwarder::install(false).ok();
     let variables: Vec<(String, OsString)> =
         preload.map(|preload| (PRELOAD.to_owned(), preload.clone())).into_iter().collect();
     let words = ignoring::words(mode, EARLY, command);
-    let (started, ending) = match child::start(words.as_deref().unwrap_or(command), &variables) {
+    let (started, exit_status) = match child::start(words.as_deref().unwrap_or(command), &variables) {
         Ok(mut child) => {
             let started = NamedProcess::of(child.id() as i32);
             let _ = StartRecord::new(started, Some(own), None).write(scratch);
             if let Some(forwarder) = &forwarder {
                 forwarder.aim_at_command(started.pid, started.pid);
             }
-            (started, child.wait().map_or(CommandEnding::Code(1), CommandEnding::from))
+            (started, child.wait().map_or(CommandExitStatus::Code(1), CommandExitStatus::from))
         }
-        Err(code) => (own, CommandEnding::Code(code)),
+        Err(code) => (own, CommandExitStatus::Code(code)),
     };
-    let _ = StartRecord::new(started, Some(own), Some(ending)).write(scratch);
-    ending
+    let _ = StartRecord::new(started, Some(own), Some(exit_status)).write(scratch);
+    exit_status
 }
 
 /// What became of a profiler that was to start the command.

@@ -3,7 +3,7 @@
 use super::control::{ControlChannel, ReceivedPacket, ToCollector};
 use super::watched_process::WatchedProcess;
 use crate::backend::{ProfilerOutcome, processes, start_mark};
-use crate::child::CommandEnding;
+use crate::child::CommandExitStatus;
 use crate::drain::CommandEnd;
 use crate::log::warn;
 use rpd_shard::record::Exit;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Time after which a process that was killed at the same time as the parent process has ended.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
-/// Time for the process between profiler and command to record the ending.
+/// Time for the process between profiler and command to record the exit status.
 const TIME_TO_WRITE: Duration = Duration::from_secs(2);
 /// Interval at which the record is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -59,13 +59,14 @@ pub(super) fn until_the_end(
     // A launcher that ends a job kills both.
     let together = process.wait(Some(TIME_TO_FOLLOW));
     process.wait(None);
-    // The process between a profiler and the command records the ending as soon as it knows it.
-    let ending = || scratch.and_then(start_mark::StartRecord::read).and_then(|record| record.ending);
+    // The process between a profiler and the command records the exit status as soon as it knows it.
+    let recorded_status =
+        || scratch.and_then(start_mark::StartRecord::read).and_then(|record| record.exit_status);
     let until = Instant::now() + TIME_TO_WRITE;
-    let mut exit = ending();
+    let mut exit = recorded_status();
     while exit.is_none() && above.is_some() && Instant::now() < until {
         std::thread::sleep(LOOK_EVERY);
-        exit = ending();
+        exit = recorded_status();
     }
     let what = if together { "and the command ended with it" } else { "the command ran on without it" };
     let how =
@@ -75,7 +76,10 @@ pub(super) fn until_the_end(
         (Some(above), Some(scratch)) => end_in_time(&above, scratch, next_deadline),
         _ => ProfilerOutcome::Unseen,
     };
-    Some((CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
+    Some((
+        CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandExitStatus::to_record) },
+        profiler,
+    ))
 }
 
 /// Waits for a profiler whose command has ended. Kills it if it stays too long.

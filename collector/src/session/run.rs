@@ -6,7 +6,7 @@ use super::profiler_launch::{NotStarted, RunningCommand};
 use super::spawn;
 use crate::backend::scratch::{self, ScratchFolder};
 use crate::backend::{ProfilerOutcome, start_mark};
-use crate::child::{self, CommandEnding, ignoring};
+use crate::child::{self, CommandExitStatus, ignoring};
 use crate::command_line::WarnSignal;
 use crate::log::warn;
 use crate::shard_output::EarlyShard;
@@ -25,7 +25,7 @@ const MAX_LINES: usize = 20;
 
 impl CommandSession {
     /// Runs the command to its end and waits for the shard. Returns how to end.
-    pub(crate) fn run(self, command: &[OsString]) -> CommandEnding {
+    pub(crate) fn run(self, command: &[OsString]) -> CommandExitStatus {
         let started = match &self.profiler_launch {
             Some(launch) => launch.start(command, &self.variables, &self.forwarder, &self.control),
             None => child::start(&self.words(command), &self.variables)
@@ -49,24 +49,24 @@ impl CommandSession {
         // A collector that has died is reported at the end.
         let profiler = below.is_some().then_some(top);
         let _ = self.control.send(&ToCollector::Started { pid, profiler, without });
-        let (ending, profiler) = match &below {
+        let (exit_status, profiler) = match &below {
             None => {
-                let ending = wait_for(&mut child);
+                let exit_status = wait_for(&mut child);
                 let above =
                     self.scratch.as_ref().and_then(|scratch| start_mark::StartRecord::read(scratch.path()));
-                (above.and_then(|record| record.ending).unwrap_or(ending), ProfilerOutcome::Unseen)
+                (above.and_then(|record| record.exit_status).unwrap_or(exit_status), ProfilerOutcome::Unseen)
             }
             Some(below) => {
                 let ended = below.wait(&mut child, &self.forwarder);
                 for text in ended.notes {
                     let _ = self.control.send(&ToCollector::Note { text });
                 }
-                (ended.ending, ended.profiler)
+                (ended.exit_status, ended.profiler)
             }
         };
-        let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
+        let _ = self.control.send(&ToCollector::Finish { pid, exit: exit_status.to_record(), profiler });
         self.await_collector();
-        ending
+        exit_status
     }
 
     /// Returns the words that start the command.
@@ -78,12 +78,13 @@ impl CommandSession {
     }
 
     /// Ends without a command. If a profiler ran, the log names it.
-    fn give_up(mut self, NotStarted { ending, profiler }: NotStarted) -> CommandEnding {
+    fn give_up(mut self, NotStarted { exit_status, profiler }: NotStarted) -> CommandExitStatus {
         match profiler {
             Some((pid, why)) => {
                 let _ = self.control.send(&ToCollector::Started { pid, profiler: None, without: Some(why) });
                 let profiler = ProfilerOutcome::Unseen;
-                let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
+                let _ =
+                    self.control.send(&ToCollector::Finish { pid, exit: exit_status.to_record(), profiler });
                 self.await_collector();
             }
             None => {
@@ -94,7 +95,7 @@ impl CommandSession {
                 self.scratch.iter().for_each(ScratchFolder::remove);
             }
         }
-        ending
+        exit_status
     }
 
     /// Whether another rank prints a line of the collector: a note, or a consequence of what was printed at
@@ -159,13 +160,13 @@ impl CommandSession {
     }
 }
 
-fn wait_for(command: &mut Child) -> CommandEnding {
+fn wait_for(command: &mut Child) -> CommandExitStatus {
     command.wait().map_or_else(
         |error| {
             warn(format_args!("failed to wait for the command: {error}"));
-            CommandEnding::Code(1)
+            CommandExitStatus::Code(1)
         },
-        CommandEnding::from,
+        CommandExitStatus::from,
     )
 }
 
