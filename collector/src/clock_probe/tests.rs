@@ -104,8 +104,8 @@ impl Node {
 
 /// Ends all agents at about the same time.
 fn end_all(nodes: Vec<Node>) -> Vec<Vec<ProbeBurst>> {
-    let ending: Vec<_> = nodes.into_iter().map(|node| std::thread::spawn(|| node.end())).collect();
-    ending.into_iter().map(|thread| thread.join().unwrap()).collect()
+    let ends: Vec<_> = nodes.into_iter().map(|node| std::thread::spawn(|| node.end())).collect();
+    ends.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
 fn sleep(ms: u64) {

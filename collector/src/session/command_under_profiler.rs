@@ -119,7 +119,7 @@ impl CommandUnderProfiler {
     fn wait_for_profiler(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
         let began = Instant::now();
         loop {
-            let next_deadline = match signals::is_ending() {
+            let next_deadline = match signals::job_is_ending() {
                 true => self.next_deadline.min(TIME_BEFORE_A_KILL),
                 false => self.next_deadline,
             };

@@ -135,7 +135,7 @@ pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> 
 fn wait_for_first_rank() {
     let until = Instant::now() + TIME_FOR_THE_FIRST_RANK;
     while Instant::now() < until {
-        if signals::is_ending() {
+        if signals::job_is_ending() {
             std::process::exit(NOT_STARTED);
         }
         std::thread::sleep(LOOK_EVERY);
