@@ -187,7 +187,7 @@ fn a_profiler_that_is_missing_is_a_problem() {
 }
 
 #[test]
-fn profilers_that_cannot_be_together_are_a_problem() {
+fn profilers_that_exclude_each_other_are_a_problem() {
     let Some(bench) = Bench::new() else { return };
     let output = with_rocprofv3(&bench, &["--backend", "native,rocprofv3"]);
     assert_problem(&output, "backend", "rocprofv3 and native both intercept roctx");

@@ -1,7 +1,7 @@
 //! Profilers that start the command or run inside it, and whose files become shards of the rank.
 //!
 //! ```text
-//! --backend ──choice──> which ones, and whether they can be together
+//! --backend ──choice──> which ones, and whether they can run together
 //!             prepare   what they need: command line of the profiler, variables, libraries
 //!             start     lets them run the command, or runs it without them if they do not start it
 //!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own

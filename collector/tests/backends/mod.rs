@@ -2,8 +2,8 @@
 //! and leave real files. The profilers themselves were never run here, because there is no GPU.
 
 mod agent;
+mod combinations;
 mod rocm;
-mod together;
 mod trouble;
 
 use crate::support;
