@@ -6,7 +6,7 @@ use odd_programs::{ODD, ODD_PROLOGUE};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
-use support::{Bench, Trace, ending, run, text};
+use support::{Bench, Trace, exit_code, run, text};
 
 /// Calls that do nothing without the library.
 const CALLS: &str = r#"
@@ -16,11 +16,11 @@ static void mark(const char *name) { if (roctxMarkA) roctxMarkA(name); }
 static void range(const char *name) { push(name); pop(); }
 "#;
 
-/// Ending, stdout, and stderr without our lines.
+/// Exit code, stdout, and stderr without our lines.
 fn seen(output: &Output) -> (i32, String, String) {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let own = stderr.split_inclusive('\n').filter(|line| !line.starts_with("rpd-collect:"));
-    (ending(output), String::from_utf8_lossy(&output.stdout).into_owned(), own.collect())
+    (exit_code(output), String::from_utf8_lossy(&output.stdout).into_owned(), own.collect())
 }
 
 fn alone(bench: &Bench, words: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -242,14 +242,14 @@ int main(int argc, char **argv) {
         let Some(program) = compile(&bench, "cc", kind, source, &[&option]) else { continue };
         let program = program.to_str().unwrap();
         let output = same(&bench, &[program], &[]);
-        assert_eq!(ending(&output), 6, "{kind}: {output:?}");
+        assert_eq!(exit_code(&output), 6, "{kind}: {output:?}");
         let trace = bench.trace();
         assert_eq!(trace.ranges_named("work") as u64 + trace.lost(), 5000, "{kind}");
         // The user's own options of it stay.
         same(&bench, &[program], &[("ASAN_OPTIONS", "exitcode=23"), ("TSAN_OPTIONS", "exitcode=24")]);
         if kind == "address" {
             let found = traced(&bench, &[program, "overflow"], &[("ASAN_OPTIONS", "exitcode=23")]);
-            assert_eq!(ending(&found), 23, "{found:?}");
+            assert_eq!(exit_code(&found), 23, "{found:?}");
             assert!(String::from_utf8_lossy(&found.stderr).contains("heap-buffer-overflow"), "{found:?}");
         }
         // As users preload its runtime by hand.
@@ -347,7 +347,7 @@ fn the_time_that_commands_take() {
     let time = |run: &dyn Fn() -> Output| {
         let best = (0..5).map(|_| {
             let began = Instant::now();
-            assert_eq!(ending(&run()), 0);
+            assert_eq!(exit_code(&run()), 0);
             began.elapsed()
         });
         best.min().unwrap()
