@@ -23,7 +23,7 @@ fn assert_problem(output: &Output, about: &str, words: &str) {
     let problems: Vec<&String> = lines.iter().filter(|line| line.starts_with("problem")).collect();
     let [line] = problems.as_slice() else { panic!("{lines:#?}") };
     assert_eq!(line.split_whitespace().nth(1), Some(about), "{line}");
-    assert!(line.contains(words) && line.contains(": "), "{line}");
+    assert!(line.contains(words) && line.contains("; "), "{line}");
     assert_eq!(lines.last().unwrap(), "1 problem, see above");
 }
 
@@ -82,7 +82,7 @@ fn a_command_that_cannot_be_traced_is_named() {
         assert_problem(
             &run(doctor(&bench).arg("--").arg(bench.path("static"))),
             "library",
-            "is a static program, so no library can be preloaded into it, and its calls are not recorded: link it \
+            "is a static program, so no library can be preloaded into it, and its calls are not recorded; link it \
              dynamically, without -static",
         );
     }
@@ -94,7 +94,7 @@ fn a_command_that_cannot_be_traced_is_named() {
     assert_problem(
         &run(doctor(&bench).arg("--").arg(&program)),
         "library",
-        "is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded: run a copy without these rights, as `cp` makes it",
+        "is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded; run a copy without these rights, as `cp` makes it",
     );
 }
 

@@ -48,7 +48,7 @@
     target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64"),
 )))]
-compile_error!("rpd-intercept is for Linux with glibc on x86-64 and aarch64: see the crate's documentation");
+compile_error!("rpd-intercept is for Linux with glibc on x86-64 and aarch64; see the crate's documentation");
 
 mod apis;
 mod interpose;

@@ -82,7 +82,7 @@ pub enum BackendChoiceError {
     )]
     Unknown(String),
     /// rocprof version 1 or 2.
-    #[error("{0:?} writes CSV without a time base that could be merged: use rocprofv3, its successor")]
+    #[error("{0:?} writes CSV without a time base that could be merged; use rocprofv3, its successor")]
     Predecessor(String),
     /// `none` or `auto` together with others.
     #[error("{0:?} cannot be combined with other backends")]
@@ -95,7 +95,7 @@ pub enum BackendChoiceError {
     Twice(BackendKind, BackendKind),
     /// The library records what a profiler records as well.
     #[error(
-        "{} and native both intercept {what}, so calls would be lost or counted twice: use \
+        "{} and native both intercept {what}, so calls would be lost or counted twice; use \
          --trace {instead} to leave that to {}", .backend.name(), .backend.name()
     )]
     Overlap {

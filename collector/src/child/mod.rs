@@ -82,11 +82,11 @@ fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
         match find(program).map(|path| first_line_of_script(&path)?.into_iter().next()) {
             None => warn(format_args!("{name}: command not found")),
             Some(Some(interpreter)) => warn(format_args!(
-                "{name}: its interpreter {} is not found: correct its first line or install it",
+                "{name}: its interpreter {} is not found; correct its first line or install it",
                 interpreter.display()
             )),
             Some(None) => warn(format_args!(
-                "{name}: its loader is not found: it was built for another system, see `readelf -l`"
+                "{name}: its loader is not found: it was built for another system; see `readelf -l`"
             )),
         }
         return NOT_FOUND;

@@ -17,11 +17,11 @@ const MAX_LINK_NAMES: u32 = 8;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PreloadError {
     /// `RPD_INTERCEPT` does not name a file.
-    #[error("failed to find the library {0} that RPD_INTERCEPT names: unset it or correct it")]
+    #[error("failed to find the library {0} that RPD_INTERCEPT names; unset it or correct it")]
     Named(PathBuf),
     /// The library is in none of the usual places.
     #[error(
-        "failed to find {LIBRARY} beside rpd-collect, in ../lib or ../lib64 ({0}): install it there \
+        "failed to find {LIBRARY} beside rpd-collect, in ../lib or ../lib64 ({0}); install it there \
          or set RPD_INTERCEPT to its path"
     )]
     NotInstalled(PathBuf),

@@ -67,7 +67,7 @@ impl DoctorReport {
                 Finding::Note(text) => ("note", text),
                 Finding::Problem { what, next } => {
                     self.problems += 1;
-                    ("problem", format!("{what}: {next}"))
+                    ("problem", format!("{what}; {next}"))
                 }
             };
             print_line(format_args!("{kind:8} {about:9} {text}"));
@@ -87,7 +87,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let LoadedOptions { options, warnings, .. } = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            print_line(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
+            print_line(format_args!("problem  options   {error}; a run refuses this, and starts no command"));
             return 1;
         }
     };

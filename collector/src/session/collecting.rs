@@ -148,7 +148,7 @@ pub(crate) fn main() -> io::Result<()> {
 fn singleton_line(launched: u32) -> String {
     format!(
         "warning: the launcher started {launched} processes, and MPI ran each as a job of its own (MPI_COMM_WORLD of size 1): the \
-         program is probably linked against another MPI than the launcher's; `ldd PROGRAM` shows which: use that one's \
+         program is probably linked against another MPI than the launcher's (`ldd PROGRAM` shows which); use that one's \
          mpirun, or `srun --mpi=TYPE` with a type of `srun --mpi=list` that it supports"
     )
 }

@@ -55,6 +55,6 @@ fn why_empty(start: &StartMessage, exit: Exit, metrics: bool) -> Option<String> 
     }
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
     let next = hint_for_container(&start.command, &library)
-        .unwrap_or_else(|| "to record GPU kernels, add --backend rocprofv3".to_owned());
-    Some(format!("no {kinds} call was seen; {next}"))
+        .unwrap_or_else(|| "; to record GPU kernels, add --backend rocprofv3".to_owned());
+    Some(format!("no {kinds} call was seen{next}"))
 }

@@ -233,7 +233,7 @@ impl Recording {
             Some(error) => warn_of_error(&path, &error),
             None => warn(format_args!(
                 "warning: {path} has reached its limit of {} bytes; what follows is not recorded, only \
-                 counted: next time, raise the limit with --max-size",
+                 counted; next time, raise the limit with --max-size",
                 self.max_bytes
             )),
         }
@@ -255,7 +255,7 @@ impl Recording {
             }
             ShardCompletion::Cut(_, error) => {
                 warn(format_args!(
-                    "warning: {error}; {path} has no ending, so the number of missing rows is unknown"
+                    "warning: {error}; {path} has no trailer, so the number of missing rows is unknown"
                 ));
             }
         }
@@ -274,6 +274,6 @@ impl Recording {
 
 fn warn_of_error(path: &std::path::Display<'_>, error: &WriteError) {
     warn(format_args!(
-        "warning: {error} ({path}); what follows is not recorded, only counted: next time, choose a folder with more space with -o DIR; the command continues"
+        "warning: {error} ({path}); what follows is not recorded, only counted, and the command continues; next time, choose a folder with more space with -o DIR"
     ));
 }

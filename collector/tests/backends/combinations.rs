@@ -143,12 +143,12 @@ fn native_records_everything_where_auto_cannot_use_the_profiler() {
         (
             &["rocprofv3"],
             "help-fails",
-            "rocprofv3 --help fails or does not answer: check that it runs on this node",
+            "rocprofv3 --help fails or does not respond; check that it runs on this node",
         ),
         (
             &["rocprofv3"],
             "no-help",
-            "rocprofv3 --help fails or does not answer: check that it runs on this node",
+            "rocprofv3 --help fails or does not respond; check that it runs on this node",
         ),
     ] {
         let Some(rocm) = Rocm::new(tools) else { return };

@@ -137,7 +137,7 @@ impl ProfilerHarvest<'_> {
                 )
             }
             (_, Some(Exit::Signal(signal))) if is_crash(signal) => format!(
-                "it writes at the end of the program, which crashed by signal {signal}: --backend native keeps what came \
+                "it writes at the end of the program, which crashed by signal {signal}; --backend native keeps what came \
                  before a crash"
             ),
             (_, Some(Exit::Signal(signal))) if signal == Signal::TERM.as_raw() => {
@@ -145,7 +145,7 @@ impl ProfilerHarvest<'_> {
                     .to_owned()
             }
             (_, Some(Exit::Signal(signal))) => format!(
-                "it writes at the end of the program, which died by signal {signal}: have the batch system send \
+                "it writes at the end of the program, which died by signal {signal}; have the batch system send \
                  SIGUSR1 some time before (sbatch --signal=USR1@120)"
             ),
             _ => "how the program ended is not known".to_owned(),

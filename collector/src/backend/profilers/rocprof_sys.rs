@@ -35,7 +35,7 @@ pub(crate) fn prepare(
     let config = request.readable_config()?;
     let Some(help) = rocm_tools::query(&program, &["--help".as_ref()], folder) else {
         return Err(UnavailableBackend(format!(
-            "{} --help does not answer: check that it runs on this node, or use --backend native",
+            "{} --help does not respond; check that it runs on this node, or use --backend native",
             program.display()
         )));
     };

@@ -77,7 +77,7 @@ pub(crate) fn prepare(
     };
     let Some(help) = query("--help").filter(|text| text.contains("--output-format")) else {
         return Err(UnavailableBackend(format!(
-            "{} --help fails or does not answer: check that it runs on this node (python3, ROCm's libraries), or use \
+            "{} --help fails or does not respond; check that it runs on this node (python3, ROCm's libraries), or use \
              --backend native",
             program.display()
         )));
