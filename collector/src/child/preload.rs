@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sanitizers_stay_in_front() {
+    fn only_sanitizers_stay_first() {
         let with = |before: Option<&str>| with_library(before.map(OsStr::new), Path::new("/x/lib.so"));
         assert_eq!(with(None), "/x/lib.so");
         assert_eq!(with(Some("")), "/x/lib.so");

@@ -57,7 +57,7 @@ pub(super) fn until_the_end(
         begun(process.pid, None);
     }
     // A launcher that ends a job kills both.
-    let together = process.wait(Some(TIME_TO_FOLLOW));
+    let ended_with_it = process.wait(Some(TIME_TO_FOLLOW));
     process.wait(None);
     // The process between a profiler and the command records the exit status as soon as it knows it.
     let recorded_status =
@@ -68,7 +68,7 @@ pub(super) fn until_the_end(
         std::thread::sleep(LOOK_EVERY);
         exit = recorded_status();
     }
-    let what = if together { "and the command ended with it" } else { "the command ran on without it" };
+    let what = if ended_with_it { "and the command ended with it" } else { "the command ran on without it" };
     let how =
         exit.map_or("how the command ended is not known".to_owned(), |exit| format!("it ended with {exit}"));
     warn(format_args!("warning: rpd-collect was killed, {what}; {how}"));
