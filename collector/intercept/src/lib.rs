@@ -28,9 +28,9 @@
 //!
 //! The library uses no header and no symbol of MPI: one build serves Open MPI and MPICH.
 //!
-//! The path of an event: `roctx`, or `apis::mpi` and `apis::rccl` through `interpose::inside`, ask `thread` for
-//! the ring of this thread. `generation` detects a fork since the last event. `runtime::handover` makes a new
-//! ring, within the `runtime::budget`. `exits` reports how processes ended.
+//! The path of an event: `roctx`, or `apis::mpi` and `apis::rccl` through `interpose::inside`, ask `thread`
+//! for the ring of this thread. `generation` detects a fork since the last event. `runtime::handover` makes
+//! a new ring, within the `runtime::budget`. `exits` reports how processes ended.
 //!
 //! # Assumptions
 //!

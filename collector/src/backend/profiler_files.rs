@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 const MAX_DEPTH: usize = 6;
 /// Maximum number of files.
 const MAX_FILES: usize = 100_000;
-/// File extensions for the hooks and profilers themselves.
+/// Extensions of files for the hooks and profilers themselves.
 const INTERNAL_EXTENSIONS: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
-/// File extensions that a profiler writes for users.
+/// Extensions of files that a profiler writes for users.
 const TEXT_EXTENSIONS: [&str; 3] = ["txt", "csv", "log"];
 /// Maximum length of a name that is made from a path.
 const MAX_NAME_LENGTH: usize = 120;

@@ -124,8 +124,8 @@ pub(crate) enum StartOutcome {
     Cancelled(i32),
 }
 
-/// Waits until the command runs. Unless this returns [`StartOutcome::CommandStarted`], the caller has the mark, must
-/// start the command, and no process of the profiler is left.
+/// Waits until the command runs. Unless this returns [`StartOutcome::CommandStarted`], the caller has the
+/// mark, must start the command, and no process of the profiler is left.
 pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOutcome {
     let top = child.id() as i32;
     let until = Instant::now() + most;

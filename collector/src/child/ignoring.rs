@@ -27,7 +27,8 @@ fn option(signals: &str) -> String {
     format!("--ignore-signal={}", signals.replace(' ', ","))
 }
 
-/// Returns the words that start the command by a wrapper, with the signals ignored. `None` if that does not work.
+/// Returns the words that start the command through a wrapper, with the signals ignored. `None` if that
+/// does not work.
 pub(crate) fn words(wrapper: &OsStr, signals: &str, command: &[OsString]) -> Option<Vec<OsString>> {
     let program = find(command.first()?)?;
     // A shell can never trap a signal that was ignored when it started.

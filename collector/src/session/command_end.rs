@@ -10,7 +10,7 @@ use rpd_shard::record::Exit;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time after which a process that was killed at the same time as the parent process has ended.
+/// Time within which a command ends that was killed together with the parent process.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
 /// Time for the process between profiler and command to record the exit status.
 const TIME_TO_WRITE: Duration = Duration::from_secs(2);

@@ -82,8 +82,8 @@ impl ShardCreation {
         Some(ShardCreation { thread, created })
     }
 
-    /// Returns the shard. `Ok(None)` if the file system does not answer within `limit`. Then the parent process
-    /// starts the command, and the collector creates the shard later.
+    /// Returns the shard. `Ok(None)` if the file system does not answer within `limit`. Then the parent
+    /// process starts the command, and the collector creates the shard later.
     pub(crate) fn wait(self, limit: Duration) -> Result<Option<(File, EarlyShard)>, PlaceError> {
         if self.created.recv_timeout(limit).is_err() {
             return Ok(None);

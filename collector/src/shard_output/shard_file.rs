@@ -117,8 +117,8 @@ impl<D: ShardDisk> ShardFile<D> {
         (self.disk, ended)
     }
 
-    /// Writes ledger, index and trailer after the last block. If that fails, writes it over the last blocks,
-    /// or, on file systems that never overwrite in place, into the space that they free.
+    /// Writes ledger, index and trailer after the last block. If that fails, writes them over the last blocks,
+    /// or, on file systems that never overwrite in place, into the space that these free.
     fn end(&mut self) -> Result<(), WriteError> {
         match self.end_within(self.most_bytes, false) {
             Err(WriteError::Io(_)) => {}

@@ -31,9 +31,10 @@ fn assert_certain(cluster: &SlurmCluster, merged: &MergedJob, reference: usize) 
     offsets
 }
 
-/// Nodes with probes all the time, or for the most of it. Where all cores were busy, a reply may have taken longer than
-/// that, or the probes and the collectives contradict each other and nothing is certain. Then the merge has to say so: by
-/// the certain bound, or without one by a bar that large, of which the error is no more than three.
+/// Nodes with probes all the time, or for the most of it. Where all cores were busy, a reply may have taken
+/// longer than that, or the probes and the collectives contradict each other and nothing is certain. Then
+/// the merge has to say so: by the certain bound, or without one by a bar that large, of which the error is
+/// no more than three.
 fn assert_close(offsets: &[Offset]) {
     let is_close = |offset: &Offset| {
         let limit = match offset.hard {
@@ -109,7 +110,8 @@ fn a_late_node_a_killed_agent_and_no_rank_0_leave_the_others_aligned_under_slurm
     assert_close(&offsets);
 }
 
-/// Sends packets that are no valid requests to all ports of all nodes, for some seconds, and counts what comes back.
+/// Sends packets that are no valid requests to all ports of all nodes, for some seconds, and counts what
+/// comes back.
 const NOISE: &str = "
 import os, socket, struct, sys, time
 noise = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// First interval between two requests to the root, as a fraction of the next_deadline. Each later interval is
 /// twice as long, which gives five requests.
 const FIRST_GAP_DIVISOR: u32 = 30;
-/// Maximum time before an agent sends another request to a silent root, unless the rendezvous thread finds another root.
+/// Maximum time before an agent sends another request to a silent root, unless the rendezvous thread finds
+/// another root.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// A request to the root without a reply yet.
