@@ -1,7 +1,9 @@
 //! The per-rank collector: runs a command and writes what its processes report into a shard.
 //!
-//! Two processes: the parent (`rpd-collect` itself, "launcher" in this crate beside that of the job) starts the command,
-//! passes signals on and ends as the command does; the collector process drains the rings of the traced threads. Rooms, lowest first; each imports only rooms above it in this list:
+//! Two processes of the same program. The parent process starts the command, passes signals on and ends as
+//! the command does. Its child, the collector process, drains the rings of the traced threads. In this
+//! crate, a launcher is `srun` or `mpirun`, which starts the ranks. Rooms, lowest first; each imports only
+//! rooms above it in this list:
 //!
 //! ```text
 //! host/           this node: its clocks, CPUs and memory, and names that one process holds

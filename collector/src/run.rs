@@ -13,8 +13,8 @@ use std::io::Write;
 /// Exit status for invalid options.
 const WRONG_OPTIONS: i32 = 2;
 
-/// Runs `rpd-collect` with its arguments, the name of the program first: the launcher, the collector process, the
-/// doctor, or what a profiler starts. Ends this process.
+/// Runs `rpd-collect` with its arguments, the name of the program first: the parent process, the collector
+/// process, the doctor, or what a profiler starts. Ends this process.
 pub fn run(arguments: &[OsString]) -> ! {
     let first = arguments.get(1).and_then(|argument| argument.to_str());
     match first {

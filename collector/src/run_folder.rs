@@ -23,7 +23,7 @@ pub(crate) fn note_made() {
     WAS_MADE.store(true, Relaxed);
 }
 
-/// Whether this process or its launcher created the run folder.
+/// Whether this process or its parent process created the run folder.
 pub(crate) fn was_made() -> bool {
     WAS_MADE.load(Relaxed)
 }

@@ -2,7 +2,7 @@
 
 use crate::support;
 use std::process::{Command, Output};
-use support::{Bench, ending, run};
+use support::{Bench, exit_code, run};
 
 /// Returns `rpd-collect doctor` in the folder of the bench, without the variables of this machine's
 /// launchers.
@@ -18,12 +18,12 @@ fn lines(output: &Output) -> Vec<String> {
 
 /// Asserts that there is one problem about a subject, and that its line has the reason and the next step.
 fn assert_problem(output: &Output, about: &str, words: &str) {
-    assert_eq!((ending(output), output.stderr.len()), (1, 0), "{output:?}");
+    assert_eq!((exit_code(output), output.stderr.len()), (1, 0), "{output:?}");
     let lines = lines(output);
     let problems: Vec<&String> = lines.iter().filter(|line| line.starts_with("problem")).collect();
     let [line] = problems.as_slice() else { panic!("{lines:#?}") };
     assert_eq!(line.split_whitespace().nth(1), Some(about), "{line}");
-    assert!(line.contains(words) && line.contains(": "), "{line}");
+    assert!(line.contains(words) && line.contains("; "), "{line}");
     assert_eq!(lines.last().unwrap(), "1 problem, see above");
 }
 
@@ -35,7 +35,7 @@ fn nothing_is_in_the_way_and_nothing_is_left() {
     command.env("PMI_RANK", "3").env("PMI_SIZE", "4").args(["--run-id", "mine", "--ranks", "0-3"]);
     let output = run(command.args(["--trace", "mpi", "--"]).arg(&program).arg("--token=hidden"));
     let text = lines(&output).join("\n");
-    assert_eq!((ending(&output), output.stderr.len()), (0, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stderr.len()), (0, 0), "{output:?}");
     for wanted in [
         "writes takes it",
         "rank 3 of 4 (from PMI_RANK), run id mine (from --run-id)",
@@ -82,7 +82,7 @@ fn a_command_that_cannot_be_traced_is_named() {
         assert_problem(
             &run(doctor(&bench).arg("--").arg(bench.path("static"))),
             "library",
-            "is a static program, so no library can be preloaded into it, and its calls are not recorded: link it \
+            "is a static program, so no library can be preloaded into it, and its calls are not recorded; link it \
              dynamically, without -static",
         );
     }
@@ -94,7 +94,7 @@ fn a_command_that_cannot_be_traced_is_named() {
     assert_problem(
         &run(doctor(&bench).arg("--").arg(&program)),
         "library",
-        "is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded: run a copy without these rights, as `cp` makes it",
+        "is setuid or setgid: the loader ignores LD_PRELOAD for it, so its calls are not recorded; run a copy without these rights, as `cp` makes it",
     );
 }
 
@@ -106,11 +106,11 @@ fn limits_and_folders_that_are_in_the_way_are_named() {
     limited.args(["-c", "ulimit -f 200; exec \"$0\" \"$@\""]).arg(plain.get_program()).args(plain.get_args());
     let output = run(bench.like_collect(&mut limited));
     let text = lines(&output).join("\n");
-    assert!(ending(&output) == 1 && text.contains("`ulimit -f` allows no file of"), "{text}");
+    assert!(exit_code(&output) == 1 && text.contains("`ulimit -f` allows no file of"), "{text}");
 
     std::fs::write(bench.path("file"), "").unwrap();
     let output = run(doctor(&bench).arg("-o").arg(bench.path("file/below")));
-    assert_eq!(ending(&output), 2, "an option cannot be given twice");
+    assert_eq!(exit_code(&output), 2, "an option cannot be given twice");
     let mut command = Command::new(env!("CARGO_BIN_EXE_rpd-collect"));
     let output = run(bench.like_collect(&mut command).args(["doctor", "-o"]).arg(bench.path("file/below")));
     assert_problem(&output, "output", "cannot be written");
@@ -123,7 +123,7 @@ fn variables_are_examined() {
     assert_problem(&run(doctor(&bench).env("RPD_TRACE", "rocx")), "options", "did you mean roctx?");
     assert_problem(&run(doctor(&bench).env("RANK", "1").env("WORLD_SIZE", "2")), "launcher", "no job id");
     let disabled = run(doctor(&bench).env("RPD_DISABLE", "1"));
-    assert_eq!(ending(&disabled), 0);
+    assert_eq!(exit_code(&disabled), 0);
     assert!(lines(&disabled).join("\n").contains("RPD_DISABLE is set"), "{disabled:?}");
 }
 
@@ -134,14 +134,14 @@ fn a_program_of_that_name_is_still_a_program() {
     let mut command = bench.collect();
     let path = format!("{}:{}", bench.path("").display(), std::env::var("PATH").unwrap());
     let output = run(command.env("PATH", path).args(["--", "doctor"]));
-    assert_eq!((ending(&output), output.stdout.as_slice()), (5, b"healed\n".as_slice()));
+    assert_eq!((exit_code(&output), output.stdout.as_slice()), (5, b"healed\n".as_slice()));
 }
 
 #[test]
 fn a_mistake_is_a_mistake() {
     let Some(bench) = Bench::new() else { return };
     let output = run(doctor(&bench).args(["--ranks", "many"]));
-    assert_eq!((ending(&output), output.stdout.len()), (2, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stdout.len()), (2, 0), "{output:?}");
 }
 
 /// Runs the doctor with a file of `#!/bin/sh` as `rocprofv3`, and options.
@@ -165,11 +165,11 @@ fn with_rocprofv3(bench: &Bench, options: &[&str]) -> Output {
 }
 
 #[test]
-fn a_profiler_that_is_there_stands_in_front_of_the_command() {
+fn an_installed_profiler_precedes_the_command() {
     let Some(bench) = Bench::new() else { return };
     let output = with_rocprofv3(&bench, &["--backend", "rocprofv3"]);
     let text = lines(&output).join("\n");
-    assert_eq!((ending(&output), output.stderr.len()), (0, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stderr.len()), (0, 0), "{output:?}");
     for wanted in ["/rocprofv3 ", "what rocprofv3 records; ranks: all", "  backend   rocprofv3"] {
         assert!(text.contains(wanted), "{wanted} in\n{text}");
     }
@@ -187,7 +187,7 @@ fn a_profiler_that_is_missing_is_a_problem() {
 }
 
 #[test]
-fn profilers_that_cannot_be_together_are_a_problem() {
+fn profilers_that_exclude_each_other_are_a_problem() {
     let Some(bench) = Bench::new() else { return };
     let output = with_rocprofv3(&bench, &["--backend", "native,rocprofv3"]);
     assert_problem(&output, "backend", "rocprofv3 and native both intercept roctx");

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use support::cgroup::Cgroup;
-use support::{Bench, Trace, below, ending, kill, run, until};
+use support::{Bench, Trace, below, exit_code, kill, run, until};
 
 /// A stand-in for RCCL.
 const STAND_IN: &str = r#"
@@ -38,7 +38,7 @@ struct Reference {
 /// Behaviour that rpd-collect must not change.
 #[derive(PartialEq, Eq, Debug)]
 struct Seen {
-    ending: i32,
+    exit_code: i32,
     stdout: String,
     stderr: String,
 }
@@ -48,7 +48,7 @@ impl Seen {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let stderr = text(&output.stderr);
         let own = stderr.split_inclusive('\n').filter(|line| !line.starts_with("rpd-collect:"));
-        Seen { ending: ending(output), stdout: text(&output.stdout), stderr: own.collect() }
+        Seen { exit_code: exit_code(output), stdout: text(&output.stdout), stderr: own.collect() }
     }
 }
 
@@ -119,7 +119,7 @@ impl Reference {
     fn same_in(&self, shell: &str, options: &[&str], what: &str) -> Output {
         self.forget_run();
         let alone = self.alone(SMALL);
-        assert_eq!((alone.ending, alone.stderr.as_str()), (17, "reference: done\n"));
+        assert_eq!((alone.exit_code, alone.stderr.as_str()), (17, "reference: done\n"));
         let output = run(self.behind(&mut self.in_shell(shell, options), SMALL, &[]));
         assert_eq!(Seen::of(&output), alone, "{what}: {output:?}");
         output
@@ -251,7 +251,7 @@ fn a_limit_on_processes() {
         eprintln!(
             "ulimit -u {limit}: alone {}, {} {}",
             able == alone,
-            ending(&output),
+            exit_code(&output),
             said(&output).trim_end()
         );
         if able == alone && limit >= 14 {
@@ -263,7 +263,7 @@ fn a_limit_on_processes() {
 /// Returns the smallest limit with which the program alone succeeds, KiB.
 fn smallest(reference: &Reference, group: &Cgroup, kib: u32) -> u32 {
     let expected = reference.alone(kib);
-    assert_eq!(expected.ending, 17);
+    assert_eq!(expected.exit_code, 17);
     let survives = |limit: u32| {
         group.limit(limit);
         (0..3).all(|_| {
@@ -445,7 +445,7 @@ fn signals_from_outside_while_the_collector_has_its_own_troubles() {
     let mut alone = Command::new(&daemon);
     reference.behind(reference.bench.like_collect(&mut alone), SMALL, &["stay"]);
     let alone = Seen::of(&signalled(alone, false, |_| {}, |_| {}));
-    assert_eq!((alone.ending, alone.stdout.contains("handlers 19 1 4\n")), (17, true), "{alone:?}");
+    assert_eq!((alone.exit_code, alone.stdout.contains("handlers 19 1 4\n")), (17, true), "{alone:?}");
 
     let nothing = |_: u32| {};
     let stop = |pid: u32| kill(below(pid).collector, 19);

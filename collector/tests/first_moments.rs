@@ -5,7 +5,7 @@ use rpd_shard::Shard;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Bench, TIME_LIMIT, ending, run, wait};
+use support::{Bench, TIME_LIMIT, exit_code, run, wait};
 
 /// `rpd-collect` as rank 3 of 4.
 fn rank_3(bench: &Bench) -> Command {
@@ -26,7 +26,7 @@ fn a_shard_has_its_header_before_the_command_starts() {
         let mut command = command;
         // The command copies the shard in its current state.
         let output = run(command.args(["--", "cp"]).arg(&shard).arg(bench.path("copy")));
-        assert_eq!((ending(&output), output.stdout.len()), (0, 0), "{output:?}");
+        assert_eq!((exit_code(&output), output.stdout.len()), (0, 0), "{output:?}");
         let early = Shard::open(&bench.path("copy")).unwrap();
         assert!(!early.complete() && early.identity.run_id == "run", "{early:?}");
         assert_eq!(early.identity.rank.unwrap_or(0), if shard == bench.shard_path() { 0 } else { 3 });
@@ -77,7 +77,7 @@ int main(void) {
         std::fs::write(bench.path("killed"), "").unwrap();
         let output = wait(child);
         assert_eq!(
-            (ending(&output), output.stdout.as_slice()),
+            (exit_code(&output), output.stdout.as_slice()),
             (7, b"done\n".as_slice()),
             "{delay}: {output:?}"
         );
@@ -93,10 +93,10 @@ int main(void) {
 #[test]
 fn a_command_that_is_not_there_leaves_no_shard_of_its_rank() {
     let Some(bench) = Bench::new() else { return };
-    assert_eq!(ending(&run(rank_3(&bench).args(["--", "no-such-command"]))), 127);
+    assert_eq!(exit_code(&run(rank_3(&bench).args(["--", "no-such-command"]))), 127);
     assert!(!bench.path("out").exists());
     std::fs::create_dir(bench.path("out")).unwrap();
-    assert_eq!(ending(&run(bench.collect().args(["--", "no-such-command"]))), 127);
+    assert_eq!(exit_code(&run(bench.collect().args(["--", "no-such-command"]))), 127);
     assert_eq!(std::fs::read_dir(bench.path("out")).unwrap().count(), 0, "but the user's folder stays");
 }
 
@@ -105,6 +105,6 @@ fn a_rank_that_is_not_recorded_has_no_shard_at_any_time() {
     let Some(bench) = Bench::new() else { return };
     let shard = shard_of_rank_3(&bench);
     let output = run(rank_3(&bench).args(["--ranks", "0-2", "--", "ls"]).arg(&shard));
-    assert_eq!(ending(&output), 2, "{output:?}");
+    assert_eq!(exit_code(&output), 2, "{output:?}");
     assert!(!shard.exists());
 }

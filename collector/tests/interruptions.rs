@@ -1,7 +1,7 @@
 //! Events that are interrupted: by signals, forks, cancellations, and an allocator that must not be called.
 
 use crate::support;
-use support::{Bench, ending, text};
+use support::{Bench, exit_code, text};
 
 #[test]
 fn a_child_that_a_signal_handler_forks_in_mid_event_goes_on() {
@@ -34,7 +34,7 @@ int main(void) {
 "#;
     let program = bench.program("forks", source);
     let output = bench.run(&program, &[]);
-    assert_eq!(ending(&output), 0, "a child died");
+    assert_eq!(exit_code(&output), 0, "a child died");
     let forks: usize = String::from_utf8(output.stdout).unwrap().parse().unwrap();
     let trace = bench.trace();
     let named = |name: &str| trace.marks.iter().filter(|row| text(row, "name_id") == name).count();
@@ -89,7 +89,7 @@ int main(void) {
 }
 "#;
     let program = bench.program("cancelled", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     assert_eq!(bench.trace().marks.len(), 1);
 }
 
@@ -129,7 +129,7 @@ int main(void) {
 }
 "#;
     let program = bench.program("allocations", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0, "allocations");
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0, "allocations");
     assert_eq!((bench.trace().marks.len(), bench.trace().ranges.len()), (3, 6));
 }
 
@@ -157,7 +157,7 @@ int main(void) {
 }
 "#;
     let program = bench.program_with("interrupted", source, &["-rdynamic"]);
-    assert_eq!(ending(&bench.run(&program, &[])), 0, "a small ring");
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0, "a small ring");
 }
 
 #[test]
@@ -184,7 +184,7 @@ int main(void) {
 }
 "#;
     let program = bench.program_with("streams", source, &["-rdynamic"]);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     assert_eq!(bench.trace().marks.len(), 1);
 }
 
@@ -223,7 +223,7 @@ int main(void) {
 }
 "#;
     let program = bench.linked_program("cancelled", source, &library);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     assert_eq!((bench.trace().marks.len(), bench.trace().ranges.len()), (1, 1));
 }
 
@@ -258,7 +258,7 @@ int main(void) {
 "#;
     let program = bench.program("small", source);
     let output = bench.run(&program, &[]);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     let used: Vec<u64> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();
     assert!(used.len() == 3 && used.iter().all(|bytes| (1..6 << 10).contains(bytes)), "{used:?}");

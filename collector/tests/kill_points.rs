@@ -3,7 +3,7 @@
 
 use crate::support;
 use rpd_shard::record::Exit;
-use support::{Bench, Trace, ending, number, run, text};
+use support::{Bench, Trace, exit_code, number, run, text};
 
 /// Pushes and pops at random. Records each in a shared file before and after it, until another process sends
 /// the signal.
@@ -63,7 +63,7 @@ fn whatever_a_program_dies_of_and_wherever_its_events_are_kept() {
         let mut command = bench.collect();
         command.arg("--").arg(&program).args(arguments);
         let output = run(&mut command);
-        assert_eq!(ending(&output), -signal, "point {point}: {output:?}");
+        assert_eq!(exit_code(&output), -signal, "point {point}: {output:?}");
         assert!(output.stdout.is_empty());
         let progress = progress(&file);
         let shard = bench.shard_path();

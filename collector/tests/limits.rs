@@ -10,7 +10,7 @@ use rpd_shard::record::{ClockDomain, ClockSet, LossCause, RunIdentity};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use support::{Bench, TIME_LIMIT, Trace, ending, run};
+use support::{Bench, TIME_LIMIT, Trace, exit_code, run};
 
 /// Ranges that are in blocks before the flood, then ranges with names that compress badly. A line on stdout
 /// and a status of its own.
@@ -175,7 +175,7 @@ fn collect_in(bench: &Bench, shell: &str, arguments: &[&str]) -> Command {
 /// The program has not noticed, one warning has the reason, and all ranges are accounted for. `log` is the
 /// content of the rank's log, if the disk had room for one.
 fn check_full(output: &std::process::Output, trace: &Trace, log: Option<String>, said: &str) {
-    assert_eq!(ending(output), 8, "{output:?}");
+    assert_eq!(exit_code(output), 8, "{output:?}");
     assert_eq!(output.stdout, b"100300 ranges");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
@@ -249,7 +249,7 @@ int main(int argc, char **argv) {
 "#;
     let program = bench.program("deletes", source);
     let output = bench.run(&program, &[bench.shard_path().to_str().unwrap()]);
-    assert_eq!((ending(&output), output.stdout.as_slice()), (3, b"done".as_slice()));
+    assert_eq!((exit_code(&output), output.stdout.as_slice()), (3, b"done".as_slice()));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.lines().count() == 1 && text.contains("was deleted while it was written"), "{text}");
     assert!(!bench.path("out").exists(), "nobody makes it again");

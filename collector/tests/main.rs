@@ -4,7 +4,7 @@
 
 mod backends;
 mod doctor;
-mod endings;
+mod exit_statuses;
 mod faults;
 mod first_moments;
 mod interruptions;

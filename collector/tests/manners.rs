@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Bench, below, ending, kill, run};
+use support::{Bench, below, exit_code, kill, run};
 
 #[test]
 fn exit_codes_pass_through() {
     let Some(bench) = Bench::new() else { return };
     for code in [0, 1, 3, 126, 255] {
         let output = run(bench.collect().args(["--", "sh", "-c", &format!("echo out; exit {code}")]));
-        assert_eq!((ending(&output), output.stdout.as_slice()), (code, b"out\n".as_slice()));
+        assert_eq!((exit_code(&output), output.stdout.as_slice()), (code, b"out\n".as_slice()));
         assert_eq!(String::from_utf8_lossy(&output.stderr), NOTHING);
         std::fs::remove_dir_all(bench.path("out")).unwrap();
     }
@@ -28,7 +28,7 @@ fn a_rank_without_events_leaves_a_shard_and_no_word() {
     let Some(bench) = Bench::new() else { return };
     let mut command = bench.collect();
     let output = run(command.env("PMI_RANK", "0").env("PMI_SIZE", "2").args(["--", "true"]));
-    assert_eq!((ending(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
     let trace = bench.trace();
     assert!(trace.shard.complete() && trace.shard.processes.is_empty());
     assert_eq!(trace.lost(), 0);
@@ -53,7 +53,7 @@ fn a_bad_variable_does_not_stop_the_command() {
         ("RPD_DISABLE", "", 0),
     ] {
         let output = run(bench.collect().env(name, value).arg("--").arg(&program));
-        assert_eq!((ending(&output), output.stdout.len()), (3, 0), "{output:?}");
+        assert_eq!((exit_code(&output), output.stdout.len()), (3, 0), "{output:?}");
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(
             text.lines().count() == lines && (lines == 0 || text.contains(name)),
@@ -64,9 +64,9 @@ fn a_bad_variable_does_not_stop_the_command() {
     }
     // Options are checked strictly, but not if there is nothing to do.
     let bad = |command: &mut Command| run(command.args(["--ring-size", "abc", "--"]).arg(&program));
-    assert_eq!(ending(&bad(&mut bench.collect())), 2);
+    assert_eq!(exit_code(&bad(&mut bench.collect())), 2);
     let output = bad(bench.collect().env("RPD_DISABLE", "1").env("RPD_RING_BYTES", "abc"));
-    assert_eq!((ending(&output), output.stderr.len()), (3, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stderr.len()), (3, 0), "{output:?}");
     assert!(!bench.path("out").exists());
 }
 
@@ -93,26 +93,26 @@ fn a_run_id_that_is_no_folder_name_gets_one_of_its_own() {
 fn a_command_that_cannot_run_ends_as_in_a_shell() {
     let Some(bench) = Bench::new() else { return };
     let missing = run(bench.collect().args(["--", "./no-such-command"]));
-    assert_eq!(ending(&missing), 127);
+    assert_eq!(exit_code(&missing), 127);
     let line = String::from_utf8(missing.stderr).unwrap();
     assert_eq!(line, "rpd-collect: ./no-such-command: command not found\n");
     std::fs::write(bench.path("bi"), "#!/no/such/interpreter -x\n").unwrap();
     std::fs::set_permissions(bench.path("bi"), PermissionsExt::from_mode(0o755)).unwrap();
     let no_interpreter = run(bench.collect().args(["--", "./bi"]));
-    assert_eq!(ending(&no_interpreter), 127);
+    assert_eq!(exit_code(&no_interpreter), 127);
     let line = String::from_utf8(no_interpreter.stderr).unwrap();
     assert!(line.lines().count() == 1 && line.contains("/no/such/interpreter is not found"), "{line}");
     std::fs::write(bench.path("data"), "text").unwrap();
     let not_executable = run(bench.collect().args(["--", "./data"]));
-    assert_eq!(ending(&not_executable), 126);
+    assert_eq!(exit_code(&not_executable), 126);
     assert_eq!(String::from_utf8(not_executable.stderr).unwrap().lines().count(), 1);
     // A script without `#!`, which execvp passes to sh.
     std::fs::write(bench.path("script"), "exit 9\n").unwrap();
     std::fs::set_permissions(bench.path("script"), PermissionsExt::from_mode(0o755)).unwrap();
-    assert_eq!(ending(&run(bench.collect().args(["--", "./script"]))), 9);
+    assert_eq!(exit_code(&run(bench.collect().args(["--", "./script"]))), 9);
     for (disabled, code) in [("./no-such-command", 127), ("./data", 126), ("./script", 9)] {
         let output = run(bench.collect().env("RPD_DISABLE", "1").args(["--", disabled]));
-        assert_eq!(ending(&output), code);
+        assert_eq!(exit_code(&output), code);
     }
 }
 
@@ -120,14 +120,14 @@ fn a_command_that_cannot_run_ends_as_in_a_shell() {
 fn a_missing_library_or_folder_leaves_the_command_untraced() {
     let Some(bench) = Bench::new() else { return };
     let output = run(bench.collect().env("RPD_INTERCEPT", "/nowhere.so").args(["--", "sh", "-c", "exit 5"]));
-    assert_eq!(ending(&output), 5);
+    assert_eq!(exit_code(&output), 5);
     assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
 
     let source = r#"int main(void) { roctxRangePushA("x"); roctxRangePop(); return 6; }"#;
     let program = bench.program("one", source);
     std::fs::write(bench.path("out"), "in the way").unwrap();
     let output = bench.run(&program, &[]);
-    assert_eq!((ending(&output), output.stdout.len()), (6, 0));
+    assert_eq!((exit_code(&output), output.stdout.len()), (6, 0));
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(line.lines().count() == 1 && line.contains("-o DIR"), "{line}");
 }
@@ -188,7 +188,7 @@ fn a_signal_to_the_collector_reaches_the_command_once() {
     }
     Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     let output = support::wait(child);
-    assert_eq!((ending(&output), output.stdout.as_slice()), (4, b"3\n".as_slice()));
+    assert_eq!((exit_code(&output), output.stdout.as_slice()), (4, b"3\n".as_slice()));
 }
 
 /// Prints its signals and ends at SIGTERM.
@@ -231,7 +231,7 @@ fn every_signal_that_means_something_reaches_the_command_once() {
     kill(child.id(), 15);
     let output = support::wait(child);
     let wanted: String = signals.iter().map(|signal| format!("{signal}:1 ")).collect();
-    assert_eq!((ending(&output), String::from_utf8(output.stdout).unwrap()), (4, wanted));
+    assert_eq!((exit_code(&output), String::from_utf8(output.stdout).unwrap()), (4, wanted));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn collector_and_command_stop_and_continue_together() {
         }
     }
     kill(child.id(), 15);
-    assert_eq!(ending(&support::wait(child)), 4);
+    assert_eq!(exit_code(&support::wait(child)), 4);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn the_collector_dies_by_the_signal_of_the_command() {
     let Some(bench) = Bench::new() else { return };
     for signal in [10, 14, 26, 29, 30, 34, 64] {
         let output = run(bench.collect().args(["--", "sh", "-c", &format!("kill -{signal} $$")]));
-        assert_eq!(ending(&output), -signal);
+        assert_eq!(exit_code(&output), -signal);
     }
 }
 
@@ -287,7 +287,7 @@ int main(void) {
 "#;
     let program = bench.program("leftover", source);
     let began = Instant::now();
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let trace = bench.trace();
     assert!(trace.shard.complete());
@@ -322,7 +322,7 @@ fn errno_survives_the_first_event() {
 int main(void) { errno = 77; roctxRangePushA("x"); roctxRangePop(); return errno == 77 ? 0 : 1; }
 "#;
     let program = bench.program("errno", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     assert_eq!(bench.trace().ranges.len(), 1);
 }
 
@@ -337,7 +337,7 @@ fn secrets_stay_out_of_the_shard() {
     command.arg(r#"{"password": "hidden-5"}"#).arg("Authorization: Bearer hidden-6");
     command.env("UCX_X", "http://me:hidden-7@proxy").env("UCX_AUTH", "hidden-8");
     command.env("RCCL_PIN", "hidden-9").args(["-phidden-10", "-u", "me:hidden-11 hidden-12"]);
-    assert_eq!(ending(&run(&mut command)), 0);
+    assert_eq!(exit_code(&run(&mut command)), 0);
     let process = bench.trace().shard.processes[&1].clone();
     assert!(!format!("{process:?}").contains("hidden"), "{process:?}");
     assert!(process.environment.contains(&("ROCM_PATH".to_owned(), "/opt/rocm".to_owned())));
@@ -350,7 +350,7 @@ fn programs_without_events_do_not_notice() {
         [["sh", "-c", "echo $((6 * 7))"], ["env", "printf", "42\n"], ["bash", "-c", "echo 42 | cat"]]
     {
         let output = run(bench.collect().arg("--").args(command));
-        assert_eq!((ending(&output), output.stdout.as_slice()), (0, b"42\n".as_slice()), "{command:?}");
+        assert_eq!((exit_code(&output), output.stdout.as_slice()), (0, b"42\n".as_slice()), "{command:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), NOTHING);
         std::fs::remove_dir_all(bench.path("out")).unwrap();
     }
@@ -383,7 +383,7 @@ fn too_few_descriptors_are_said_with_the_next_step() {
         let output =
             run(limited(&bench, &format!("ulimit -n {limit}")).args(["--", "sh", "-c", "echo out; exit 5"]));
         assert_eq!(
-            (ending(&output), output.stdout.as_slice()),
+            (exit_code(&output), output.stdout.as_slice()),
             (5, b"out\n".as_slice()),
             "{limit}: {output:?}"
         );
@@ -414,7 +414,7 @@ int main(void) {
         ("ulimit -f 100", "16384", "what follows is not recorded"),
     ] {
         let output = run(limited(&bench, limit).args(["--ring-size", ring, "--"]).arg(&program));
-        assert_eq!(ending(&output), 8, "{output:?}");
+        assert_eq!(exit_code(&output), 8, "{output:?}");
         assert_eq!(output.stderr.split(|byte| *byte == b'\n').count(), 2, "one line: {output:?}");
         let text = bench.log();
         assert_eq!(text.lines().filter(|line| line.contains(said)).count(), 1, "{text}");

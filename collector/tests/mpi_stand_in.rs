@@ -4,7 +4,7 @@
 
 use crate::support;
 use std::path::PathBuf;
-use support::{Bench, Trace, ending, text};
+use support::{Bench, Trace, exit_code, text};
 
 /// One rank, with the handles of MPICH: `int`, as in its header.
 const STAND_IN: &str = r#"
@@ -104,7 +104,7 @@ impl Job {
     fn run(&self, source: &str) -> Trace {
         let program = self.bench.linked_program("program", &format!("{HEADER}{source}"), &self.library);
         let output = self.bench.run(&program, &[]);
-        assert_eq!(ending(&output), 0, "{output:?}");
+        assert_eq!(exit_code(&output), 0, "{output:?}");
         self.bench.trace()
     }
 }

@@ -6,7 +6,7 @@ use odd_programs::{ODD, ODD_PROLOGUE};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
-use support::{Bench, Trace, ending, run, text};
+use support::{Bench, Trace, exit_code, run, text};
 
 /// Calls that do nothing without the library.
 const CALLS: &str = r#"
@@ -16,11 +16,11 @@ static void mark(const char *name) { if (roctxMarkA) roctxMarkA(name); }
 static void range(const char *name) { push(name); pop(); }
 "#;
 
-/// Ending, stdout, and stderr without our lines.
+/// Exit code, stdout, and stderr without our lines.
 fn seen(output: &Output) -> (i32, String, String) {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let own = stderr.split_inclusive('\n').filter(|line| !line.starts_with("rpd-collect:"));
-    (ending(output), String::from_utf8_lossy(&output.stdout).into_owned(), own.collect())
+    (exit_code(output), String::from_utf8_lossy(&output.stdout).into_owned(), own.collect())
 }
 
 fn alone(bench: &Bench, words: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -44,12 +44,12 @@ fn same(bench: &Bench, words: &[&str], variables: &[(&str, &str)]) -> Output {
 fn same_beside(bench: &Bench, library: &Path, program: &Path, check: impl Fn(&Trace, &str)) {
     let (library, program) = (library.to_str().unwrap(), program.to_str().unwrap());
     let expected = alone(bench, &[program], &[("LD_PRELOAD", library)]);
-    let in_front = format!("LD_PRELOAD={library}:$LD_PRELOAD exec \"$@\"");
-    let behind = format!("LD_PRELOAD=$LD_PRELOAD:{library} exec \"$@\"");
+    let before_ours = format!("LD_PRELOAD={library}:$LD_PRELOAD exec \"$@\"");
+    let after_ours = format!("LD_PRELOAD=$LD_PRELOAD:{library} exec \"$@\"");
     for (what, words, variables) in [
         ("kept", &[program][..], &[("LD_PRELOAD", library)][..]),
-        ("in front", &["sh", "-c", &in_front, "sh", program], &[]),
-        ("behind", &["sh", "-c", &behind, "sh", program], &[]),
+        ("before ours", &["sh", "-c", &before_ours, "sh", program], &[]),
+        ("after ours", &["sh", "-c", &after_ours, "sh", program], &[]),
     ] {
         let output = traced(bench, words, variables);
         assert_eq!(seen(&output), seen(&expected), "{library} {what}: {output:?}");
@@ -200,7 +200,7 @@ fn a_library_that_wraps_what_darshan_wraps() {
         let calls = |name: &str| trace.calls.iter().filter(|row| text(row, "name_id") == name).count();
         let counts = ["MPI_Init", "MPI_Send", "MPI_Irecv", "MPI_Wait", "MPI_Finalize"].map(calls);
         // Before ours it passes its calls on to the PMPI forms: our library sees all other calls.
-        let expected = if what == "in front" { [0, 0, 50, 50, 0] } else { [1, 50, 50, 50, 1] };
+        let expected = if what == "before ours" { [0, 0, 50, 50, 0] } else { [1, 50, 50, 50, 1] };
         assert_eq!(counts, expected, "{what}");
     });
 }
@@ -242,14 +242,14 @@ int main(int argc, char **argv) {
         let Some(program) = compile(&bench, "cc", kind, source, &[&option]) else { continue };
         let program = program.to_str().unwrap();
         let output = same(&bench, &[program], &[]);
-        assert_eq!(ending(&output), 6, "{kind}: {output:?}");
+        assert_eq!(exit_code(&output), 6, "{kind}: {output:?}");
         let trace = bench.trace();
         assert_eq!(trace.ranges_named("work") as u64 + trace.lost(), 5000, "{kind}");
         // The user's own options of it stay.
         same(&bench, &[program], &[("ASAN_OPTIONS", "exitcode=23"), ("TSAN_OPTIONS", "exitcode=24")]);
         if kind == "address" {
             let found = traced(&bench, &[program, "overflow"], &[("ASAN_OPTIONS", "exitcode=23")]);
-            assert_eq!(ending(&found), 23, "{found:?}");
+            assert_eq!(exit_code(&found), 23, "{found:?}");
             assert!(String::from_utf8_lossy(&found.stderr).contains("heap-buffer-overflow"), "{found:?}");
         }
         // As users preload its runtime by hand.
@@ -347,7 +347,7 @@ fn the_time_that_commands_take() {
     let time = |run: &dyn Fn() -> Output| {
         let best = (0..5).map(|_| {
             let began = Instant::now();
-            assert_eq!(ending(&run()), 0);
+            assert_eq!(exit_code(&run()), 0);
             began.elapsed()
         });
         best.min().unwrap()

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use support::{Bench, TIME_LIMIT, below, ending, kill, until, wait};
+use support::{Bench, TIME_LIMIT, below, exit_code, kill, until, wait};
 
 /// Words before a command that shift its clocks by this many seconds.
 fn shifted(seconds: i64) -> Vec<String> {
@@ -81,7 +81,7 @@ impl Job {
 const LO: [&str; 2] = ["--probe-interface", "127.0.0.1"];
 
 fn assert_quiet(output: &Output) {
-    assert_eq!((ending(output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
+    assert_eq!((exit_code(output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
 }
 
 /// Returns the clock domain of a collector.
@@ -152,7 +152,7 @@ fn ranks_with_shifted_clocks_measure_how_far_they_are_apart() {
             None => return,
         }
     }
-    panic!("questions were not asked or not answered, time after time: {busy:?}");
+    panic!("requests were not sent or got no reply, time after time: {busy:?}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn an_agent_that_is_killed_is_replaced_and_all_nodes_measure_each_other_again() 
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     others.into_iter().for_each(|rank| assert_quiet(&wait(rank)));
     let output = wait(first);
-    assert_eq!((ending(&output), output.stdout.len()), (0, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stdout.len()), (0, 0), "{output:?}");
     let shards = [3, 1, 2].map(|rank| job.shard(rank));
     let domains = shards.each_ref().map(domain);
     let ahead = [0, 100, 200].map(|seconds: i64| seconds * 1_000_000_000);
@@ -237,7 +237,7 @@ fn a_lone_node_and_one_with_probes_off_have_no_socket_no_thread_and_no_file() {
             let probing = threads.iter().filter(|name| ["rpd-clocks", "rpd-probes"].contains(&name.as_str()));
             found = (probing.count(), sockets, bench.path("out/run/clocks").exists());
         }
-        assert_eq!(ending(&wait(child)), 0);
+        assert_eq!(exit_code(&wait(child)), 0);
         let _ = fs::remove_dir_all(bench.path("out"));
         found
     };
@@ -262,7 +262,7 @@ fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
         prepare(&job);
         let before: Vec<String> = before.iter().map(|word| (*word).to_owned()).collect();
         let output = wait(job.rank(0, &before, options, &["sleep", "0.4"]));
-        assert_eq!((ending(&output), output.stdout.len()), (0, 0), "{output:?}");
+        assert_eq!((exit_code(&output), output.stdout.len()), (0, 0), "{output:?}");
         let lines = job.log(0) + &String::from_utf8_lossy(&output.stderr);
         let told: Vec<&str> = lines.lines().filter(|line| line.contains("no clock probes: ")).collect();
         assert!(told.len() == 1 && !told[0].contains("warning"), "{lines}");
@@ -322,7 +322,7 @@ fn a_group_that_may_read_the_files_may_not_read_the_secret() {
 }
 
 fn assert_quiet_but_for_a_note(output: &Output) {
-    assert_eq!((ending(output), output.stdout.len()), (0, 0), "{output:?}");
+    assert_eq!((exit_code(output), output.stdout.len()), (0, 0), "{output:?}");
 }
 
 /// Prints how far its clocks are from those of the kernel, in the order RAW, MONOTONIC, BOOTTIME: at the
@@ -372,7 +372,7 @@ fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
     let script = format!("sleep 0.2; {} && sleep 2", compare.display());
     let drifting = job.rank(1, &[&shifted(50)[..], &faketime].concat(), &LO, &["sh", "-c", &script]);
     let output = wait(drifting);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     let _ = wait(reference);
 
     // The kernel's receive times belong to another clock: the collector reports once that it does not use

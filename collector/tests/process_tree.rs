@@ -2,7 +2,7 @@
 
 use crate::support;
 use rpd_shard::record::Exit;
-use support::{Bench, Trace, ending, run, text};
+use support::{Bench, Trace, exit_code, run, text};
 
 fn exits(trace: &Trace) -> Vec<Option<Exit>> {
     trace.shard.processes.values().map(|process| process.exit).collect()
@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
 }
 "#;
     let program = bench.program("children", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     let trace = bench.trace();
     let mut names: Vec<_> = trace.ranges.iter().map(|row| text(row, "name_id")).collect();
     names.sort_unstable();
@@ -75,7 +75,7 @@ int main(void) {
 "#;
     let program = bench.program("deaths", source);
     let output = bench.run(&program, &[]);
-    assert_eq!(ending(&output), 0);
+    assert_eq!(exit_code(&output), 0);
     let trace = bench.trace();
     assert_eq!(trace.ranges.iter().filter(|row| row["end"].is_none()).count(), 6);
     let expected = [
@@ -111,7 +111,7 @@ int main(void) {
 "#;
     let program = bench.program("handler", source);
     let output = bench.run(&program, &[]);
-    assert_eq!(ending(&output), 5);
+    assert_eq!(exit_code(&output), 5);
     let done: i64 = String::from_utf8(output.stdout).unwrap().parse().unwrap();
     let trace = bench.trace();
     let closed = trace.ranges.iter().filter(|row| row["end"].is_some()).count() as i64;
@@ -149,7 +149,7 @@ int main(void) {
 }
 "#;
     let program = bench.program("forks", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     let trace = bench.trace();
     assert_eq!(trace.lost(), 0);
     let counts = ["main", "fork", "child"].map(|name| trace.ranges_named(name));
@@ -175,7 +175,7 @@ int main(void) {
 "#;
     let program = bench.program("threads", source);
     let output = bench.run(&program, &[]);
-    assert_eq!((ending(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
     let trace = bench.trace();
     assert_eq!(trace.ledger(), []);
     assert_eq!((trace.ranges.len(), trace.threads.len()), (10_000, 10_000));
@@ -203,7 +203,7 @@ int main(void) {
 "#;
     let program = bench.program("many", source);
     let output = run(bench.collect().env("RPD_RING_MEMORY", "131072").arg("--").arg(&program));
-    assert_eq!(ending(&output), 0);
+    assert_eq!(exit_code(&output), 0);
     let trace = bench.trace();
     let recorded = (trace.ranges.len() + trace.marks.len()) as u64;
     assert_eq!(recorded + trace.lost(), 64 * 101);

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Below, Bench, Trace, below, ending, kill, run, until};
+use support::{Below, Bench, Trace, below, exit_code, kill, run, until};
 
 /// Beats 100 times a second, prints a line after 300, ends after 360 or when its argument exists.
 const BEATS: &str = r#"
@@ -57,7 +57,7 @@ fn a_collector_that_is_killed_leaves_job_and_shard_alone() {
     kill(below(child.id()).collector, 9);
     assert_eq!(rest(stdout), "done\n");
     let output = support::wait(child);
-    assert_eq!(ending(&output), 7);
+    assert_eq!(exit_code(&output), 7);
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(line.lines().count() == 1 && line.contains("the collector was killed"), "{line}");
     let trace = bench.trace();
@@ -78,7 +78,7 @@ fn a_collector_that_is_stopped_holds_the_job_up_for_five_seconds_at_most() {
     assert_eq!(lines.next().unwrap().unwrap(), "done");
     let ended = Instant::now();
     let output = support::wait(child);
-    assert_eq!(ending(&output), 7);
+    assert_eq!(exit_code(&output), 7);
     assert!(ended.elapsed() < Duration::from_millis(6500), "{:?}", ended.elapsed());
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(line.lines().count() == 1 && line.contains("not finished within 5 s"), "{line}");
@@ -91,7 +91,7 @@ fn a_collector_that_is_stopped_holds_the_job_up_for_five_seconds_at_most() {
 }
 
 #[test]
-fn without_its_launcher_the_collector_stays_until_the_command_ends() {
+fn without_its_parent_the_collector_stays_until_the_command_ends() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("beats", BEATS);
     let (mut child, stdout) = ready(bench.collect().arg("--").arg(&program).arg(bench.path("go")));
@@ -173,7 +173,7 @@ fn a_signal_to_the_whole_group_is_handled_once() {
     command.arg(collect.get_program()).args(collect.get_args()).arg("--").arg(counter);
     let output = run(bench.like_collect(&mut command));
     assert_eq!(
-        (ending(&output), String::from_utf8_lossy(&output.stdout).as_ref()),
+        (exit_code(&output), String::from_utf8_lossy(&output.stdout).as_ref()),
         (4, "1 1\n"),
         "{output:?}"
     );
@@ -197,7 +197,7 @@ fn a_time_limit_is_handled_once() {
         .arg(counter);
     let output = run(bench.like_collect(&mut command));
     // 124: the status of `timeout` for a command that it has ended.
-    assert_eq!((ending(&output), String::from_utf8_lossy(&output.stdout).as_ref()), (124, "ready\n0 1\n"));
+    assert_eq!((exit_code(&output), String::from_utf8_lossy(&output.stdout).as_ref()), (124, "ready\n0 1\n"));
     let trace = bench.trace();
     assert!(trace.shard.complete());
     assert_eq!(trace.marks.len(), 2);
@@ -218,7 +218,7 @@ fn a_signal_to_the_whole_step_does_not_end_the_collector() {
     }
     kill(command, 15);
     assert_eq!(rest(stdout), "0 1\n");
-    assert_eq!(ending(&support::wait(child)), 4);
+    assert_eq!(exit_code(&support::wait(child)), 4);
     assert!(bench.trace().shard.complete());
     assert_eq!(bench.trace().marks.len(), 2);
 }
@@ -302,7 +302,7 @@ fn closed_streams_are_no_reason_to_fail() {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("exec \"$0\" \"$@\" {closed}")]).arg(collect.get_program());
         let output = run(bench.like_collect(&mut shell).args(collect.get_args()).arg("--").arg(&program));
-        assert_eq!((ending(&output), output.stderr.len()), (5, 0), "{closed}: {output:?}");
+        assert_eq!((exit_code(&output), output.stderr.len()), (5, 0), "{closed}: {output:?}");
         assert_eq!(bench.trace().ranges.len(), 1);
         assert!(bench.trace().shard.complete());
         std::fs::remove_dir_all(bench.path("out")).unwrap();
@@ -343,7 +343,7 @@ fn a_rank_that_is_left_out_says_so() {
     let Some(bench) = Bench::new() else { return };
     let mut command = bench.collect();
     let output = run(command.env("PMI_RANK", "0").args(["--ranks", "1-3,7", "--", "true"]));
-    assert_eq!((ending(&output), output.stderr.len()), (0, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stderr.len()), (0, 0), "{output:?}");
     let why = "note: nothing was recorded: rank 0 is not among the ranks to record, 1-3,7";
     assert!(bench.log().contains(why), "{}", bench.log());
 }
@@ -362,7 +362,7 @@ fn what_is_not_traced_is_not_loaded() {
     assert!(one.starts_with("mpi ") && one.contains("librpd_intercept.so"), "{one}");
     assert_eq!(show(&["--trace", "none"]), "\n");
     let output = run(bench.collect().args(["--trace", "rocx", "--", "true"]));
-    assert_eq!(ending(&output), 2);
+    assert_eq!(exit_code(&output), 2);
     assert!(String::from_utf8(output.stderr).unwrap().contains("did you mean roctx?"));
 }
 
@@ -371,7 +371,7 @@ fn the_argument_of_the_collector_process_is_for_nobody_else() {
     let Some(bench) = Bench::new() else { return };
     let output =
         run(Command::new(env!("CARGO_BIN_EXE_rpd-collect")).arg("__collect").current_dir(bench.path("")));
-    assert_eq!(ending(&output), 2, "{output:?}");
+    assert_eq!(exit_code(&output), 2, "{output:?}");
     let output = run(bench.collect().args(["--", "__collect"]));
-    assert_eq!(ending(&output), 127, "a command of that name is looked for");
+    assert_eq!(exit_code(&output), 127, "a command of that name is looked for");
 }

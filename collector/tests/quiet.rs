@@ -4,7 +4,7 @@ use crate::support;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Bench, below, ending, kill, run, until};
+use support::{Bench, below, exit_code, kill, run, until};
 
 /// Makes marks at a rate, forever: this many per second.
 const MARKS: &str = r#"
@@ -96,7 +96,7 @@ int main(void) {
     let mut dropped = Vec::new();
     while dropped.len() < 4 && dropped.last() != Some(&0) {
         let output = bench.run(&program, &[]);
-        assert_eq!(ending(&output), 0, "{output:?}");
+        assert_eq!(exit_code(&output), 0, "{output:?}");
         let trace = bench.trace();
         let recorded = trace.ranges.len() + trace.marks.len();
         assert_eq!(recorded as u64 + trace.lost(), 500_005);
@@ -187,7 +187,7 @@ fn a_list_of_no_cpu_starts_nothing_and_a_variable_never_stops_a_job() {
     let Some(bench) = Bench::new() else { return };
     let none = run(bench.collect().args(["--collector-cpus", "1022-1023", "--", "echo", "ran"]));
     let line = String::from_utf8(none.stderr.clone()).unwrap();
-    assert_eq!((ending(&none), none.stdout.len(), line.lines().count()), (2, 0, 1), "{none:?}");
+    assert_eq!((exit_code(&none), none.stdout.len(), line.lines().count()), (2, 0, 1), "{none:?}");
     assert!(
         line.contains("--collector-cpus: the job may run on none of the CPUs 1022-1023; it may run on "),
         "{line}"
@@ -200,7 +200,7 @@ fn a_list_of_no_cpu_starts_nothing_and_a_variable_never_stops_a_job() {
         "-c",
         "echo ran; exit 3",
     ]));
-    assert_eq!((ending(&variable), variable.stdout.as_slice()), (3, b"ran\n".as_slice()), "{variable:?}");
+    assert_eq!((exit_code(&variable), variable.stdout.as_slice()), (3, b"ran\n".as_slice()), "{variable:?}");
     let line = String::from_utf8(variable.stderr).unwrap();
     assert!(line.contains("RPD_COLLECTOR_CPUS") && line.contains("it is ignored"), "{line}");
 
@@ -212,7 +212,7 @@ fn a_list_of_no_cpu_starts_nothing_and_a_variable_never_stops_a_job() {
         "--",
         "true",
     ]));
-    assert_eq!((ending(&auto), auto.stderr.len()), (0, 0), "{auto:?}");
+    assert_eq!((exit_code(&auto), auto.stderr.len()), (0, 0), "{auto:?}");
     let log = bench.log();
     assert!(
         log.contains("note: --collector-cpus auto changes nothing") && log.contains("nothing was recorded"),

@@ -5,7 +5,7 @@
 use crate::support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use support::{Bench, Row, Trace, ending, number, run, text};
+use support::{Bench, Row, Trace, exit_code, number, run, text};
 
 /// A stand-in for RCCL: it records its arguments, and creates communicators that it recognises. Some of its
 /// functions call others, as those of RCCL do.
@@ -236,7 +236,7 @@ fn every_rccl_call_is_recorded_once() {
     let main = format!("{WORK}\nint main(int argc, char **argv) {{ return work(argv[1]); }}");
     let program = bench.linked_program("program", &main, &library);
     let output = bench.run(&program, &["report"]);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     check(&bench, &bench.trace());
 }
 
@@ -255,7 +255,7 @@ fn rccl_is_found_where_it_is_hidden_from_other_libraries() {
         }"#;
     let program = bench.program("program", main);
     let output = bench.run(&program, &[&plugin.display().to_string(), "report"]);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     check(&bench, &bench.trace());
 }
 
@@ -266,8 +266,8 @@ fn without_rccl_a_call_of_it_is_an_error() {
         int ncclGroupStart(void) WEAK;
         int main(void) { return ncclGroupStart ? ncclGroupStart() : 9; }";
     let program = bench.program_with("program", main, &["-Wl,-z,dynamic-undefined-weak"]);
-    assert_eq!(ending(&run(&mut std::process::Command::new(&program))), 9, "the program alone sees that");
-    assert_eq!(ending(&bench.run(&program, &[])), 2);
+    assert_eq!(exit_code(&run(&mut std::process::Command::new(&program))), 9, "the program alone sees that");
+    assert_eq!(exit_code(&bench.run(&program, &[])), 2);
     assert!(bench.trace().shard.processes.is_empty(), "nothing was to be recorded");
 }
 
@@ -303,7 +303,7 @@ int main(int argc, char **argv) {
 "#;
     let program = bench.program("loads", source);
     let output = bench.run(&program, &[plugin.to_str().unwrap()]);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     assert_eq!(bench.trace().rccl_calls.len(), 2);
 }
 
@@ -334,6 +334,6 @@ int main(int argc, char **argv) {
 "#;
     let program = bench.program("small", source);
     let output = bench.run(&program, &[plugin.to_str().unwrap()]);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     assert_eq!(bench.trace().rccl_calls.len(), 1);
 }

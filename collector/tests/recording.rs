@@ -2,7 +2,7 @@
 
 use crate::support;
 use rpd_shard::record::{Exit, LossCause};
-use support::{Bench, Trace, ending, number, text};
+use support::{Bench, Trace, exit_code, number, text};
 
 const RANGES: &str = r#"
 static long count;
@@ -30,7 +30,7 @@ fn every_range_of_every_thread_is_recorded_once() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("ranges", RANGES);
     let output = bench.run(&program, &["2000", "8"]);
-    assert_eq!(ending(&output), 0);
+    assert_eq!(exit_code(&output), 0);
     assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     let trace = bench.trace();
     assert!(trace.shard.complete());
@@ -47,7 +47,7 @@ fn a_small_ring_drops_whole_ranges_and_counts_them() {
     let program = bench.program("ranges", RANGES);
     let mut command = bench.collect();
     command.args(["--ring-size", "16384", "--"]).arg(&program).args(["50000", "4"]);
-    assert_eq!(ending(&support::run(&mut command)), 0);
+    assert_eq!(exit_code(&support::run(&mut command)), 0);
     let trace = bench.trace();
     assert!(trace.lost() > 0, "16 KiB cannot hold a tight loop");
     assert_eq!(trace.ranges.len() as u64 + trace.lost(), 2 * 50_000 * 4);
@@ -105,7 +105,7 @@ int main(void) {
     assert_eq!(trace.marks[0]["parent_stack_id"], inner["stack_id"]);
 
     let disabled = support::run(bench.collect().env("RPD_DISABLE", "1").arg("--").arg(&program));
-    assert_eq!(ending(&disabled), -11, "without the library the weak symbols are null");
+    assert_eq!(exit_code(&disabled), -11, "without the library the weak symbols are null");
 }
 
 #[test]
@@ -126,7 +126,7 @@ int main(void) {
 }
 "#;
     let program = bench.program("async", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     let trace = bench.trace();
     assert_eq!(trace.ranges.iter().filter(|row| row["end"].is_some()).count(), 1000);
 }
@@ -152,7 +152,7 @@ int main(void) {
 }
 "#;
     let program = bench.program("forks", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 7);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 7);
     let trace = bench.trace();
     assert_eq!(trace.shard.processes.len(), 6);
     let workers = trace.shard.processes.values().filter(|process| process.worker).count();
@@ -179,7 +179,7 @@ int main(int argc, char **argv) {
 "#;
     let program = bench.program("death", source);
     for signal in [signal_numbers::KILL, signal_numbers::SEGV, signal_numbers::TERM] {
-        assert_eq!(ending(&bench.run(&program, &[&signal.to_string()])), -signal);
+        assert_eq!(exit_code(&bench.run(&program, &[&signal.to_string()])), -signal);
         let trace = bench.trace();
         let open: Vec<_> =
             trace.ranges.iter().filter(|row| row["end"].is_none()).map(|row| text(row, "name_id")).collect();
@@ -208,7 +208,7 @@ int main(int argc, char **argv) {
 }
 "#;
     let program = bench.program("exec", source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     let trace = bench.trace();
     assert_eq!(trace.shard.processes.len(), 1);
     assert!(trace.shard.processes[&1].command.ends_with("again"));
@@ -241,7 +241,7 @@ int main(void) {
 "#;
     let program = bench.program("handler", source);
     let output = bench.run(&program, &[]);
-    assert_eq!(ending(&output), 0);
+    assert_eq!(exit_code(&output), 0);
     let emitted: u64 = String::from_utf8(output.stdout).unwrap().parse().unwrap();
     let trace = bench.trace();
     assert_eq!(trace.ranges.len() as u64 + trace.lost(), emitted);
@@ -262,7 +262,7 @@ int main(void) {
 }
 "#;
     let program = bench.program("threads", source);
-    assert_eq!(ending(&bench.run(&program, &["--ring-size", "16384"])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &["--ring-size", "16384"])), 0);
     let trace = bench.trace();
     let untraced =
         trace.shard.ledger.as_ref().unwrap().losses.iter().any(|loss| loss.cause == LossCause::NoMemory);

@@ -1,7 +1,7 @@
 //! roctx besides ranges and marks: pausing, names, thread ids, a real library after ours. Also from Python.
 
 use crate::support;
-use support::{Bench, ending, run, text};
+use support::{Bench, exit_code, run, text};
 
 /// Declarations as in rocprofiler-sdk-roctx.
 const API: &str = r#"
@@ -56,7 +56,7 @@ int main(void) {{
 "#
     );
     let program = bench.program("pause", &source);
-    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 0);
     let trace = bench.trace();
     let mut recorded = names(&trace.ranges);
     recorded.sort_unstable();
@@ -134,7 +134,7 @@ fn what_is_not_to_be_traced_is_not() {
     let source = r#"int main(void) { int l = roctxRangePushA("x"); return l + roctxRangePop() + (roctxMarkA("y"), 0); }"#;
     let program = bench.program("untraced", source);
     let output = run(bench.collect().env("RPD_TRACE", "mpi,rccl").arg("--").arg(&program));
-    assert_eq!(ending(&output), 0);
+    assert_eq!(exit_code(&output), 0);
     assert!(!bench.shard_path().exists() || bench.trace().ranges.is_empty());
 }
 
@@ -171,7 +171,7 @@ fn python_its_threads_and_its_worker_processes_are_recorded() {
     let Some(bench) = Bench::new() else { return };
     std::fs::write(bench.path("work.py"), PYTHON).unwrap();
     let output = run(bench.collect().args(["--", "python3", "work.py"]));
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     let counted: usize = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     let trace = bench.trace();
     assert_eq!((trace.ranges.len(), trace.marks.len(), trace.lost()), (2 * counted, counted, 0));
@@ -205,6 +205,6 @@ int main(int argc, char **argv) {
 "#;
     let program = bench.program("loads", source);
     let output = bench.run(&program, &[library.to_str().unwrap()]);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     assert_eq!(bench.trace().ranges.len(), 2);
 }

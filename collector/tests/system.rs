@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use support::{Bench, TIME_LIMIT, Trace, ending, run};
+use support::{Bench, TIME_LIMIT, Trace, exit_code, run};
 
 /// The rows of a sampler.
 struct Metrics {
@@ -114,7 +114,7 @@ fn a_program_of_two_and_a_half_seconds_has_its_node_sampled() {
     let Some(bench) = Bench::new() else { return };
     let (mut command, shard) = collect(&bench, "spin");
     let output = run(command.args(["--", "timeout", "2.5", "sh", "-c", "while :; do :; done"]));
-    assert_eq!((ending(&output), output.stdout.len()), (124, 0), "{output:?}");
+    assert_eq!((exit_code(&output), output.stdout.len()), (124, 0), "{output:?}");
     let metrics = metrics(&shard).unwrap();
     assert!(metrics.shard.complete());
     assert_eq!(metrics.shard.ledger.as_ref().unwrap().losses, []);
@@ -159,7 +159,7 @@ fn a_program_of_less_than_a_second_is_not_sampled() {
     let program =
         bench.program("mark", r#"int main(void) { roctxMarkA("here"); usleep(300000); return 0; }"#);
     let (mut command, shard) = collect(&bench, "short");
-    assert_eq!(ending(&run(command.arg("--").arg(&program))), 0);
+    assert_eq!(exit_code(&run(command.arg("--").arg(&program))), 0);
     assert_eq!(Trace::read(&shard).marks.len(), 1);
     assert!(metrics(&shard).is_none());
 }

@@ -4,7 +4,7 @@ use crate::support;
 use rpd_shard::record::Exit;
 use std::collections::BTreeMap;
 use std::process::Command;
-use support::{Bench, ending, number, run, text};
+use support::{Bench, exit_code, number, run, text};
 
 const WORKERS: u32 = 8;
 
@@ -55,7 +55,7 @@ fn eight_workers_and_their_restart_are_told_apart() {
         "worker.py",
     ]);
     let output = run(&mut command);
-    assert_eq!(ending(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(exit_code(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
 
     let trace = bench.trace();
     assert_eq!(trace.lost(), 0);

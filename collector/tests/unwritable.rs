@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
-use support::{Bench, ending, run};
+use support::{Bench, exit_code, run};
 
 /// `rpd-collect` as a rank of four, with a file where the output folder should be.
 fn rank(bench: &Bench, rank: u32, options: &[&str]) -> Output {
@@ -23,17 +23,17 @@ fn stderr(output: &Output) -> &str {
 fn one_rank_prints_it_for_all_and_the_command_runs() {
     let Some(bench) = Bench::new() else { return };
     let first = rank(&bench, 0, &[]);
-    assert_eq!((ending(&first), first.stdout.as_slice()), (5, b"ran\n".as_slice()));
+    assert_eq!((exit_code(&first), first.stdout.as_slice()), (5, b"ran\n".as_slice()));
     let line = format!(
         "rpd-collect: warning: failed to create the folder {}/run: Not a directory (os error 20); choose another folder with -o DIR or RPD_OUTPUT; nothing of this run is recorded\n",
         bench.path("out").display()
     );
     assert_eq!(stderr(&first), line);
     let second = rank(&bench, 1, &[]);
-    assert_eq!((ending(&second), stderr(&second)), (5, ""));
+    assert_eq!((exit_code(&second), stderr(&second)), (5, ""));
     // The first recorded rank prints the warning; the others need no folder.
     let chosen = rank(&bench, 2, &["--ranks", "2-3"]);
-    assert_eq!((ending(&chosen), stderr(&chosen)), (5, line.as_str()));
+    assert_eq!((exit_code(&chosen), stderr(&chosen)), (5, line.as_str()));
     assert!(!stderr(&rank(&bench, 0, &["--ranks", "2-3"])).contains("warning"));
 }
 
@@ -41,17 +41,17 @@ fn one_rank_prints_it_for_all_and_the_command_runs() {
 fn required_recording_starts_no_command_without_a_place() {
     let Some(bench) = Bench::new() else { return };
     let first = rank(&bench, 0, &["--require"]);
-    assert_eq!((ending(&first), first.stdout.len()), (125, 0));
+    assert_eq!((exit_code(&first), first.stdout.len()), (125, 0));
     assert!(stderr(&first).starts_with("rpd-collect: error: failed to create the folder "), "{first:?}");
     assert!(stderr(&first).ends_with("; the command is not started, as --require demands\n"), "{first:?}");
     // Other ranks give the first one the time to end the job. They print if the job continues.
     let began = Instant::now();
     let second = rank(&bench, 1, &["--require"]);
-    assert_eq!((ending(&second), second.stdout.len(), stderr(&second)), (125, 0, stderr(&first)));
+    assert_eq!((exit_code(&second), second.stdout.len(), stderr(&second)), (125, 0, stderr(&first)));
     assert!(began.elapsed().as_secs() >= 5, "{:?}", began.elapsed());
     std::fs::remove_file(bench.path("out")).unwrap();
     let mut command = bench.collect();
-    assert_eq!(ending(&run(command.args(["--require", "--", "sh", "-c", "exit 5"]))), 5);
+    assert_eq!(exit_code(&run(command.args(["--require", "--", "sh", "-c", "exit 5"]))), 5);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_merge_that_cannot_be_asked_for_is_one_warning() {
         command.env("PMI_RANK", "0").env("PMI_SIZE", "1").args(["--ask-merge", "--", "sh", "-c", "exit 6"]);
         let output = run(&mut command);
         let stderr = String::from_utf8(output.stderr.clone()).unwrap();
-        assert_eq!(ending(&output), 6, "{stderr}");
+        assert_eq!(exit_code(&output), 6, "{stderr}");
         let log = bench.log();
         let line = format!(
             "warning: failed to create {}: {what} has that name; remove it; the site is not asked for a merge\n",

@@ -3,7 +3,7 @@
 use crate::support;
 use std::path::Path;
 use std::process::Command;
-use support::{Bench, ending, run};
+use support::{Bench, exit_code, run};
 
 const PROGRAM: &str = r#"
 int roctxProfilerPause(uint64_t) WEAK;
@@ -93,7 +93,7 @@ fn threads_forks_signals_and_exec_are_clean() {
             "--error-exitcode=99",
         ]);
         command.arg(format!("--log-file={}/%p.log", logs.display())).arg(&program);
-        assert_eq!(ending(&run(&mut command)), 0, "{:?}", errors(&logs));
+        assert_eq!(exit_code(&run(&mut command)), 0, "{:?}", errors(&logs));
         assert_eq!(errors(&logs), Vec::<String>::new());
         assert!(bench.trace().ranges_named("child") >= 6, "it was traced");
         std::fs::remove_dir_all(bench.path("out")).unwrap();

@@ -6,7 +6,7 @@ use rpd_shard::Shard;
 use rpd_shard::model::native::RANGE;
 use std::process::Command;
 use std::time::Duration;
-use support::{Bench, ending, run};
+use support::{Bench, exit_code, run};
 
 /// Threads and ranges per thread from the command line; at a rate if there is one (ranges per second of all
 /// threads together). Prints the number of ranges, and for how many ns.
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
 /// Ranges in the shard by its own count, ranges in the ledger, ranges emitted.
 fn counted(bench: &Bench, command: &mut Command) -> (u64, u64, u64) {
     let output = run(command);
-    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(exit_code(&output), 0, "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let emitted = text.split(' ').next().unwrap().parse().unwrap();
     let shard = Shard::open(&bench.shard_path()).unwrap();

@@ -284,7 +284,7 @@ fn children_that_are_left_out_are_told_with_what_to_do() {
     assert_eq!(recorded(folder), []);
     let log = log_of(folder, 0);
     assert!(log.contains("processes that were forked are ranks of a process group"), "{log}");
-    assert!(log.contains("children of multiprocessing were left out: start ranks by torchrun"), "{log}");
+    assert!(log.contains("children of multiprocessing were left out; start ranks by torchrun"), "{log}");
 }
 
 #[test]

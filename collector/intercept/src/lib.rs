@@ -28,10 +28,9 @@
 //!
 //! The library uses no header and no symbol of MPI: one build serves Open MPI and MPICH.
 //!
-//! The path of an event: [`roctx`], or [`apis::mpi`] and [`apis::rccl`] through [`interpose::inside`], ask
-//! [`thread`] for the ring of this thread. [`generation`] detects a fork since the last event.
-//! [`runtime::handover`] makes a new ring, within the [`runtime::budget`]. [`exits`] reports how processes
-//! ended.
+//! The path of an event: `roctx`, or `apis::mpi` and `apis::rccl` through `interpose::inside`, ask `thread`
+//! for the ring of this thread. `generation` detects a fork since the last event. `runtime::handover` makes
+//! a new ring, within the `runtime::budget`. `exits` reports how processes ended.
 //!
 //! # Assumptions
 //!
@@ -49,7 +48,7 @@
     target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64"),
 )))]
-compile_error!("rpd-intercept is for Linux with glibc on x86-64 and aarch64: see the crate's documentation");
+compile_error!("rpd-intercept is for Linux with glibc on x86-64 and aarch64; see the crate's documentation");
 
 mod apis;
 mod interpose;

@@ -77,9 +77,9 @@ fn cut(name: &[u8]) -> Vec<u8> {
 #[test]
 fn a_name_is_cut_between_characters() {
     let (mut producer, mut consumer) = ring(MIN_RING_BYTES);
-    for front in 0..4 {
+    for prefix_length in 0..4 {
         for character in ["x", "\u{e9}", "\u{2026}", "\u{1f600}"] {
-            let whole = "x".repeat(front) + &character.repeat(MAX_NAME_BYTES + 1);
+            let whole = "x".repeat(prefix_length) + &character.repeat(MAX_NAME_BYTES + 1);
             assert!(producer.mark(1, whole.as_bytes()));
             let [Event::Mark(1, name)] = &drained(&mut consumer)[..] else { panic!() };
             let name = std::str::from_utf8(name).unwrap();

@@ -82,7 +82,7 @@ pub enum BackendChoiceError {
     )]
     Unknown(String),
     /// rocprof version 1 or 2.
-    #[error("{0:?} writes CSV without a time base that could be merged: use rocprofv3, its successor")]
+    #[error("{0:?} writes CSV without a time base that could be merged; use rocprofv3, its successor")]
     Predecessor(String),
     /// `none` or `auto` together with others.
     #[error("{0:?} cannot be combined with other backends")]
@@ -95,7 +95,7 @@ pub enum BackendChoiceError {
     Twice(BackendKind, BackendKind),
     /// The library records what a profiler records as well.
     #[error(
-        "{} and native both intercept {what}, so calls would be lost or counted twice: use \
+        "{} and native both intercept {what}, so calls would be lost or counted twice; use \
          --trace {instead} to leave that to {}", .backend.name(), .backend.name()
     )]
     Overlap {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_record_the_same_are_refused_with_the_way_out() {
+    fn two_that_record_the_same_are_refused_with_an_alternative() {
         let check =
             |choice: &str, library: &[&'static str]| choice.parse::<BackendChoice>().unwrap().check(library);
         assert_eq!(check("native,torch", &["roctx", "mpi", "rccl"]), Ok(()));

@@ -1,9 +1,9 @@
 //! Profilers that start the command or run inside it, and whose files become shards of the rank.
 //!
 //! ```text
-//! --backend ──choice──> which ones, and whether they can be together
-//!             prepare   what they need: words in front of the command, variables, libraries
-//!             start     runs the command in their hands, or without them if they do not start it
+//! --backend ──choice──> which ones, and whether they can run together
+//!             prepare   what they need: command line of the profiler, variables, libraries
+//!             start     lets them run the command, or runs it without them if they do not start it
 //!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own
 //! ```
 //!
@@ -32,7 +32,7 @@ pub(crate) mod start;
 pub(crate) mod start_mark;
 
 pub(crate) use choice::{BackendChoice, BackendChoiceError, BackendKind, ResolvedBackends};
-pub(crate) use harvest::ProfilerEnding;
+pub(crate) use harvest::ProfilerOutcome;
 pub(crate) use prepare::plan;
 pub(crate) use request::{BackendPlan, BackendRequest, GpuRecording, HarvestRequest};
 pub(crate) use rocm_tools::query;

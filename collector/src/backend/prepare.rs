@@ -44,7 +44,7 @@ pub(crate) fn plan(request: &BackendRequest<'_>, rank: &str, is_recorded: bool) 
         Ok(scratch) => scratch,
         Err(error) => {
             plan.refuse(UnavailableBackend(format!(
-                "no folder for the files of a profiler in {}: {error}; the command runs without one: choose another \
+                "no folder for the files of a profiler in {}: {error}; the command runs without one; choose another \
                  with --scratch",
                 request.scratch.display()
             )));

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 const MAX_DEPTH: usize = 6;
 /// Maximum number of files.
 const MAX_FILES: usize = 100_000;
-/// Endings of files for the hooks and profilers themselves.
-const INTERNAL_ENDINGS: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
-/// Endings of files that a profiler writes for users.
-const TEXT_ENDINGS: [&str; 3] = ["txt", "csv", "log"];
+/// Extensions of files for the hooks and profilers themselves.
+const INTERNAL_EXTENSIONS: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
+/// Extensions of files that a profiler writes for users.
+const TEXT_EXTENSIONS: [&str; 3] = ["txt", "csv", "log"];
 /// Maximum length of a name that is made from a path.
 const MAX_NAME_LENGTH: usize = 120;
 
@@ -35,11 +35,11 @@ impl ProfilerFiles {
         let (files, more) = files_in(folder);
         let mut found = ProfilerFiles { more, ..ProfilerFiles::default() };
         for path in files.into_iter().filter(|path| !is_internal(path)) {
-            if has_ending(&path, &["note"]) {
+            if has_extension(&path, &["note"]) {
                 found.notes.push(path);
-            } else if has_ending(&path, &["mark"]) {
+            } else if has_extension(&path, &["mark"]) {
                 found.marks.push(path);
-            } else if has_ending(&path, &TEXT_ENDINGS) {
+            } else if has_extension(&path, &TEXT_EXTENSIONS) {
                 found.texts.push(path);
             } else {
                 found.traces.push(path);
@@ -71,22 +71,22 @@ pub(super) fn files_in(folder: &Path) -> (Vec<PathBuf>, bool) {
 /// of itself, with the whole environment.
 fn is_internal(path: &Path) -> bool {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-    has_ending(path, &INTERNAL_ENDINGS)
+    has_extension(path, &INTERNAL_EXTENSIONS)
         || ["metadata-", "functions-"].iter().any(|part| name.contains(part) && name.ends_with(".json"))
-        || ["-wal", "-shm", "-journal", ".rpd.json"].iter().any(|ending| name.ends_with(ending))
+        || ["-wal", "-shm", "-journal", ".rpd.json"].iter().any(|suffix| name.ends_with(suffix))
         || path.components().any(|part| part.as_os_str() == "__pycache__")
 }
 
-fn has_ending(path: &Path, endings: &[&str]) -> bool {
-    path.extension().is_some_and(|found| endings.iter().any(|ending| found == *ending))
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|found| extensions.iter().any(|extension| found == *extension))
 }
 
 /// Whether a file has the name of a Perfetto trace.
 pub(super) fn is_trace(path: &Path) -> bool {
-    has_ending(path, &["proto", "pftrace"])
+    has_extension(path, &["proto", "pftrace"])
 }
 
-/// Converts a path below a folder to a single file name and its ending: `node7/41_kernel_stats.csv` becomes
+/// Converts a path below a folder to a single file name and its extension: `node7/41_kernel_stats.csv` becomes
 /// `node7.41_kernel_stats` and `csv`.
 pub(super) fn flat_name(path: &Path, folder: &Path) -> (String, String) {
     let plain = |text: &str| -> String {
@@ -94,7 +94,8 @@ pub(super) fn flat_name(path: &Path, folder: &Path) -> (String, String) {
         text.chars().map(plain).collect()
     };
     let below = path.strip_prefix(folder).unwrap_or(path);
-    let ending = below.extension().map_or("txt".to_owned(), |ending| plain(&ending.to_string_lossy()));
+    let extension =
+        below.extension().map_or("txt".to_owned(), |extension| plain(&extension.to_string_lossy()));
     let parts: Vec<String> = below
         .with_extension("")
         .components()
@@ -103,7 +104,7 @@ pub(super) fn flat_name(path: &Path, folder: &Path) -> (String, String) {
     let name = parts.join(".");
     // The end of a path is more specific than its start.
     let cut = name.len().saturating_sub(MAX_NAME_LENGTH);
-    (name.get(cut..).unwrap_or_default().to_owned(), ending.chars().take(MAX_NAME_LENGTH).collect())
+    (name.get(cut..).unwrap_or_default().to_owned(), extension.chars().take(MAX_NAME_LENGTH).collect())
 }
 
 #[cfg(test)]
@@ -138,7 +139,7 @@ mod tests {
         let names = |paths: &[PathBuf]| -> Vec<(String, String)> {
             paths.iter().map(|path| flat_name(path, folder.path())).collect()
         };
-        let of = |name: &str, ending: &str| (name.to_owned(), ending.to_owned());
+        let of = |name: &str, extension: &str| (name.to_owned(), extension.to_owned());
         assert_eq!(names(&found.notes), [of("hook", "note")]);
         assert_eq!(names(&found.marks), [of("torch-1", "mark")]);
         assert_eq!(names(&found.texts), [of("node.1_kernel_stats", "csv"), of("wall_clock-1", "txt")]);
@@ -158,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_name_is_plain_and_not_too_long() {
-        let (name, ending) = flat_name(Path::new("/s/a b/c\"d.tx t"), Path::new("/s"));
-        assert_eq!((name.as_str(), ending.as_str()), ("a_b.c_d", "tx_t"));
+        let (name, extension) = flat_name(Path::new("/s/a b/c\"d.tx t"), Path::new("/s"));
+        assert_eq!((name.as_str(), extension.as_str()), ("a_b.c_d", "tx_t"));
         let (name, _) = flat_name(Path::new(&format!("/s/{}.db", "é".repeat(300))), Path::new("/s"));
         assert_eq!(name.len(), MAX_NAME_LENGTH);
     }

@@ -68,7 +68,7 @@ impl UnavailableBackend {
     }
 }
 
-/// The way in which GPU work is recorded, if `auto` found a GPU.
+/// How GPU work is recorded, if `auto` found a GPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpuRecording {
     /// rocprofv3, because this device exists.
@@ -82,8 +82,8 @@ pub enum GpuRecording {
 /// How to start the command.
 #[derive(Debug, Default)]
 pub struct BackendPlan {
-    /// Words before the command.
-    pub front: Vec<OsString>,
+    /// Command line of the profiler that starts the command, up to its argument for the command.
+    pub profiler_command: Vec<OsString>,
     /// Variables in addition to those of the library.
     pub variables: Vec<(String, OsString)>,
     /// Libraries to preload, before those that are set.
@@ -94,7 +94,7 @@ pub struct BackendPlan {
     pub native: bool,
     /// Words of [`rpd_ring::message::TRACED`] that our own library leaves to a profiler.
     pub left_to_profiler: Vec<&'static str>,
-    /// The way in which the work of the GPU that `auto` found is recorded.
+    /// How the work of the GPU that `auto` found is recorded.
     pub gpu: Option<GpuRecording>,
     /// The user requested only identity and clocks.
     pub nothing: bool,

@@ -3,7 +3,7 @@
 //! A profiler comes before the command and becomes it. If the profiler fails before that, the command must
 //! run without it, and must not run twice. So the profiler starts `rpd-collect @start ... COMMAND`, which
 //! takes the start mark (`start_mark`), and becomes the command. The mark can be taken once. To start the
-//! command without the profiler, the launcher takes the mark first: a profiler that starts `@start` later
+//! command without the profiler, rpd-collect takes the mark first: a profiler that starts `@start` later
 //! starts nothing.
 //!
 //! A profiler may also stay above the command. Then its exit status is its own, and only a parent learns that
@@ -13,7 +13,7 @@
 use super::processes;
 use super::start_mark::{self, NamedProcess, StartRecord};
 use crate::child::signals::{self, SignalForwarder};
-use crate::child::{self, CommandEnding, ignoring, replace};
+use crate::child::{self, CommandExitStatus, ignoring, replace};
 use crate::log::warn;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
 /// Maximum time from taking the mark to writing it.
 const TIME_TO_WRITE: Duration = Duration::from_secs(2);
 /// Signals that a batch system sends some time before the end. The profiler writes when the program ends, so
-/// these must not end it directly: the launcher converts them to SIGTERM.
+/// these must not end it directly: rpd-collect converts them to SIGTERM.
 const EARLY: &str = "USR1 USR2 XCPU";
 /// The user or rpd-collect sets it for a profiler. A process in between must not be profiled.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -40,7 +40,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// Returns the words that a profiler gets as its command.
 pub(crate) fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
-    let mode = if ends_early { ignoring::way(EARLY) } else { ignoring::NO_WAY };
+    let mode = if ends_early { ignoring::choose_wrapper(EARLY) } else { ignoring::NO_WRAPPER };
     let parent = std::process::id().to_string();
     vec![executable.into(), START.into(), mode.into(), scratch.into(), parent.into()]
 }
@@ -79,55 +79,60 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
 }
 
 /// Runs between a profiler and the command, and ends as the command does.
-pub(crate) fn below(arguments: &[OsString]) -> CommandEnding {
-    let [_, _, mode, folder, preload, command @ ..] = arguments else { return CommandEnding::Code(2) };
+pub(crate) fn below(arguments: &[OsString]) -> CommandExitStatus {
+    let [_, _, mode, folder, preload, command @ ..] = arguments else { return CommandExitStatus::Code(2) };
     wait_for(mode, Path::new(folder), Some(preload), command)
 }
 
-fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> CommandEnding {
+fn wait_for(
+    mode: &OsStr,
+    scratch: &Path,
+    preload: Option<&OsString>,
+    command: &[OsString],
+) -> CommandExitStatus {
     let own = NamedProcess::of(std::process::id() as i32);
     // Without a thread for signals, they end this process.
     let forwarder = SignalForwarder::install(false).ok();
     let variables: Vec<(String, OsString)> =
         preload.map(|preload| (PRELOAD.to_owned(), preload.clone())).into_iter().collect();
     let words = ignoring::words(mode, EARLY, command);
-    let (started, ending) = match child::start(words.as_deref().unwrap_or(command), &variables) {
+    let (started, exit_status) = match child::start(words.as_deref().unwrap_or(command), &variables) {
         Ok(mut child) => {
             let started = NamedProcess::of(child.id() as i32);
             let _ = StartRecord::new(started, Some(own), None).write(scratch);
             if let Some(forwarder) = &forwarder {
                 forwarder.aim_at_command(started.pid, started.pid);
             }
-            (started, child.wait().map_or(CommandEnding::Code(1), CommandEnding::from))
+            (started, child.wait().map_or(CommandExitStatus::Code(1), CommandExitStatus::from))
         }
-        Err(code) => (own, CommandEnding::Code(code)),
+        Err(code) => (own, CommandExitStatus::Code(code)),
     };
-    let _ = StartRecord::new(started, Some(own), Some(ending)).write(scratch);
-    ending
+    let _ = StartRecord::new(started, Some(own), Some(exit_status)).write(scratch);
+    exit_status
 }
 
-/// How a profiler that was to start the command did so.
+/// What became of a profiler that was to start the command.
 #[derive(Debug)]
 pub(crate) enum StartOutcome {
     /// It has started the command.
-    Yes,
+    CommandStarted,
     /// It ended without starting the command.
-    Ended(ExitStatus),
+    ProfilerExited(ExitStatus),
     /// It took too long and was killed.
-    TooLong,
-    /// This signal ended the job before.
+    TimedOut,
+    /// This signal ended the job first.
     Cancelled(i32),
 }
 
-/// Waits until the command runs. Unless this returns [`StartOutcome::Yes`], the caller has the mark, must
-/// start the command, and no process of the profiler is left.
+/// Waits until the command runs. Unless this returns [`StartOutcome::CommandStarted`], the caller has the
+/// mark, must start the command, and no process of the profiler is left.
 pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOutcome {
     let top = child.id() as i32;
     let until = Instant::now() + most;
     loop {
         let mut ended = child.try_wait().ok().flatten();
         if start_mark::is_claimed(scratch) {
-            return StartOutcome::Yes;
+            return StartOutcome::CommandStarted;
         }
         let cancelled = signals::cancelled();
         if ended.is_none() && cancelled.is_none() && Instant::now() < until {
@@ -136,7 +141,7 @@ pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOu
         }
         // The process that takes the mark starts the command.
         if !start_mark::claim(scratch).unwrap_or_else(|_| !start_mark::is_claimed(scratch)) {
-            return StartOutcome::Yes;
+            return StartOutcome::CommandStarted;
         }
         let until = Instant::now() + TIME_TO_LEAVE;
         while cancelled.is_some() && ended.is_none() && Instant::now() < until {
@@ -150,10 +155,10 @@ pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> StartOu
                 let _ = child.wait();
                 StartOutcome::Cancelled(signal)
             }
-            (None, Some(status)) => StartOutcome::Ended(status),
+            (None, Some(status)) => StartOutcome::ProfilerExited(status),
             (None, None) => {
                 let _ = child.wait();
-                StartOutcome::TooLong
+                StartOutcome::TimedOut
             }
         };
     }

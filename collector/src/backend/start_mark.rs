@@ -11,7 +11,7 @@
 //! code 7               how the command ended; or `signal 9`
 //! ```
 
-use crate::child::CommandEnding;
+use crate::child::CommandExitStatus;
 use crate::host::process;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -82,7 +82,7 @@ pub(crate) struct StartRecord {
     /// The process that waits for the command, if a profiler stays above it.
     pub(crate) witness: Option<NamedProcess>,
     /// How the command ended, if a process waited for it.
-    pub(crate) ending: Option<CommandEnding>,
+    pub(crate) exit_status: Option<CommandExitStatus>,
     namespace: u64,
 }
 
@@ -90,9 +90,9 @@ impl StartRecord {
     pub(super) fn new(
         command: NamedProcess,
         witness: Option<NamedProcess>,
-        ending: Option<CommandEnding>,
+        exit_status: Option<CommandExitStatus>,
     ) -> StartRecord {
-        StartRecord { command, witness, ending, namespace: namespace() }
+        StartRecord { command, witness, exit_status, namespace: namespace() }
     }
 
     /// Whether the numbers belong to this pid namespace.
@@ -101,13 +101,13 @@ impl StartRecord {
     }
 
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
-        let StartRecord { command, witness, ending, namespace } = self;
+        let StartRecord { command, witness, exit_status, namespace } = self;
         let witness = witness.unwrap_or(NamedProcess { pid: 0, ticks: 0 });
         let mut text =
             format!("{} {}\n{} {} {namespace}\n", command.pid, command.ticks, witness.pid, witness.ticks);
-        match ending {
-            Some(CommandEnding::Code(code)) => text += &format!("code {code}\n"),
-            Some(CommandEnding::Signal(signal)) => text += &format!("signal {signal}\n"),
+        match exit_status {
+            Some(CommandExitStatus::Code(code)) => text += &format!("code {code}\n"),
+            Some(CommandExitStatus::Signal(signal)) => text += &format!("signal {signal}\n"),
             None => {}
         }
         OpenOptions::new().write(true).open(folder.join(STARTED))?.write_all_at(text.as_bytes(), 0)
@@ -126,15 +126,19 @@ impl StartRecord {
         let mut words = lines.next()?.split_whitespace();
         let witness = named(&mut words)?;
         let namespace = words.next()?.parse().ok()?;
-        let ending = lines.next().and_then(|line| {
+        let exit_status = lines.next().and_then(|line| {
             let (kind, number) = line.split_once(' ')?;
             let number = number.parse().ok()?;
-            Some(if kind == "signal" { CommandEnding::Signal(number) } else { CommandEnding::Code(number) })
+            Some(if kind == "signal" {
+                CommandExitStatus::Signal(number)
+            } else {
+                CommandExitStatus::Code(number)
+            })
         });
         Some(StartRecord {
             command,
             witness: Some(witness).filter(|witness| witness.pid > 0),
-            ending,
+            exit_status,
             namespace,
         })
     }
@@ -161,18 +165,18 @@ mod tests {
         note_again(folder);
         assert!(was_asked_again(folder));
         let own = NamedProcess::of(std::process::id() as i32);
-        for (witness, ending) in [
+        for (witness, exit_status) in [
             (None, None),
             (Some(own), None),
-            (Some(own), Some(CommandEnding::Code(-7))),
-            (None, Some(CommandEnding::Signal(9))),
+            (Some(own), Some(CommandExitStatus::Code(-7))),
+            (None, Some(CommandExitStatus::Signal(9))),
         ] {
-            let record = StartRecord::new(own, witness, ending);
+            let record = StartRecord::new(own, witness, exit_status);
             record.write(folder).unwrap();
             let read = StartRecord::read(folder).unwrap();
             // Earlier content is never erased.
             assert_eq!((read.command, read.witness), (own, witness));
-            assert!(read.ending == ending || ending.is_none());
+            assert!(read.exit_status == exit_status || exit_status.is_none());
             assert!(read.is_of_here() && read.command.is_there());
         }
         assert_eq!(std::fs::metadata(folder.join(STARTED)).unwrap().len(), MARK_BYTES as u64);

@@ -6,17 +6,17 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Starts the program without ignoring signals.
-pub(crate) const NO_WAY: &str = "plain";
+/// In place of a wrapper: starts the program without ignoring signals.
+pub(crate) const NO_WRAPPER: &str = "plain";
 /// The user or the collector sets it for a profiler. The wrapper that only starts the program must not be
 /// profiled.
 const PRELOAD: &str = "LD_PRELOAD";
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"];
 
-/// Returns the program that can ignore signals, given as `USR1 USR2`. Prefers `env` of coreutils 8.31 and
+/// Returns the wrapper that can ignore signals, given as `USR1 USR2`. Prefers `env` of coreutils 8.31 and
 /// later, which leaves the environment unchanged. A shell may drop variables that it could not set itself,
 /// such as functions that bash exported.
-pub(crate) fn way(signals: &str) -> &'static str {
+pub(crate) fn choose_wrapper(signals: &str) -> &'static str {
     let mut env = Command::new("env");
     env.args([option(signals).as_str(), "true"]).env_remove(PRELOAD);
     let asked = env.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -27,15 +27,16 @@ fn option(signals: &str) -> String {
     format!("--ignore-signal={}", signals.replace(' ', ","))
 }
 
-/// Returns the words that start the command with the signals ignored. `None` if that does not work.
-pub(crate) fn words(way: &OsStr, signals: &str, command: &[OsString]) -> Option<Vec<OsString>> {
+/// Returns the words that start the command through a wrapper, with the signals ignored. `None` if that
+/// does not work.
+pub(crate) fn words(wrapper: &OsStr, signals: &str, command: &[OsString]) -> Option<Vec<OsString>> {
     let program = find(command.first()?)?;
     // A shell can never trap a signal that was ignored when it started.
     if is_shell(&program) {
         return None;
     }
     let script = format!("trap '' {signals}; exec \"$@\"");
-    let words: Vec<OsString> = match way.to_str() {
+    let words: Vec<OsString> = match wrapper.to_str() {
         // `env` would take a command whose name contains `=` for a variable.
         Some("env") if !command.first()?.as_encoded_bytes().contains(&b'=') => {
             vec!["env".into(), option(signals).into()]

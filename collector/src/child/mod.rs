@@ -82,11 +82,11 @@ fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
         match find(program).map(|path| first_line_of_script(&path)?.into_iter().next()) {
             None => warn(format_args!("{name}: command not found")),
             Some(Some(interpreter)) => warn(format_args!(
-                "{name}: its interpreter {} is not found: correct its first line or install it",
+                "{name}: its interpreter {} is not found; correct its first line or install it",
                 interpreter.display()
             )),
             Some(None) => warn(format_args!(
-                "{name}: its loader is not found: it was built for another system, see `readelf -l`"
+                "{name}: its loader is not found: it was built for another system; see `readelf -l`"
             )),
         }
         return NOT_FOUND;
@@ -115,46 +115,46 @@ pub(crate) fn first_line_of_script(path: &Path) -> Option<Vec<OsString>> {
 
 /// How the command ended, and how rpd-collect is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CommandEnding {
+pub(crate) enum CommandExitStatus {
     /// With this exit status.
     Code(i32),
     /// By this signal.
     Signal(i32),
 }
 
-impl fmt::Display for CommandEnding {
+impl fmt::Display for CommandExitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CommandEnding::Code(code) => write!(f, "status {code}"),
-            CommandEnding::Signal(signal) => write!(f, "signal {signal}"),
+            CommandExitStatus::Code(code) => write!(f, "status {code}"),
+            CommandExitStatus::Signal(signal) => write!(f, "signal {signal}"),
         }
     }
 }
 
-impl From<ExitStatus> for CommandEnding {
-    fn from(status: ExitStatus) -> CommandEnding {
+impl From<ExitStatus> for CommandExitStatus {
+    fn from(status: ExitStatus) -> CommandExitStatus {
         match (status.code(), status.signal()) {
-            (Some(code), _) => CommandEnding::Code(code),
-            (None, Some(signal)) => CommandEnding::Signal(signal),
-            (None, None) => CommandEnding::Code(1),
+            (Some(code), _) => CommandExitStatus::Code(code),
+            (None, Some(signal)) => CommandExitStatus::Signal(signal),
+            (None, None) => CommandExitStatus::Code(1),
         }
     }
 }
 
-impl CommandEnding {
+impl CommandExitStatus {
     /// Converts it to the form in the shard.
-    pub(crate) fn exit(self) -> Exit {
+    pub(crate) fn to_record(self) -> Exit {
         match self {
-            CommandEnding::Code(code) => Exit::Code(code),
-            CommandEnding::Signal(signal) => Exit::Signal(signal),
+            CommandExitStatus::Code(code) => Exit::Code(code),
+            CommandExitStatus::Signal(signal) => Exit::Signal(signal),
         }
     }
 
     /// Ends this process in the same way.
     pub(crate) fn leave(self) -> ! {
         let signal = match self {
-            CommandEnding::Code(code) => std::process::exit(code),
-            CommandEnding::Signal(signal) => signal,
+            CommandExitStatus::Code(code) => std::process::exit(code),
+            CommandExitStatus::Signal(signal) => signal,
         };
         // The command has written its core dump. A dump of this process would overwrite it.
         let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };

@@ -17,11 +17,11 @@ const MAX_LINK_NAMES: u32 = 8;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PreloadError {
     /// `RPD_INTERCEPT` does not name a file.
-    #[error("failed to find the library {0} that RPD_INTERCEPT names: unset it or correct it")]
+    #[error("failed to find the library {0} that RPD_INTERCEPT names; unset it or correct it")]
     Named(PathBuf),
     /// The library is in none of the usual places.
     #[error(
-        "failed to find {LIBRARY} beside rpd-collect, in ../lib or ../lib64 ({0}): install it there \
+        "failed to find {LIBRARY} beside rpd-collect, in ../lib or ../lib64 ({0}); install it there \
          or set RPD_INTERCEPT to its path"
     )]
     NotInstalled(PathBuf),
@@ -125,15 +125,15 @@ fn link_in(library: &Path, own: &Path, user: u32) -> io::Result<PathBuf> {
 /// PMPI forms of MPI functions and would bypass a library after it. Runtimes of sanitizers must stay first.
 pub(crate) fn with_library(before: Option<&OsStr>, library: &Path) -> OsString {
     let before = before.map(OsStr::as_bytes).unwrap_or_default();
-    let mut front = 0;
+    let mut sanitizers_end = 0;
     let mut end = 0;
     for entry in before.split_inclusive(|byte| b" :".contains(byte)) {
         end += entry.len();
         if is_sanitizer(entry) {
-            front = end;
+            sanitizers_end = end;
         }
     }
-    let (first, rest) = before.split_at(front);
+    let (first, rest) = before.split_at(sanitizers_end);
     let mut value = first.to_owned();
     if first.last().is_some_and(|byte| !b" :".contains(byte)) {
         value.push(b':');
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sanitizers_stay_in_front() {
+    fn only_sanitizers_stay_first() {
         let with = |before: Option<&str>| with_library(before.map(OsStr::new), Path::new("/x/lib.so"));
         assert_eq!(with(None), "/x/lib.so");
         assert_eq!(with(Some("")), "/x/lib.so");

@@ -101,11 +101,11 @@ pub(crate) fn cancelled() -> Option<i32> {
 }
 
 /// A signal that ends jobs has arrived.
-static ENDING: AtomicBool = AtomicBool::new(false);
+static JOB_IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether a signal that ends jobs has arrived. Processes that still run are killed soon.
-pub(crate) fn is_ending() -> bool {
-    ENDING.load(Relaxed)
+pub(crate) fn job_is_ending() -> bool {
+    JOB_IS_ENDING.load(Relaxed)
 }
 
 /// Passes signals on to the command until this process ends.
@@ -174,7 +174,7 @@ impl SignalForwarder {
                 if for_thread.state().alone && stop_alone(origin.signal) {
                     continue;
                 }
-                ENDING.fetch_or(ENDS.contains(&origin.signal), Relaxed);
+                JOB_IS_ENDING.fetch_or(ENDS.contains(&origin.signal), Relaxed);
                 for_thread.note(&origin);
                 let pid = for_thread.pid();
                 // A group that is continued was continued as a whole.

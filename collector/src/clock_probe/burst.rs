@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Maximum number of requests in one burst: the replying agent keeps a bit for each.
-pub(super) const MAX_QUESTIONS: u32 = 256;
+pub(super) const MAX_REQUESTS: u32 = 256;
 /// Number of consecutive requests without a reply that ends a burst.
-const MAX_SILENT_QUESTIONS: u32 = 5;
+const MAX_REQUESTS_WITHOUT_REPLY: u32 = 5;
 
 /// Number of probes with kernel times on both sides that suffices to drop the others.
 const MIN_KERNEL_PROBES: usize = 3;
@@ -21,18 +21,18 @@ pub(super) struct PeerRoute {
     pub(super) to: SocketAddr,
 }
 
-/// A request that may still be answered.
+/// A request that may still get a reply.
 #[derive(Clone, Copy, Debug)]
-struct Question {
+struct OpenRequest {
     number: u32,
     route: PeerRoute,
     t1: i64,
     until: Instant,
 }
 
-/// An answered request, with both kinds of receive times.
+/// A probe with its reply and both kinds of receive times.
 #[derive(Clone, Copy, Debug)]
-struct Answered {
+struct CompletedProbe {
     route: PeerRoute,
     /// With t2 and t4 as the programs read them.
     program: Probe,
@@ -50,9 +50,9 @@ pub(super) struct OpenBurst {
     /// Requests that are still to be sent.
     pub(super) wanted: u32,
     sent: u32,
-    open: Vec<Question>,
-    probes: Vec<Answered>,
-    /// Number of answered probes that were discarded.
+    open: Vec<OpenRequest>,
+    probes: Vec<CompletedProbe>,
+    /// Number of probes with a reply that were discarded.
     discarded: usize,
     /// Number of requests without a reply since the last reply.
     silent: u32,
@@ -60,19 +60,19 @@ pub(super) struct OpenBurst {
 
 impl OpenBurst {
     pub(super) fn new(id: BurstId, own: u64, peer: u64, wanted: u32) -> OpenBurst {
-        let wanted = wanted.min(MAX_QUESTIONS);
+        let wanted = wanted.min(MAX_REQUESTS);
         let (open, probes) = (Vec::new(), Vec::new());
         OpenBurst { id, own, peer, wanted, sent: 0, open, probes, discarded: 0, silent: 0 }
     }
 
     /// Adds `more` requests to those sent so far.
     pub(super) fn extend(&mut self, more: u32) {
-        self.wanted = self.wanted.max(self.sent.saturating_add(more).min(MAX_QUESTIONS));
+        self.wanted = self.wanted.max(self.sent.saturating_add(more).min(MAX_REQUESTS));
     }
 
     /// Whether a request is still to be sent.
     pub(super) fn has_more(&self) -> bool {
-        self.sent < self.wanted && self.silent < MAX_SILENT_QUESTIONS
+        self.sent < self.wanted && self.silent < MAX_REQUESTS_WITHOUT_REPLY
     }
 
     /// Whether no request waits for its reply.
@@ -81,49 +81,49 @@ impl OpenBurst {
     }
 
     /// Returns the number of replies, with those that were discarded.
-    pub(super) fn answers(&self) -> usize {
+    pub(super) fn reply_count(&self) -> usize {
         self.probes.len() + self.discarded
     }
 
     /// Whether the other agent has fallen silent.
     pub(super) fn is_in_vain(&self) -> bool {
-        self.silent >= MAX_SILENT_QUESTIONS || self.answers() == 0
+        self.silent >= MAX_REQUESTS_WITHOUT_REPLY || self.reply_count() == 0
     }
 
     /// Makes the next request, without the time at which it is sent: see [`OpenBurst::sent`].
-    pub(super) fn ask(&mut self) -> ProbePacket {
+    pub(super) fn next_request(&mut self) -> ProbePacket {
         let number = self.sent;
         self.sent += 1;
-        let (kind, burst, received) = (PacketKind::Ask, self.id, ReceiveTime::default());
+        let (kind, burst, received) = (PacketKind::Request, self.id, ReceiveTime::default());
         ProbePacket { kind, burst, number, from: self.own, to: self.peer, received, sent: 0 }
     }
 
     /// Notes when the request was sent, or that it could not be sent.
     pub(super) fn sent(&mut self, number: u32, route: PeerRoute, t1: Option<i64>, until: Instant) {
         match t1 {
-            Some(t1) => self.open.push(Question { number, route, t1, until }),
+            Some(t1) => self.open.push(OpenRequest { number, route, t1, until }),
             None => self.silent += 1,
         }
     }
 
     /// Adds a reply. Returns `false` if no request waits for it.
-    pub(super) fn take(&mut self, answer: &ProbePacket, from: SocketAddr, received: ReceiveTime) -> bool {
-        if (answer.kind, answer.burst, answer.from, answer.to)
-            != (PacketKind::Answer, self.id, self.peer, self.own)
+    pub(super) fn take(&mut self, reply: &ProbePacket, from: SocketAddr, received: ReceiveTime) -> bool {
+        if (reply.kind, reply.burst, reply.from, reply.to)
+            != (PacketKind::Reply, self.id, self.peer, self.own)
         {
             return false;
         }
-        let fits = |question: &Question| question.number == answer.number && question.route.to == from;
+        let fits = |request: &OpenRequest| request.number == reply.number && request.route.to == from;
         let Some(at) = self.open.iter().position(fits) else { return false };
-        let Question { t1, route, .. } = self.open.swap_remove(at);
+        let OpenRequest { t1, route, .. } = self.open.swap_remove(at);
         self.silent = 0;
-        let probe = |t2, t4| Probe { t1, t2, t3: answer.sent, t4 };
-        let program = probe(answer.received.program, received.program);
-        let noted = answer.received.kernel().zip(received.kernel());
+        let probe = |t2, t4| Probe { t1, t2, t3: reply.sent, t4 };
+        let program = probe(reply.received.program, received.program);
+        let noted = reply.received.kernel().zip(received.kernel());
         let kernel = noted.map(|(t2, t4)| probe(t2, t4)).filter(|probe| probe.round_trip().is_some());
         // A clock stepped in between.
         if program.round_trip().is_some() {
-            self.probes.push(Answered { route, program, kernel });
+            self.probes.push(CompletedProbe { route, program, kernel });
         }
         true
     }
@@ -136,13 +136,13 @@ impl OpenBurst {
 
     /// Returns when the next request times out.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.open.iter().map(|question| question.until).min()
+        self.open.iter().map(|request| request.until).min()
     }
 
-    /// Gives up requests that were not answered in time.
+    /// Gives up requests whose reply has not arrived in time.
     pub(super) fn give_up(&mut self, now: Instant) {
         let before = self.open.len();
-        self.open.retain(|question| question.until > now);
+        self.open.retain(|request| request.until > now);
         self.silent += (before - self.open.len()) as u32;
     }
 
@@ -199,18 +199,18 @@ mod tests {
         PeerRoute { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], port)) }
     }
 
-    fn asked(burst: &mut OpenBurst, port: u16, t1: i64) -> ProbePacket {
-        let question = burst.ask();
-        burst.sent(question.number, route(port), Some(t1), Instant::now() + WAIT);
-        ProbePacket { sent: t1, ..question }
+    fn send_request(burst: &mut OpenBurst, port: u16, t1: i64) -> ProbePacket {
+        let request = burst.next_request();
+        burst.sent(request.number, route(port), Some(t1), Instant::now() + WAIT);
+        ProbePacket { sent: t1, ..request }
     }
 
-    fn answer(question: &ProbePacket, there: i64, stay: i64) -> ProbePacket {
-        let received = question.sent + there;
+    fn reply_to(request: &ProbePacket, there: i64, stay: i64) -> ProbePacket {
+        let received = request.sent + there;
         let sent = received + stay;
         let received = ReceiveTime::of_program(received);
-        let kind = PacketKind::Answer;
-        ProbePacket { kind, from: question.to, to: question.from, received, sent, ..*question }
+        let kind = PacketKind::Reply;
+        ProbePacket { kind, from: request.to, to: request.from, received, sent, ..*request }
     }
 
     fn at(time: i64) -> ReceiveTime {
@@ -227,12 +227,12 @@ mod tests {
     fn measured(both: u32, all: u32) -> OpenBurst {
         let mut burst = OpenBurst::new(ID, 1, 2, 20);
         for number in 0..all {
-            let question = asked(&mut burst, 9, 1_000 * i64::from(number));
-            let plain = answer(&question, 530, 10);
+            let request = send_request(&mut burst, 9, 1_000 * i64::from(number));
+            let plain = reply_to(&request, 530, 10);
             let here = u32::from(number < both || number % 2 == 0) * 20;
             let there = u32::from(number < both || number % 2 == 1) * 10;
-            let answer = ProbePacket { received: noted(plain.received, there), ..plain };
-            assert!(burst.take(&answer, route(9).to, noted(at(question.sent + 70), here)));
+            let reply = ProbePacket { received: noted(plain.received, there), ..plain };
+            assert!(burst.take(&reply, route(9).to, noted(at(request.sent + 70), here)));
         }
         burst
     }
@@ -263,10 +263,10 @@ mod tests {
     fn discarded_probes_are_not_recorded_and_their_peer_is_not_silent() {
         let (own, peer) = domains();
         let mut burst = measured(4, 4);
-        let question = asked(&mut burst, 9, 9_000);
+        let request = send_request(&mut burst, 9, 9_000);
         burst.discard_probes();
-        assert!(burst.result(&own, &peer).is_none() && burst.answers() == 4 && !burst.is_in_vain());
-        assert!(burst.take(&answer(&question, 530, 10), route(9).to, at(9_070)), "it is still under way");
+        assert!(burst.result(&own, &peer).is_none() && burst.reply_count() == 4 && !burst.is_in_vain());
+        assert!(burst.take(&reply_to(&request, 530, 10), route(9).to, at(9_070)), "it is still under way");
         let result = burst.result(&own, &peer).unwrap();
         assert_eq!((result.sent, result.answered, result.best.len()), (5, 1, 1));
     }
@@ -277,17 +277,17 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_the_answered_probes_remain() {
+    fn the_best_probes_with_a_reply_remain() {
         let mut burst = OpenBurst::new(ID, 1, 2, 20);
         let mut time = 0;
         while burst.has_more() {
             time += 1_000_000;
-            let question = asked(&mut burst, 9, time);
-            let number = i64::from(question.number);
+            let request = send_request(&mut burst, 9, time);
+            let number = i64::from(request.number);
             if number % 4 != 3 {
-                // An offset of 500 ns; each way back takes longer than the one before.
-                let answer = answer(&question, 530, 10);
-                assert!(burst.take(&answer, route(9).to, at(time + 70 + number)));
+                // An offset of 500 ns; each reply takes longer than the one before.
+                let reply = reply_to(&request, 530, 10);
+                assert!(burst.take(&reply, route(9).to, at(time + 70 + number)));
             } else {
                 burst.give_up(Instant::now() + 2 * WAIT);
             }
@@ -304,53 +304,53 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_nothing_that_was_asked_gives_no_probe() {
+    fn a_reply_without_its_request_gives_no_probe() {
         let mut burst = OpenBurst::new(ID, 1, 2, 20);
-        let question = asked(&mut burst, 9, 100);
-        let good = answer(&question, 5, 5);
+        let request = send_request(&mut burst, 9, 100);
+        let good = reply_to(&request, 5, 5);
         for bad in [
             ProbePacket { number: 1, ..good },
             ProbePacket { burst: BurstId { nonce: 3, ..ID }, ..good },
             ProbePacket { burst: BurstId { began: 0, ..ID }, ..good },
             ProbePacket { from: 3, ..good },
             ProbePacket { to: 3, ..good },
-            ProbePacket { kind: PacketKind::Ask, ..good },
+            ProbePacket { kind: PacketKind::Request, ..good },
         ] {
             assert!(!burst.take(&bad, route(9).to, at(120)), "{bad:?}");
         }
         assert!(!burst.take(&good, route(8).to, at(120)), "from elsewhere");
         assert!(burst.take(&good, route(9).to, at(120)));
         assert!(!burst.take(&good, route(9).to, at(130)), "a second time");
-        let late = asked(&mut burst, 9, 200);
+        let late = send_request(&mut burst, 9, 200);
         burst.give_up(Instant::now() + 2 * WAIT);
-        assert!(!burst.take(&answer(&late, 5, 5), route(9).to, at(220)), "too late");
-        assert_eq!(burst.answers(), 1);
+        assert!(!burst.take(&reply_to(&late, 5, 5), route(9).to, at(220)), "too late");
+        assert_eq!(burst.reply_count(), 1);
     }
 
     #[test]
     fn times_that_contradict_each_other_give_no_probe() {
         let mut burst = OpenBurst::new(ID, 1, 2, 20);
         for (stay, back) in [(-1, 20), (21, 20), (5, -1)] {
-            let question = asked(&mut burst, 9, 100);
-            assert!(burst.take(&answer(&question, 5, stay), route(9).to, at(100 + back)));
+            let request = send_request(&mut burst, 9, 100);
+            assert!(burst.take(&reply_to(&request, 5, stay), route(9).to, at(100 + back)));
         }
         let (own, peer) = domains();
         assert!(burst.result(&own, &peer).is_none() && burst.is_in_vain());
     }
 
     #[test]
-    fn a_silent_peer_is_given_up_soon_and_the_shortest_way_is_chosen() {
+    fn a_silent_peer_is_given_up_soon_and_the_shortest_route_is_chosen() {
         let mut burst = OpenBurst::new(ID, 1, 2, 200);
         let later = Instant::now() + Duration::from_secs(1);
         while burst.has_more() {
-            asked(&mut burst, 9, 1);
+            send_request(&mut burst, 9, 1);
             burst.give_up(later);
         }
-        assert!(burst.sent == MAX_SILENT_QUESTIONS && burst.is_in_vain());
+        assert!(burst.sent == MAX_REQUESTS_WITHOUT_REPLY && burst.is_in_vain());
         let mut search = OpenBurst::new(ID, 1, 2, 6);
         for port in [7, 8, 9] {
-            let question = asked(&mut search, port, 100);
-            assert!(search.take(&answer(&question, 5, 5), route(port).to, at(300 - i64::from(port % 8))));
+            let request = send_request(&mut search, port, 100);
+            assert!(search.take(&reply_to(&request, 5, 5), route(port).to, at(300 - i64::from(port % 8))));
         }
         assert_eq!(search.best_route(), Some((route(7), 188)));
     }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  0  4  RPDJ             32   4  place: number of the agent that joins
-//!  4  1  version, 1       36   2  number of the first candidate that is asked for, or that is in it
+//!  4  1  version, 1       36   2  number of the first candidate that is requested, or that is in it
 //!  5  1  kind             38   2  place: candidates in all
 //!  6  2  zero             40   2  length of the cards in bytes
 //!  8  8  sender           42   6  zero
@@ -29,13 +29,13 @@ const PLACE: u8 = 2;
 /// A request to join, or its reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum JoinPacket {
-    Join(JoinQuestion),
+    Join(JoinRequest),
     Place(TreePlace),
 }
 
 /// Requests a place in the tree from the root, or more candidates.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct JoinQuestion {
+pub(super) struct JoinRequest {
     /// The agent that joins.
     pub(super) card: AgentCard,
     /// The root.
@@ -62,8 +62,8 @@ pub(super) struct TreePlace {
 
 impl TreePlace {
     /// Makes the reply to a request; `None` if the registry has no number for the agent.
-    pub(super) fn answer(join: JoinQuestion, registry: &mut AgentRegistry) -> Option<TreePlace> {
-        let JoinQuestion { card, to: from, nonce, first } = join;
+    pub(super) fn reply_to(join: JoinRequest, registry: &mut AgentRegistry) -> Option<TreePlace> {
+        let JoinRequest { card, to: from, nonce, first } = join;
         let to = card.agent;
         let number = registry.join(card)?;
         let all = registry.candidates(number);
@@ -146,7 +146,7 @@ impl JoinPacket {
         match kind {
             JOIN => {
                 let card = candidates.pop().filter(|card| candidates.is_empty() && card.agent == from)?;
-                Some(JoinPacket::Join(JoinQuestion { card, to, nonce, first }))
+                Some(JoinPacket::Join(JoinRequest { card, to, nonce, first }))
             }
             PLACE if usize::from(first) + candidates.len() <= usize::from(total) => {
                 Some(JoinPacket::Place(TreePlace { from, to, nonce, number, first, total, candidates }))
@@ -156,7 +156,7 @@ impl JoinPacket {
     }
 }
 
-/// Splits a field off the front.
+/// Splits the first field off.
 fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
     bytes.split_first_chunk().map(|(field, rest)| (*field, rest))
 }
@@ -180,14 +180,14 @@ mod tests {
         card
     }
 
-    fn join(agent: u64, first: u16) -> JoinQuestion {
-        JoinQuestion { card: long(agent), to: AgentId(0), nonce: 77, first }
+    fn join(agent: u64, first: u16) -> JoinRequest {
+        JoinRequest { card: long(agent), to: AgentId(0), nonce: 77, first }
     }
 
     #[test]
     fn packets_are_read_as_they_were_sealed_and_with_no_other_key() {
         let mut registry = AgentRegistry::new(long(0));
-        let place = TreePlace::answer(join(1, 0), &mut registry).unwrap();
+        let place = TreePlace::reply_to(join(1, 0), &mut registry).unwrap();
         for packet in [JoinPacket::Join(join(1, 3)), JoinPacket::Place(place)] {
             let sealed = packet.seal(&key()).unwrap();
             assert_eq!(JoinPacket::open(&key(), &sealed), Some(packet));
@@ -207,7 +207,7 @@ mod tests {
         assert!((1..0x7fff).all(|agent| registry.join(long(agent)).is_some()));
         let (mut found, mut pages) = (Vec::new(), 0);
         loop {
-            let place = TreePlace::answer(join(0x7fff, found.len() as u16), &mut registry).unwrap();
+            let place = TreePlace::reply_to(join(0x7fff, found.len() as u16), &mut registry).unwrap();
             let sealed = JoinPacket::Place(place).seal(&key()).unwrap();
             let Some(JoinPacket::Place(page)) = JoinPacket::open(&key(), &sealed) else { panic!() };
             assert_eq!((page.number, page.total, usize::from(page.first)), (0x7fff, 15, found.len()));
@@ -218,25 +218,25 @@ mod tests {
             }
         }
         assert_eq!((pages, found[0].agent, found[14].agent), (8, AgentId(0x7ffe), AgentId(0)));
-        let past = TreePlace::answer(join(0x7fff, u16::MAX), &mut registry).unwrap();
+        let past = TreePlace::reply_to(join(0x7fff, u16::MAX), &mut registry).unwrap();
         assert_eq!(past.candidates, []);
     }
 
     #[test]
-    fn a_question_for_another_agent_or_with_several_cards_is_none() {
+    fn a_request_for_another_agent_or_with_several_cards_is_none() {
         let seal = |packet: JoinPacket| packet.seal(&key()).unwrap();
         let reseal = |mut bytes: [u8; JOIN_BYTES]| {
             let code = key().code(&bytes[..COVERED_BYTES]);
             bytes[COVERED_BYTES..].copy_from_slice(code.as_bytes());
             JoinPacket::open(&key(), &bytes)
         };
-        let question = seal(JoinPacket::Join(join(1, 0)));
+        let request = seal(JoinPacket::Join(join(1, 0)));
         let with = |at: usize, byte: u8| {
-            let mut bytes = question;
+            let mut bytes = request;
             bytes[at] = byte;
             reseal(bytes)
         };
-        assert!(reseal(question).is_some());
+        assert!(reseal(request).is_some());
         assert_eq!(with(8, 9), None, "sender and card differ");
         assert_eq!(with(KIND_OFFSET, 3), None, "an unknown kind");
         assert_eq!(with(40, 1), None, "half a card");

@@ -4,7 +4,7 @@
 //! rendezvous thread: claim -> folder: the root's file -> orders, reports
 //!                                                            |
 //! agent thread: sockets <-> join, registry (place in the tree)
-//!                       <-> packet <-> burst (requests), answers (replies) -> shard
+//!                       <-> packet <-> burst (requests), replies -> shard
 //! ```
 //!
 //! One agent per clock domain and run. A file in the run folder names the root, which gives each agent its place in a
@@ -12,8 +12,6 @@
 //! thread nor socket.
 
 mod agent;
-mod answer_rate;
-mod answers;
 mod burst;
 mod card;
 mod folder;
@@ -24,14 +22,16 @@ mod packet;
 mod rate_limit;
 mod registry;
 mod rendezvous;
+mod replies;
+mod reply_rate;
 mod sockets;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub(crate) use answer_rate::ProbeRate;
 pub(crate) use interfaces::{ProbeInterface, addresses};
 pub(crate) use kernel_times::NodeClock;
+pub(crate) use reply_rate::ProbeRate;
 pub(crate) use sockets::ProbePorts;
 
 use crate::host::event_flag::EventFlag;

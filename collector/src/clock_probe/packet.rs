@@ -5,10 +5,10 @@
 //!
 //! ```text
 //!  0  4  RPDP            24  4  number of the probe in its burst
-//!  4  1  version, 2      28  4  how much earlier the kernel noted the question, ns (answers); 0: it did not
+//!  4  1  version, 2      28  4  how much earlier the kernel noted the request, ns (replies); 0: it did not
 //!  5  1  kind            32  8  sender: number of the agent
 //!  6  2  zero            40  8  receiver
-//!  8  8  burst: when     48  8  when the question was received, ns (answers)
+//!  8  8  burst: when     48  8  when the request was received, ns (replies)
 //! 16  8  burst: nonce    56  8  when this was sent, ns
 //! 64 32  BLAKE3 of the bytes before, keyed with the secret of the run
 //! ```
@@ -31,9 +31,9 @@ const KIND_OFFSET: usize = 5;
 #[repr(u8)]
 pub(super) enum PacketKind {
     /// A probe request, from a child to its parent.
-    Ask = 1,
+    Request = 1,
     /// The reply with the times.
-    Answer = 2,
+    Reply = 2,
     /// The parent is about to leave: send the last requests.
     Closing = 3,
     /// The child sends no more requests. Its number is [`STAYS`] if the child continues without this parent.
@@ -45,8 +45,8 @@ pub(super) enum PacketKind {
 }
 
 const KINDS: [PacketKind; 6] = {
-    use PacketKind::{Answer, Ask, Closing, Goodbye, Handover, Heir};
-    [Ask, Answer, Closing, Goodbye, Handover, Heir]
+    use PacketKind::{Closing, Goodbye, Handover, Heir, Reply, Request};
+    [Request, Reply, Closing, Goodbye, Handover, Heir]
 };
 /// Number in a goodbye of a child that continues; 0 if the child ends.
 pub(super) const STAYS: u32 = 1;
@@ -130,7 +130,7 @@ impl PacketKey {
         let kind = std::mem::take(&mut head[KIND_OFFSET]);
         let kind = KINDS.into_iter().find(|known| *known as u8 == kind)?;
         let delay = NonZeroU32::new(u32::from_le_bytes(field(bytes, 28)));
-        let plain = head == MAGIC && (kind == PacketKind::Answer || delay.is_none());
+        let plain = head == MAGIC && (kind == PacketKind::Reply || delay.is_none());
         // Compares in constant time.
         let authentic = plain
             && self.code(&bytes[..COVERED_BYTES]) == blake3::Hash::from_bytes(field(bytes, COVERED_BYTES));
@@ -172,7 +172,7 @@ pub(super) mod tests {
 
     pub(in crate::clock_probe) fn packet(kind: PacketKind) -> ProbePacket {
         let burst = BurstId { began: -5, nonce: 77 };
-        let delay = NonZeroU32::new(7_600).filter(|_| kind == PacketKind::Answer);
+        let delay = NonZeroU32::new(7_600).filter(|_| kind == PacketKind::Reply);
         ProbePacket {
             kind,
             burst,
@@ -195,17 +195,17 @@ pub(super) mod tests {
             assert_eq!(key.open(&[sealed.as_slice(), &[0]].concat()), None);
         }
         assert_eq!(key.open(&[]), None);
-        let program = ProbePacket { received: ReceiveTime::of_program(5), ..packet(PacketKind::Answer) };
+        let program = ProbePacket { received: ReceiveTime::of_program(5), ..packet(PacketKind::Reply) };
         assert_eq!(key.open(&key.seal(&program)), Some(program));
         let nothing_was_received =
-            ProbePacket { received: packet(PacketKind::Answer).received, ..packet(PacketKind::Ask) };
+            ProbePacket { received: packet(PacketKind::Reply).received, ..packet(PacketKind::Request) };
         assert_eq!(key.open(&key.seal(&nothing_was_received)), None);
     }
 
     #[test]
     fn a_flipped_bit_anywhere_is_noticed() {
         let key = PacketKey::new([7; 32]);
-        let sealed = key.seal(&packet(PacketKind::Ask));
+        let sealed = key.seal(&packet(PacketKind::Request));
         for bit in 0..PACKET_BYTES * 8 {
             let mut flipped = sealed;
             flipped[bit / 8] ^= 1 << (bit % 8);

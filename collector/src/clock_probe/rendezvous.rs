@@ -159,7 +159,7 @@ impl RendezvousThread {
             card: active.card.clone(),
             key,
             sockets,
-            answers_per_second: self.config.choice.rate,
+            replies_per_second: self.config.choice.rate,
             pace: self.config.pace,
             clock: self.config.clock,
             board: Arc::clone(&active.board),
@@ -365,7 +365,7 @@ impl RendezvousThread {
         let (received, others) = (board.received, board.others);
         if received == 0 && others > 0 && began.elapsed() > 2 * self.config.pace.period {
             warn(format_args!(
-                "no clock probes from this node: none of {others} others answered; is UDP let through, and is this \
+                "no clock probes from this node: none of {others} others replied; is UDP let through, and is this \
                  the right --probe-interface?"
             ));
         }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_begins_at_the_address_that_the_kernel_takes() {
+    fn a_route_begins_at_the_address_that_the_kernel_takes() {
         let sockets = ProbeSockets::bind(&[IpAddr::from([127, 0, 0, 1])], None, 0).unwrap();
         let to = sockets.addresses()[0];
         assert_eq!(sockets.route(to), Some(PeerRoute { socket: 0, to }));

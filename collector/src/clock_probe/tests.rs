@@ -104,8 +104,8 @@ impl Node {
 
 /// Ends all agents at about the same time.
 fn end_all(nodes: Vec<Node>) -> Vec<Vec<ProbeBurst>> {
-    let ending: Vec<_> = nodes.into_iter().map(|node| std::thread::spawn(|| node.end())).collect();
-    ending.into_iter().map(|thread| thread.join().unwrap()).collect()
+    let ends: Vec<_> = nodes.into_iter().map(|node| std::thread::spawn(|| node.end())).collect();
+    ends.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
 fn sleep(ms: u64) {
@@ -124,7 +124,7 @@ fn assert_true(bursts: &[ProbeBurst]) {
     }
 }
 
-fn asked(bursts: &[ProbeBurst]) -> Vec<u64> {
+fn probed(bursts: &[ProbeBurst]) -> Vec<u64> {
     let mut peers: Vec<u64> = bursts.iter().map(|burst| burst.to.time_namespace).collect();
     peers.dedup();
     peers
@@ -176,12 +176,12 @@ fn children_measure_their_parents_at_the_start_in_between_and_at_the_end() {
     sleep(1500);
     let bursts = end_all(nodes);
     bursts.iter().for_each(|bursts| assert_true(bursts));
-    assert_eq!(bursts[0], [], "the root asks nobody");
+    assert_eq!(bursts[0], [], "the root probes no agent");
     for (node, parent) in [(1, 0), (2, 0), (3, 2)] {
         let own = &bursts[node];
         let to_parent: Vec<_> = own.iter().filter(|burst| burst.to == domain(parent)).collect();
         assert!(own.iter().all(|burst| burst.from == domain(node as u64)));
-        assert!(to_parent.len() >= 3, "node {node} asked {:?}", asked(own));
+        assert!(to_parent.len() >= 3, "node {node} probed {:?}", probed(own));
         assert!(own[0].sent >= 200 && own.last().unwrap().sent >= 200, "at the start and the end");
         assert!(own.iter().any(|burst| burst.sent == 20), "in between");
         assert!(own.iter().all(|burst| burst.best.len() >= 3.min(burst.answered as usize)));
@@ -224,36 +224,36 @@ fn a_parent_that_ends_first_has_its_children_ask_once_more_and_does_not_wait_lon
     assert!(bursts.last().unwrap().sent >= 200, "{bursts:?}");
     // An agent that died cannot say goodbye. Others wait for it at most this long.
     let silent = start(config(root.path(), "first", 0));
-    let (asker, key) = asker(root.path(), "first");
-    assert!(asker.answer(&key.seal(&asker.question(1, 0))).is_some());
+    let (prober, key) = prober(root.path(), "first");
+    assert!(prober.exchange(&key.seal(&prober.request(1, 0))).is_some());
     let ended = Instant::now();
     silent.end_within(Duration::from_millis(600));
     assert!(ended.elapsed() > Duration::from_millis(230) && took < Duration::from_millis(290), "{took:?}");
 }
 
 /// A hand-made agent, with or without the secret.
-struct Asker {
+struct TestProber {
     socket: UdpSocket,
     at: SocketAddr,
     root: AgentId,
 }
 
-const ASKER: u64 = 999;
+const TEST_PROBER: u64 = 999;
 
-fn asker(root: &Path, test: &str) -> (Asker, PacketKey) {
+fn prober(root: &Path, test: &str) -> (TestProber, PacketKey) {
     let RootAgent { card, key } = root_of(root, test);
     let at = card.addresses[0];
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    (Asker { socket, at, root: card.agent }, key)
+    (TestProber { socket, at, root: card.agent }, key)
 }
 
-impl Asker {
-    fn question(&self, began: i64, number: u32) -> ProbePacket {
-        let (from, to) = (ASKER, self.root.0);
+impl TestProber {
+    fn request(&self, began: i64, number: u32) -> ProbePacket {
+        let (from, to) = (TEST_PROBER, self.root.0);
         let burst = BurstId { began, nonce: 3 };
         ProbePacket {
-            kind: PacketKind::Ask,
+            kind: PacketKind::Request,
             burst,
             number,
             from,
@@ -267,22 +267,22 @@ impl Asker {
         self.socket.send_to(bytes, self.at).unwrap();
     }
 
-    fn answer(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+    fn exchange(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.send(bytes);
-        let mut answer = [0; 2000];
-        let length = self.socket.recv(&mut answer).ok()?;
-        Some(answer[..length].to_vec())
+        let mut reply = [0; 2000];
+        let length = self.socket.recv(&mut reply).ok()?;
+        Some(reply[..length].to_vec())
     }
 
     /// No packet is pending, and none arrives before the reply to a valid request.
     fn assert_silence(&self, key: &PacketKey, began: i64) {
         let mut socket_is_silent = [0; 2000];
         self.socket.set_nonblocking(true).unwrap();
-        assert!(self.socket.recv(&mut socket_is_silent).is_err(), "it was answered");
+        assert!(self.socket.recv(&mut socket_is_silent).is_err(), "it got a reply");
         self.socket.set_nonblocking(false).unwrap();
-        let answer = self.answer(&key.seal(&self.question(began, 7))).expect("it still answers");
-        let answer = key.open(&answer).expect("an answer");
-        assert_eq!((answer.kind, answer.burst.began, answer.number), (PacketKind::Answer, began, 7));
+        let reply = self.exchange(&key.seal(&self.request(began, 7))).expect("it still replies");
+        let reply = key.open(&reply).expect("a reply");
+        assert_eq!((reply.kind, reply.burst.began, reply.number), (PacketKind::Reply, began, 7));
     }
 }
 

@@ -28,11 +28,11 @@ mod tests {
     }
 
     #[test]
-    fn all_that_live_hang_together_while_the_root_lives() {
+    fn living_agents_are_connected_while_the_root_lives() {
         for dead in [vec![], vec![128, 192], (1..9).collect()] {
             for own in (1..256u32).filter(|own| !dead.contains(own)) {
-                let asked = ancestors(own).find(|lower| !dead.contains(lower));
-                assert!(asked.is_some_and(|asked| asked < own), "{own}");
+                let probed = ancestors(own).find(|lower| !dead.contains(lower));
+                assert!(probed.is_some_and(|probed| probed < own), "{own}");
             }
         }
         assert_eq!((0..256).map(|own| listed(own).len()).max(), Some(8), "steps to the root");

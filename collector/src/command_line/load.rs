@@ -87,7 +87,7 @@ impl CollectOptions {
         let (options, about_variables) = read(&matches).or_variables(open);
         warnings.extend(settings.warnings.iter().cloned().chain(about_variables));
         let options =
-            together(CollectOptions { command: typed.command, ..options }, &settings, &mut warnings);
+            resolve_conflicts(CollectOptions { command: typed.command, ..options }, &settings, &mut warnings);
         warnings.extend(other_ring_size(&options, &settings));
         Ok(LoadedOptions { options, warnings, settings })
     }
@@ -113,9 +113,9 @@ fn other_ring_size(options: &CollectOptions, settings: &LayeredSettings) -> Opti
     })
 }
 
-/// Options that contradict each other end the call only if they were typed. Otherwise the job runs with as
-/// many of them as possible.
-fn together(
+/// Resolves conflicts of options. Options that contradict each other end the call only if they were typed.
+/// Otherwise the job runs with as many of them as possible.
+fn resolve_conflicts(
     mut options: CollectOptions,
     settings: &LayeredSettings,
     warnings: &mut Vec<String>,

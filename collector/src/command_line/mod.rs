@@ -97,6 +97,7 @@ EXIT STATUS:
 /// Runs a command and records its roctx ranges, MPI and RCCL calls.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "rpd-collect", version, about, after_help = EXAMPLES)]
+#[allow(rustdoc::invalid_html_tags, reason = "clap prints the comments of fields as help: <rank> is text")]
 pub struct CollectOptions {
     /// Output root; the shard goes to DIR/<run id>/rank-<rank>.rpdshard [default: rpd-out]
     #[arg(short = 'o', long = "output", value_name = "DIR")]
@@ -151,7 +152,7 @@ pub struct CollectOptions {
     #[arg(long, value_name = "FIRST-LAST")]
     pub probe_ports: Option<ProbePorts>,
 
-    /// Maximum number of answers to other nodes per second [default: 10000]
+    /// Maximum number of replies to other nodes per second [default: 10000]
     #[arg(long, value_name = "NUMBER")]
     pub probe_rate: Option<ProbeRate>,
 

@@ -57,7 +57,7 @@ impl FromStr for TraceSelection {
                 None if word == "none" => {}
                 None => {
                     return Err(format!(
-                        "{word:?} cannot be recorded: did you mean {}? There are roctx, mpi, rccl, system, all and none",
+                        "{word:?} cannot be recorded; did you mean {}? There are roctx, mpi, rccl, system, all and none",
                         nearest(word)
                     ));
                 }

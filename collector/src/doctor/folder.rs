@@ -94,7 +94,7 @@ fn room(existing: &Path, max_bytes: u64) -> Vec<Finding> {
     }];
     if kind == IN_MEMORY {
         findings.push(Finding::Note(
-            "tmpfs is memory of this node alone: choose a shared folder for more nodes".to_owned(),
+            "tmpfs is memory of this node alone; choose a shared folder for more nodes".to_owned(),
         ));
     }
     // A file system that reports no inodes does not limit them.

@@ -67,7 +67,7 @@ impl DoctorReport {
                 Finding::Note(text) => ("note", text),
                 Finding::Problem { what, next } => {
                     self.problems += 1;
-                    ("problem", format!("{what}: {next}"))
+                    ("problem", format!("{what}; {next}"))
                 }
             };
             print_line(format_args!("{kind:8} {about:9} {text}"));
@@ -87,7 +87,7 @@ pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let LoadedOptions { options, warnings, .. } = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            print_line(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
+            print_line(format_args!("problem  options   {error}; a run refuses this, and starts no command"));
             return 1;
         }
     };
@@ -141,8 +141,9 @@ fn what_would_happen(options: &CollectOptions, identity: &SessionIdentity, prepa
     }
     let set = session::variables(options, &prepared.plan, "@rpd-...").unwrap_or_default();
     let set = set.iter().map(|(name, value)| format!("{name}={}", value.to_string_lossy()));
-    let front = prepared.plan.front.iter().map(|word| word.to_string_lossy().into_owned());
-    let words: Vec<String> = set.chain(front).chain([command]).collect();
+    let profiler_words =
+        prepared.plan.profiler_command.iter().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = set.chain(profiler_words).chain([command]).collect();
     line("command", &words.join(" "));
     line("backend", &prepared.names());
     let run = &identity.run;

@@ -35,7 +35,7 @@ const MAX_NAME_BYTES: usize = 256;
 #[derive(Default)]
 pub(super) struct KnownCommunicators {
     known: HashMap<(RecordedLibrary, u64), KnownCommunicator>,
-    /// Ordinals for the ways of creation that the library does not count.
+    /// Ordinals of names with the same base, where the library does not count creations.
     made: HashMap<String, u32>,
     /// Freed communicators, oldest first.
     freed: VecDeque<(RecordedLibrary, u64)>,
@@ -119,14 +119,14 @@ impl KnownCommunicators {
             CommunicatorBirth::World => "MPI_COMM_WORLD".to_owned(),
             CommunicatorBirth::Collective => format!("{parent}/{ordinal}@{leader}"),
             CommunicatorBirth::Group => {
-                let way = format!("{parent}/g{tag}@{leader}");
-                let n = self.count(way);
+                let base = format!("{parent}/g{tag}@{leader}");
+                let n = self.count(base);
                 format!("{parent}/g{tag}.{n}@{leader}")
             }
             CommunicatorBirth::Inter => {
-                let way = format!("inter/{}-{}.{tag}", *id as u32, id >> 32);
-                let n = self.count(way.clone());
-                format!("{way}.{n}")
+                let base = format!("inter/{}-{}.{tag}", *id as u32, id >> 32);
+                let n = self.count(base.clone());
+                format!("{base}.{n}")
             }
             CommunicatorBirth::Shared => format!("nccl-{id:016x}"),
             CommunicatorBirth::Alone => {
@@ -140,11 +140,11 @@ impl KnownCommunicators {
         text
     }
 
-    fn count(&mut self, way: String) -> u32 {
-        if self.made.len() >= MAX_COMMUNICATORS && !self.made.contains_key(&way) {
+    fn count(&mut self, base: String) -> u32 {
+        if self.made.len() >= MAX_COMMUNICATORS && !self.made.contains_key(&base) {
             return 0;
         }
-        let n = self.made.entry(way).or_default();
+        let n = self.made.entry(base).or_default();
         *n += 1;
         *n
     }

@@ -1,13 +1,13 @@
 //! The collector process: drains the rings and writes the shard, beside the command and not above it.
 //!
-//! The command and its launcher do not depend on it: it may be stopped or killed. Signals for the job's
+//! The command and the parent process do not depend on it: it may be stopped or killed. Signals for the job's
 //! processes do not end it before the shard is complete. When memory runs out, the kernel kills it before any
 //! process of the job.
 
 use super::busy::BusySignal;
 use super::command_end::until_the_end;
 use super::command_record::describe_command;
-use super::control::{ControlChannel, ReceivedPacket, ToCollector, ToLauncher, WantedContent};
+use super::control::{ControlChannel, ReceivedPacket, ToCollector, ToParent, WantedContent};
 use super::empty_result::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
 use super::recorders::{ProbePlan, StartedRecorders, begin, beginning, step_aside};
@@ -53,7 +53,7 @@ pub(crate) fn main() -> io::Result<()> {
         Ok(begun) => begun,
         Err(error) => {
             let text = format!("warning: the collector failed to start: {error}{}", next_step(&error));
-            return control.send(&ToLauncher::Say { text: format!("{text}; nothing was recorded") });
+            return control.send(&ToParent::Say { text: format!("{text}; nothing was recorded") });
         }
     };
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
@@ -137,10 +137,10 @@ pub(crate) fn main() -> io::Result<()> {
     if let Some(launched) = log::singleton_of() {
         let text = singleton_line(launched);
         warn(format_args!("{text}"));
-        let _ = control.send(&ToLauncher::SayOnce { text });
+        let _ = control.send(&ToParent::SayOnce { text });
     }
     start.cpu_note.iter().for_each(|note| warn(format_args!("{note}")));
-    let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
+    let _ = control.send(&ToParent::Done { warnings: log::close(), log: log.into() });
     Ok(())
 }
 
@@ -148,15 +148,15 @@ pub(crate) fn main() -> io::Result<()> {
 fn singleton_line(launched: u32) -> String {
     format!(
         "warning: the launcher started {launched} processes, and MPI ran each as a job of its own (MPI_COMM_WORLD of size 1): the \
-         program is probably linked against another MPI than the launcher's; `ldd PROGRAM` shows which: use that one's \
+         program is probably linked against another MPI than the launcher's (`ldd PROGRAM` shows which); use that one's \
          mpirun, or `srun --mpi=TYPE` with a type of `srun --mpi=list` that it supports"
     )
 }
 
 fn open_log(folder: RankFolder, name: String, control: &Arc<ControlChannel>) {
-    let launcher = Arc::clone(control);
+    let parent = Arc::clone(control);
     let instead = Box::new(move |line: &str| {
-        let _ = launcher.send(&ToLauncher::Say { text: line.to_owned() });
+        let _ = parent.send(&ToParent::Say { text: line.to_owned() });
     });
     log::open(LogPlace { folder, name, instead });
     // A panic message goes to the log, since stderr is closed.

@@ -2,17 +2,17 @@
 
 use super::control::{ControlChannel, ReceivedPacket, ToCollector};
 use super::watched_process::WatchedProcess;
-use crate::backend::{ProfilerEnding, processes, start_mark};
-use crate::child::CommandEnding;
+use crate::backend::{ProfilerOutcome, processes, start_mark};
+use crate::child::CommandExitStatus;
 use crate::drain::CommandEnd;
 use crate::log::warn;
 use rpd_shard::record::Exit;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time after which a process that was killed together with the launcher has ended.
+/// Time within which a command ends that was killed together with the parent process.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
-/// Time for the process between profiler and command to record the ending.
+/// Time for the process between profiler and command to record the exit status.
 const TIME_TO_WRITE: Duration = Duration::from_secs(2);
 /// Interval at which the record is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ pub(super) fn until_the_end(
     next_deadline: Duration,
     begun: impl FnOnce(i32, Option<String>),
     warned: impl Fn(i32),
-) -> Option<(CommandEnd, ProfilerEnding)> {
+) -> Option<(CommandEnd, ProfilerOutcome)> {
     let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
     loop {
         match control.receive(None) {
@@ -57,31 +57,35 @@ pub(super) fn until_the_end(
         begun(process.pid, None);
     }
     // A launcher that ends a job kills both.
-    let together = process.wait(Some(TIME_TO_FOLLOW));
+    let ended_with_it = process.wait(Some(TIME_TO_FOLLOW));
     process.wait(None);
-    // The process between a profiler and the command records the ending as soon as it knows it.
-    let ending = || scratch.and_then(start_mark::StartRecord::read).and_then(|record| record.ending);
+    // The process between a profiler and the command records the exit status as soon as it knows it.
+    let recorded_status =
+        || scratch.and_then(start_mark::StartRecord::read).and_then(|record| record.exit_status);
     let until = Instant::now() + TIME_TO_WRITE;
-    let mut exit = ending();
+    let mut exit = recorded_status();
     while exit.is_none() && above.is_some() && Instant::now() < until {
         std::thread::sleep(LOOK_EVERY);
-        exit = ending();
+        exit = recorded_status();
     }
-    let what = if together { "and the command ended with it" } else { "the command ran on without it" };
+    let what = if ended_with_it { "and the command ended with it" } else { "the command ran on without it" };
     let how =
         exit.map_or("how the command ended is not known".to_owned(), |exit| format!("it ended with {exit}"));
     warn(format_args!("warning: rpd-collect was killed, {what}; {how}"));
     let profiler = match (above, scratch) {
         (Some(above), Some(scratch)) => end_in_time(&above, scratch, next_deadline),
-        _ => ProfilerEnding::Unseen,
+        _ => ProfilerOutcome::Unseen,
     };
-    Some((CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandEnding::exit) }, profiler))
+    Some((
+        CommandEnd { pid: process.pid, exit: exit.map_or(Exit::Unknown, CommandExitStatus::to_record) },
+        profiler,
+    ))
 }
 
 /// Waits for a profiler whose command has ended. Kills it if it stays too long.
-fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duration) -> ProfilerEnding {
+fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duration) -> ProfilerOutcome {
     if profiler.wait(Some(next_deadline)) {
-        return ProfilerEnding::Unseen;
+        return ProfilerOutcome::Unseen;
     }
     warn(format_args!(
         "warning: the profiler had not ended {} s after the command, and was killed: its files may be incomplete",
@@ -89,5 +93,5 @@ fn end_in_time(profiler: &WatchedProcess, scratch: &Path, next_deadline: Duratio
     ));
     processes::kill(scratch, Some(profiler.pid), false);
     profiler.wait(Some(TIME_TO_DIE));
-    ProfilerEnding::Killed
+    ProfilerOutcome::Killed
 }

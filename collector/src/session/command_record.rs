@@ -14,7 +14,7 @@ pub(super) fn describe_command(defaults: &SourceDefaults, pid: i32, command: &st
     let mut recorded: Vec<(String, String)> = variables.filter(|(name, _)| is_recorded(name)).collect();
     recorded.sort();
     Process {
-        // A command that has ended was, like this process, a child of the launcher.
+        // A command that has ended had the same parent process as this one.
         ppid: stat.as_ref().map_or_else(|| std::os::unix::process::parent_id() as i32, |stat| stat.ppid),
         start_ticks: stat.map_or(0, |stat| stat.start_ticks),
         command: command.to_owned(),

@@ -4,8 +4,8 @@
 use super::spawn;
 use super::watched_process::WatchedProcess;
 use crate::backend::start_mark::StartRecord;
-use crate::backend::{ProfilerEnding, processes};
-use crate::child::CommandEnding;
+use crate::backend::{ProfilerOutcome, processes};
+use crate::child::CommandExitStatus;
 use crate::child::signals::{self, SignalForwarder};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
@@ -34,8 +34,8 @@ pub(super) struct CommandUnderProfiler {
 
 /// How the command and its profiler ended.
 pub(super) struct EndedCommand {
-    pub(super) ending: CommandEnding,
-    pub(super) profiler: ProfilerEnding,
+    pub(super) exit_status: CommandExitStatus,
+    pub(super) profiler: ProfilerOutcome,
     /// Lines for the log.
     pub(super) notes: Vec<String>,
 }
@@ -62,21 +62,21 @@ impl CommandUnderProfiler {
     /// Waits for the end of the command, and then for that of the profiler.
     pub(super) fn wait(&self, profiler: &mut Child, forwarder: &SignalForwarder) -> EndedCommand {
         self.witness.wait(None);
-        let mut recorded = StartRecord::read(&self.scratch).and_then(|record| record.ending);
+        let mut recorded = StartRecord::read(&self.scratch).and_then(|record| record.exit_status);
         if recorded.is_none() && !self.command.wait(Some(Duration::ZERO)) {
             // Only SIGKILL ends the witness before the command. Its sender meant the command.
             self.command.send(Signal::KILL);
             self.command.wait(None);
-            recorded = Some(CommandEnding::Signal(Signal::KILL.as_raw()));
+            recorded = Some(CommandExitStatus::Signal(Signal::KILL.as_raw()));
         }
         let top = profiler.id() as i32;
         // Signals for the command, which has ended, must not end a profiler that writes.
         forwarder.spare();
         let mut notes = Vec::new();
-        let mut ended = ProfilerEnding::AsTheCommand;
+        let mut ended = ProfilerOutcome::AsTheCommand;
         let (mut status, waited) = self.wait_for_profiler(profiler);
         if status.is_none() {
-            ended = ProfilerEnding::Killed;
+            ended = ProfilerOutcome::Killed;
             notes.push(format!(
                 "warning: the profiler had not ended {} s after the command, and was killed: its files may be \
                  incomplete{}",
@@ -90,18 +90,20 @@ impl CommandUnderProfiler {
             processes::kill(&self.scratch, status.is_none().then_some(top), false);
             status = status.or_else(|| spawn::wait(profiler, Instant::now() + TIME_TO_DIE));
         }
-        let of_profiler = status.map(CommandEnding::from);
-        let ending = recorded.or(of_profiler).unwrap_or(CommandEnding::Code(1));
-        if let Some(other) = of_profiler.filter(|other| *other != ending && notes.is_empty()) {
+        let of_profiler = status.map(CommandExitStatus::from);
+        let exit_status = recorded.or(of_profiler).unwrap_or(CommandExitStatus::Code(1));
+        if let Some(other) = of_profiler.filter(|other| *other != exit_status && notes.is_empty()) {
             // Some profilers use one status for every failure.
-            let warning = if ending == CommandEnding::Code(0) || matches!(other, CommandEnding::Signal(_)) {
-                ended = ProfilerEnding::Failed;
+            let warning = if exit_status == CommandExitStatus::Code(0)
+                || matches!(other, CommandExitStatus::Signal(_))
+            {
+                ended = ProfilerOutcome::Failed;
                 "warning: "
             } else {
                 ""
             };
             notes.push(format!(
-                "{warning}the command ended with {ending}, and the profiler above it with {other}"
+                "{warning}the command ended with {exit_status}, and the profiler above it with {other}"
             ));
         }
         if recorded.is_none() {
@@ -109,7 +111,7 @@ impl CommandUnderProfiler {
                 "warning: how the command ended is not known; the exit status is the profiler's".to_owned(),
             );
         }
-        EndedCommand { ending, profiler: ended, notes }
+        EndedCommand { exit_status, profiler: ended, notes }
     }
 
     /// Waits for a profiler whose command has ended. Waits less after a signal that ends the job, since the
@@ -117,7 +119,7 @@ impl CommandUnderProfiler {
     fn wait_for_profiler(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
         let began = Instant::now();
         loop {
-            let next_deadline = match signals::is_ending() {
+            let next_deadline = match signals::job_is_ending() {
                 true => self.next_deadline.min(TIME_BEFORE_A_KILL),
                 false => self.next_deadline,
             };

@@ -18,7 +18,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use crate::backend::{HarvestRequest, ProfilerEnding};
+use crate::backend::{HarvestRequest, ProfilerOutcome};
 use crate::clock_probe::ProbeChoice;
 use crate::host::cpus::CpuList;
 use crate::host::poll::wait_readable;
@@ -54,7 +54,7 @@ pub(super) enum ToCollector {
         /// How it ended.
         exit: Exit,
         /// How the profiler above it ended.
-        profiler: ProfilerEnding,
+        profiler: ProfilerOutcome,
     },
     /// The command cannot be started.
     Nothing,
@@ -149,9 +149,9 @@ pub(super) enum WantedContent {
     Identity,
 }
 
-/// A message to the launcher.
+/// A message to the parent process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum ToLauncher {
+pub(super) enum ToParent {
     /// A line that is in no log.
     Say {
         /// One line.
@@ -282,7 +282,7 @@ mod tests {
     fn messages_arrive_whole_and_an_end_is_seen() {
         let (ours, theirs) = pair();
         ours.send(&ToCollector::Started { pid: 7, profiler: None, without: None }).unwrap();
-        let profiler = ProfilerEnding::default();
+        let profiler = ProfilerOutcome::default();
         ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9), profiler }).unwrap();
         drop(ours);
         let ReceivedPacket::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else {
@@ -318,11 +318,11 @@ mod tests {
     fn no_sender_waits_for_a_receiver_that_does_not_read() {
         let (ours, theirs) = pair();
         let text = "x".repeat(1000);
-        let sent = (0..100_000).take_while(|_| ours.send(&ToLauncher::Say { text: text.clone() }).is_ok());
+        let sent = (0..100_000).take_while(|_| ours.send(&ToParent::Say { text: text.clone() }).is_ok());
         assert!(sent.count() < 100_000);
         let soon = Instant::now() + Duration::from_millis(10);
         assert!(matches!(ours.receive::<ToCollector>(Some(soon)), ReceivedPacket::Nothing));
-        assert!(ours.send(&ToLauncher::Say { text: "x".repeat(PACKET_BYTES) }).is_err());
+        assert!(ours.send(&ToParent::Say { text: "x".repeat(PACKET_BYTES) }).is_err());
         drop(theirs);
     }
 
@@ -330,10 +330,10 @@ mod tests {
     fn messages_before_an_end_arrive_at_an_end_that_did_not_wait() {
         let (ours, theirs) = pair();
         ours.send(&ToCollector::Warned { signal: 10 }).unwrap();
-        theirs.send(&ToLauncher::Busy).unwrap();
+        theirs.send(&ToParent::Busy).unwrap();
         drop(theirs);
-        assert!(matches!(ours.receive::<ToLauncher>(None), ReceivedPacket::Message(ToLauncher::Busy)));
-        assert!(matches!(ours.receive::<ToLauncher>(None), ReceivedPacket::Closed));
+        assert!(matches!(ours.receive::<ToParent>(None), ReceivedPacket::Message(ToParent::Busy)));
+        assert!(matches!(ours.receive::<ToParent>(None), ReceivedPacket::Closed));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Messages about a rank without any recorded event.
 
-use super::control::{ControlChannel, StartMessage, ToLauncher};
+use super::control::{ControlChannel, StartMessage, ToParent};
 use super::preloaded::{UnseenProcess, hint_for_container};
 use crate::command_line::name_of;
 use crate::log::{self, warn};
@@ -10,24 +10,24 @@ use std::path::PathBuf;
 /// Explains an empty result: in the log of a rank, or on stderr without a rank. Prints nothing if the library
 /// cannot be preloaded into the command, since a warning at the start named that. `exit` is the exit of the
 /// command.
-pub(super) fn explain_empty(start: &StartMessage, exit: Exit, launcher: &ControlChannel) {
+pub(super) fn explain_empty(start: &StartMessage, exit: Exit, parent: &ControlChannel) {
     let metrics = log::has_metrics();
     let Some(why) = why_empty(start, exit, metrics).filter(|_| !start.is_command_unseen) else { return };
     let beside = if metrics { " beside system metrics" } else { "" };
-    print_of_rank(start, launcher, format!("nothing was recorded{beside}: {why}"));
+    print_of_rank(start, parent, format!("nothing was recorded{beside}: {why}"));
 }
 
 /// Names a process whose calls could not be recorded, if no call of any process was.
-pub(super) fn name_unseen(process: &UnseenProcess, start: &StartMessage, launcher: &ControlChannel) {
+pub(super) fn name_unseen(process: &UnseenProcess, start: &StartMessage, parent: &ControlChannel) {
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
-    print_of_rank(start, launcher, process.line(&library, &start.command));
+    print_of_rank(start, parent, process.line(&library, &start.command));
 }
 
 /// Prints in the log of a rank, or on stderr without a rank.
-fn print_of_rank(start: &StartMessage, launcher: &ControlChannel, text: String) {
+fn print_of_rank(start: &StartMessage, parent: &ControlChannel, text: String) {
     match start.run.rank {
         Some(_) => warn(format_args!("{text}")),
-        None => drop(launcher.send(&ToLauncher::Say { text })),
+        None => drop(parent.send(&ToParent::Say { text })),
     }
 }
 
@@ -55,6 +55,6 @@ fn why_empty(start: &StartMessage, exit: Exit, metrics: bool) -> Option<String> 
     }
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
     let next = hint_for_container(&start.command, &library)
-        .unwrap_or_else(|| "to record GPU kernels, add --backend rocprofv3".to_owned());
-    Some(format!("no {kinds} call was seen; {next}"))
+        .unwrap_or_else(|| "; to record GPU kernels, add --backend rocprofv3".to_owned());
+    Some(format!("no {kinds} call was seen{next}"))
 }

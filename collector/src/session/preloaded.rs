@@ -78,28 +78,28 @@ impl UnseenProcess {
                 );
                 format!(
                     "warning: {program} runs in a container in which {library_name} is not visible, so its calls are not \
-                     recorded: bind the folder, as with {next}"
+                     recorded; bind the folder, as with {next}"
                 )
             }
             Obstacle::Refused => format!(
-                "warning: the loader of {program} does not preload {library_name}, so its calls are not recorded: it says \
-                 why on stderr, `LD_PRELOAD={library_name} {program}` shows it; a program of another C library (musl), or \
-                 of an older one, cannot load it"
+                "warning: the loader of {program} does not preload {library_name}, so its calls are not recorded: a program \
+                 of another C library (musl), or of an older one, cannot load it; `LD_PRELOAD={library_name} {program}` \
+                 shows the reason on stderr"
             ),
             Obstacle::OtherNetwork => format!(
                 "warning: {program} runs in a network namespace of its own, which lacks the socket of rpd-collect, so its calls are not \
-                 recorded: start the container with the network of the node, as podman --network host does"
+                 recorded; start the container with the network of the node, as podman --network host does"
             ),
         }
     }
 }
 
-/// Returns the next step for a command that starts a container, if no process of it was found and nothing was
-/// recorded.
+/// Returns the cause and the next step for a command that starts a container, to append to the message that
+/// nothing was recorded.
 pub(super) fn hint_for_container(command: &str, library: &Path) -> Option<String> {
     let (name, options) = runtime(command)?;
     Some(format!(
-        "{name} starts a container: for the library to be in it, add {}, and apptainer's --cleanenv keeps our variables out",
+        " ({name} starts a container); for the library to be in it, add {}, and apptainer's --cleanenv keeps our variables out",
         with_folder(options, library)
     ))
 }
@@ -218,7 +218,7 @@ mod tests {
         let hint = |command: &str| hint_for_container(command, library);
         let of_apptainer = hint("/usr/bin/apptainer exec image.sif python train.py").unwrap();
         assert!(
-            of_apptainer.starts_with("apptainer starts a container")
+            of_apptainer.starts_with(" (apptainer starts a container); ")
                 && of_apptainer.contains("--bind /opt/rpd/lib,")
         );
         let of_podman = hint("podman run image ./simulation").unwrap();

@@ -30,7 +30,7 @@ pub(super) const NOTE: &str = "note: ";
 pub(crate) struct CommandSession {
     pub(super) variables: Vec<(String, OsString)>,
     /// A profiler that is to start the command.
-    pub(super) front: Option<ProfilerLaunch>,
+    pub(super) profiler_launch: Option<ProfilerLaunch>,
     /// The line that names the backend of each kind of call. It is printed once the profiler has started the
     /// command.
     pub(super) announcement: Option<String>,
@@ -108,8 +108,8 @@ impl CommandSession {
             forwarder.get_ready(plan.ends_early);
             let (control, theirs) = ControlChannel::pair().map_err(failed("open sockets"))?;
             let control = Arc::new(control);
-            let front = ProfilerLaunch::of(&mut plan, options.recorded_alone(), prints_for_all);
-            if let Some(line) = announcement.take_if(|_| front.is_none()) {
+            let profiler_launch = ProfilerLaunch::of(&mut plan, options.recorded_alone(), prints_for_all);
+            if let Some(line) = announcement.take_if(|_| profiler_launch.is_none()) {
                 warn(format_args!("{line}"));
                 printed_warnings += u64::from(line.starts_with("warning"));
             }
@@ -121,7 +121,7 @@ impl CommandSession {
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
             Ok(CommandSession {
                 variables,
-                front,
+                profiler_launch,
                 announcement,
                 scratch: None,
                 forwarder,

@@ -4,7 +4,7 @@ use super::command_under_profiler::CommandUnderProfiler;
 use super::control::{ControlChannel, ToCollector};
 use crate::backend::start::{self, StartOutcome};
 use crate::backend::{BackendPlan, start_mark};
-use crate::child::{self, CommandEnding, PROFILER, signals, signals::SignalForwarder};
+use crate::child::{self, CommandExitStatus, PROFILER, signals, signals::SignalForwarder};
 use crate::command_line::TraceSelection;
 use crate::log::warn;
 use rpd_ring::message::TRACE_VARIABLE;
@@ -40,14 +40,14 @@ pub(super) struct RunningCommand {
 
 /// The command does not run.
 pub(super) struct NotStarted {
-    pub(super) ending: CommandEnding,
+    pub(super) exit_status: CommandExitStatus,
     /// The profiler that should have started the command, and why it did not.
     pub(super) profiler: Option<(i32, String)>,
 }
 
 impl From<i32> for NotStarted {
     fn from(code: i32) -> NotStarted {
-        NotStarted { ending: CommandEnding::Code(code), profiler: None }
+        NotStarted { exit_status: CommandExitStatus::Code(code), profiler: None }
     }
 }
 
@@ -59,9 +59,9 @@ impl ProfilerLaunch {
         alone: TraceSelection,
         prints_for_all: bool,
     ) -> Option<ProfilerLaunch> {
-        let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
+        let (Some(harvest), false) = (&plan.harvest, plan.profiler_command.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
-        let mut words = std::mem::take(&mut plan.front);
+        let mut words = std::mem::take(&mut plan.profiler_command);
         words.extend(start::words(&scratch, plan.ends_early));
         Some(ProfilerLaunch {
             words,
@@ -93,18 +93,18 @@ impl ProfilerLaunch {
                 let _ = control.send(&ToCollector::Starting { pid });
                 let ended_by = |signal: i32| {
                     let why = format!("signal {signal} ended the job before {name} had started the command");
-                    NotStarted { ending: CommandEnding::Signal(signal), profiler: Some((pid, why)) }
+                    NotStarted { exit_status: CommandExitStatus::Signal(signal), profiler: Some((pid, why)) }
                 };
                 match start::wait(&mut child, &self.scratch, self.wait) {
-                    StartOutcome::Yes => return Ok(self.running(child)),
+                    StartOutcome::CommandStarted => return Ok(self.running(child)),
                     StartOutcome::Cancelled(signal) => return Err(ended_by(signal)),
-                    StartOutcome::Ended(status) => match CommandEnding::from(status) {
-                        CommandEnding::Signal(signal) if CANCEL_SIGNALS.contains(&signal) => {
+                    StartOutcome::ProfilerExited(status) => match CommandExitStatus::from(status) {
+                        CommandExitStatus::Signal(signal) if CANCEL_SIGNALS.contains(&signal) => {
                             return Err(ended_by(signal));
                         }
                         _ => format!("ended before it started the command ({status})"),
                     },
-                    StartOutcome::TooLong => {
+                    StartOutcome::TimedOut => {
                         format!("did not start the command within {} s, and was killed", self.wait.as_secs())
                     }
                 }
@@ -120,7 +120,7 @@ impl ProfilerLaunch {
             warn(format_args!("{without}"));
         }
         if let Some(signal) = signals::cancelled() {
-            return Err(NotStarted { ending: CommandEnding::Signal(signal), profiler: None });
+            return Err(NotStarted { exit_status: CommandExitStatus::Signal(signal), profiler: None });
         }
         let mut variables = variables.to_vec();
         if let Some(alone) = &self.alone {

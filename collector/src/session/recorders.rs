@@ -72,7 +72,7 @@ impl ProbePlan {
     }
 }
 
-/// Returns the state of the shard after the launcher.
+/// Returns the state in which the parent process left the shard.
 pub(super) fn beginning(start: &StartMessage, file: Option<File>) -> io::Result<ShardBeginning> {
     let Some(early) = start.early.clone() else {
         return Ok(if start.refused { ShardBeginning::Refused } else { ShardBeginning::Nothing });

@@ -1,12 +1,12 @@
 //! Runs a session from the start of its command to the exit status.
 
-use super::control::{ReceivedPacket, ToCollector, ToLauncher};
+use super::control::{ReceivedPacket, ToCollector, ToParent};
 use super::prepare::{CommandSession, NOTE};
 use super::profiler_launch::{NotStarted, RunningCommand};
 use super::spawn;
 use crate::backend::scratch::{self, ScratchFolder};
-use crate::backend::{ProfilerEnding, start_mark};
-use crate::child::{self, CommandEnding, ignoring};
+use crate::backend::{ProfilerOutcome, start_mark};
+use crate::child::{self, CommandExitStatus, ignoring};
 use crate::command_line::WarnSignal;
 use crate::log::warn;
 use crate::shard_output::EarlyShard;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Maximum time that the launcher waits for the collector after the end of the command.
+/// Maximum time that the parent process waits for the collector after the end of the command.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 /// Time within which a collector that has sent its last message ends.
 const TIME_TO_EXIT: Duration = Duration::from_millis(100);
@@ -25,9 +25,9 @@ const MAX_LINES: usize = 20;
 
 impl CommandSession {
     /// Runs the command to its end and waits for the shard. Returns how to end.
-    pub(crate) fn run(self, command: &[OsString]) -> CommandEnding {
-        let started = match &self.front {
-            Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
+    pub(crate) fn run(self, command: &[OsString]) -> CommandExitStatus {
+        let started = match &self.profiler_launch {
+            Some(launch) => launch.start(command, &self.variables, &self.forwarder, &self.control),
             None => child::start(&self.words(command), &self.variables)
                 .map(|child| RunningCommand { child, below: None, without: None })
                 .map_err(NotStarted::from),
@@ -42,48 +42,49 @@ impl CommandSession {
         let top = child.id() as i32;
         let pid = below.as_ref().map_or(top, |below| below.pid);
         self.forwarder.aim_at_command(pid, top);
-        if let Some(scratch) = self.scratch.as_ref().filter(|_| self.front.is_none()) {
+        if let Some(scratch) = self.scratch.as_ref().filter(|_| self.profiler_launch.is_none()) {
             // Files of the command there may be nowhere else.
             let _ = start_mark::claim(scratch.path());
         }
         // A collector that has died is reported at the end.
         let profiler = below.is_some().then_some(top);
         let _ = self.control.send(&ToCollector::Started { pid, profiler, without });
-        let (ending, profiler) = match &below {
+        let (exit_status, profiler) = match &below {
             None => {
-                let ending = wait_for(&mut child);
+                let exit_status = wait_for(&mut child);
                 let above =
                     self.scratch.as_ref().and_then(|scratch| start_mark::StartRecord::read(scratch.path()));
-                (above.and_then(|record| record.ending).unwrap_or(ending), ProfilerEnding::Unseen)
+                (above.and_then(|record| record.exit_status).unwrap_or(exit_status), ProfilerOutcome::Unseen)
             }
             Some(below) => {
                 let ended = below.wait(&mut child, &self.forwarder);
                 for text in ended.notes {
                     let _ = self.control.send(&ToCollector::Note { text });
                 }
-                (ended.ending, ended.profiler)
+                (ended.exit_status, ended.profiler)
             }
         };
-        let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
+        let _ = self.control.send(&ToCollector::Finish { pid, exit: exit_status.to_record(), profiler });
         self.await_collector();
-        ending
+        exit_status
     }
 
     /// Returns the words that start the command.
     fn words(&self, command: &[OsString]) -> Vec<OsString> {
-        let ignoring = self
-            .warn_signal
-            .and_then(|WarnSignal { name, .. }| ignoring::words(ignoring::way(name).as_ref(), name, command));
+        let ignoring = self.warn_signal.and_then(|WarnSignal { name, .. }| {
+            ignoring::words(ignoring::choose_wrapper(name).as_ref(), name, command)
+        });
         ignoring.unwrap_or_else(|| command.to_vec())
     }
 
     /// Ends without a command. If a profiler ran, the log names it.
-    fn give_up(mut self, NotStarted { ending, profiler }: NotStarted) -> CommandEnding {
+    fn give_up(mut self, NotStarted { exit_status, profiler }: NotStarted) -> CommandExitStatus {
         match profiler {
             Some((pid, why)) => {
                 let _ = self.control.send(&ToCollector::Started { pid, profiler: None, without: Some(why) });
-                let profiler = ProfilerEnding::Unseen;
-                let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
+                let profiler = ProfilerOutcome::Unseen;
+                let _ =
+                    self.control.send(&ToCollector::Finish { pid, exit: exit_status.to_record(), profiler });
                 self.await_collector();
             }
             None => {
@@ -94,7 +95,7 @@ impl CommandSession {
                 self.scratch.iter().for_each(ScratchFolder::remove);
             }
         }
-        ending
+        exit_status
     }
 
     /// Whether another rank prints a line of the collector: a note, or a consequence of what was printed at
@@ -111,17 +112,17 @@ impl CommandSession {
         loop {
             match self.control.receive(Some(until)) {
                 // Without a shard there is no place for the log either.
-                ReceivedPacket::Message(ToLauncher::Say { text }) if self.is_printed_elsewhere(&text) => {}
-                ReceivedPacket::Message(ToLauncher::Say { text }) => {
+                ReceivedPacket::Message(ToParent::Say { text }) if self.is_printed_elsewhere(&text) => {}
+                ReceivedPacket::Message(ToParent::Say { text }) => {
                     lines.push(text);
                     lines.truncate(MAX_LINES);
                 }
-                ReceivedPacket::Message(ToLauncher::SayOnce { text }) => {
+                ReceivedPacket::Message(ToParent::SayOnce { text }) => {
                     lines.extend(self.prints_for_all.then_some(text));
                     self.printed_warnings += 1;
                 }
-                ReceivedPacket::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
-                ReceivedPacket::Message(ToLauncher::Done { warnings, log }) => {
+                ReceivedPacket::Message(ToParent::Busy) => until = Instant::now() + TIME_TO_FINISH,
+                ReceivedPacket::Message(ToParent::Done { warnings, log }) => {
                     done = true;
                     let warnings = warnings.saturating_sub(self.printed_warnings);
                     if warnings > 0 && self.prints_for_all {
@@ -159,13 +160,13 @@ impl CommandSession {
     }
 }
 
-fn wait_for(command: &mut Child) -> CommandEnding {
+fn wait_for(command: &mut Child) -> CommandExitStatus {
     command.wait().map_or_else(
         |error| {
             warn(format_args!("failed to wait for the command: {error}"));
-            CommandEnding::Code(1)
+            CommandExitStatus::Code(1)
         },
-        CommandEnding::from,
+        CommandExitStatus::from,
     )
 }
 

@@ -83,8 +83,8 @@ fn executable(inherited: &[u32]) -> Command {
     command
 }
 
-/// Executes `$0 $1`. Executes `$2 $1` instead if the launcher was killed in the meantime, since the link `$0`
-/// in /proc is gone then.
+/// Executes `$0 $1`. Executes `$2 $1` instead if the parent process was killed in the meantime, since the
+/// link `$0` in /proc is gone then.
 fn shell_script(closed: &str) -> String {
     format!("exec{closed}; if [ -x \"$0\" ]; then exec \"$0\" \"$1\"; fi; exec \"$2\" \"$1\"")
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_collector_starts_after_its_launcher_was_killed() {
+    fn the_collector_starts_after_its_parent_was_killed() {
         for (shell, options, _) in SHELLS.iter().filter(|(shell, ..)| Path::new(shell).exists()) {
             for link in ["/proc/self/no-link", "/bin/echo"] {
                 let mut command = Command::new(shell);

@@ -1,7 +1,7 @@
 //! A command that cannot be recorded: prints the reason once, and runs the command or does not.
 
 use super::control::StartMessage;
-use crate::child::{self, CommandEnding, preload, signals};
+use crate::child::{self, CommandExitStatus, preload, signals};
 use crate::command_line::CollectOptions;
 use crate::log::{TOO_MANY_FILES, warn};
 use crate::run_folder::RankFolder;
@@ -116,7 +116,7 @@ pub(super) fn is_first(rank: Option<u32>, ranks: &RankSet) -> bool {
 /// Runs the command without recording it, or ends the call if `--require` is set.
 pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> ! {
     if let PrepareError::Cancelled(signal) = error {
-        CommandEnding::Signal(*signal).leave();
+        CommandExitStatus::Signal(*signal).leave();
     }
     if options.require {
         if let PrepareError::Place { prints_for_all: false, .. }
@@ -135,7 +135,7 @@ pub(crate) fn run_unrecorded(options: &CollectOptions, error: &PrepareError) -> 
 fn wait_for_first_rank() {
     let until = Instant::now() + TIME_FOR_THE_FIRST_RANK;
     while Instant::now() < until {
-        if signals::is_ending() {
+        if signals::job_is_ending() {
             std::process::exit(NOT_STARTED);
         }
         std::thread::sleep(LOOK_EVERY);

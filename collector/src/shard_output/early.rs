@@ -1,5 +1,5 @@
-//! The shard of a rank before its collector runs: the launcher creates it with its header before it starts
-//! the command.
+//! The shard of a rank before its collector runs: the parent process creates it with its header before it
+//! starts the command.
 //!
 //! The shard tells a merge about the rank even if the collector is killed at once. The header is in the file,
 //! but not synced: it survives the death of every process, but not of the machine.
@@ -22,14 +22,14 @@ use std::time::Duration;
 pub(crate) enum ShardBeginning {
     /// No shard yet. The writing thread creates it for the first row.
     Nothing,
-    /// The launcher created this shard.
+    /// The parent process created this shard.
     Shard(File, EarlyShard),
-    /// The file system refused a shard, and the launcher printed that.
+    /// The file system refused a shard, and the parent process printed that.
     Refused,
 }
 
-/// A shard that was created before the command started. The launcher sends this description to the collector
-/// process.
+/// A shard that was created before the command started. The parent process sends this description to the
+/// collector process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EarlyShard {
     folder: RankFolder,
@@ -82,8 +82,8 @@ impl ShardCreation {
         Some(ShardCreation { thread, created })
     }
 
-    /// Returns the shard. `Ok(None)` if the file system does not answer within `limit`. Then the launcher
-    /// starts the command, and the collector creates the shard later.
+    /// Returns the shard. `Ok(None)` if the file system does not answer within `limit`. Then the parent
+    /// process starts the command, and the collector creates the shard later.
     pub(crate) fn wait(self, limit: Duration) -> Result<Option<(File, EarlyShard)>, PlaceError> {
         if self.created.recv_timeout(limit).is_err() {
             return Ok(None);

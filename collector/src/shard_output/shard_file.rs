@@ -1,9 +1,9 @@
 //! The file of a shard: when bytes are written, and what happens when the disk is full.
 //!
 //! Bytes are buffered only here, so that the number of bytes in the file is known. After the first error no
-//! block is written; rows are counted. The ending is then written after the last whole block. If there is no
-//! room for it, it replaces the last blocks: a full disk or quota still accepts data in blocks that the file
-//! already has.
+//! block is written; rows are counted. The end (ledger, index and trailer) is then written after the last
+//! whole block. If there is no room for it, it replaces the last blocks: a full disk or quota still accepts
+//! data in blocks that the file already has.
 
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
@@ -48,9 +48,9 @@ pub(super) struct ShardFile<D> {
     reached: u64,
 }
 
-/// How a shard ended.
-pub(super) enum ShardEnding {
-    /// The shard has its ending.
+/// Whether a shard is complete.
+pub(super) enum ShardCompletion {
+    /// The shard has its ledger, index and trailer.
     Complete,
     /// The shard ends after its last whole block, as after a kill. Holds the remaining bytes.
     Cut(u64, WriteError),
@@ -102,23 +102,23 @@ impl<D: ShardDisk> ShardFile<D> {
     }
 
     /// Ends the shard. Counts what cannot be written.
-    pub(super) fn finish(mut self) -> (D, ShardEnding) {
+    pub(super) fn finish(mut self) -> (D, ShardCompletion) {
         let _ = self.flush();
         let ended = match self.end() {
-            Ok(()) => ShardEnding::Complete,
+            Ok(()) => ShardCompletion::Complete,
             Err(error) => {
                 self.writer.stop(self.reached);
                 let whole = self.writer.bytes_written();
                 // If this fails too, a reader reports everything after the last whole block as damage.
                 let _ = self.disk.cut(whole);
-                ShardEnding::Cut(whole, error)
+                ShardCompletion::Cut(whole, error)
             }
         };
         (self.disk, ended)
     }
 
-    /// Writes the ending after the last block. If that fails, writes it over the last blocks, or, on file
-    /// systems that never overwrite in place, into the space that they free.
+    /// Writes ledger, index and trailer after the last block. If that fails, writes them over the last blocks,
+    /// or, on file systems that never overwrite in place, into the space that these free.
     fn end(&mut self) -> Result<(), WriteError> {
         match self.end_within(self.most_bytes, false) {
             Err(WriteError::Io(_)) => {}

@@ -88,26 +88,26 @@ impl ShardPlace {
         trap.map_or_else(|| "a shard".to_owned(), |what| format!("{what} in place of the shard"))
     }
 
-    /// Creates `rank-<rank>.<label>.<ending>` in the folder of the rank, with a number after the label if
+    /// Creates `rank-<rank>.<label>.<extension>` in the folder of the rank, with a number after the label if
     /// that exists.
-    pub(crate) fn create_beside(&self, label: &str, ending: &str) -> Result<(File, PathBuf), PlaceError> {
-        let (file, path, _) = self.create_numbered(&format!("{}.{label}", self.stem()), ending)?;
+    pub(crate) fn create_beside(&self, label: &str, extension: &str) -> Result<(File, PathBuf), PlaceError> {
+        let (file, path, _) = self.create_numbered(&format!("{}.{label}", self.stem()), extension)?;
         Ok((file, path))
     }
 
-    /// Returns the name of the rank's files, without their ending.
+    /// Returns the name of the rank's files, without their extension.
     fn stem(&self) -> String {
         format!("rank-{:05}", self.run.rank.unwrap_or(0))
     }
 
     /// Creates the first file that does not exist, and returns the number of the attempt.
-    fn create_numbered(&self, stem: &str, ending: &str) -> Result<(File, PathBuf, u32), PlaceError> {
+    fn create_numbered(&self, stem: &str, extension: &str) -> Result<(File, PathBuf, u32), PlaceError> {
         let place = self.folder();
         let folder = place.make().map_err(|source| PlaceError::Folder { path: place.path(), source })?;
         for attempt in 0..MAX_SHARDS_OF_ONE_RANK {
             let name = match attempt {
-                0 => format!("{stem}.{ending}"),
-                n => format!("{stem}.{n}.{ending}"),
+                0 => format!("{stem}.{extension}"),
+                n => format!("{stem}.{n}.{extension}"),
             };
             let path = place.path().join(&name);
             match create_in(&folder, &name, &place) {
@@ -116,7 +116,7 @@ impl ShardPlace {
                 Err(source) => return Err(PlaceError::File { path, source }),
             }
         }
-        let path = place.path().join(format!("{stem}.{ending}"));
+        let path = place.path().join(format!("{stem}.{extension}"));
         Err(PlaceError::File { path, source: io::ErrorKind::AlreadyExists.into() })
     }
 

@@ -4,7 +4,7 @@ use super::early::{self, EarlyShard, ShardBeginning};
 use super::item_rows::ItemRows;
 use super::queue::{BatchReceiver, ReceivedBatch};
 use super::rows::{OutputBatch, OutputItem};
-use super::shard_file::{ShardEnding, ShardFile};
+use super::shard_file::{ShardCompletion, ShardFile};
 use super::shard_place::NewShard;
 use super::{PlaceError, ShardPlace};
 use crate::log::warn;
@@ -233,7 +233,7 @@ impl Recording {
             Some(error) => warn_of_error(&path, &error),
             None => warn(format_args!(
                 "warning: {path} has reached its limit of {} bytes; what follows is not recorded, only \
-                 counted: next time, raise the limit with --max-size",
+                 counted; next time, raise the limit with --max-size",
                 self.max_bytes
             )),
         }
@@ -244,18 +244,18 @@ impl Recording {
         let path = self.path.display();
         let (file, ended) = self.file.finish();
         match ended {
-            ShardEnding::Complete => {}
+            ShardCompletion::Complete => {}
             // Less than header and identity: no reader could identify the shard.
-            ShardEnding::Cut(0, error) => {
+            ShardCompletion::Cut(0, error) => {
                 let is_removed =
                     identity(&file).is_ok_and(|identity| place.folder().remove_file(&self.path, identity));
                 let removed = if is_removed { format!(", and {path} is removed") } else { String::new() };
                 warn(format_args!("warning: {error}; nothing is recorded{removed}"));
                 return;
             }
-            ShardEnding::Cut(_, error) => {
+            ShardCompletion::Cut(_, error) => {
                 warn(format_args!(
-                    "warning: {error}; {path} has no ending, so the number of missing rows is unknown"
+                    "warning: {error}; {path} has no trailer, so the number of missing rows is unknown"
                 ));
             }
         }
@@ -274,6 +274,6 @@ impl Recording {
 
 fn warn_of_error(path: &std::path::Display<'_>, error: &WriteError) {
     warn(format_args!(
-        "warning: {error} ({path}); what follows is not recorded, only counted: next time, choose a folder with more space with -o DIR; the command continues"
+        "warning: {error} ({path}); what follows is not recorded, only counted, and the command continues; next time, choose a folder with more space with -o DIR"
     ));
 }

@@ -1,7 +1,7 @@
 //! The ROCm Debug Agent.
 
 use super::Rocm;
-use crate::support::{Trace, ending, run, text};
+use crate::support::{Trace, exit_code, run, text};
 
 /// A program that acts as the agent does when a kernel faults: a stand-in for both.
 const FAULTS: &str = r#"
@@ -21,7 +21,7 @@ fn the_faulting_kernel_is_marked_at_the_end_of_the_rank() {
     let Some(rocm) = Rocm::new(&[]) else { return };
     let _ = rocm.bench.library_of("rocm/lib/librocm-debug-agent.so.2", "int debug_agent_stand_in;");
     let output = run(rocm.collect().args(["--debug-agent", "--", "sh", "-c", FAULTS]));
-    assert_eq!(ending(&output), -6, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(exit_code(&output), -6, "{}", String::from_utf8_lossy(&output.stderr));
     let trace = Trace::read(&rocm.bench.path("out/run/rank-00003.debug-agent.rpdshard"));
     let [mark] = &trace.marks[..] else { panic!("{:?}", trace.marks) };
     let words = text(mark, "name_id");

@@ -2,8 +2,8 @@
 //! and leave real files. The profilers themselves were never run here, because there is no GPU.
 
 mod agent;
+mod combinations;
 mod rocm;
-mod together;
 mod trouble;
 
 use crate::support;
@@ -103,7 +103,7 @@ const PROGRAM: [&str; 3] = ["sh", "-c", "echo out; echo err >&2; exit 7"];
 fn runs_as_ever(command: &mut Command) -> String {
     let output = run(command.arg("--").args(PROGRAM));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(support::ending(&output), 7, "{stderr}");
+    assert_eq!(support::exit_code(&output), 7, "{stderr}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "out\n");
     assert_eq!(stderr.lines().filter(|line| *line == "err").count(), 1, "{stderr}");
     stderr

@@ -1,7 +1,7 @@
 //! rocprofv3 and rocprof-sys.
 
 use super::{CALLS, Rocm, is_in, rows, runs_as_ever};
-use crate::support::{ending, run, until};
+use crate::support::{exit_code, run, until};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::rocpd::REGION;
@@ -214,7 +214,7 @@ fn an_early_signal_lets_the_profiler_write() {
     until("the program", || rocm.bench.path("here").exists());
     crate::support::kill(child.id(), 10);
     let output = crate::support::wait(child);
-    assert_eq!(ending(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(exit_code(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
 }
 
@@ -241,7 +241,7 @@ fn a_shell_can_trap_what_a_batch_system_sends() {
     let pid = super::command(&rocm);
     crate::support::kill(pid, 10);
     let output = crate::support::wait(child);
-    assert_eq!((ending(&output), &output.stdout[..]), (5, &b"trapped\n"[..]));
+    assert_eq!((exit_code(&output), &output.stdout[..]), (5, &b"trapped\n"[..]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Profilers that are missing, do not start the command, or stay above it: the job runs as without them.
 
 use super::{CALLS, PROGRAM, Rocm, command, rows, runs_as_ever};
-use crate::support::{Bench, below, ending, kill, run, until, wait};
+use crate::support::{Bench, below, exit_code, kill, run, until, wait};
 use rpd_shard::Shard;
 use rpd_shard::model::rocpd::REGION;
 use rpd_shard::record::{Exit, ProfilerLossReason};
@@ -22,7 +22,7 @@ fn said(output: &Output) -> String {
 }
 
 /// Returns the process that a profiler started in addition, if it has.
-fn by_the_way(rocm: &Rocm) -> u32 {
+fn additional_child(rocm: &Rocm) -> u32 {
     let path = rocm.bin.join("child");
     let read = || std::fs::read_to_string(&path).unwrap_or_default();
     until("a child of the profiler", || read().ends_with('\n'));
@@ -49,7 +49,7 @@ fn a_job_that_is_cancelled_while_the_profiler_starts_does_not_run() {
     until("the profiler", || rocm.bin.join("calls.jsonl").exists());
     crate::support::kill(crate::support::below(child.id()).command, 15);
     let output = crate::support::wait(child);
-    assert_eq!(ending(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(exit_code(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!rocm.bench.path("ran").exists());
 }
 
@@ -103,7 +103,7 @@ fn a_signal_to_rpd_collect_while_the_profiler_starts_ends_the_job_at_once() {
         let at = Instant::now();
         kill(child.id(), signal);
         let output = wait(child);
-        assert_eq!(ending(&output), -by, "{wrong} {signal}: {}", said(&output));
+        assert_eq!(exit_code(&output), -by, "{wrong} {signal}: {}", said(&output));
         assert!(at.elapsed() < Duration::from_secs(5), "{wrong} {signal}: {:?}", at.elapsed());
         assert!(!rocm.bench.path("ran").exists() && rocm.left().is_empty(), "{:?}", rocm.left());
         // Its end is recorded.
@@ -112,7 +112,7 @@ fn a_signal_to_rpd_collect_while_the_profiler_starts_ends_the_job_at_once() {
         assert!(rocm.log().contains("ended the job before"), "{}", rocm.log());
         assert!(!rocm.log().contains("warning"), "{}", rocm.log());
         if wrong == "deaf" {
-            assert!(!is_there(by_the_way(&rocm)));
+            assert!(!is_there(additional_child(&rocm)));
         }
     }
 }
@@ -124,7 +124,7 @@ fn a_signal_that_ends_nothing_is_no_reason_to_stop_while_the_profiler_starts() {
     until("the profiler", || rocm.bin.join("calls.jsonl").exists());
     kill(child.id(), 28);
     let output = wait(child);
-    assert_eq!((ending(&output), &output.stdout[..]), (7, &b"out\n"[..]), "{}", said(&output));
+    assert_eq!((exit_code(&output), &output.stdout[..]), (7, &b"out\n"[..]), "{}", said(&output));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn who_is_ended_while_profilers_are_asked_leaves_nothing() {
     let profilers = asked(&rocm);
     kill(child.id(), 15);
     let output = wait(child);
-    assert_eq!(ending(&output), -15, "{}", said(&output));
+    assert_eq!(exit_code(&output), -15, "{}", said(&output));
     assert!(!rocm.bench.path("ran").exists() && rocm.left().is_empty(), "{:?}", rocm.left());
     assert!(profilers.iter().all(|pid| !is_there(*pid)));
 }
@@ -161,7 +161,7 @@ fn what_a_hung_profiler_has_started_is_killed_with_it() {
     // No process holds the outputs any more, or this would block.
     runs_as_ever(&mut command);
     assert!(rocm.log().contains("within 1 s"), "{}", rocm.log());
-    assert!(!is_there(by_the_way(&rocm)) && rocm.left().is_empty());
+    assert!(!is_there(additional_child(&rocm)) && rocm.left().is_empty());
     assert_eq!(own_shard(&rocm).processes[&1].exit, Some(Exit::Code(7)), "who ran is known nevertheless");
 }
 
@@ -185,7 +185,7 @@ fn a_profiler_above_the_command_does_not_change_how_it_ends() {
         let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
         let script = format!("kill -{signal} $$");
         let output = wait(start(&rocm, "passes", &[], &["sh", "-c", &script]));
-        assert_eq!(ending(&output), -signal, "{}", said(&output));
+        assert_eq!(exit_code(&output), -signal, "{}", said(&output));
     }
 }
 
@@ -194,7 +194,7 @@ fn a_profiler_that_leaves_is_not_the_end_of_the_command() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
     let began = Instant::now();
     let output = wait(start(&rocm, "leaves", &[], &["sh", "-c", "exec >&- 2>&-; sleep 1; exit 5"]));
-    assert_eq!(ending(&output), 5, "{}", said(&output));
+    assert_eq!(exit_code(&output), 5, "{}", said(&output));
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
@@ -204,9 +204,9 @@ fn a_profiler_that_hangs_behind_the_command_is_killed_and_what_the_command_left_
     let script = "sleep 30 >&- 2>&- & echo $! > daemon; echo out; exit 7";
     let child = start(&rocm, "hangs-behind", &["--backend-wait", "1"], &["sh", "-c", script]);
     let output = wait(child);
-    assert_eq!((ending(&output), &output.stdout[..]), (7, &b"out\n"[..]), "{}", said(&output));
+    assert_eq!((exit_code(&output), &output.stdout[..]), (7, &b"out\n"[..]), "{}", said(&output));
     let daemon: u32 = std::fs::read_to_string(rocm.bench.path("daemon")).unwrap().trim().parse().unwrap();
-    let (daemon_runs, child_runs) = (is_there(daemon), is_there(by_the_way(&rocm)));
+    let (daemon_runs, child_runs) = (is_there(daemon), is_there(additional_child(&rocm)));
     kill(daemon, 9);
     assert!(daemon_runs && !child_runs, "{daemon_runs} {child_runs}");
     assert!(rocm.log().contains("had not ended 1 s after the command, and was killed"), "{}", rocm.log());
@@ -226,7 +226,7 @@ fn a_cancelled_job_does_not_wait_for_a_profiler_that_hangs_until_it_is_killed() 
     let began = Instant::now();
     kill(child.id(), 15);
     let output = wait(child);
-    assert_eq!(ending(&output), -15, "{}", said(&output));
+    assert_eq!(exit_code(&output), -15, "{}", said(&output));
     assert!(
         began.elapsed() < Duration::from_secs(25),
         "{:?}: Slurm sends SIGKILL after 30 s",
@@ -239,7 +239,7 @@ fn a_cancelled_job_does_not_wait_for_a_profiler_that_hangs_until_it_is_killed() 
 fn a_rank_that_dies_with_its_profiler_is_told_with_its_end() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
     let output = wait(start(&rocm, "silent", &[], &["sh", "-c", "kill -SEGV $$"]));
-    assert_eq!(ending(&output), -11, "{}", said(&output));
+    assert_eq!(exit_code(&output), -11, "{}", said(&output));
     let shard = own_shard(&rocm);
     let process = shard.processes.values().find(|process| process.rank == Some(3)).expect("the rank's");
     assert_eq!((process.exit, process.worker), (Some(Exit::Signal(11)), false));
@@ -280,7 +280,7 @@ fn a_program_that_takes_signals_by_sigwait_gets_them_as_they_are() {
     until("the program", || rocm.bench.path("here").exists());
     kill(child.id(), 10);
     let output = wait(child);
-    assert_eq!((ending(&output), &output.stdout[..]), (0, &b"checkpoint 10\n"[..]), "{}", said(&output));
+    assert_eq!((exit_code(&output), &output.stdout[..]), (0, &b"checkpoint 10\n"[..]), "{}", said(&output));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn a_signal_reaches_the_command_below_a_profiler_once() {
     }
     kill(child.id(), 15);
     let output = wait(child);
-    assert_eq!(ending(&output), 2, "{}", said(&output));
+    assert_eq!(exit_code(&output), 2, "{}", said(&output));
     assert!(!is_there(own));
 }
 
@@ -310,7 +310,7 @@ fn the_command_below_a_profiler_has_the_environment_that_it_was_given() {
     let library = rocm.bench.library_of("preloaded.so", "int preloaded;");
     let environment = |command: &mut Command| {
         let output = run(command.env("LD_PRELOAD", &library).args(["--", "env"]));
-        assert_eq!(ending(&output), 0, "{}", said(&output));
+        assert_eq!(exit_code(&output), 0, "{}", said(&output));
         let mut lines: Vec<String> =
             String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
         // The changes of a shell do not matter.
@@ -332,7 +332,7 @@ fn a_killed_rpd_collect_leaves_the_profiler_to_its_collector() {
     let name = format!("/proc/{}/comm", below.collector);
     until("the collector", || std::fs::read_to_string(&name).is_ok_and(|name| name == "rpd-collector\n"));
     kill(child.id(), 9);
-    assert_eq!(ending(&wait_for_it(child)), -9);
+    assert_eq!(exit_code(&wait_for_it(child)), -9);
     assert_eq!(rocm.left().len(), 1);
     kill(below.command, 9);
     until("its end", || !is_there(below.collector));
@@ -350,7 +350,7 @@ fn how_a_command_below_a_profiler_ended_is_known_although_rpd_collect_was_killed
     let name = format!("/proc/{collector}/comm");
     until("the collector", || std::fs::read_to_string(&name).is_ok_and(|name| name == "rpd-collector\n"));
     kill(child.id(), 9);
-    assert_eq!(ending(&wait_for_it(child)), -9);
+    assert_eq!(exit_code(&wait_for_it(child)), -9);
     std::fs::remove_file(rocm.bench.path("here")).unwrap();
     until("its end", || !is_there(collector));
     let log = rocm.log();
@@ -370,7 +370,7 @@ fn files_of_a_profiler_that_nobody_fetched_are_named_and_stay() {
     kill(below(child.id()).collector, 9);
     std::fs::remove_file(rocm.bench.path("here")).unwrap();
     let output = wait(child);
-    assert_eq!(ending(&output), 0);
+    assert_eq!(exit_code(&output), 0);
     let [left] = &rocm.left()[..] else { panic!("{:?}", rocm.left()) };
     let left = left.to_str().unwrap();
     assert!(said(&output).contains("stay on this node") && said(&output).contains(left), "{}", said(&output));

@@ -213,7 +213,7 @@ pub(crate) fn until(what: &str, mut is_there: impl FnMut() -> bool) {
 }
 
 /// The exit code, or minus the signal.
-pub(crate) fn ending(output: &Output) -> i32 {
+pub(crate) fn exit_code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| -output.status.signal().unwrap())
 }
 

@@ -13,7 +13,7 @@ const NAMED_ONLY: [([u32; 3], &str, Option<&str>); 3] = [
 
 /// Returns the tables of a version, or `None` for a version that this release does not support.
 ///
-/// The result lacks tables and columns of which only the name is published, see [`named_only`].
+/// The result lacks tables and columns of which only the name is published, see `named_only`.
 pub fn schema_of(version: [u32; 3]) -> Option<Schema> {
     if version[..2] != NEWEST[..2] || version > NEWEST {
         return None;

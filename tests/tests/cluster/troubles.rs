@@ -31,9 +31,10 @@ fn assert_certain(cluster: &SlurmCluster, merged: &MergedJob, reference: usize) 
     offsets
 }
 
-/// Nodes with probes all the time, or for the most of it. Where all cores were busy, an answer may have taken longer than
-/// that, or the probes and the collectives contradict each other and nothing is certain. Then the merge has to say so: by
-/// the certain bound, or without one by a bar that large, of which the error is no more than three.
+/// Nodes with probes all the time, or for the most of it. Where all cores were busy, a reply may have taken
+/// longer than that, or the probes and the collectives contradict each other and nothing is certain. Then
+/// the merge has to say so: by the certain bound, or without one by a bar that large, of which the error is
+/// no more than three.
 fn assert_close(offsets: &[Offset]) {
     let is_close = |offset: &Offset| {
         let limit = match offset.hard {
@@ -109,19 +110,20 @@ fn a_late_node_a_killed_agent_and_no_rank_0_leave_the_others_aligned_under_slurm
     assert_close(&offsets);
 }
 
-/// Sends what is no question to all ports of all nodes, for some seconds, and counts what comes back.
+/// Sends packets that are no valid requests to all ports of all nodes, for some seconds, and counts what
+/// comes back.
 const NOISE: &str = "
 import os, socket, struct, sys, time
 noise = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 noise.setblocking(False)
-sent = answered = number = 0
+sent = replies = number = 0
 end = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < end:
     for node in range(1, 5):
         for port in range(40000, 40004):
             number += 1
-            question = struct.pack('<4s8B4xQQ', b'RPDP', 1, number % 4, 0, 0, 0, 0, 0, 0, number, number)
-            packet = [os.urandom(number % 1400), question.ljust(64, b'\\0') + os.urandom(32),
+            request = struct.pack('<4s8B4xQQ', b'RPDP', 1, number % 4, 0, 0, 0, 0, 0, 0, number, number)
+            packet = [os.urandom(number % 1400), request.ljust(64, b'\\0') + os.urandom(32),
                       b'RPDP\\1\\1\\0\\0' + os.urandom(88), b''][number % 4]
             try:
                 noise.sendto(packet, (f'10.77.0.{node}', port))
@@ -130,11 +132,11 @@ while time.monotonic() < end:
                 pass
             try:
                 noise.recvfrom(2048)
-                answered += 1
+                replies += 1
             except OSError:
                 pass
     time.sleep(0.004)
-print('sent', sent, 'answered', answered)
+print('sent', sent, 'replies', replies)
 ";
 
 #[test]
@@ -157,9 +159,9 @@ fn garbage_and_a_wrong_key_change_nothing_for_the_others_under_slurm() {
         (collected(&cluster, words, &options), noise.join().unwrap())
     });
     let counted: Vec<&str> = noise.stdout.split_whitespace().collect();
-    let [_, sent, _, answered] = counted[..] else { panic!("{noise}") };
+    let [_, sent, _, replies] = counted[..] else { panic!("{noise}") };
     assert!(sent.parse::<u64>().unwrap() > 500, "{noise}");
-    assert_eq!(answered, "0", "{noise}");
+    assert_eq!(replies, "0", "{noise}");
     let merged = run.merge("all", &["--strict"]);
     let offsets = assert_certain(&cluster, &merged, 0);
     assert_by_probes(&offsets[..2]);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_count_together() {
+    fn threads_share_one_count() {
         static TABLE: CommunicatorTable = CommunicatorTable::new();
         let threads: Vec<_> = (0..4)
             .map(|_| std::thread::spawn(|| (0..1000).map(|_| number(&TABLE, 77).unwrap()).max()))

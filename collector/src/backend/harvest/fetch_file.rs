@@ -47,7 +47,7 @@ impl ProfilerHarvest<'_> {
         let translated = translate(path, format, &mut sink, &self.owner());
         let written = sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()));
         let translated = translated.and_then(|notes| written.map(|()| notes));
-        // The blocks of a shard without an ending are intact. A shard without rows is removed. The file is not
+        // The blocks of a shard without a trailer are intact. A shard without rows is removed. The file is not
         // copied, because a database contains the whole environment.
         let has_rows =
             || Shard::open(&name).is_ok_and(|shard| shard.blocks().iter().any(|block| block.header.rows > 0));
@@ -62,12 +62,12 @@ impl ProfilerHarvest<'_> {
 
     /// Copies a file unchanged to the folder of the run. Only the user may read the copy, since nothing in it
     /// is masked.
-    fn copy(&self, label: &str, ending: &str, path: &Path) -> io::Result<()> {
+    fn copy(&self, label: &str, extension: &str, path: &Path) -> io::Result<()> {
         let mut from = File::open(path)?;
         if from.metadata()?.len() > self.target.place.max_bytes {
             return Err(io::Error::other("it is larger than --max-size"));
         }
-        let (mut to, name) = self.target.place.create_beside(label, ending).map_err(io::Error::other)?;
+        let (mut to, name) = self.target.place.create_beside(label, extension).map_err(io::Error::other)?;
         to.set_permissions(Permissions::from_mode(COPY_MODE))?;
         let created = identity(&to)?;
         let copied = io::copy(&mut from, &mut to).map(drop);
@@ -78,11 +78,11 @@ impl ProfilerHarvest<'_> {
 
     /// Copies a file that is not a trace. Its own name follows the name of the rank.
     pub(super) fn keep_beside(&mut self, label: &str, path: &Path, folder: &Path) {
-        let (name, ending) = flat_name(path, folder);
-        self.keep_as(&format!("{label}{name}"), &ending, path);
+        let (name, extension) = flat_name(path, folder);
+        self.keep_as(&format!("{label}{name}"), &extension, path);
     }
 
-    pub(super) fn keep_as(&mut self, label: &str, ending: &str, path: &Path) {
+    pub(super) fn keep_as(&mut self, label: &str, extension: &str, path: &Path) {
         if contains_environment(path) {
             self.lost = true;
             warn(format_args!(
@@ -91,7 +91,7 @@ impl ProfilerHarvest<'_> {
             ));
             return;
         }
-        if let Err(error) = self.copy(label, ending, path) {
+        if let Err(error) = self.copy(label, extension, path) {
             self.lost = true;
             warn(format_args!("warning: {} cannot be copied: {error}", path.display()));
         }

@@ -30,7 +30,7 @@ impl ProfilerHarvest<'_> {
         let from = fault.code_object.as_deref().map_or(String::new(), |uri| format!(", code object {uri}"));
         let reason = fault.reason.as_deref().map_or(String::new(), |reason| format!(" ({reason})"));
         warn(format_args!(
-            "warning: kernel {} faulted{from}{reason}: see rank-*.debug-agent.txt",
+            "warning: kernel {} faulted{from}{reason}; see rank-*.debug-agent.txt",
             fault.kernel
         ));
         if let Err(error) = self.record_fault(&fault) {

@@ -10,7 +10,7 @@ mod profiler_harvest;
 mod profiler_output;
 mod unrecorded_rows;
 
-pub(crate) use profiler_harvest::{HarvestTarget, ProfilerEnding};
+pub(crate) use profiler_harvest::{HarvestTarget, ProfilerOutcome};
 
 use super::request::HarvestRequest;
 use super::scratch;

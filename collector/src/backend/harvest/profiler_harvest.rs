@@ -21,12 +21,12 @@ pub(crate) struct HarvestTarget<'a> {
     /// The profiler that should have started the command did not.
     pub wrapper_did_not_start: bool,
     /// How the profiler above the command ended.
-    pub profiler: ProfilerEnding,
+    pub profiler: ProfilerOutcome,
 }
 
 /// How a profiler above the command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) enum ProfilerEnding {
+pub(crate) enum ProfilerOutcome {
     /// No profiler stayed above the command, or its end was not observed.
     #[default]
     Unseen,

@@ -1,7 +1,7 @@
 //! Imports the files of one profiler, or explains why there are none.
 
 use super::fetch_file::MAX_LINES_PER_FILE;
-use super::profiler_harvest::{MAX_TEXT_BYTES, ProfilerEnding, ProfilerHarvest};
+use super::profiler_harvest::{MAX_TEXT_BYTES, ProfilerHarvest, ProfilerOutcome};
 use super::unrecorded_rows::{reason_with_files, reason_without_file};
 use crate::backend::BackendKind;
 use crate::backend::profiler_files::{ProfilerFiles, is_trace};
@@ -103,7 +103,7 @@ impl ProfilerHarvest<'_> {
     /// Records that a profiler wrote some rows to no file, or no complete file.
     fn lose_without_file(&mut self, kind: BackendKind, files: &[ProfilerFile], some_are_unwritten: bool) {
         let backend = kind.name();
-        let profiler = if kind.starts_command() { self.target.profiler } else { ProfilerEnding::Unseen };
+        let profiler = if kind.starts_command() { self.target.profiler } else { ProfilerOutcome::Unseen };
         if self.was_not_started(kind) {
             self.lose(backend, ProfilerLossReason::NotStarted);
         } else if some_are_unwritten {
@@ -137,7 +137,7 @@ impl ProfilerHarvest<'_> {
                 )
             }
             (_, Some(Exit::Signal(signal))) if is_crash(signal) => format!(
-                "it writes at the end of the program, which crashed by signal {signal}: --backend native keeps what came \
+                "it writes at the end of the program, which crashed by signal {signal}; --backend native keeps what came \
                  before a crash"
             ),
             (_, Some(Exit::Signal(signal))) if signal == Signal::TERM.as_raw() => {
@@ -145,7 +145,7 @@ impl ProfilerHarvest<'_> {
                     .to_owned()
             }
             (_, Some(Exit::Signal(signal))) => format!(
-                "it writes at the end of the program, which died by signal {signal}: have the batch system send \
+                "it writes at the end of the program, which died by signal {signal}; have the batch system send \
                  SIGUSR1 some time before (sbatch --signal=USR1@120)"
             ),
             _ => "how the program ended is not known".to_owned(),

@@ -1,6 +1,6 @@
 //! Decides whether rows of a profiler are missing, and records that in the run.
 
-use super::profiler_harvest::{HarvestTarget, ProfilerEnding};
+use super::profiler_harvest::{HarvestTarget, ProfilerOutcome};
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{Owner, WriteError};
@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 
 /// Returns the reason why a profiler without a file may have lost rows. `exit` is the exit of the command.
-pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) -> ProfilerLossReason {
+pub(super) fn reason_without_file(profiler: ProfilerOutcome, exit: Option<Exit>) -> ProfilerLossReason {
     match (profiler, exit) {
-        (ProfilerEnding::Killed, _) => ProfilerLossReason::Killed,
-        (ProfilerEnding::Unseen | ProfilerEnding::AsTheCommand, Some(Exit::Code(0))) => {
+        (ProfilerOutcome::Killed, _) => ProfilerLossReason::Killed,
+        (ProfilerOutcome::Unseen | ProfilerOutcome::AsTheCommand, Some(Exit::Code(0))) => {
             ProfilerLossReason::Silent
         }
         _ => ProfilerLossReason::NoFile,
@@ -20,11 +20,11 @@ pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) 
 }
 
 /// Returns the reason why files of a profiler may be missing or incomplete, if its end implies that.
-pub(super) fn reason_with_files(profiler: ProfilerEnding) -> Option<ProfilerLossReason> {
+pub(super) fn reason_with_files(profiler: ProfilerOutcome) -> Option<ProfilerLossReason> {
     match profiler {
-        ProfilerEnding::Killed => Some(ProfilerLossReason::Killed),
-        ProfilerEnding::Failed => Some(ProfilerLossReason::Failed),
-        ProfilerEnding::Unseen | ProfilerEnding::AsTheCommand => None,
+        ProfilerOutcome::Killed => Some(ProfilerLossReason::Killed),
+        ProfilerOutcome::Failed => Some(ProfilerLossReason::Failed),
+        ProfilerOutcome::Unseen | ProfilerOutcome::AsTheCommand => None,
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn only_a_profiler_without_any_failure_may_have_had_nothing_to_record() {
-        use ProfilerEnding::{AsTheCommand, Failed, Killed, Unseen};
+        use ProfilerOutcome::{AsTheCommand, Failed, Killed, Unseen};
         let reason = |profiler, exit| reason_without_file(profiler, Some(exit));
         let success = Exit::Code(0);
         for profiler in [Unseen, AsTheCommand] {

@@ -26,7 +26,7 @@ pub(crate) fn prepare(folder: &Path, plan: &mut BackendPlan) -> Result<(), Unava
     })?;
     if folder.to_string_lossy().contains(' ') {
         return Err(UnavailableBackend(format!(
-            "{}: the Debug Agent takes no path with a space: choose another with --scratch",
+            "{}: the Debug Agent takes no path with a space; choose another with --scratch",
             folder.display()
         )));
     }

@@ -35,7 +35,7 @@ pub(crate) fn prepare(
     let config = request.readable_config()?;
     let Some(help) = rocm_tools::query(&program, &["--help".as_ref()], folder) else {
         return Err(UnavailableBackend(format!(
-            "{} --help does not answer: check that it runs on this node, or use --backend native",
+            "{} --help does not respond; check that it runs on this node, or use --backend native",
             program.display()
         )));
     };
@@ -58,13 +58,13 @@ pub(crate) fn prepare(
         program.display(),
         if has("ROCPROFSYS_USE_ROCPD") { "output as rocpd and Perfetto" } else { "output as Perfetto" }
     ));
-    let mut front: Vec<OsString> = vec![program.into()];
+    let mut profiler_command: Vec<OsString> = vec![program.into()];
     if let Some(config) = config {
-        front.extend(["-c".into(), config.into()]);
+        profiler_command.extend(["-c".into(), config.into()]);
     }
-    front.extend(renamed(request.arguments, is_old));
-    front.push("--".into());
-    plan.front = front;
+    profiler_command.extend(renamed(request.arguments, is_old));
+    profiler_command.push("--".into());
+    plan.profiler_command = profiler_command;
     Ok(())
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn prepare(
     };
     let Some(help) = query("--help").filter(|text| text.contains("--output-format")) else {
         return Err(UnavailableBackend(format!(
-            "{} --help fails or does not answer: check that it runs on this node (python3, ROCm's libraries), or use \
+            "{} --help fails or does not respond; check that it runs on this node (python3, ROCm's libraries), or use \
              --backend native",
             program.display()
         )));
@@ -90,17 +90,17 @@ pub(crate) fn prepare(
         program.display(),
         version.map_or(String::new(), |version| format!(" {version}"))
     ));
-    let mut front: Vec<OsString> = vec![program.into()];
+    let mut profiler_command: Vec<OsString> = vec![program.into()];
     if let Some(config) = config {
-        front.extend(["-i".into(), config.into()]);
+        profiler_command.extend(["-i".into(), config.into()]);
     }
     let is_chosen = config.is_some() || request.arguments.iter().any(|argument| is_selecting(argument));
     let records = if is_chosen {
         recorded_by(request.arguments, config)
     } else {
         let options = options_beside(if plan.native { request.words } else { &[] }, &help);
-        front.extend(options.iter().map(OsString::from));
-        recorded_by(&front, None)
+        profiler_command.extend(options.iter().map(OsString::from));
+        recorded_by(&profiler_command, None)
     };
     // Calls that both would record are recorded once.
     plan.left_to_profiler
@@ -111,9 +111,9 @@ pub(crate) fn prepare(
             plan.left_to_profiler.join(" and ")
         ));
     }
-    front.extend(request.arguments.iter().cloned());
-    front.extend(["-f".into(), format.into(), "-d".into(), folder.into(), "--".into()]);
-    plan.front = front;
+    profiler_command.extend(request.arguments.iter().cloned());
+    profiler_command.extend(["-f".into(), format.into(), "-d".into(), folder.into(), "--".into()]);
+    plan.profiler_command = profiler_command;
     Ok(())
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn prepare(
     })?;
     if tracer.to_string_lossy().contains([' ', ':']) {
         return Err(UnavailableBackend(format!(
-            "{}: LD_PRELOAD takes no path with a space or a colon: install it elsewhere",
+            "{}: LD_PRELOAD takes no path with a space or a colon; install it elsewhere",
             tracer.display()
         )));
     }

@@ -103,7 +103,7 @@ pub(crate) fn why_nothing(folder: &Path, exit: Option<Exit>) -> String {
         );
     }
     if came_to("children") {
-        return "the program itself computed nothing with torch, and its children of multiprocessing were left out: start \
+        return "the program itself computed nothing with torch, and its children of multiprocessing were left out; start \
                 ranks by torchrun or torch.multiprocessing.spawn, or set multiprocessing's start method to spawn and have \
                 them join a process group"
             .to_owned();

@@ -1,10 +1,10 @@
-//! Joining the tree: an agent asks the root for its place, and the root assigns places.
+//! Joining the tree: an agent requests its place from the root, and the root assigns places.
 
 use super::{AgentOrder, AgentThread};
 use crate::clock_probe::burst::PeerRoute;
 use crate::clock_probe::card::{AgentCard, AgentId};
 use crate::clock_probe::folder::RootAgent;
-use crate::clock_probe::join::{JoinPacket, JoinQuestion, TreePlace};
+use crate::clock_probe::join::{JoinPacket, JoinRequest, TreePlace};
 use crate::clock_probe::registry::AgentRegistry;
 use crate::host::random::random;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// First interval between two requests to the root, as a fraction of the next_deadline. Each later interval is
 /// twice as long, which gives five requests.
 const FIRST_GAP_DIVISOR: u32 = 30;
-/// Maximum time before an agent asks a silent root again, unless the rendezvous thread finds another root.
+/// Maximum time before an agent sends another request to a silent root, unless the rendezvous thread finds
+/// another root.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// A request to the root without a reply yet.
@@ -81,10 +82,10 @@ impl AgentThread {
         }
     }
 
-    /// Asks the root again after a round in which no agent replied, if that may help.
+    /// Sends another request to the root after a round in which no agent replied, if that may help.
     pub(super) fn note_round_without_parent(&mut self, now: Instant) {
         let is_busy =
-            self.open_question.is_some() || self.leaving.is_some() || self.membership.joining.is_some();
+            self.running_burst.is_some() || self.leaving.is_some() || self.membership.joining.is_some();
         if is_busy || self.last_parent.is_some() || self.membership.is_root() {
             return;
         }
@@ -100,11 +101,11 @@ impl AgentThread {
         let (next_deadline, nonce) = (self.with.pace.next_deadline, random().unwrap_or_default() as u64);
         let (candidates, gap, until) = (Vec::new(), next_deadline / FIRST_GAP_DIVISOR, now + next_deadline);
         self.membership.joining = Some(Joining { nonce, candidates, next: now, gap, until });
-        self.ask_root(now);
+        self.request_place(now);
     }
 
     /// Sends the request to the root again when it is due, or gives up.
-    pub(super) fn ask_root(&mut self, now: Instant) {
+    pub(super) fn request_place(&mut self, now: Instant) {
         let Some(joining) = &mut self.membership.joining else { return };
         if now >= joining.until {
             return self.give_up_root(now);
@@ -113,7 +114,7 @@ impl AgentThread {
         joining.next = now + joining.gap;
         joining.gap *= 2;
         let (nonce, first) = (joining.nonce, joining.candidates.len() as u16);
-        let join = JoinQuestion { card: self.with.card.clone(), to: root.agent, nonce, first };
+        let join = JoinRequest { card: self.with.card.clone(), to: root.agent, nonce, first };
         let Some(sealed) = JoinPacket::Join(join).seal(&self.with.key) else { return };
         for route in root.addresses.iter().filter_map(|to| self.with.sockets.route(*to)) {
             self.with.sockets.send(&sealed, route);
@@ -143,10 +144,10 @@ impl AgentThread {
             JoinPacket::Join(join) if join.to == own && join.card.agent != own => {
                 self.received += 1;
                 let Some(registry) = &mut self.membership.registry else { return };
-                if !self.may_answer.take(now) {
+                if !self.may_reply.take(now) {
                     return;
                 }
-                let place = TreePlace::answer(join, registry).map(JoinPacket::Place);
+                let place = TreePlace::reply_to(join, registry).map(JoinPacket::Place);
                 if let Some(sealed) = place.and_then(|place| place.seal(&self.with.key)) {
                     self.with.sockets.send(&sealed, route);
                 }
@@ -170,7 +171,7 @@ impl AgentThread {
             let next_deadline = self.with.pace.next_deadline;
             (joining.next, joining.gap, joining.until) =
                 (now, next_deadline / FIRST_GAP_DIVISOR, now + next_deadline);
-            return self.ask_root(now);
+            return self.request_place(now);
         }
         self.enter_place(now);
     }
@@ -183,13 +184,13 @@ impl AgentThread {
         let mut seen = std::collections::HashSet::from([self.with.card.agent]);
         candidates.retain(|card| seen.insert(card.agent));
         if let Some(root) = candidates.last() {
-            // The root is alive, so it may be asked at once.
+            // The root is alive, so the next request may be sent at once.
             self.known.entry(root.agent).or_default().not_before = None;
         }
         self.candidates = candidates;
         (self.membership.failures, self.membership.not_before) = (0, None);
         self.board().is_orphan = false;
-        if self.last_parent.is_none() && self.open_question.is_none() {
+        if self.last_parent.is_none() && self.running_burst.is_none() {
             self.next_round = now;
         }
     }

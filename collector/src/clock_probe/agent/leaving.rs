@@ -1,6 +1,6 @@
 //! The end of an agent: its last burst, its children, and, for a root, its heir.
 
-use super::{AgentThread, OpenQuestion};
+use super::{AgentThread, RunningBurst};
 use crate::clock_probe::burst::PeerRoute;
 use crate::clock_probe::card::AgentId;
 use crate::clock_probe::kernel_times::ReceiveTime;
@@ -47,16 +47,16 @@ impl AgentThread {
         self.leaving = Some(LeavingState { began: now, until, remind: now, offer: None, handed_over: false });
         self.membership.stop_joining();
         self.to_try.clear();
-        match (&self.open_question, self.last_parent.clone()) {
-            (Some(OpenQuestion::Times { card, .. }), _) => self.ask_for_the_last_time(card.clone(), now),
-            (_, Some(card)) => self.ask_for_the_last_time(card, now),
-            _ => self.open_question = None,
+        match (&self.running_burst, self.last_parent.clone()) {
+            (Some(RunningBurst::Measurement { card, .. }), _) => self.begin_last_burst(card.clone(), now),
+            (_, Some(card)) => self.begin_last_burst(card, now),
+            _ => self.running_burst = None,
         }
     }
 
     /// Continues to leave: first the last burst, then the children, then the heir.
     pub(super) fn leave(&mut self, now: Instant) {
-        if self.leaving.is_some() && self.open_question.is_none() && !self.measured {
+        if self.leaving.is_some() && self.running_burst.is_none() && !self.measured {
             self.measured = true;
             self.items.push(OutputItem::Clock(Box::new(machine::clock_set(&self.with.domain))));
             self.hand_over(true);

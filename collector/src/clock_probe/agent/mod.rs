@@ -5,7 +5,6 @@ mod leaving;
 mod rounds;
 
 use super::ProbePace;
-use super::answers::ChildAgents;
 use super::burst::{OpenBurst, PeerRoute};
 use super::card::{AgentCard, AgentId};
 use super::folder::RootAgent;
@@ -13,6 +12,7 @@ use super::join::{JOIN_BYTES, JoinPacket};
 use super::kernel_times::{KernelTimes, NodeClock, ReceiveTime};
 use super::packet::{BurstId, PacketKey, PacketKind, ProbePacket};
 use super::rate_limit::RateLimit;
+use super::replies::ChildAgents;
 use super::sockets::ProbeSockets;
 use crate::host::event_flag::EventFlag;
 use crate::host::machine;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// Maximum number of packets to read from one socket before any other work.
 const MAX_PACKETS_PER_READ: usize = 64;
 /// Packets that may be read for each reply that may be sent.
-const PACKETS_PER_ANSWER: u32 = 2;
+const PACKETS_PER_REPLY: u32 = 2;
 /// Time for which packets stay unread when more arrive than may be read.
 const FLOOD_PAUSE: Duration = Duration::from_millis(2);
 
@@ -86,7 +86,7 @@ pub(super) struct AgentConfig {
     pub(super) card: AgentCard,
     pub(super) key: PacketKey,
     pub(super) sockets: ProbeSockets,
-    pub(super) answers_per_second: u32,
+    pub(super) replies_per_second: u32,
     pub(super) pace: ProbePace,
     pub(super) clock: NodeClock,
     pub(super) board: Arc<Mutex<AgentMailbox>>,
@@ -103,11 +103,11 @@ struct KnownPeer {
 }
 
 /// The probe burst that is running.
-enum OpenQuestion {
+enum RunningBurst {
     /// Which address of the agent has the shortest round trip?
-    Way(OpenBurst, AgentCard),
+    RouteSearch(OpenBurst, AgentCard),
     /// The burst that measures the clocks.
-    Times {
+    Measurement {
         burst: OpenBurst,
         card: AgentCard,
         route: PeerRoute,
@@ -125,14 +125,14 @@ pub(super) struct AgentThread {
     items: Vec<OutputItem>,
     children: ChildAgents,
     may_read: RateLimit,
-    may_answer: RateLimit,
+    may_reply: RateLimit,
     membership: TreeMembership,
     /// Agents to probe, the parent first.
     candidates: Vec<AgentCard>,
     known: HashMap<AgentId, KnownPeer>,
     /// Candidates that are still to be tried in this round.
     to_try: Vec<AgentCard>,
-    open_question: Option<OpenQuestion>,
+    running_burst: Option<RunningBurst>,
     next_round: Instant,
     last_parent: Option<AgentCard>,
     leaving: Option<LeavingState>,
@@ -143,7 +143,7 @@ pub(super) struct AgentThread {
 
 impl AgentThread {
     pub(super) fn new(with: AgentConfig, output: SideOutput) -> AgentThread {
-        let (now, rate) = (Instant::now(), with.answers_per_second);
+        let (now, rate) = (Instant::now(), with.replies_per_second);
         // A rank without any call would have no other clock set.
         let items = vec![OutputItem::Clock(Box::new(machine::clock_set(&with.domain)))];
         AgentThread {
@@ -153,13 +153,13 @@ impl AgentThread {
             output,
             items,
             children: ChildAgents::default(),
-            may_read: RateLimit::new(rate.saturating_mul(PACKETS_PER_ANSWER), now),
-            may_answer: RateLimit::new(rate, now),
+            may_read: RateLimit::new(rate.saturating_mul(PACKETS_PER_REPLY), now),
+            may_reply: RateLimit::new(rate, now),
             membership: TreeMembership::default(),
             candidates: Vec::new(),
             known: HashMap::new(),
             to_try: Vec::new(),
-            open_question: None,
+            running_burst: None,
             next_round: now,
             last_parent: None,
             leaving: None,
@@ -174,8 +174,8 @@ impl AgentThread {
         while !self.is_killed() {
             let now = Instant::now();
             self.receive_order(now);
-            self.ask_root(now);
-            self.ask(now);
+            self.request_place(now);
+            self.probe(now);
             self.leave(now);
             if self.is_done(now) {
                 break;
@@ -231,13 +231,15 @@ impl AgentThread {
     }
 
     fn next_event(&mut self, now: Instant) -> Instant {
-        let next = match &self.open_question {
+        let next = match &self.running_burst {
             // Nothing is under way: the burst sends or concludes.
-            Some(OpenQuestion::Way(burst, _) | OpenQuestion::Times { burst, .. }) if burst.is_quiet() => {
+            Some(RunningBurst::RouteSearch(burst, _) | RunningBurst::Measurement { burst, .. })
+                if burst.is_quiet() =>
+            {
                 Some(now)
             }
-            Some(OpenQuestion::Way(burst, _)) => burst.next_deadline(),
-            Some(OpenQuestion::Times { burst, until, .. }) => {
+            Some(RunningBurst::RouteSearch(burst, _)) => burst.next_deadline(),
+            Some(RunningBurst::Measurement { burst, until, .. }) => {
                 burst.next_deadline().into_iter().chain(*until).min()
             }
             None => None,
@@ -296,7 +298,7 @@ impl AgentThread {
     /// Discards what the running burst has measured if `CLOCK_REALTIME` was stepped.
     fn discard_if_stepped(&mut self) {
         if self.kernel_times.take_step()
-            && let Some(OpenQuestion::Times { burst, .. }) = &mut self.open_question
+            && let Some(RunningBurst::Measurement { burst, .. }) = &mut self.running_burst
         {
             burst.discard_probes();
         }
@@ -305,15 +307,15 @@ impl AgentThread {
     fn take(&mut self, packet: &ProbePacket, route: PeerRoute, time: ReceiveTime) {
         let now = Instant::now();
         match packet.kind {
-            PacketKind::Ask => {
-                let answer = self.children.answer(packet, time, route, now);
-                if let Some(answer) = answer.filter(|_| self.may_answer.take(now)) {
-                    let _ = self.stamp_and_send(answer, route);
+            PacketKind::Request => {
+                let reply = self.children.reply_to(packet, time, route, now);
+                if let Some(reply) = reply.filter(|_| self.may_reply.take(now)) {
+                    let _ = self.stamp_and_send(reply, route);
                 }
             }
-            PacketKind::Answer => {
-                if let Some(OpenQuestion::Way(burst, _)) | Some(OpenQuestion::Times { burst, .. }) =
-                    &mut self.open_question
+            PacketKind::Reply => {
+                if let Some(RunningBurst::RouteSearch(burst, _))
+                | Some(RunningBurst::Measurement { burst, .. }) = &mut self.running_burst
                     && burst.take(packet, route.to, time)
                 {
                     // Sends the next request at once, while both sides are awake.
@@ -332,9 +334,9 @@ impl AgentThread {
         let from = AgentId(packet.from);
         let is_new = self.known.get(&from).is_some_and(|known| known.last_burst == packet.burst);
         let parent = self.last_parent.clone().filter(|parent| parent.agent == from);
-        let busy = matches!(&self.open_question, Some(OpenQuestion::Times { goodbye: true, .. }));
+        let busy = matches!(&self.running_burst, Some(RunningBurst::Measurement { goodbye: true, .. }));
         if let Some(card) = parent.filter(|_| is_new && !busy) {
-            self.ask_for_the_last_time(card, now);
+            self.begin_last_burst(card, now);
             self.go_on(now);
         }
     }

@@ -1,7 +1,7 @@
 //! Rounds: which agent to probe, by which route, and what to record.
 
-use super::{AgentThread, OpenQuestion};
-use crate::clock_probe::burst::{MAX_QUESTIONS, OpenBurst, PeerRoute};
+use super::{AgentThread, RunningBurst};
+use crate::clock_probe::burst::{MAX_REQUESTS, OpenBurst, PeerRoute};
 use crate::clock_probe::card::{AgentCard, AgentId};
 use crate::clock_probe::interfaces::MAX_ADDRESSES;
 use crate::clock_probe::packet::{BurstId, PacketKind};
@@ -10,10 +10,10 @@ use crate::shard_output::OutputItem;
 use std::time::{Duration, Instant};
 
 /// Requests in the first burst to a parent and in the last one; requests in the bursts between them.
-const MANY_QUESTIONS: u32 = 200;
-const FEW_QUESTIONS: u32 = 20;
+const MANY_REQUESTS: u32 = 200;
+const FEW_REQUESTS: u32 = 20;
 /// Requests to each address of another agent, to find the shortest route.
-const QUESTIONS_PER_ROUTE: u32 = 3;
+const REQUESTS_PER_ROUTE: u32 = 3;
 /// Minimum time before a request is given up: this or four round trips.
 const MIN_PATIENCE: Duration = Duration::from_millis(10);
 /// Maximum duration of a search for a route.
@@ -26,13 +26,15 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 const MAX_PENDING_ITEMS: usize = 512;
 
 const _: () =
-    assert!(MANY_QUESTIONS <= MAX_QUESTIONS && QUESTIONS_PER_ROUTE * MAX_ADDRESSES as u32 <= MAX_QUESTIONS);
+    assert!(MANY_REQUESTS <= MAX_REQUESTS && REQUESTS_PER_ROUTE * MAX_ADDRESSES as u32 <= MAX_REQUESTS);
 
 impl AgentThread {
     /// Starts a round when it is due, and continues it: sends requests that are due, and gives up others.
-    pub(super) fn ask(&mut self, now: Instant) {
-        match &mut self.open_question {
-            Some(OpenQuestion::Way(burst, _)) | Some(OpenQuestion::Times { burst, .. }) => burst.give_up(now),
+    pub(super) fn probe(&mut self, now: Instant) {
+        match &mut self.running_burst {
+            Some(RunningBurst::RouteSearch(burst, _)) | Some(RunningBurst::Measurement { burst, .. }) => {
+                burst.give_up(now)
+            }
             None if self.leaving.is_none() && now >= self.next_round => self.begin_round(now),
             None => {}
         }
@@ -60,12 +62,12 @@ impl AgentThread {
 
     /// Probes the next candidate, if there is one.
     fn try_next(&mut self, now: Instant) {
-        self.open_question = None;
-        while !self.to_try.is_empty() && self.open_question.is_none() {
+        self.running_burst = None;
+        while !self.to_try.is_empty() && self.running_burst.is_none() {
             let card = self.to_try.remove(0);
             match self.known.get(&card.agent).and_then(|standing| standing.route) {
-                Some(_) => self.ask_times(card),
-                None => self.ask_the_way(card, now),
+                Some(_) => self.begin_measurement(card),
+                None => self.search_route(card, now),
             }
         }
         self.note_round_without_parent(now);
@@ -77,41 +79,41 @@ impl AgentThread {
     }
 
     /// Sends a few requests to each address of an agent at once.
-    fn ask_the_way(&mut self, card: AgentCard, now: Instant) {
+    fn search_route(&mut self, card: AgentCard, now: Instant) {
         let routes: Vec<PeerRoute> =
             card.addresses.iter().filter_map(|to| self.with.sockets.route(*to)).collect();
-        let mut burst = self.burst(card.agent, QUESTIONS_PER_ROUTE * routes.len() as u32);
-        for route in std::iter::repeat_n(&routes, QUESTIONS_PER_ROUTE as usize).flatten() {
-            self.send_question(&mut burst, *route, SEARCH_TIME);
+        let mut burst = self.burst(card.agent, REQUESTS_PER_ROUTE * routes.len() as u32);
+        for route in std::iter::repeat_n(&routes, REQUESTS_PER_ROUTE as usize).flatten() {
+            self.send_request(&mut burst, *route, SEARCH_TIME);
         }
         self.known.entry(card.agent).or_default().last_burst = burst.id;
         if burst.is_quiet() {
             return self.note_silence(card.agent, now);
         }
-        self.open_question = Some(OpenQuestion::Way(burst, card));
+        self.running_burst = Some(RunningBurst::RouteSearch(burst, card));
     }
 
     /// Starts a burst by the route that was found before.
-    fn ask_times(&mut self, card: AgentCard) {
+    fn begin_measurement(&mut self, card: AgentCard) {
         let is_new = self.last_parent.as_ref().is_none_or(|parent| parent.agent != card.agent);
-        let burst = self.burst(card.agent, if is_new { MANY_QUESTIONS } else { FEW_QUESTIONS });
+        let burst = self.burst(card.agent, if is_new { MANY_REQUESTS } else { FEW_REQUESTS });
         let standing = self.known.entry(card.agent).or_default();
         let Some((route, trip)) = standing.route else { return };
         standing.last_burst = burst.id;
         let wait = MIN_PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
-        self.open_question =
-            Some(OpenQuestion::Times { burst, card, route, wait, until: None, goodbye: false });
+        self.running_burst =
+            Some(RunningBurst::Measurement { burst, card, route, wait, until: None, goodbye: false });
     }
 
     /// Starts the last burst to a parent, followed by a goodbye, because a command has ended here or there.
-    pub(super) fn ask_for_the_last_time(&mut self, card: AgentCard, now: Instant) {
-        let is_asked = matches!(&self.open_question, Some(OpenQuestion::Times { burst, .. }) if burst.peer == card.agent.0);
-        if !is_asked {
-            self.open_question = None;
-            self.ask_times(card);
+    pub(super) fn begin_last_burst(&mut self, card: AgentCard, now: Instant) {
+        let is_measuring = matches!(&self.running_burst, Some(RunningBurst::Measurement { burst, .. }) if burst.peer == card.agent.0);
+        if !is_measuring {
+            self.running_burst = None;
+            self.begin_measurement(card);
         }
-        if let Some(OpenQuestion::Times { burst, until, goodbye, .. }) = &mut self.open_question {
-            burst.extend(MANY_QUESTIONS);
+        if let Some(RunningBurst::Measurement { burst, until, goodbye, .. }) = &mut self.running_burst {
+            burst.extend(MANY_REQUESTS);
             *until = Some(now + LAST_BURST);
             *goodbye = true;
         }
@@ -119,36 +121,38 @@ impl AgentThread {
 
     /// Sends what is due, and concludes a burst after its last request.
     pub(super) fn go_on(&mut self, now: Instant) {
-        match self.open_question.take() {
-            Some(OpenQuestion::Way(burst, card)) if burst.is_quiet() => self.conclude_way(burst, card, now),
-            Some(OpenQuestion::Times { mut burst, card, route, wait, until, goodbye }) => {
+        match self.running_burst.take() {
+            Some(RunningBurst::RouteSearch(burst, card)) if burst.is_quiet() => {
+                self.conclude_search(burst, card, now)
+            }
+            Some(RunningBurst::Measurement { mut burst, card, route, wait, until, goodbye }) => {
                 let in_time = until.is_none_or(|until| now < until);
                 while burst.is_quiet() && burst.has_more() && in_time {
-                    self.send_question(&mut burst, route, wait);
+                    self.send_request(&mut burst, route, wait);
                 }
                 if burst.is_quiet() || !in_time {
-                    self.conclude_times(&burst, card, goodbye, now);
+                    self.conclude_measurement(&burst, card, goodbye, now);
                 } else {
-                    self.open_question =
-                        Some(OpenQuestion::Times { burst, card, route, wait, until, goodbye });
+                    self.running_burst =
+                        Some(RunningBurst::Measurement { burst, card, route, wait, until, goodbye });
                 }
             }
-            other => self.open_question = other,
+            other => self.running_burst = other,
         }
     }
 
-    fn send_question(&self, burst: &mut OpenBurst, route: PeerRoute, wait: Duration) {
+    fn send_request(&self, burst: &mut OpenBurst, route: PeerRoute, wait: Duration) {
         let until = Instant::now() + wait;
-        let question = burst.ask();
-        burst.sent(question.number, route, self.stamp_and_send(question, route), until);
+        let request = burst.next_request();
+        burst.sent(request.number, route, self.stamp_and_send(request, route), until);
     }
 
-    fn conclude_way(&mut self, burst: OpenBurst, card: AgentCard, now: Instant) {
+    fn conclude_search(&mut self, burst: OpenBurst, card: AgentCard, now: Instant) {
         let peer = card.agent;
         match burst.best_route() {
             Some(found) => {
                 self.known.entry(peer).or_default().route = Some(found);
-                self.ask_times(card);
+                self.begin_measurement(card);
                 self.go_on(now);
             }
             None => {
@@ -158,7 +162,7 @@ impl AgentThread {
         }
     }
 
-    fn conclude_times(&mut self, burst: &OpenBurst, card: AgentCard, goodbye: bool, now: Instant) {
+    fn conclude_measurement(&mut self, burst: &OpenBurst, card: AgentCard, goodbye: bool, now: Instant) {
         let peer = card.agent;
         if let Some(result) = burst.result(&self.with.domain, &card.domain) {
             if self.items.len() < MAX_PENDING_ITEMS {
@@ -180,7 +184,7 @@ impl AgentThread {
         if burst.is_in_vain() {
             standing.route = None;
         }
-        if burst.answers() == 0 {
+        if burst.reply_count() == 0 {
             self.last_parent.take_if(|parent| parent.agent == peer);
             self.note_silence(peer, now);
             return self.try_next(now);

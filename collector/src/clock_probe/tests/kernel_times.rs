@@ -101,7 +101,7 @@ fn a_burst_discards_what_was_measured_before_realtime_was_set() {
     sleep(1000);
     let bursts = end_all(vec![parent, child]).remove(1);
     assert_true(&bursts);
-    assert!(bursts.len() >= 2, "the parent is asked on: {bursts:?}");
+    assert!(bursts.len() >= 2, "the parent is still probed: {bursts:?}");
     // Each reply takes two readings or more.
     assert!(bursts.iter().all(|burst| burst.answered <= 60), "{bursts:?}");
     assert!(bursts.iter().any(|burst| burst.sent >= 200), "{bursts:?}");

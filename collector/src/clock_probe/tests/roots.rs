@@ -31,7 +31,7 @@ fn a_root_that_was_killed_in_an_earlier_run_is_replaced_and_a_late_node_is_found
     for (node, bursts) in [2, 5, 3].into_iter().zip(&bursts) {
         assert_eq!(bursts.is_empty(), node == root_node, "node {node}");
     }
-    let late = asked(&bursts[2]);
+    let late = probed(&bursts[2]);
     assert!(late.iter().all(|node| [2, 5].contains(node)), "{late:?}");
     assert!(!root.path().join(run_id("late")).join("clocks").exists(), "nothing is left");
 }
@@ -48,7 +48,7 @@ fn another_collector_of_the_node_takes_over_when_the_agent_is_killed() {
     sleep(900);
     let (parent, third) = (parent.end(), third.end());
     assert_true(&third);
-    assert!(parent.is_empty() && asked(&third) == [0], "{third:?}");
+    assert!(parent.is_empty() && probed(&third) == [0], "{third:?}");
     let first = times(1, &third)[0];
     assert!(first > killed && first < killed + SECOND / 2, "one at a time, and soon");
 }
@@ -66,7 +66,7 @@ fn two_agents_of_a_node_that_do_not_see_each_other_both_measure() {
     bursts.iter().for_each(|bursts| assert_true(bursts));
     assert!(bursts[0].is_empty(), "the root");
     // One of them may have the other for its parent, with the same clock. That is not recorded.
-    assert!(bursts[1..].iter().all(|bursts| asked(bursts) == [0]), "{bursts:?}");
+    assert!(bursts[1..].iter().all(|bursts| probed(bursts) == [0]), "{bursts:?}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_root_that_is_killed_is_replaced_and_all_measure_each_other_again() {
         let later: Vec<i64> =
             times(node, bursts).into_iter().filter(|time| (killed..ended).contains(time)).collect();
         assert_eq!(later.is_empty(), node == root_node, "node {node}: {later:?}");
-        // Agents that asked the root itself have waited longest.
+        // Agents that probed the root itself have waited longest.
         let longest = killed + SECOND + within.as_nanos() as i64;
         assert!(later.first().is_none_or(|first| *first < longest || node == 6), "node {node}");
     }
@@ -120,14 +120,14 @@ fn a_root_that_ends_first_hands_over_to_a_child() {
     let root_node = new.card.domain.time_namespace;
     for (node, bursts) in (1..).zip(&bursts) {
         let goes_on = times(node, bursts).iter().any(|time| *time > began);
-        assert_eq!(goes_on, node != root_node, "node {node}: {:?}", asked(bursts));
+        assert_eq!(goes_on, node != root_node, "node {node}: {:?}", probed(bursts));
     }
-    assert_eq!(asked(&bursts[3])[0], root_node, "its only ancestor");
+    assert_eq!(probed(&bursts[3])[0], root_node, "its only ancestor");
     assert!(!root.path().join(run_id("heir")).join("clocks").exists(), "nothing is left");
 }
 
 #[test]
-fn where_nothing_answers_an_agent_takes_over_once_and_looks_less_and_less_often() {
+fn where_nothing_replies_an_agent_takes_over_once_and_looks_less_and_less_often() {
     let root = tempfile::tempdir().unwrap();
     let (_first, first) = leave_silent_root(root.path(), "mute", 0);
     let own = config(root.path(), "mute", 1);
@@ -168,29 +168,29 @@ fn an_heir_that_ends_as_well_leaves_no_folder() {
         let heir = start(config(root.path(), "ends", 1));
         let mut bytes = [0; 1000];
         let mut has_joined = false;
-        let (question, at) = loop {
+        let (request, at) = loop {
             let (length, at) = socket.recv_from(&mut bytes).unwrap();
             if let Some(JoinPacket::Join(join)) = JoinPacket::open(&key, &bytes[..length]) {
                 let (to, nonce, candidates) = (join.card.agent, join.nonce, vec![card.clone()]);
                 let place = TreePlace { from: own, to, nonce, number: 1, first: 0, total: 1, candidates };
                 socket.send_to(&JoinPacket::Place(place).seal(&key).unwrap(), at).unwrap();
                 has_joined = true;
-            } else if let Some(question) = key.open(&bytes[..length]).filter(|_| has_joined) {
-                break (question, at);
+            } else if let Some(request) = key.open(&bytes[..length]).filter(|_| has_joined) {
+                break (request, at);
             }
         };
-        let (from, to) = (question.to, question.from);
-        let handover = ProbePacket { kind: PacketKind::Handover, number: 0, from, to, ..question };
+        let (from, to) = (request.to, request.from);
+        let handover = ProbePacket { kind: PacketKind::Handover, number: 0, from, to, ..request };
         let old = ProbePacket { burst: BurstId { nonce: 1, ..handover.burst }, ..handover };
         [old, handover].iter().for_each(|packet| drop(socket.send_to(&key.seal(packet), at)));
-        let answer = loop {
+        let reply = loop {
             let (length, _) = socket.recv_from(&mut bytes).unwrap();
             match key.open(&bytes[..length]) {
-                Some(answer) if answer.kind == PacketKind::Heir => break answer,
+                Some(reply) if reply.kind == PacketKind::Heir => break reply,
                 _ => {}
             }
         };
-        assert_eq!(answer.burst, question.burst, "no answer to a handover of another burst");
+        assert_eq!(reply.burst, request.burst, "no reply to a handover of another burst");
         if removed_by_root {
             // The root did not receive the reply of the heir in time.
             folder(root.path(), "ends").remove_root(own, QUICK.expiry).unwrap();

@@ -116,11 +116,11 @@ fn measure(count: u64, pace: ProbePace, gap_ms: u64) -> Figures {
     let root = tempfile::tempdir().unwrap();
     let test = format!("scale-{count}");
     let mut agents = Agents::start(root.path(), &test, count, pace, gap_ms);
-    agents.wait_for("all but the root have asked", |agents| agents.parents().len() as u64 == count - 1);
+    agents.wait_for("all but the root have probed", |agents| agents.parents().len() as u64 == count - 1);
     let at_start = agents.file_operations();
 
     std::thread::sleep(pace.period + pace.period / 2);
-    assert_eq!(agents.file_operations(), at_start, "nothing while parents answer");
+    assert_eq!(agents.file_operations(), at_start, "nothing while parents reply");
     assert_eq!(agents.listings(), 0);
 
     let first = root_of(root.path(), &test).card.domain.time_namespace;
@@ -176,7 +176,7 @@ fn sixty_four_agents_lose_their_root_and_one_of_them_writes_the_file() {
     let pace =
         ProbePace { period: Duration::from_secs(1), next_deadline: Duration::from_millis(700), ..QUICK };
     let mut agents = Agents::start(root.path(), "orphans", 64, pace, 10);
-    agents.wait_for("all but the root have asked", |agents| agents.parents().len() == 63);
+    agents.wait_for("all but the root have probed", |agents| agents.parents().len() == 63);
     let (first, before) = (root_of(root.path(), "orphans"), agents.file_operations());
     let killed = Instant::now();
     let first_node = first.card.domain.time_namespace;
@@ -192,7 +192,7 @@ fn sixty_four_agents_lose_their_root_and_one_of_them_writes_the_file() {
     assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
     let after = agents.file_operations();
     let busy = after.iter().zip(&before).filter(|(after, before)| after != before).count();
-    assert!(busy <= children, "{busy} nodes used files, of {children} that had asked the root");
+    assert!(busy <= children, "{busy} nodes used files, of {children} that had probed the root");
     let most = after.iter().zip(&before).map(|(after, before)| after - before).max().unwrap();
     assert!(most <= 60, "{most} operations of one node");
     let new = root_of(root.path(), "orphans");

@@ -9,7 +9,7 @@ use rpd_shard::record::{Clock, ClockDomain, ClockSet, Exit, LossCause, Node, Pro
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// More bytes than the ending of the small shards here needs, clocks and processes included.
+/// More bytes than the end of the small shards here needs, clocks and processes included.
 const ROOM_FOR_THE_END: u64 = 3000;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -128,7 +128,7 @@ enum Step {
 type Counts = BTreeMap<(u32, TableId), u64>;
 
 /// Runs the steps. Returns the rows that the shard was given, and how it ended.
-fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, ShardEnding) {
+fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, ShardCompletion) {
     let mut file = ShardFile::new(disk, &identity(), most_bytes).unwrap();
     let mut given = Counts::new();
     let mut names = std::collections::BTreeSet::new();
@@ -177,19 +177,19 @@ fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, ShardEnding) 
 }
 
 /// Checks the shard in the file. Returns the number of its rows.
-fn check(disk: &Small, given: &Counts, ended: &ShardEnding) -> u64 {
+fn check(disk: &Small, given: &Counts, ended: &ShardCompletion) -> u64 {
     let bytes = disk.bytes.borrow();
-    if let ShardEnding::Cut(0, _) = ended
+    if let ShardCompletion::Cut(0, _) = ended
         && disk.fault != Fault::Broken
     {
         assert!(bytes.is_empty());
         return 0;
     }
     let Ok(shard) = Shard::from_memory("s", &bytes) else {
-        assert!(matches!(ended, ShardEnding::Cut(0, _)), "of {} bytes, not a shard", bytes.len());
+        assert!(matches!(ended, ShardCompletion::Cut(0, _)), "of {} bytes, not a shard", bytes.len());
         return 0;
     };
-    let complete = matches!(ended, ShardEnding::Complete);
+    let complete = matches!(ended, ShardCompletion::Complete);
     // Damage after the ledger leaves the ledger intact.
     assert!(shard.complete() == complete || disk.fault == Fault::Broken && !complete);
     assert!(shard.damage().is_empty() || disk.fault == Fault::Broken && !complete);
@@ -262,8 +262,8 @@ fn a_disk_that_is_full_after_any_byte_leaves_a_shard_that_accounts_for_every_row
             let disk = Small::new(room, fault);
             let (given, ended) = play(&disk, u64::MAX, &small_steps());
             let rows = check(&disk, &given, &ended);
-            let complete = matches!(ended, ShardEnding::Complete);
-            // With `All` the file must have received a piece of the size of the ending before.
+            let complete = matches!(ended, ShardCompletion::Complete);
+            // With `All` the file must have received a piece of the size of the end before.
             let enough = if fault == Fault::Whole { 2 * ROOM_FOR_THE_END } else { ROOM_FOR_THE_END };
             assert!(complete || fault == Fault::Broken || room < enough as usize, "{fault:?} {room}");
             assert_eq!(rows == all && complete, room >= whole, "{fault:?} {room}");
@@ -284,7 +284,7 @@ fn a_shard_never_grows_past_its_limit() {
         let (given, ended) = play(&disk, limit, &small_steps());
         let rows = check(&disk, &given, &ended);
         assert!(disk.longest.get() as u64 <= limit, "{limit}: {}", disk.longest.get());
-        let complete = matches!(ended, ShardEnding::Complete);
+        let complete = matches!(ended, ShardCompletion::Complete);
         assert!(complete || limit < ROOM_FOR_THE_END, "{limit}");
         assert!(rows < all || limit >= whole, "{limit}");
         assert!(rows == all || limit < whole + ROOM_FOR_THE_END, "{limit}: only {rows} rows");

@@ -95,7 +95,8 @@ pub enum ReadError {
         /// Reason.
         reason: String,
     },
-    /// The file was truncated, as [`damage`](super::PageDatabase::damage) reports, and the rows are beyond its end.
+    /// The file was truncated, as [`damage`](super::Database::damage) reports, and the rows are beyond its
+    /// end.
     #[error("{} is cut, and rows of {table} are after its end", path.display())]
     Cut {
         /// Path of the file.

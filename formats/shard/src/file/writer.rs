@@ -26,7 +26,8 @@ pub enum WriteError {
     /// The table was not described before the row.
     #[error("failed to write a row: {0} is not described in this shard")]
     UnknownTable(TableId),
-    /// The row exceeds [`MAX_VALUE_BYTES`], or the string exceeds [`MAX_STRING_LENGTH`].
+    /// The row exceeds [`MAX_VALUE_BYTES`], or the string exceeds
+    /// [`MAX_STRING_LENGTH`](super::MAX_STRING_LENGTH).
     #[error("failed to write a row of {table}: its text has {bytes} bytes, at most {most} are allowed")]
     TextTooLong {
         /// The table.

@@ -1,4 +1,4 @@
-//! [`Comm`](rpd_comm::Comm) on MPI: the only crate of the workspace that depends on the package `mpi`.
+//! The trait `Comm` of rpd-comm on MPI: the only crate of the workspace that depends on the package `mpi`.
 //!
 //! Only programs whose name ends with `-mpi` link it, so that the others run on nodes without libmpi. Without
 //! the feature `mpi` the crate is empty.

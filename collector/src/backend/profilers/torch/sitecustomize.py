@@ -236,7 +236,7 @@ class _Recording:
         elif _state("forked"):
             _note(
                 "processes that were forked are ranks of a process group, and are left out, since a profiler does not "
-                "survive a fork: start ranks by torchrun or torch.multiprocessing.spawn, or set multiprocessing's start "
+                "survive a fork; start ranks by torchrun or torch.multiprocessing.spawn, or set multiprocessing's start "
                 "method to spawn"
             )
 

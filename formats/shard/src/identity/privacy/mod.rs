@@ -35,7 +35,7 @@ const NAME_BYTES: usize = 64;
 /// * the values of options whose name indicates a secret (`--api-key X`, `--token=X`, `SECRET=X`);
 /// * words with the form of a well-known token, and passwords in URLs;
 /// * values after such names inside longer arguments (a script, JSON, a header);
-/// * `sshpass -p X`, `-pX` and `-u user:X`. `serve -p 8080` is not masked: [`short_options`] has the rule.
+/// * `sshpass -p X`, `-pX` and `-u user:X`. `serve -p 8080` is not masked: `short_options` has the rule.
 pub fn masked_command(arguments: &[String]) -> String {
     let mut masked = Vec::with_capacity(arguments.len());
     let mut value_is_secret = false;

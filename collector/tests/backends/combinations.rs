@@ -1,7 +1,7 @@
 //! Backends that can run together, those that cannot, and the tracer of rocmProfileData.
 
 use super::{Rocm, is_in, rows, runs_as_ever};
-use crate::support::{ending, run};
+use crate::support::{exit_code, run};
 use rpd_shard::Shard;
 use rpd_shard::record::Exit;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn interposers_of_the_same_calls_are_refused_with_the_reason() {
     ] {
         let output = run(rocm.collect().args(options).args(["--", "touch", "ran"]));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(ending(&output), 2, "{stderr}");
+        assert_eq!(exit_code(&output), 2, "{stderr}");
         assert!(words.iter().all(|word| stderr.contains(word)), "{stderr}");
         assert!(!rocm.bench.path("ran").exists());
     }
@@ -143,12 +143,12 @@ fn native_records_everything_where_auto_cannot_use_the_profiler() {
         (
             &["rocprofv3"],
             "help-fails",
-            "rocprofv3 --help fails or does not answer: check that it runs on this node",
+            "rocprofv3 --help fails or does not respond; check that it runs on this node",
         ),
         (
             &["rocprofv3"],
             "no-help",
-            "rocprofv3 --help fails or does not answer: check that it runs on this node",
+            "rocprofv3 --help fails or does not respond; check that it runs on this node",
         ),
     ] {
         let Some(rocm) = Rocm::new(tools) else { return };
@@ -231,7 +231,7 @@ rpd.commit()
 "#;
     std::fs::write(rocm.bench.path("program.py"), program).unwrap();
     let output = run(rocm.collect().args(["--backend", "rpd-tracer", "--", "python3", "program.py"]));
-    assert_eq!(ending(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(exit_code(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
     let shards = rocm.shards("rpd-tracer");
     let [shard] = &shards[..] else { panic!("{}", rocm.log()) };
     assert_eq!(rows(shard, rpd_shard::model::rocpd::REGION), 9);

@@ -4,7 +4,7 @@ use crate::support;
 use rpd_shard::Shard;
 use rpd_shard::record::{Exit, Process};
 use std::os::unix::fs::MetadataExt;
-use support::{Bench, below, ending, kill, run, until};
+use support::{Bench, below, exit_code, kill, run, until};
 
 /// Runs a shell script under rpd-collect, with some options. Returns the command that its shard names.
 fn command_of(bench: &Bench, options: &[&str], script: &str) -> Process {
@@ -16,7 +16,7 @@ fn command_of(bench: &Bench, options: &[&str], script: &str) -> Process {
 }
 
 #[test]
-fn a_command_in_which_nothing_is_recorded_leaves_its_ending() {
+fn a_command_in_which_nothing_is_recorded_leaves_its_exit_status() {
     let Some(bench) = Bench::new() else { return };
     let ends = [("exit 0", Exit::Code(0)), ("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))];
     for (script, exit) in ends {
@@ -32,7 +32,7 @@ fn a_command_in_which_nothing_is_recorded_leaves_its_ending() {
 }
 
 #[test]
-fn a_static_program_leaves_its_ending() {
+fn a_static_program_leaves_its_exit_status() {
     let Some(bench) = Bench::new() else { return };
     let source = bench.path("seven.c");
     std::fs::write(&source, "int main(void) { return 7; }\n").unwrap();
@@ -47,10 +47,10 @@ fn a_static_program_leaves_its_ending() {
 }
 
 #[test]
-fn a_traced_command_has_its_ending_in_both_places() {
+fn a_traced_command_has_its_exit_status_in_both_places() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("mark", r#"int main(void) { roctxMarkA("here"); return 5; }"#);
-    assert_eq!(ending(&bench.run(&program, &[])), 5);
+    assert_eq!(exit_code(&bench.run(&program, &[])), 5);
     let shard = bench.trace().shard;
     let (command, process) = (shard.command.unwrap(), &shard.processes[&1]);
     assert_eq!((command.exit, process.exit), (Some(Exit::Code(5)), Some(Exit::Code(5))));
@@ -76,7 +76,7 @@ fn a_collector_that_is_killed_leaves_the_start_of_the_command() {
 #[test]
 fn neither_a_command_that_does_not_start_nor_a_rank_that_is_left_out_leaves_a_shard() {
     let Some(bench) = Bench::new() else { return };
-    assert_eq!(ending(&run(bench.collect().args(["--", "no-such-program"]))), 127);
+    assert_eq!(exit_code(&run(bench.collect().args(["--", "no-such-program"]))), 127);
     assert!(!bench.path("out").exists());
     run(bench.collect().env("PMI_RANK", "0").env("PMI_SIZE", "9").args(["--ranks", "1", "--", "true"]));
     assert!(!bench.shard_path().exists());
@@ -88,7 +88,7 @@ fn only_what_was_to_be_recorded_is_said_to_be_missing() {
     let said = |options: &[&str], seconds: &str| {
         let _ = std::fs::remove_dir_all(bench.path("out"));
         let output = run(bench.collect().args(options).args(["--", "sleep", seconds]));
-        assert_eq!(ending(&output), 0);
+        assert_eq!(exit_code(&output), 0);
         String::from_utf8(output.stderr).unwrap()
     };
     assert_eq!(said(&["--trace", "system"], "2.5"), "", "the metrics are there");
@@ -103,5 +103,5 @@ fn only_what_was_to_be_recorded_is_said_to_be_missing() {
     let none = said(&["--trace", "none"], "0");
     assert!(none.ends_with("nothing was recorded: no kind of call was to be recorded\n"), "{none}");
     let shard = std::fs::metadata(bench.shard_path()).unwrap();
-    assert!(shard.size() < 4_096, "a shard with nothing but its ending has {} bytes", shard.size());
+    assert!(shard.size() < 4_096, "a shard with nothing but its end has {} bytes", shard.size());
 }

@@ -1,6 +1,6 @@
-//! Replies to children: which agents probe this one. No request is answered twice.
+//! Replies to children: which agents probe this one. No request gets two replies.
 
-use super::burst::{MAX_QUESTIONS, PeerRoute};
+use super::burst::{MAX_REQUESTS, PeerRoute};
 use super::kernel_times::ReceiveTime;
 use super::packet::{BurstId, PacketKind, ProbePacket, STAYS};
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ const MAX_CHILDREN: usize = 4096;
 #[derive(Debug)]
 struct ChildAgent {
     burst: BurstId,
-    /// Requests of its burst that were answered, a bit for each.
-    seen: [u64; MAX_QUESTIONS as usize / 64],
+    /// Requests of its burst that got a reply, a bit for each.
+    seen: [u64; MAX_REQUESTS as usize / 64],
     route: PeerRoute,
     last: Instant,
     left: bool,
@@ -28,33 +28,33 @@ struct ChildAgent {
 pub(super) struct ChildAgents(HashMap<u64, ChildAgent>);
 
 impl ChildAgents {
-    /// Makes the reply to a request, without the time at which it is sent. `None` if the request was answered
+    /// Makes the reply to a request, without the time at which it is sent. `None` if the request got one
     /// before or belongs to an older burst: it was sent again.
-    pub(super) fn answer(
+    pub(super) fn reply_to(
         &mut self,
-        question: &ProbePacket,
+        request: &ProbePacket,
         received: ReceiveTime,
         route: PeerRoute,
         now: Instant,
     ) -> Option<ProbePacket> {
-        let known = self.0.contains_key(&question.from);
+        let known = self.0.contains_key(&request.from);
         if !known && self.0.len() >= MAX_CHILDREN {
             return None;
         }
-        let (burst, seen) = (question.burst, Default::default());
+        let (burst, seen) = (request.burst, Default::default());
         let new = || ChildAgent { burst, seen, route, last: now, left: false, stays: false };
-        let child = self.0.entry(question.from).or_insert_with(new);
-        if question.burst.began > child.burst.began {
+        let child = self.0.entry(request.from).or_insert_with(new);
+        if request.burst.began > child.burst.began {
             *child = new();
         }
-        let (word, bit) = (child.seen.get_mut(question.number as usize / 64)?, 1 << (question.number % 64));
-        if question.burst != child.burst || *word & bit != 0 {
+        let (word, bit) = (child.seen.get_mut(request.number as usize / 64)?, 1 << (request.number % 64));
+        if request.burst != child.burst || *word & bit != 0 {
             return None;
         }
         *word |= bit;
         (child.route, child.last, child.left) = (route, now, false);
-        let (kind, from, to) = (PacketKind::Answer, question.to, question.from);
-        Some(ProbePacket { kind, from, to, received, sent: 0, ..*question })
+        let (kind, from, to) = (PacketKind::Reply, request.to, request.from);
+        Some(ProbePacket { kind, from, to, received, sent: 0, ..*request })
     }
 
     /// Marks a child as gone: it sends no more requests.
@@ -105,9 +105,9 @@ mod tests {
         PeerRoute { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], 9)) }
     }
 
-    fn question(burst: BurstId, number: u32) -> ProbePacket {
+    fn request(burst: BurstId, number: u32) -> ProbePacket {
         ProbePacket {
-            kind: PacketKind::Ask,
+            kind: PacketKind::Request,
             burst,
             number,
             from: 1,
@@ -118,48 +118,48 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_once() {
+    fn a_request_gets_one_reply() {
         let (mut children, now) = (ChildAgents::default(), Instant::now());
-        let mut ask = |burst, number| children.answer(&question(burst, number), RECEIVED, route(), now);
-        for number in 0..MAX_QUESTIONS {
-            let answer = ask(BURST, number).unwrap();
+        let mut reply_to = |burst, number| children.reply_to(&request(burst, number), RECEIVED, route(), now);
+        for number in 0..MAX_REQUESTS {
+            let reply = reply_to(BURST, number).unwrap();
             assert_eq!(
-                (answer.kind, answer.from, answer.to, answer.received),
-                (PacketKind::Answer, 2, 1, RECEIVED)
+                (reply.kind, reply.from, reply.to, reply.received),
+                (PacketKind::Reply, 2, 1, RECEIVED)
             );
-            assert!(ask(BURST, number).is_none(), "again");
+            assert!(reply_to(BURST, number).is_none(), "again");
         }
-        assert!(ask(BURST, MAX_QUESTIONS).is_none() && ask(BURST, u32::MAX).is_none());
-        assert!(ask(BurstId { nonce: 8, ..BURST }, 0).is_none(), "another burst of the same time");
+        assert!(reply_to(BURST, MAX_REQUESTS).is_none() && reply_to(BURST, u32::MAX).is_none());
+        assert!(reply_to(BurstId { nonce: 8, ..BURST }, 0).is_none(), "another burst of the same time");
         let later = BurstId { began: 51, nonce: 3 };
-        assert!(ask(later, 7).is_some());
-        assert!(ask(BURST, 0).is_none() && ask(later, 7).is_none(), "a burst before the last");
+        assert!(reply_to(later, 7).is_some());
+        assert!(reply_to(BURST, 0).is_none() && reply_to(later, 7).is_none(), "a burst before the last");
     }
 
     #[test]
     fn children_wait_until_goodbye_or_long_silence() {
         let (mut children, now) = (ChildAgents::default(), Instant::now());
         let second = Duration::from_secs(1);
-        children.answer(&question(BURST, 0), RECEIVED, route(), now).unwrap();
+        children.reply_to(&request(BURST, 0), RECEIVED, route(), now).unwrap();
         let count = |children: &ChildAgents, later: Duration| children.waiting(second, now + later).count();
         assert_eq!((count(&children, Duration::ZERO), count(&children, second)), (1, 0));
-        let goodbye = |burst| ProbePacket { kind: PacketKind::Goodbye, ..question(burst, 0) };
+        let goodbye = |burst| ProbePacket { kind: PacketKind::Goodbye, ..request(burst, 0) };
         children.note_goodbye(&goodbye(BurstId { began: 49, ..BURST }));
         assert_eq!(count(&children, Duration::ZERO), 1, "a goodbye of another burst");
         children.note_goodbye(&goodbye(BURST));
         assert_eq!(count(&children, Duration::ZERO), 0);
-        children.answer(&question(BURST, 1), RECEIVED, route(), now).unwrap();
-        assert_eq!(count(&children, Duration::ZERO), 1, "it asks again");
+        children.reply_to(&request(BURST, 1), RECEIVED, route(), now).unwrap();
+        assert_eq!(count(&children, Duration::ZERO), 1, "it sends requests again");
     }
 
     #[test]
     fn an_heir_is_a_child_that_goes_on() {
         let (mut children, now) = (ChildAgents::default(), Instant::now());
         for from in 1..=4 {
-            children.answer(&ProbePacket { from, ..question(BURST, 0) }, RECEIVED, route(), now).unwrap();
+            children.reply_to(&ProbePacket { from, ..request(BURST, 0) }, RECEIVED, route(), now).unwrap();
         }
         let goodbye =
-            |from, number| ProbePacket { kind: PacketKind::Goodbye, number, from, ..question(BURST, 0) };
+            |from, number| ProbePacket { kind: PacketKind::Goodbye, number, from, ..request(BURST, 0) };
         assert_eq!(children.heir(), None);
         [goodbye(1, 0), goodbye(3, STAYS), goodbye(2, STAYS)]
             .iter()
@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn children_are_bounded() {
         let (mut children, now) = (ChildAgents::default(), Instant::now());
-        let answered = (0..2 * MAX_CHILDREN as u64).filter(|from| {
+        let replies = (0..2 * MAX_CHILDREN as u64).filter(|from| {
             children
-                .answer(&ProbePacket { from: *from, ..question(BURST, 0) }, RECEIVED, route(), now)
+                .reply_to(&ProbePacket { from: *from, ..request(BURST, 0) }, RECEIVED, route(), now)
                 .is_some()
         });
-        assert_eq!(answered.count(), MAX_CHILDREN);
+        assert_eq!(replies.count(), MAX_CHILDREN);
     }
 }

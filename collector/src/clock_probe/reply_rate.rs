@@ -14,7 +14,7 @@ impl FromStr for ProbeRate {
         let rate = text.trim().parse().ok().filter(|rate| *rate > 0);
         rate.map(ProbeRate).ok_or_else(|| {
             let text: String = text.chars().take(100).collect();
-            format!("{text:?} is not a number of answers per second; write an integer from 1 to 4294967295, as {DEFAULT_RATE}")
+            format!("{text:?} is not a number of replies per second; write an integer from 1 to 4294967295, as {DEFAULT_RATE}")
         })
     }
 }
