@@ -105,8 +105,8 @@ impl MemoryBudget {
     /// Returns the number of threads for which memory suffices, at most `wanted`. Each thread may need the string
     /// table of an input, of `largest` bytes.
     pub fn threads(self, wanted: usize, largest: u64) -> usize {
-        let on_their_way = self.stream_bytes() as u64 + self.spare_bytes() as u64;
-        let fit = (self.0 - BASE_BYTES).saturating_sub(on_their_way) / (THREAD_BYTES + largest);
+        let in_flight = self.stream_bytes() as u64 + self.spare_bytes() as u64;
+        let fit = (self.0 - BASE_BYTES).saturating_sub(in_flight) / (THREAD_BYTES + largest);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
     }
 

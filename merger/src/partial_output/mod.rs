@@ -12,9 +12,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Ending of the partial file's name.
+/// Suffix of the partial file's name.
 const PARTIAL: &str = ".partial";
-/// Ending of the name of the converted file.
+/// Suffix of the name of the converted file.
 const CONVERTED: &str = ".partial.rpd";
 
 /// `NAME.partial` beside the output. It is renamed when complete, and removed when the merge fails.
@@ -162,12 +162,12 @@ impl PartialOutput {
 
 /// Returns the paths that a merge to this output writes before it renames the result. They are never kept.
 pub(crate) fn temporary_names(output: &Path) -> [PathBuf; 2] {
-    [PARTIAL, CONVERTED].map(|ending| beside(output, ending))
+    [PARTIAL, CONVERTED].map(|suffix| beside(output, suffix))
 }
 
-fn beside(output: &Path, ending: &str) -> PathBuf {
+fn beside(output: &Path, suffix: &str) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 

@@ -84,7 +84,7 @@ pub struct PlannedInput {
     /// Shard or RocPD database.
     pub format: Format,
     /// Positions of the table sets of a database that are merged.
-    pub spaces: Vec<usize>,
+    pub table_sets: Vec<usize>,
     /// Guid of each of these table sets.
     pub guids: Vec<String>,
     /// Lowest rank in the input.
@@ -336,10 +336,10 @@ fn leave_out_merged(
 fn planned(candidate: InputCandidate, shows_command: bool) -> PlannedInput {
     let guid = |space: &usize| candidate.guids.get(*space).cloned();
     PlannedInput {
-        guids: candidate.spaces.iter().filter_map(guid).collect(),
+        guids: candidate.table_sets.iter().filter_map(guid).collect(),
         has_no_process: candidate.order.processes.is_empty(),
         shows_command,
-        spaces: candidate.spaces,
+        table_sets: candidate.table_sets,
         rank: candidate.ranks.first().copied(),
         path: candidate.path,
         format: candidate.format,

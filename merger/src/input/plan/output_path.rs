@@ -1,6 +1,6 @@
 //! Path of the output, and files that it must not overwrite.
 
-use crate::input::listing::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, SHARD_ENDING};
+use crate::input::listing::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, SHARD_EXTENSION};
 use crate::options::{MergeArgs, OutputFormat};
 use crate::partial_output::made_by_merge::{is_made_by_merge, may_be_left, unfinished_run, what_else};
 use crate::partial_output::temporary_names;
@@ -46,7 +46,7 @@ pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<Pa
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
     require_utf8(output)?;
-    if output.extension().is_some_and(|e| e == SHARD_ENDING) {
+    if output.extension().is_some_and(|e| e == SHARD_EXTENSION) {
         return refuse("is named like a shard: name a database with -o, for example trace.db");
     }
     if fs::symlink_metadata(output).is_err() {
