@@ -66,8 +66,9 @@ pub(crate) fn is_of_sys(head: &[u8]) -> bool {
 /// This is the case for a database, a file that rocprof-sys wrote about the run, JSON with such a member, and a
 /// compressed file. A file that cannot be read contains nothing.
 pub fn contains_environment(path: &Path) -> bool {
-    let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
-    DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
+    let is_extension =
+        |extension: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension));
+    DATABASES.iter().any(is_extension) || find_environment(path).unwrap_or(false)
 }
 
 fn find_environment(path: &Path) -> io::Result<bool> {

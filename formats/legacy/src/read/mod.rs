@@ -103,7 +103,7 @@ pub struct RpdTranslation {
 
 /// Returns the processes of a `.rpd`, as [`translate`] describes them without a given clock. `last_seen` does not
 /// include operations. Reads the calls once.
-pub fn peek(path: &Path) -> Result<Vec<Process>, RpdReadError> {
+pub fn read_processes(path: &Path) -> Result<Vec<Process>, RpdReadError> {
     let input = RpdFile::open(path)?;
     let census = ProcessCensus::take(&input)?;
     let (clock, _) = census.clock(None, None);

@@ -59,7 +59,7 @@ pub fn translate(path: &Path, sink: &mut dyn Write, owner: &Owner) -> Result<Tra
 
 /// Returns the processes of a trace in file order, as [`translate`] describes them but without times. Reads the
 /// whole file.
-pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
+pub fn read_processes(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let TraceSurvey { tracks, processes, clocks, .. } = survey(path)?;
     Ok(described(&TraceTracks::new(tracks, processes).processes, clocks.target()))
 }
