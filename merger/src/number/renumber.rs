@@ -148,19 +148,19 @@ impl SourceMap<'_> {
             _ => space.and_then(|s| s.placeholder).map(|number| self.bases.id(target, number)),
         };
         let fallback = placeholder.filter(|_| column.sql.not_null);
-        // Adjacent rows mostly refer to rows of one run.
-        let mut run = Ids { first: 0, len: 0, id: 0 };
+        // Adjacent rows mostly refer to rows of one key range.
+        let mut range = Ids { first: 0, len: 0, id: 0 };
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
         {
             let mut none = Nulls::default();
             for (i, value) in values.iter_mut().enumerate() {
-                if !run.has(*value)
+                if !range.has(*value)
                     && let Some(found) = find(*value)
                 {
-                    run = found;
+                    range = found;
                 }
-                *value = match run.id(*value) {
+                *value = match range.id(*value) {
                     Some(id) => id,
                     None => {
                         *replaced += 1;
@@ -181,12 +181,12 @@ impl SourceMap<'_> {
             |value| match value {
                 Value::Null if !column.sql.not_null => Mapped::Null,
                 Value::Int(key) => {
-                    if !run.has(key)
+                    if !range.has(key)
                         && let Some(found) = find(key)
                     {
-                        run = found;
+                        range = found;
                     }
-                    run.id(key).map_or(Mapped::Lost, Mapped::Id)
+                    range.id(key).map_or(Mapped::Lost, Mapped::Id)
                 }
                 _ => Mapped::Lost,
             },

@@ -34,7 +34,7 @@ impl Keys {
     }
 
     /// Returns the ranges of consecutive keys of `rows` rows: the first key of each range, and its last key plus one. A
-    /// run that ends with `i64::MAX` has no such end and is omitted.
+    /// range that ends with `i64::MAX` has no such end and is omitted.
     pub fn ranges(&self, rows: usize) -> Vec<(i64, i64)> {
         match self {
             _ if rows == 0 => Vec::new(),
