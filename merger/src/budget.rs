@@ -179,7 +179,7 @@ impl MemoryBudget {
         let Some(wanted) = wanted else { return Ok(()) };
         let more = mebibytes(wanted as u64 * STACK_ID_DIVISOR);
         Err(Failure::usage(format!(
-            "--memory {} is too little for an input with {wanted} stack ids that have to be renumbered: give it \
+            "--memory {} is too little for an input with {wanted} stack ids that have to be renumbered; give it \
              --memory {more}, or leave that input out",
             Size(self.0)
         )))
@@ -196,7 +196,7 @@ impl MemoryBudget {
         let Some(bytes) = longest else { return Ok(()) };
         let more = mebibytes(bytes.saturating_mul(LONG_ROW_DIVISOR).saturating_add(2 * MIN_BYTES));
         Err(Failure::usage(format!(
-            "--memory {} is too little for an input with a row of {} MiB: give it --memory {more}, or leave that input \
+            "--memory {} is too little for an input with a row of {} MiB; give it --memory {more}, or leave that input \
              out",
             Size(self.0),
             bytes.div_ceil(1 << 20)

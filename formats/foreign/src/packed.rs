@@ -23,7 +23,7 @@ const INNER: [&str; 5] = [".json", ".db", ".rpd", ".pftrace", ".rpdshard"];
 const READ_SUFFIXES: [&str; 2] = [".json.gz", ".pftrace.gz"];
 
 const COMPRESSED: &str =
-    "is compressed in a form that rpd-merge does not read: decompress it, and merge the file that is in it";
+    "is compressed in a form that rpd-merge does not read; decompress it, and merge the file that is in it";
 const NO_PACKING: &str = "has the name of a compressed file, but does not begin like one: it is damaged";
 
 /// Returns why a compressed file cannot be merged. Returns `None` for any other file, and if the names show that it

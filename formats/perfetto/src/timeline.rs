@@ -69,7 +69,7 @@ pub enum MisplacedSpan {
         last: Timestamp,
     },
     /// The span begins after the window.
-    #[error("a span that begins at {start} is after the window, which ends at {end}: open the next one")]
+    #[error("a span that begins at {start} is after the window, which ends at {end}; open the next one")]
     AfterWindow {
         /// Beginning of the span.
         start: Timestamp,

@@ -267,7 +267,7 @@ impl Watch {
                 0 => {
                     let given = self.length.as_secs();
                     self.fail(&format!(
-                        "it took longer than {given} s, and was ended: give it more with --lease"
+                        "it took longer than {given} s, and was ended; give it more with --lease"
                     ));
                     rpd_output_file::remove_unfinished();
                     std::process::exit(Exit::Incomplete as i32);
@@ -275,7 +275,7 @@ impl Watch {
                 number => {
                     if !ended {
                         let name = signal_hook::low_level::signal_name(number).unwrap_or("a signal");
-                        self.fail(&format!("it was ended by {name}: merge again"));
+                        self.fail(&format!("it was ended by {name}; merge again"));
                         rpd_output_file::remove_unfinished();
                         self.lease.give_back();
                     }

@@ -48,7 +48,7 @@ impl TableSets {
         if sources > MAX_SETS as u64 {
             return Err(Failure::usage(format!(
                 "--layout partitioned holds {MAX_SETS} processes, which is all that SQLite joins, and these are \
-                 {sources}: merge without it, or fewer at a time"
+                 {sources}; merge without it, or fewer at a time"
             )));
         }
         let own: Vec<String> =

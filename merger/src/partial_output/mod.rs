@@ -52,7 +52,7 @@ impl PartialOutput {
             let taken = OutputLock::acquire(beside(output, ".lock")).map_err(cannot)?.ok_or_else(|| {
                 let output = output.display();
                 Failure::output(format!(
-                    "another merge is writing {output}: wait for it, or choose another place with -o"
+                    "another merge is writing {output}; wait for it, or choose another place with -o"
                 ))
             })?;
             journals::check(output)?;
@@ -62,7 +62,7 @@ impl PartialOutput {
                 if fs::symlink_metadata(&left).is_ok() && !may_be_left(&left, taken.was_left()) {
                     let left = left.display();
                     return Err(Failure::output(format!(
-                        "{left} was not left by a merge: move it away, or use -o"
+                        "{left} was not left by a merge; move it away, or use -o"
                     )));
                 }
                 match remove_output(&left) {
@@ -145,7 +145,7 @@ impl PartialOutput {
             let output = self.output.display();
             Failure::output(match error.kind() {
                 ErrorKind::AlreadyExists => format!(
-                    "{output} has appeared in the meantime: use --force to overwrite it, or -o for another place"
+                    "{output} has appeared in the meantime; use --force to overwrite it, or -o for another place"
                 ),
                 _ => format!("cannot finish {output}: {error}; free space or choose another place with -o"),
             })

@@ -68,7 +68,7 @@ impl TraceRequest {
         }
         let suffix = self.format.file_suffix().trim_start_matches('.');
         Err(Failure::usage(format!(
-            "{} is named like a database, and a trace is none: name it like {}",
+            "{} is named like a database, and a trace is none; name it like {}",
             output.display(),
             output.with_extension(suffix).display()
         )))
@@ -86,7 +86,7 @@ impl TraceTarget {
         if is_folder || request.split != TraceSplit::Whole {
             if fs::metadata(output).is_ok_and(|found| !found.is_dir()) {
                 return Err(Failure::output(format!(
-                    "{shown} is a file, and a trace that is split has several: name a folder with -o"
+                    "{shown} is a file, and a trace that is split has several; name a folder with -o"
                 )));
             }
             // Existing traces are checked later, after the remains of a killed run are removed.
@@ -102,18 +102,18 @@ impl TraceTarget {
             TraceFormat::Perfetto => &[".json", ".json.gz"],
         };
         let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
-            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
+            return Err(Failure::usage(format!("{shown} is no name of a file; choose another one with -o")));
         };
         if let Some(other) = others.iter().find(|suffix| name.ends_with(*suffix)) {
             return Err(Failure::usage(format!(
-                "{shown} is named {other}, and this trace is {suffix}: change the name or --format"
+                "{shown} is named {other}, and this trace is {suffix}; change the name or --format"
             )));
         }
         match fs::symlink_metadata(output) {
             Err(_) => {}
             Ok(_) if !force => {
                 return Err(Failure::output(format!(
-                    "{shown} is there already: use --force to overwrite it, or -o for another place"
+                    "{shown} is there already; use --force to overwrite it, or -o for another place"
                 )));
             }
             Ok(found) if !found.is_file() || found.len() > 0 && !TraceFormat::is_ours(output) => {
@@ -156,7 +156,7 @@ impl TraceTarget {
         let shown = self.folder.display();
         if index.exists() && !super::index::is_ours(&index) {
             return Err(Failure::output(format!(
-                "{} was not written by rpd-merge: choose another folder with -o",
+                "{} was not written by rpd-merge; choose another folder with -o",
                 index.display()
             )));
         }
@@ -167,14 +167,14 @@ impl TraceTarget {
         };
         if let Some(other) = older.iter().find(|path| !is_ours(path)) {
             return Err(Failure::output(format!(
-                "{} is called like a file of a trace, and was not written by rpd-merge: move it away, or choose another \
+                "{} is called like a file of a trace, and was not written by rpd-merge; move it away, or choose another \
                  folder with -o",
                 other.display()
             )));
         }
         match older.first() {
             Some(older) if !self.force => Err(Failure::output(format!(
-                "{shown} holds a trace already ({}): use --force to replace it, or -o for another place",
+                "{shown} holds a trace already ({}); use --force to replace it, or -o for another place",
                 older.file_name().unwrap_or_default().to_string_lossy()
             ))),
             _ => Ok(()),
@@ -268,7 +268,7 @@ impl TraceFiles {
         self.lock = Some(lock.ok_or_else(|| {
             let path = target.path();
             Failure::output(format!(
-                "another run is writing a trace to {}: wait for it, or choose another place with -o",
+                "another run is writing a trace to {}; wait for it, or choose another place with -o",
                 path.display()
             ))
         })?);
@@ -296,7 +296,7 @@ impl TraceFiles {
         let is_empty = || fs::read_dir(&self.work).is_ok_and(|mut entries| entries.next().is_none());
         if !self.work.join(WORK_MARK).is_file() && !is_empty() {
             return Err(Failure::output(format!(
-                "{} was not left by rpd-merge: move it away, or choose another place with -o",
+                "{} was not left by rpd-merge; move it away, or choose another place with -o",
                 self.work.display()
             )));
         }
@@ -358,7 +358,7 @@ impl TraceFiles {
             };
             renamed.map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => Failure::output(format!(
-                    "{} has appeared in the meantime: use --force to overwrite it, or -o for another place",
+                    "{} has appeared in the meantime; use --force to overwrite it, or -o for another place",
                     to.display()
                 )),
                 _ => cannot(&error),

@@ -163,7 +163,7 @@ pub(crate) fn is_text(path: &Path) -> bool {
 }
 
 fn not_text(path: &Path) -> String {
-    format!("{}: its name is no UTF-8: rename it, and merge again", path_text(path))
+    format!("{}: its name is no UTF-8; rename it, and merge again", path_text(path))
 }
 
 /// Files of collectors and profilers in a folder.

@@ -40,7 +40,7 @@ impl TranslatedFolder {
             if fs::symlink_metadata(&path).is_ok() {
                 if !is_left(&path) {
                     return Err(Failure::output(format!(
-                        "{} was not left by a merge: move it away, or use -o",
+                        "{} was not left by a merge; move it away, or use -o",
                         path.display()
                     )));
                 }

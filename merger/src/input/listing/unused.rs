@@ -97,7 +97,7 @@ impl UnusedFiles {
         let not_read = (self.not_read > 0).then(|| {
             format!(
                 "{} in folders that are not looked into may be profiles by their names, and were not read, since the first \
-                 {MAX_SNIFFED} were: name the folders that hold profiles",
+                 {MAX_SNIFFED} were; name the folders that hold profiles",
                 counted(self.not_read, "file")
             )
         });

@@ -289,7 +289,7 @@ fn one_run(candidates: &[InputCandidate]) -> Result<String, Failure> {
     let Some((first, run_id)) = named.next() else { return Ok(String::new()) };
     match named.find(|(_, other)| *other != run_id) {
         Some((other, other_run)) => Err(Failure::input(format!(
-            "{} belongs to run {other_run}, {} to run {run_id}: merge one run at a time",
+            "{} belongs to run {other_run}, {} to run {run_id}; merge one run at a time",
             other.path.display(),
             first.path.display(),
         ))),
@@ -310,7 +310,7 @@ fn leave_out_merged(
                 && other != merge.path
             {
                 return Err(Failure::input(format!(
-                    "{} and {} are merges that hold the same process: merge what they were made of instead",
+                    "{} and {} are merges that hold the same process; merge what they were made of instead",
                     other.display(),
                     merge.path.display()
                 )));

@@ -231,6 +231,6 @@ fn not_searched_text(files: usize, by_names: bool, why: &str) -> String {
     };
     let by_names = if by_names { " by their names" } else { "" };
     format!(
-        "holds {files} {look}{by_names} and is not looked into, since {why}: name it to have {them} merged"
+        "holds {files} {look}{by_names} and is not looked into, since {why}; name it to have {them} merged"
     )
 }
